@@ -23,7 +23,7 @@ pub struct Availability {
     /// Start of the record.
     pub recorded_since: Timestamp,
     /// Current state of the record.
-    pub standing: Standing,
+    pub standing: AvailabilityState,
     /// Start of the current state.
     pub since: Timestamp,
     /// Days before the current state in which the service was not requested Started, or did not run; in order.
@@ -33,7 +33,7 @@ pub struct Availability {
 
 /// Whether a service is requested Started, and runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Standing {
+pub enum AvailabilityState {
     /// Not requested Started.
     #[default]
     NotWanted,
@@ -61,12 +61,12 @@ pub struct Span {
 
 impl Availability {
     /// Starts a record now.
-    pub fn begin(standing: Standing, now: &Timestamp) -> Availability {
+    pub fn begin(standing: AvailabilityState, now: &Timestamp) -> Availability {
         Availability { recorded_since: now.clone(), standing, since: now.clone(), spans: Vec::new() }
     }
 
     /// Changes the standing from `at` on. If the clock went back, only the time by which it went back is lost.
-    pub fn enter(&mut self, standing: Standing, at: &Timestamp) {
+    pub fn enter(&mut self, standing: AvailabilityState, at: &Timestamp) {
         if standing == self.standing {
             return;
         }
@@ -116,14 +116,14 @@ impl Availability {
         // Starting at the beginning of a block gives the same blocks as daily calls would.
         let oldest = day_of(until).saturating_sub(KEPT_DAYS) / BLOCK_DAYS * BLOCK_DAYS;
         let mut at = since.max(i64::from(oldest) * DAY_SECONDS);
-        while at < until && self.standing != Standing::Up {
+        while at < until && self.standing != AvailabilityState::Up {
             let next = until.min((at.div_euclid(DAY_SECONDS) + 1) * DAY_SECONDS);
             let seconds = u32::try_from(next - at).unwrap_or(0);
             let span = self.span(day_of(at));
             match self.standing {
-                Standing::Up => {}
-                Standing::Down => self.spans[span].down_seconds += seconds,
-                Standing::NotWanted => self.spans[span].not_wanted_seconds += seconds,
+                AvailabilityState::Up => {}
+                AvailabilityState::Down => self.spans[span].down_seconds += seconds,
+                AvailabilityState::NotWanted => self.spans[span].not_wanted_seconds += seconds,
             }
             at = next;
         }
@@ -172,7 +172,7 @@ fn day_of(unix_seconds: i64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Standing::{Down, NotWanted, Up};
+    use AvailabilityState::{Down, NotWanted, Up};
 
     /// Returns the time at a number of seconds after the start of a day.
     fn at(day: i64, seconds: i64) -> Timestamp {
@@ -183,7 +183,12 @@ mod tests {
 
     /// Checks a ratio. `happened` contains (day, second, standing), starting with the begin of the record; `days` is the
     /// window, and `asked` the time of the query.
-    fn check(happened: &[(i64, i64, Standing)], days: u32, asked: (i64, i64), expected: Option<f64>) {
+    fn check(
+        happened: &[(i64, i64, AvailabilityState)],
+        days: u32,
+        asked: (i64, i64),
+        expected: Option<f64>,
+    ) {
         let (day, second, standing) = happened[0];
         let mut record = Availability::begin(standing, &at(day, second));
         for (day, second, standing) in &happened[1..] {
@@ -198,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_share_of_the_wanted_time() {
+    fn availability_is_the_share_of_the_wanted_time() {
         check(&[(0, 0, Up)], 30, (10, 0), Some(1.0));
         check(&[(0, 0, Down)], 30, (10, 0), Some(0.0));
         check(&[(0, 0, NotWanted)], 30, (10, 0), None);
@@ -213,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_before_the_window_does_not_count() {
+    fn time_before_the_window_does_not_count() {
         let happened = [(0, 0, Up), (1, 0, Down), (2, 0, Up)];
         check(&happened, 30, (30, DAY_SECONDS - 1), Some(1.0 - 86_400.0 / (30.0 * 86_400.0 - 1.0)));
         check(&happened, 30, (32, 0), Some(1.0));
@@ -223,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn time_down_is_told_in_seconds_of_the_window() {
+    fn downtime_is_counted_in_seconds_of_the_window() {
         let mut record = Availability::begin(Up, &at(0, 0));
         record.enter(Down, &at(3, 0));
         assert_eq!(record.down_seconds(30, &at(3, 7)), Some(7.0), "it still is");
@@ -235,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn days_that_are_long_past_are_merged_without_a_loss() {
+    fn old_days_are_merged_without_a_loss() {
         let mut record = Availability::begin(Up, &at(0, 0));
         for day in 0..1_000 {
             record.enter(Down, &at(day, HOUR));
@@ -252,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_time_not_wanted_is_merged_too() {
+    fn long_unwanted_time_is_merged() {
         let mut record = Availability::begin(NotWanted, &at(0, 0));
         record.enter(Up, &at(5_000, 0));
         assert!(record.spans.len() < 80, "{}", record.spans.len());
@@ -261,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_adds_nothing() {
+    fn a_clock_step_backwards_adds_nothing() {
         let mut record = Availability::begin(Up, &at(10, 0));
         record.enter(Down, &at(9, 0));
         assert_eq!((record.standing, &record.since), (Down, &at(10, 0)));
@@ -271,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_says_nothing() {
+    fn an_unreadable_record_has_no_ratio() {
         let mut record = Availability::default();
         assert_eq!(record.ratio(30, &at(1, 0)), None);
         record.enter(Up, &at(1, 0));

@@ -146,7 +146,7 @@ impl DriverSpec {
 
     /// Returns `true` if the driver creates the unit, domain or container from the fields of the spec. A running copy
     /// then cannot follow an edit of them.
-    pub fn makes_what_runs(&self) -> bool {
+    pub fn creates_unit_from_spec(&self) -> bool {
         match self.kind() {
             Some(DriverKind::Podman) => true,
             Some(
@@ -198,7 +198,7 @@ impl DriverSpec {
     }
 
     /// Returns `true` if the target of a live migration has to act after the cutover.
-    pub fn takes_over(&self) -> bool {
+    pub fn has_takeover(&self) -> bool {
         match self.kind() {
             Some(DriverKind::Ocf | DriverKind::External) => self.can_migrate(),
             Some(

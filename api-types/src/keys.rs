@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_keys_are_left_alone() {
+    fn foreign_keys_are_ignored() {
         let keys = Keys::new("default");
         for key in
             ["/hactl/other/v1/leader", "/hactl/default/v1/report/n/x", "/hactl/default/v1/leader/x", "x"]

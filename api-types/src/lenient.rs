@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_keeps_what_surrounds_an_unknown_word() {
+    fn an_unknown_word_keeps_the_other_fields() {
         let status = serde_json::json!({"state": "Hibernated", "node": "node1", "copies": [
             {"node": "node1", "definition": {"driver": {"podman": {"container": "c", "ports": 5}}}}], "conditions": [
             {"type": "Ready", "status": "True", "reason": "Moonstruck"}, {"type": "Cold", "status": "Perhaps"}]});
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_has_lost_everything() {
+    fn an_invalid_record_loses_all_fields() {
         for text in [&b"null"[..], b"[1]", b"{\"mode\":", b"\xff"] {
             let partial = read::<NodeReport>(text).expect_err("not a record");
             assert!(

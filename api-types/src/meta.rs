@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_of_an_earlier_version_get_their_present_names() {
+    fn conditions_of_earlier_versions_get_current_names() {
         let check = |stored: &[&str], expected: &[&str]| {
             let mut list: Vec<_> =
                 stored.iter().map(|kind| condition(kind, ConditionStatus::True, kind)).collect();

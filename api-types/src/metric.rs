@@ -3,8 +3,8 @@
 
 pub mod agent;
 pub mod controller;
-pub mod every;
 pub mod leader;
+pub mod process;
 
 use std::fmt;
 
@@ -85,7 +85,7 @@ impl Metric {
 
     /// Returns every metric, grouped by exposer.
     pub fn all() -> impl Iterator<Item = &'static Metric> {
-        [every::ALL, controller::ALL, leader::ALL, agent::ALL].into_iter().flatten().copied()
+        [process::ALL, controller::ALL, leader::ALL, agent::ALL].into_iter().flatten().copied()
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn names_are_unique_and_as_prometheus_asks() {
+    fn names_are_unique_and_valid_for_prometheus() {
         let mut names = BTreeSet::new();
         for metric in Metric::all() {
             let Metric { name, kind, help, .. } = metric;
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_unit_is_the_end_of_the_name() {
+    fn names_end_with_the_unit() {
         assert_eq!(controller::API_REQUEST_DURATION.unit(), "seconds");
         assert_eq!(leader::NODE_CAPACITY_MEMORY.unit(), "bytes");
         assert_eq!(controller::API_REQUESTS.unit(), "");

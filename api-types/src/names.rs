@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_does_not_match_names_the_right_one() {
+    fn a_wrong_type_is_rejected_with_the_right_one() {
         let driver = DriverSpec { libvirt: Some(LibvirtDriver::default()), ..DriverSpec::default() };
         let spec = ResourceSpec { driver, ..ResourceSpec::default() };
         assert_eq!(TypedName::parse("vm:100").check(&spec), Ok(()));

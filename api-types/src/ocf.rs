@@ -54,14 +54,14 @@ impl fmt::Display for AgentName {
 }
 
 /// Returns the directory that contains the directories of the providers.
-pub fn agents_folder(root: &Path) -> PathBuf {
+pub fn agents_directory(root: &Path) -> PathBuf {
     root.join("resource.d")
 }
 
 impl AgentName {
     /// Returns the path of the agent's program under a root.
     pub fn program(&self, root: &Path) -> PathBuf {
-        agents_folder(root).join(&self.provider).join(&self.agent)
+        agents_directory(root).join(&self.provider).join(&self.agent)
     }
 
     /// Returns the environment variables that an agent gets for every action. The root must be an absolute path.

@@ -71,7 +71,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_word_is_found_where_it_is_newer_than_the_version() {
+    fn words_newer_than_the_version_are_found() {
         let word =
             Word { kind: Kind::Operation, field: "/spec/action", value: "NotHere", since: Protocol(2) };
         let check = |kind: Kind, action: &str, than: u32, expected: &[Word]| {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_without_a_version_is_of_the_first() {
+    fn a_record_without_a_version_has_version_one() {
         let candidate: crate::record::Candidate = serde_json::from_str("{}").expect("sound");
         let report: crate::record::NodeReport = serde_json::from_str("{}").expect("sound");
         let status: crate::cluster::ClusterStatus = serde_json::from_str("{}").expect("sound");

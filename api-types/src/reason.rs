@@ -30,13 +30,13 @@ macro_rules! reasons {
             }
 
             /// Returns the cause as a sentence without names and without a full stop. It starts with an upper-case
-            /// letter, except for most reasons of [`Subject::Place`], which follow the name of a node.
+            /// letter, except for most reasons of [`Subject::NodeEligibility`], which follow the name of a node.
             ///
             /// ```
             /// use ha_api_types::reason::{Reason, Subject};
             ///
             /// let reason: Reason = serde_json::from_str("\"NodeInMaintenance\"").unwrap();
-            /// assert_eq!((reason, reason.subject()), (Reason::NodeInMaintenance, Subject::Place));
+            /// assert_eq!((reason, reason.subject()), (Reason::NodeInMaintenance, Subject::NodeEligibility));
             /// assert_eq!(format!("node1: {}", reason.sentence()), "node1: node is in maintenance");
             /// assert_eq!(reason.help(), "hactl node maintenance disable NODE");
             /// // A word of a newer version.
@@ -119,7 +119,7 @@ pub enum Subject {
     /// A failure of a service.
     Failure,
     /// The eligibility of a node for a service.
-    Place,
+    NodeEligibility,
     /// A node.
     Node,
     /// Any object, such as a rule.
@@ -135,7 +135,7 @@ impl Subject {
     pub const ALL: [Subject; 7] = [
         Subject::Service,
         Subject::Failure,
-        Subject::Place,
+        Subject::NodeEligibility,
         Subject::Node,
         Subject::Object,
         Subject::Operation,
@@ -143,7 +143,7 @@ impl Subject {
     ];
 
     /// Returns a heading, and a text about where reasons with this subject appear.
-    pub fn described(self) -> (&'static str, &'static str) {
+    pub fn title_and_text(self) -> (&'static str, &'static str) {
         match self {
             Subject::Service => (
                 "Services: node and state",
@@ -153,7 +153,7 @@ impl Subject {
                 "Services: failures",
                 "`Resource`: the same, and the outcome of the `Operation` that requested the action.",
             ),
-            Subject::Place => (
+            Subject::NodeEligibility => (
                 "Eligibility of nodes for a service",
                 "The verdict on each node in `hactl why` and `hactl check n+1`, the message of Unschedulable, the metric `hactl_resource_unplaced`.",
             ),
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_is_read_back() {
+    fn every_word_parses_back() {
         for reason in Reason::ALL {
             let text = serde_json::to_string(reason).expect("a word");
             assert_eq!(text, format!("{:?}", reason.as_str()));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_former_word_is_read_as_the_present_one() {
+    fn former_words_parse_as_current_ones() {
         for (former, reason) in RENAMED {
             let read: Reason = serde_json::from_str(&format!("{former:?}")).expect("a reason");
             assert_eq!(read, reason, "{former}");
@@ -211,9 +211,9 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_or_refusal_says_what_to_do() {
+    fn every_failure_and_refusal_has_an_action() {
         for reason in Reason::ALL {
-            let wants = matches!(reason.subject(), Subject::Failure | Subject::Place);
+            let wants = matches!(reason.subject(), Subject::Failure | Subject::NodeEligibility);
             let fine = matches!(reason, Reason::Allowed | Reason::CurrentNode);
             assert!(!wants || fine || !reason.help().is_empty(), "{reason}");
             assert!(!reason.sentence().is_empty(), "{reason}");
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_of_a_newer_version_is_unknown() {
+    fn words_of_newer_versions_are_unknown() {
         assert_eq!(serde_json::from_str::<Reason>("\"Moonstruck\"").expect("a reason"), Reason::Unknown);
         assert!(!Reason::Unknown.sentence().is_empty());
     }

@@ -26,16 +26,16 @@ pub use fence::{DeviceIntent, Fence, FenceState, Leave, Proof, Switch};
 pub use hold::{HoldAnswer, HoldRequest, HoldTerms};
 pub use incarnation::Incarnation;
 pub use log::{
-    LOG_BYTES_MAX, LOG_LEASE_SECONDS, LOG_LINES_DEFAULT, LOG_LINES_MAX, LOG_PATIENCE_MS, LogAnswer,
+    LOG_BYTES_MAX, LOG_LEASE_SECONDS, LOG_LINES_DEFAULT, LOG_LINES_MAX, LOG_TIMEOUT_MS, LogAnswer,
     LogFailure, LogRequest,
 };
 pub use machine_ids::{MachineIds, SameMachine};
 pub use node_report::{
     Mode, NodeReport, NotStopped, SOFTDOG_IDENTITY, SleepProtection, WatchdogKind, WatchdogReport,
 };
-pub use notified::{Notified, QueuedNotification, Told};
+pub use notified::{Notified, QueuedNotification, SentFacts};
 pub use replacement::{Replacement, ReplacementPhase, ReplacementReport};
-pub use restored::{REVISION_RAISE, Restored, forgotten, rest_ms, revision_raise};
+pub use restored::{REVISION_RAISE, Restored, keys_deleted_by_restore, quiet_period_ms, revision_raise};
 pub use service_report::{FailureClass, Observed, Phase, ServiceReport};
 pub use tombstone::Tombstone;
 pub use usage_report::{ServiceUsage, UsageReport};

@@ -14,7 +14,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// A renamed field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Renamed {
+pub struct RenamedField {
     /// Kind of the object.
     pub kind: Kind,
     /// Path of the map with the field; `*` is every element of a list.
@@ -27,13 +27,13 @@ pub struct Renamed {
     pub is_in_thousandths: bool,
 }
 
-const fn same(
+const fn renamed_field(
     kind: Kind,
     parent: &'static [&'static str],
     earlier: &'static str,
     current: &'static str,
-) -> Renamed {
-    Renamed { kind, parent, earlier, current, is_in_thousandths: false }
+) -> RenamedField {
+    RenamedField { kind, parent, earlier, current, is_in_thousandths: false }
 }
 
 const MIGRATION: &[&str] = &["spec", "driver", "libvirt", "migration"];
@@ -45,31 +45,31 @@ const ACTIVE_FENCING: &[&str] = &["status", "active", "fencing"];
 const STATUS: &[&str] = &["status"];
 
 /// Every field of an object that has another name or unit in etcd.
-pub const ALL: [Renamed; 18] = [
-    same(Kind::Cluster, FENCING, "onStoreLoss", "onEtcdLoss"),
-    same(Kind::Cluster, FENCING, "allowStandIn", "allowSimulatedWatchdog"),
-    same(Kind::Cluster, ACTIVE_FENCING, "onStoreLoss", "onEtcdLoss"),
-    same(Kind::Cluster, ACTIVE_FENCING, "allowStandIn", "allowSimulatedWatchdog"),
-    same(Kind::Node, FENCING, "allowUnfenced", "trustWatchdogOnVirtualMachine"),
-    same(Kind::Resource, &["spec"], "after", "dependsOn"),
-    same(Kind::Resource, COPY, "after", "dependsOn"),
-    same(Kind::Resource, MIGRATION, "bandwidthMebibytes", "bandwidthMebibytesPerSecond"),
-    same(Kind::Resource, COPY_MIGRATION, "bandwidthMebibytes", "bandwidthMebibytesPerSecond"),
-    Renamed {
+pub const ALL: [RenamedField; 18] = [
+    renamed_field(Kind::Cluster, FENCING, "onStoreLoss", "onEtcdLoss"),
+    renamed_field(Kind::Cluster, FENCING, "allowStandIn", "allowSimulatedWatchdog"),
+    renamed_field(Kind::Cluster, ACTIVE_FENCING, "onStoreLoss", "onEtcdLoss"),
+    renamed_field(Kind::Cluster, ACTIVE_FENCING, "allowStandIn", "allowSimulatedWatchdog"),
+    renamed_field(Kind::Node, FENCING, "allowUnfenced", "trustWatchdogOnVirtualMachine"),
+    renamed_field(Kind::Resource, &["spec"], "after", "dependsOn"),
+    renamed_field(Kind::Resource, COPY, "after", "dependsOn"),
+    renamed_field(Kind::Resource, MIGRATION, "bandwidthMebibytes", "bandwidthMebibytesPerSecond"),
+    renamed_field(Kind::Resource, COPY_MIGRATION, "bandwidthMebibytes", "bandwidthMebibytesPerSecond"),
+    RenamedField {
         is_in_thousandths: true,
-        ..same(Kind::Resource, MIGRATION, "downtimeMilliseconds", "maxDowntimeSeconds")
+        ..renamed_field(Kind::Resource, MIGRATION, "downtimeMilliseconds", "maxDowntimeSeconds")
     },
-    Renamed {
+    RenamedField {
         is_in_thousandths: true,
-        ..same(Kind::Resource, COPY_MIGRATION, "downtimeMilliseconds", "maxDowntimeSeconds")
+        ..renamed_field(Kind::Resource, COPY_MIGRATION, "downtimeMilliseconds", "maxDowntimeSeconds")
     },
-    same(Kind::Resource, STATUS, "neverNodes", "incompatibleNodes"),
-    same(Kind::Resource, STATUS, "displacedBy", "preemptedBy"),
-    same(Kind::Node, STATUS, "lastSeen", "lastHeartbeatTime"),
-    same(Kind::Node, STATUS, "lastEnd", "lastTermination"),
-    same(Kind::Node, STATUS, "lastProof", "lastFencingReason"),
-    same(Kind::Operation, STATUS, "startedAt", "startTime"),
-    same(Kind::Operation, STATUS, "finishedAt", "completionTime"),
+    renamed_field(Kind::Resource, STATUS, "neverNodes", "incompatibleNodes"),
+    renamed_field(Kind::Resource, STATUS, "displacedBy", "preemptedBy"),
+    renamed_field(Kind::Node, STATUS, "lastSeen", "lastHeartbeatTime"),
+    renamed_field(Kind::Node, STATUS, "lastEnd", "lastTermination"),
+    renamed_field(Kind::Node, STATUS, "lastProof", "lastFencingReason"),
+    renamed_field(Kind::Operation, STATUS, "startedAt", "startTime"),
+    renamed_field(Kind::Operation, STATUS, "finishedAt", "completionTime"),
 ];
 
 /// Member of a served status that contains the [`internal`] fields.
@@ -99,7 +99,7 @@ pub fn take_internal(kind: Kind, status: &mut Map<String, Value>) -> Map<String,
     internal(kind).iter().filter_map(|name| status.shift_remove_entry(*name)).collect()
 }
 
-impl Renamed {
+impl RenamedField {
     /// Returns the path of a member of the parent, as in messages.
     fn path(&self, name: &str) -> String {
         format!("{}.{name}", self.parent.join("."))
@@ -146,17 +146,17 @@ impl Renamed {
     }
 }
 
-fn of(kind: Kind) -> impl Iterator<Item = &'static Renamed> {
+fn of(kind: Kind) -> impl Iterator<Item = &'static RenamedField> {
     ALL.iter().filter(move |renamed| renamed.kind == kind)
 }
 
 /// Returns the renamed field with this path in the spec, such as `fencing.allowStandIn`.
-pub fn of_path(kind: Kind, path: &str) -> Option<&'static Renamed> {
+pub fn of_path(kind: Kind, path: &str) -> Option<&'static RenamedField> {
     in_schema(kind, &format!("spec.{path}"))
 }
 
 /// Returns the renamed field with this path in the schema of the kind, such as `status.copies.definition.after`.
-pub fn in_schema(kind: Kind, path: &str) -> Option<&'static Renamed> {
+pub fn in_schema(kind: Kind, path: &str) -> Option<&'static RenamedField> {
     of(kind).find(|renamed| {
         let names = renamed.parent.iter().filter(|name| **name != "*").copied();
         names.chain([renamed.earlier]).eq(path.split('.'))
@@ -171,7 +171,7 @@ pub fn in_schema(kind: Kind, path: &str) -> Option<&'static Renamed> {
 ///
 /// # Errors
 /// Returns a problem for each field that is given under both names.
-pub fn accept(kind: Kind, value: &mut Value) -> Result<Vec<&'static Renamed>, Vec<Problem>> {
+pub fn accept(kind: Kind, value: &mut Value) -> Result<Vec<&'static RenamedField>, Vec<Problem>> {
     let (mut found, mut problems) = (Vec::new(), Vec::new());
     for renamed in of(kind).filter(|renamed| renamed.parent[0] == "spec") {
         each(value, renamed.parent, &mut |map| {
@@ -197,7 +197,7 @@ pub fn accept(kind: Kind, value: &mut Value) -> Result<Vec<&'static Renamed>, Ve
 }
 
 /// Converts the operations of a JSON patch to the current names. Returns the renamed fields that have their earlier names.
-pub fn accept_json_patch(kind: Kind, patch: &mut Value) -> Vec<&'static Renamed> {
+pub fn accept_json_patch(kind: Kind, patch: &mut Value) -> Vec<&'static RenamedField> {
     let mut found = Vec::new();
     let operations = patch.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut);
     for operation in operations {
@@ -262,7 +262,7 @@ pub fn to_stored(kind: Kind, value: &mut Value) {
 }
 
 /// Renames a field in the owners of fields (server-side apply).
-fn rename_owned(value: &mut Value, renamed: &Renamed, from: &str, to: &str) {
+fn rename_owned(value: &mut Value, renamed: &RenamedField, from: &str, to: &str) {
     let owned: Vec<String> = renamed.parent.iter().map(|name| format!("f:{name}")).collect();
     let owned: Vec<&str> = owned.iter().map(String::as_str).collect();
     let entries = value.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn the_api_serves_internal_fields_apart_from_the_others() {
+    fn the_api_serves_internal_fields_separately() {
         for kind in Kind::ALL {
             let fields: Map<String, Value> =
                 internal(kind).iter().map(|name| ((*name).to_owned(), json!(name))).collect();

@@ -475,14 +475,14 @@ impl ServiceDefinition {
     }
 
     /// Returns `true` if both definitions have the same identity.
-    pub fn is_same_thing(&self, other: &ServiceDefinition) -> bool {
-        self.name == other.name && self.driver.is_same_thing(&other.driver, &self.name)
+    pub fn has_same_identity(&self, other: &ServiceDefinition) -> bool {
+        self.name == other.name && self.driver.has_same_identity(&other.driver, &self.name)
     }
 
     /// Returns `true` if a resource may change from one of these definitions to the other while a copy may exist
     /// (FENCING, R6.7). Both must have the same identity, and both or neither must be exclusive.
     pub fn may_replace(&self, other: &ServiceDefinition) -> bool {
-        self.exclusive == other.exclusive && self.is_same_thing(other)
+        self.exclusive == other.exclusive && self.has_same_identity(other)
     }
 }
 
@@ -523,7 +523,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_secondary_is_where_the_data_is_and_the_service_is_not() {
+    fn the_secondary_has_the_data_but_not_the_service() {
         let of = |node: Option<&str>, replicas: &[&str]| ResourceStatus {
             node: node.map(NodeName::from),
             replicas: replicas.iter().copied().map(NodeName::from).collect(),

@@ -4,7 +4,7 @@ mod check;
 mod describe;
 mod simplify;
 
-pub use check::{check_value, drop_unknown, prune_nulls, shape, suggestion, unknown_fields};
+pub use check::{check_types, check_value, drop_unknown, prune_nulls, suggestion, unknown_fields};
 pub use describe::{default_of, type_of};
 
 use crate::cluster::Cluster;
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schemas_of_internal_fields_are_apart_from_the_others() {
+    fn internal_fields_have_separate_schemas() {
         for kind in Kind::ALL {
             let status = &of(kind)["properties"]["status"]["properties"];
             for name in renamed::internal(kind) {

@@ -451,7 +451,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_read_as_kubectl_prints_them() {
+    fn ages_have_the_form_of_kubectl() {
         for (seconds, expected) in
             [(5, "5s"), (119, "119s"), (150, "2m30s"), (3600, "60m"), (10_860, "3h1m"), (200_000, "2d7h")]
         {
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_in_time_does_not_look_late() {
+    fn a_punctual_node_does_not_look_late() {
         let node =
             |state: &str| json!({"status": {"state": state, "lastHeartbeatTime": "1970-01-01T00:00:10Z"}});
         assert_eq!(last_seen(&node("Online"), 68), "<1m");

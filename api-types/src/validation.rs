@@ -39,7 +39,7 @@ pub const MAX_COMMENT_LENGTH: usize = 4096;
 pub fn problems(kind: Kind, value: &Value) -> Vec<Problem> {
     let mut value = value.clone();
     schema::prune_nulls(schema::of(kind), &mut value);
-    let mut found = schema::shape(schema::of(kind), &value);
+    let mut found = schema::check_types(schema::of(kind), &value);
     check_constant(&value, "apiVersion", API_VERSION, &mut found);
     check_constant(&value, "kind", kind.name(), &mut found);
     // Values of wrong types cannot be deserialized for further checks.

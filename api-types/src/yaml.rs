@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_names_its_line() {
+    fn errors_contain_the_line() {
         check_refused("a: 1\nb: 2\na: 3\n", 3, "duplicate");
         let twice = documents("a: 1\na: 2\n").expect_err("a key that stands twice");
         assert_eq!(twice.message, "duplicate mapping key: a");

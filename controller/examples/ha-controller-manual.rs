@@ -6,12 +6,12 @@ use ha_runtime::program::ProgramOptions;
 use std::path::PathBuf;
 
 /// Sections of the manual page that clap cannot generate from the options.
-const MORE: &str = include_str!("../../manifests/man/ha-controller.roff");
+const EXTRA_SECTIONS: &str = include_str!("../../manifests/man/ha-controller.roff");
 
 fn main() -> anyhow::Result<()> {
     let file = std::env::args_os().nth(1).map(PathBuf::from).ok_or_else(|| anyhow::anyhow!("which file?"))?;
     let mut page = Vec::new();
     Man::new(ha_runtime::config::command::<Options>(Options::PREFIX)).section("8").render(&mut page)?;
-    page.extend_from_slice(MORE.as_bytes());
+    page.extend_from_slice(EXTRA_SECTIONS.as_bytes());
     Ok(std::fs::write(file, page)?)
 }

@@ -3,12 +3,12 @@
 mod access;
 mod admission;
 mod answer;
-mod circle;
 mod commit;
 mod controllers;
 mod convert;
 mod core_v1;
 mod definition;
+mod dependency_cycle;
 mod discovery;
 mod error;
 mod facts;
@@ -114,7 +114,7 @@ impl ApiOptions {
 
 /// State that all requests share. Cheap to clone.
 pub struct ApiState<S> {
-    shared: Arc<Shared<S>>,
+    shared: Arc<SharedState<S>>,
 }
 
 impl<S> Clone for ApiState<S> {
@@ -123,7 +123,7 @@ impl<S> Clone for ApiState<S> {
     }
 }
 
-struct Shared<S> {
+struct SharedState<S> {
     store: Arc<S>,
     keys: Keys,
     options: ApiOptions,
@@ -142,7 +142,7 @@ impl<S> ApiState<S> {
         let log_lease = ShortLease::new(LOG_LEASE_SECONDS);
         let agents = options.ocf_root.clone().map(ocf::Agents::new);
         let observer = Observer::new();
-        let shared = Shared { store, keys, options, watches, logs, log_lease, observer, agents };
+        let shared = SharedState { store, keys, options, watches, logs, log_lease, observer, agents };
         ApiState { shared: Arc::new(shared) }
     }
 
@@ -239,9 +239,9 @@ pub fn router<S: Store>(state: ApiState<S>) -> Router {
         .route("/apis/hactl.io/v1/events/stream", get(core_v1::stream::<S>))
         .route("/apis/hactl.io/v1/nodes/{name}/hold", post(hold::handler::<S>))
         .route("/apis/hactl.io/v1/controllers/{id}", delete(controllers::delete::<S>))
-        .route("/apis/hactl.io/v1/{plural}", any(objects::collection::<S>))
-        .route("/apis/hactl.io/v1/{plural}/{name}", any(objects::item::<S>))
-        .route("/apis/hactl.io/v1/{plural}/{name}/status", any(objects::status::<S>))
+        .route("/apis/hactl.io/v1/{plural}", any(objects::handle_collection::<S>))
+        .route("/apis/hactl.io/v1/{plural}/{name}", any(objects::handle_object::<S>))
+        .route("/apis/hactl.io/v1/{plural}/{name}/status", any(objects::handle_status::<S>))
         .fallback(async || ApiError::no_such_path())
         .method_not_allowed_fallback(async || {
             ApiError::method_not_allowed("method not allowed for this path")
@@ -249,19 +249,19 @@ pub fn router<S: Store>(state: ApiState<S>) -> Router {
         .layer(CatchPanicLayer::custom(panicked))
         .with_state(state);
     match metrics {
-        Some(metrics) => router.layer(axum::middleware::from_fn_with_state(metrics, metrics::count)),
+        Some(metrics) => router.layer(axum::middleware::from_fn_with_state(metrics, metrics::count_request)),
         None => router,
     }
 }
 
 /// Answers with the current resource usage of nodes and services.
 async fn usage<S: Store>(State(state): State<ApiState<S>>) -> Result<Response, ApiError> {
-    Ok(Json(usage_overview::overview(&facts::world(&state).await?)).into_response())
+    Ok(Json(usage_overview::overview(&facts::cluster_view(&state).await?)).into_response())
 }
 
 /// Answers with the input of the scheduler, which every controller can serve.
 async fn placement<S: Store>(State(state): State<ApiState<S>>) -> Result<Response, ApiError> {
-    Ok(Json(stored_view::view(&facts::world(&state).await?).0).into_response())
+    Ok(Json(stored_view::view(&facts::cluster_view(&state).await?).0).into_response())
 }
 
 /// Answers with the explanation of why a service runs on its node, and the verdict for each node.
@@ -271,10 +271,11 @@ async fn explain<S: Store>(
 ) -> Result<Response, ApiError> {
     // Refuses a name with the wrong type.
     read::find(state.store(), state.keys(), Kind::Resource, &name).await?;
-    let world = facts::world(&state).await?;
+    let cluster_view = facts::cluster_view(&state).await?;
     let name = names::bare(&name);
-    let resource = world.resources.get(name).ok_or_else(|| ApiError::not_found(Kind::Resource, name))?;
-    Ok(Json(crate::core::explain::explain(&world, &resource.value)).into_response())
+    let resource =
+        cluster_view.resources.get(name).ok_or_else(|| ApiError::not_found(Kind::Resource, name))?;
+    Ok(Json(crate::core::explain::explain(&cluster_view, &resource.value)).into_response())
 }
 
 /// Answers a request whose handler panicked. Only this request fails; the log shows where.

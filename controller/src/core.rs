@@ -5,39 +5,39 @@
 
 #![warn(clippy::disallowed_types)]
 
-pub mod asked;
 pub mod candidacy;
 pub mod candidates;
 pub mod commands;
-pub mod counted;
 pub mod definition_change;
 pub mod explain;
 pub mod fencing;
 pub mod health;
 pub mod incarnation;
 mod interface;
+pub mod metric_event;
 pub mod notifications;
 pub mod order;
 pub mod placement;
 pub mod plan;
+pub mod plan_input;
 pub mod reconcile;
 pub mod replica;
 pub mod reservation;
+pub mod resource_requests;
 pub mod restored;
 pub mod samples;
 pub mod service;
-pub mod situation;
 pub mod stored_view;
 pub mod usage;
 pub mod usage_overview;
 pub mod world;
 
 mod hold;
+mod leadership;
 mod operations;
 mod pause;
 mod state;
 mod status;
-mod tenure;
 #[cfg(test)]
 mod tests;
 mod unverified;
@@ -47,8 +47,7 @@ pub use interface::{
     CommitId, Config, Effect, FencerAction, FencerOutcome, FencerRun, HoldId, Input, RefreshId, RunId,
 };
 
-use candidacy::{Orders, Standing};
-use counted::Counted;
+use candidacy::{ElectionInputs, ElectionState};
 use fencing::devices::DeviceWork;
 use fencing::probes::DeviceProbes;
 use ha_api_types::event::{Event, EventType};
@@ -59,22 +58,23 @@ use ha_api_types::record::Proof;
 use ha_api_types::time::{Millis, Mono, Now};
 use ha_store::Outcome;
 use ha_store::election::{Leadership, Membership, Readings};
+use metric_event::MetricEvent;
 use notifications::deliveries::{Deliveries, NotificationResult};
-use plan::{Note, Waiting};
+use plan::{OnApplied, Waiting};
+use plan_input::{Imbalance, Measure, PlanInput};
 use reservation::Reservation;
-use situation::{Measure, Side, Situation};
 use std::collections::{BTreeMap, VecDeque};
-use world::{Touched, World};
+use world::{ClusterView, PlanRelevance};
 use writes::Writes;
 
 /// Interval, in milliseconds, at which the leader plans even if no input has changed anything.
-const LOOK_EVERY_MS: Millis = 30_000;
+const PLAN_INTERVAL_MS: Millis = 30_000;
 
 /// Purpose of a run of a fence device.
 #[derive(Clone, Debug)]
-enum Run {
+enum DeviceRun {
     /// Fence this node, or restore its power or its access.
-    Work(NodeName, FencerAction),
+    Switch(NodeName, FencerAction),
     /// Check whether this node's device answers: node, device.
     Probe(NodeName, String),
 }
@@ -102,37 +102,37 @@ enum Run {
 pub struct Controller {
     config: Config,
     now: Now,
-    world: World,
+    cluster_view: ClusterView,
     /// State of the election, as the election's core last reported it.
-    standing: Standing,
+    election_state: ElectionState,
     /// Inputs of the election, as last sent to it.
-    ordered: Option<Orders>,
+    sent_election_inputs: Option<ElectionInputs>,
     readings: Readings,
     writes: Writes,
     devices: BTreeMap<NodeName, DeviceWork>,
     probes: DeviceProbes,
-    runs: BTreeMap<RunId, Run>,
+    runs: BTreeMap<RunId, DeviceRun>,
     effects: VecDeque<Effect>,
     next_commit: u64,
     next_run: u64,
     next_uid: u64,
     next_event: u64,
     dirty: bool,
-    looked_at: Mono,
+    planned_at: Mono,
     wake: Option<(Mono, &'static str)>,
     /// Nodes whose heartbeats were in time at the last plan. `late_at` is the time at which the first of them becomes
     /// late, as last computed.
-    heard: Vec<NodeName>,
+    timely_nodes: Vec<NodeName>,
     late_at: Option<Mono>,
     /// `true` if the last plan contained no action and was waiting for nothing.
-    rests: bool,
+    is_idle: bool,
     /// Time since which each node has been overloaded or underloaded. A new leader starts with an empty map.
-    uneven: BTreeMap<(Measure, NodeName), Side>,
+    imbalances: BTreeMap<(Measure, NodeName), Imbalance>,
     waiting: Vec<Waiting>,
     reservation: Reservation,
     deliveries: Deliveries,
     refused: Option<String>,
-    led: Option<Term>,
+    reported_term: Option<Term>,
     /// `true` if another process refreshes this controller's keys, as last reported.
     is_duplicate: bool,
     plans: u64,
@@ -145,9 +145,9 @@ impl Controller {
         Controller {
             config,
             now: Now::default(),
-            world: World::counted(keys),
-            standing: Standing::default(),
-            ordered: None,
+            cluster_view: ClusterView::with_metric_events(keys),
+            election_state: ElectionState::default(),
+            sent_election_inputs: None,
             readings: Readings::default(),
             writes: Writes::default(),
             devices: BTreeMap::new(),
@@ -159,17 +159,17 @@ impl Controller {
             next_uid: 1,
             next_event: 1,
             dirty: false,
-            looked_at: Mono::default(),
+            planned_at: Mono::default(),
             wake: None,
-            heard: Vec::new(),
+            timely_nodes: Vec::new(),
             late_at: None,
-            rests: false,
-            uneven: BTreeMap::new(),
+            is_idle: false,
+            imbalances: BTreeMap::new(),
             waiting: Vec::new(),
             reservation: Reservation::default(),
             deliveries: Deliveries::default(),
             refused: None,
-            led: None,
+            reported_term: None,
             is_duplicate: false,
             plans: 0,
         }
@@ -181,52 +181,56 @@ impl Controller {
         self.now = now.clone();
         match input {
             Input::Synced { entries, revision, answers } => {
-                self.world.replace(entries, revision, now.raw);
-                self.count_seen();
-                self.readings.answer(answers);
+                self.cluster_view.replace(entries, revision, now.raw);
+                self.count_observed_events();
+                self.readings.complete(answers);
                 self.dirty = true;
-                self.order();
+                self.update_election();
             }
             Input::Changed { changes, revision } => {
-                match self.world.apply(changes, revision, now.raw) {
-                    Touched::Something => {
+                match self.cluster_view.apply(changes, revision, now.raw) {
+                    PlanRelevance::Relevant => {
                         self.dirty = true;
-                        self.order();
+                        self.update_election();
                     }
-                    Touched::Nothing | Touched::Heartbeat => {}
+                    PlanRelevance::Irrelevant | PlanRelevance::Heartbeat => {}
                 }
-                self.count_seen();
+                self.count_observed_events();
             }
             Input::Progress(revision) => {
-                self.world.revision = self.world.revision.max(revision);
+                self.cluster_view.revision = self.cluster_view.revision.max(revision);
             }
-            Input::Committed { id, outcome } => self.committed(id, &outcome),
-            Input::Standing(standing) => {
-                if standing.yields > self.standing.yields {
+            Input::Committed { id, outcome } => self.handle_committed(id, &outcome),
+            Input::ElectionState(election_state) => {
+                if election_state.yields > self.election_state.yields {
                     let message = format!(
                         "Controller {} yielded leadership to a controller that joined earlier",
                         self.config.id
                     );
-                    self.tell_of_cluster(EventType::Normal, Reason::YieldedLeadership, message);
+                    self.emit_cluster_event(EventType::Normal, Reason::YieldedLeadership, message);
                 }
-                self.standing = *standing;
-                self.order();
+                self.election_state = *election_state;
+                self.update_election();
             }
-            Input::FencerDone { id, outcome } => self.fencer_done(id, outcome),
-            Input::HoldAsked { id, node, request } => {
-                let answer = self.hold_asked(&node, &request);
+            Input::FencerDone { id, outcome } => self.handle_fencer_done(id, outcome),
+            Input::HoldRequested { id, node, request } => {
+                let answer = self.answer_hold(&node, &request);
                 self.effects.push_back(Effect::AnswerHold { id, answer });
             }
-            Input::Delivered { id, outcome } => self.delivered(id, outcome),
+            Input::Delivered { id, outcome } => self.handle_delivered(id, outcome),
             // Except for the tick, only the election uses these inputs.
             Input::Tick
             | Input::LeaseGranted { .. }
             | Input::LeaseKept { .. }
-            | Input::Orders(_)
+            | Input::ElectionInputs(_)
             | Input::Shutdown => {}
         }
-        let due = self.wake.is_some_and(|(at, _)| now.raw >= at) || now.raw >= self.looked_at + LOOK_EVERY_MS;
-        if self.writes.settle(&self.world, &self.readings, now.raw) || due || self.is_a_node_late() {
+        let due =
+            self.wake.is_some_and(|(at, _)| now.raw >= at) || now.raw >= self.planned_at + PLAN_INTERVAL_MS;
+        if self.writes.release_finished(&self.cluster_view, &self.readings, now.raw)
+            || due
+            || self.check_for_late_nodes()
+        {
             self.dirty = true;
         }
     }
@@ -242,7 +246,7 @@ impl Controller {
     /// Returns the time on `now.raw` at which to send [`Input::Tick`], and the reason.
     pub fn deadline(&self) -> Option<(Mono, &'static str)> {
         let planner = self.planning().is_some().then(|| {
-            let look = (self.looked_at + LOOK_EVERY_MS, "everything is checked again");
+            let look = (self.planned_at + PLAN_INTERVAL_MS, "everything is checked again");
             let pause = self.writes.deadline().map(|at| (at, "a pause after a refused write ends"));
             let late = self.late_at.map(|at| (at, "a heartbeat is due"));
             let check = self.reservation.deadline().map(|at| (at, "the failover capacity check continues"));
@@ -259,12 +263,12 @@ impl Controller {
     /// Returns the term of this leader; `None` if this controller is not leader. A deposed leader returns its term
     /// until it has read that it was deposed.
     pub fn term(&self) -> Option<Term> {
-        self.standing.leadership.as_ref().map(Leadership::term)
+        self.election_state.leadership.as_ref().map(Leadership::term)
     }
 
     /// Returns the view of the cluster, for metrics and the API.
-    pub fn world(&self) -> &World {
-        &self.world
+    pub fn cluster_view(&self) -> &ClusterView {
+        &self.cluster_view
     }
 
     /// Returns the conditions that the leader waits for.
@@ -288,79 +292,82 @@ impl Controller {
     }
 
     /// Sends the inputs of the election to it if they have changed.
-    fn order(&mut self) {
-        let orders = Orders::of(&self.world.timings(), self.yields_until());
-        if self.ordered.as_ref() != Some(&orders) {
-            self.ordered = Some(orders.clone());
-            self.effects.push_back(Effect::Order(orders));
+    fn update_election(&mut self) {
+        let election_inputs = ElectionInputs::of(&self.cluster_view.timings(), self.yields_until());
+        if self.sent_election_inputs.as_ref() != Some(&election_inputs) {
+            self.sent_election_inputs = Some(election_inputs.clone());
+            self.effects.push_back(Effect::UpdateElection(election_inputs));
         }
     }
 
-    fn committed(&mut self, id: CommitId, outcome: &Outcome) {
+    fn handle_committed(&mut self, id: CommitId, outcome: &Outcome) {
         if !self.writes.contains(id) {
             return;
         }
-        let answered = self.writes.answered(id, outcome, &self.world, &mut self.readings, self.now.raw);
+        let answered =
+            self.writes.handle_answer(id, outcome, &self.cluster_view, &mut self.readings, self.now.raw);
         match (outcome, answered.refused) {
             (Outcome::Applied(_), _) => self.refused = None,
             (_, Some(refused)) => self.refused = Some(refused),
             (_, None) => {}
         }
-        for (note, sent, revision) in answered.applied {
-            match note {
-                Note::DeviceIntent(node) => {
+        for (on_applied, sent, revision) in answered.applied {
+            match on_applied {
+                OnApplied::DeviceIntent(node) => {
                     self.devices.entry(node).or_default().record_intent(sent, revision);
                 }
-                Note::DeviceCarried(node) => self.devices.entry(node).or_default().carry(revision),
-                Note::DeviceSettled(node) => self.devices.entry(node).or_default().settle(),
-                Note::NotificationsDropped(targets) => {
+                OnApplied::DeviceIntentKept(node) => {
+                    self.devices.entry(node).or_default().update_intent_revision(revision)
+                }
+                OnApplied::DeviceIntentCleared(node) => self.devices.entry(node).or_default().clear_intent(),
+                OnApplied::NotificationsDropped(targets) => {
                     let result = NotificationResult::Dropped;
                     for target in targets {
-                        self.count(Counted::Notification { target, result });
+                        self.count(MetricEvent::Notification { target, result });
                     }
                 }
-                Note::None | Note::ClosesOnSilence(_) | Note::Uses(_) => {}
+                OnApplied::None | OnApplied::ClosesOnSilence(_) | OnApplied::Uses(_) => {}
             }
         }
         for event in answered.events {
-            self.tell(event);
+            self.emit_event(event);
         }
     }
 
-    fn fencer_done(&mut self, id: RunId, outcome: FencerOutcome) {
+    fn handle_fencer_done(&mut self, id: RunId, outcome: FencerOutcome) {
         let Some(run) = self.runs.remove(&id) else { return };
         let now = self.now.raw;
         self.dirty = true;
         let node = match run {
-            Run::Work(node, action) => {
+            DeviceRun::Switch(node, action) => {
                 let failed = matches!(outcome, FencerOutcome::Failed(_));
                 if failed && action == FencerAction::Off {
                     let method = Proof::Device { name: String::new() }.name();
-                    self.count(Counted::Fence { method, confirmed: false });
+                    self.count(MetricEvent::Fence { method, confirmed: false });
                 }
                 node
             }
-            Run::Probe(node, device) => {
-                self.probes.entry((node, device)).or_default().end(id, outcome, now);
+            DeviceRun::Probe(node, device) => {
+                self.probes.entry((node, device)).or_default().record_end(id, outcome, now);
                 return;
             }
         };
-        self.devices.entry(node).or_default().end(id, outcome, now);
+        self.devices.entry(node).or_default().record_end(id, outcome, now);
     }
 
-    fn count(&mut self, counted: Counted) {
-        self.effects.push_back(Effect::Count(counted));
+    fn count(&mut self, metric_event: MetricEvent) {
+        self.effects.push_back(Effect::Count(metric_event));
     }
 
     /// Counts events that the view has observed. Only the leader counts them.
-    fn count_seen(&mut self) {
-        let seen = self.world.take_counted();
+    fn count_observed_events(&mut self) {
+        let seen = self.cluster_view.take_metric_events();
         if self.term().is_some() {
             self.effects.extend(seen.into_iter().map(Effect::Count));
         }
     }
 
-    fn tell(&mut self, event: Event) {
+    fn emit_event(&mut self, event: Event) {
         let name = format!("{}-{}", self.config.instance, self.next_event);
         self.next_event += 1;
         self.effects.push_back(Effect::Event { name, event });
@@ -368,10 +375,10 @@ impl Controller {
 
     /// Advances as far as possible without another input.
     fn advance(&mut self) {
-        self.note_leadership();
-        self.note_duplicate();
+        self.report_leadership();
+        self.report_duplicate();
         self.plan();
-        if self.planning().is_some() && self.reservation.go_on(self.now.raw, &self.config.cluster) {
+        if self.planning().is_some() && self.reservation.advance(self.now.raw, &self.config.cluster) {
             self.dirty = true;
             self.plan();
         }
@@ -382,13 +389,14 @@ impl Controller {
 
     /// Returns `true` if a node that was in time may have missed its heartbeats. If nothing else is to be done, later
     /// heartbeats only postpone the next check.
-    fn is_a_node_late(&mut self) -> bool {
+    fn check_for_late_nodes(&mut self) -> bool {
         let now = self.now.raw;
         if self.late_at.is_none_or(|at| now < at) {
             return false;
         }
-        let late_at = health::first_late_at(&self.world, &self.standing.commits, &self.heard, now);
-        if self.rests && late_at.is_some_and(|at| now < at) {
+        let late_at =
+            health::first_late_at(&self.cluster_view, &self.election_state.commits, &self.timely_nodes, now);
+        if self.is_idle && late_at.is_some_and(|at| now < at) {
             self.late_at = late_at;
             return false;
         }
@@ -398,9 +406,10 @@ impl Controller {
     /// Returns leadership and membership if this process may plan. It must be leader, have the revision of its
     /// candidacy, and have a view with all writes of earlier leaders. Only an input can make this true, not time alone.
     fn planning(&self) -> Option<(&Leadership, Membership)> {
-        let leadership = self.standing.leadership.as_ref()?;
-        let membership = self.standing.membership?;
-        let may_plan = self.world.revision >= leadership.term().revision() && !self.standing.is_ending;
+        let leadership = self.election_state.leadership.as_ref()?;
+        let membership = self.election_state.membership?;
+        let may_plan =
+            self.cluster_view.revision >= leadership.term().revision() && !self.election_state.is_ending;
         may_plan.then_some((leadership, membership))
     }
 
@@ -413,23 +422,23 @@ impl Controller {
         let leadership = leadership.clone();
         self.plans += 1;
         self.dirty = false;
-        self.looked_at = self.now.raw;
-        self.deliveries.settle(&self.world);
-        let busy = self.writes.busy();
-        let placing = self.writes.placing();
-        let perhaps_closed = self.writes.perhaps_closed();
-        let mut plan = reconcile::reconcile(&Situation {
-            world: &self.world,
+        self.planned_at = self.now.raw;
+        self.deliveries.remove_recorded(&self.cluster_view);
+        let busy = self.writes.subjects_in_flight();
+        let pending_uses = self.writes.pending_uses();
+        let possibly_closed = self.writes.possibly_closed();
+        let mut plan = reconcile::reconcile(&PlanInput {
+            cluster_view: &self.cluster_view,
             now: &self.now,
             term: leadership.term(),
             config: &self.config,
             membership,
-            commits: &self.standing.commits,
+            commits: &self.election_state.commits,
             devices: &self.devices,
             probes: &self.probes,
-            uneven: &self.uneven,
-            perhaps_closed: &perhaps_closed,
-            placing: &placing,
+            imbalances: &self.imbalances,
+            possibly_closed: &possibly_closed,
+            pending_uses: &pending_uses,
             busy: &busy,
             reservation: self.reservation.finding(),
             deliveries: &self.deliveries,
@@ -437,19 +446,24 @@ impl Controller {
         });
         self.next_uid += plan.uids;
         self.wake = plan.wake;
-        self.uneven = std::mem::take(&mut plan.uneven)
+        self.imbalances = std::mem::take(&mut plan.imbalances)
             .into_iter()
             .map(|(node, above)| {
-                let known = self.uneven.get(&node).filter(|side| side.above == above);
-                let since = known.map_or(self.now.raw, |side| side.since);
-                (node, Side { above, since })
+                let known = self.imbalances.get(&node).filter(|imbalance| imbalance.above == above);
+                let since = known.map_or(self.now.raw, |imbalance| imbalance.since);
+                (node, Imbalance { above, since })
             })
             .collect();
-        self.heard = std::mem::take(&mut plan.heard);
-        self.late_at = health::first_late_at(&self.world, &self.standing.commits, &self.heard, self.now.raw);
-        self.rests = plan.rests();
+        self.timely_nodes = std::mem::take(&mut plan.timely_nodes);
+        self.late_at = health::first_late_at(
+            &self.cluster_view,
+            &self.election_state.commits,
+            &self.timely_nodes,
+            self.now.raw,
+        );
+        self.is_idle = plan.is_idle();
         if let Some(view) = plan.view.take() {
-            self.reservation.look_at(view, self.now.raw);
+            self.reservation.update_view(view, self.now.raw);
         }
         let mut next = self.next_commit;
         let sent = self.writes.send(&mut plan, &leadership, self.now.raw, || {
@@ -468,11 +482,11 @@ impl Controller {
                         run.action,
                         &run.device.name,
                     );
-                    self.runs.insert(run.id, Run::Work(run.node.clone(), run.action));
+                    self.runs.insert(run.id, DeviceRun::Switch(run.node.clone(), run.action));
                 }
                 FencerAction::Monitor => {
                     let key = (run.node.clone(), run.device.name.clone());
-                    self.runs.insert(run.id, Run::Probe(key.0.clone(), key.1.clone()));
+                    self.runs.insert(run.id, DeviceRun::Probe(key.0.clone(), key.1.clone()));
                     self.probes.entry(key).or_default().begin(&run.device, run.id);
                 }
             }
@@ -480,9 +494,10 @@ impl Controller {
         }
         self.begin_deliveries(&mut plan);
         self.waiting = plan.waiting;
-        if plan.is_held_by_others && candidates::is_older_there(&self.world, self.now.raw, membership.joined)
+        if plan.is_held_by_others
+            && candidates::is_older_controller_present(&self.cluster_view, self.now.raw, membership.joined)
         {
-            self.yield_to_older();
+            self.request_yield_to_older();
         }
     }
 }

@@ -18,18 +18,18 @@ use tokio::time::Instant;
 #[derive(Clone, Debug)]
 pub struct Fencer {
     /// Directories of the agents, in order of preference.
-    folders: Vec<PathBuf>,
+    directories: Vec<PathBuf>,
 }
 
 /// Interval between status queries of a device that has not reached the desired state.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Fencer {
     /// Creates a fencer that looks for agents in this directory first, then in the usual directories of
     /// distributions.
-    pub fn new(folder: Option<PathBuf>) -> Fencer {
+    pub fn new(directory: Option<PathBuf>) -> Fencer {
         let usual = ["/usr/sbin", "/usr/local/sbin"].into_iter().map(PathBuf::from);
-        Fencer { folders: folder.into_iter().chain(usual).collect() }
+        Fencer { directories: directory.into_iter().chain(usual).collect() }
     }
 
     /// Runs a device to the end.
@@ -67,8 +67,9 @@ impl Fencer {
     async fn attempt(&self, device: &FenceDevice, action: FencerAction) -> Result<(), String> {
         let within = Duration::from_secs(u64::from(device.timeout_seconds.max(1)));
         let until = Instant::now() + within;
-        let each =
-            |verb: &'static str| join_all(device.parts.iter().map(move |part| self.act(part, verb, until)));
+        let each = |verb: &'static str| {
+            join_all(device.parts.iter().map(move |part| self.run_part(part, verb, until)))
+        };
         let wanted = match action {
             FencerAction::Monitor => return each("monitor").await.into_iter().collect(),
             FencerAction::Off => PowerState::Off,
@@ -77,7 +78,8 @@ impl Fencer {
         // A part that already has the desired state may refuse the action. Its status decides, not the result of the
         // action.
         let acted: Vec<Result<(), String>> = each(wanted.verb()).await;
-        let reached = join_all(device.parts.iter().map(|part| self.reached(part, wanted, until))).await;
+        let reached =
+            join_all(device.parts.iter().map(|part| self.wait_for_state(part, wanted, until))).await;
         for (part, (acted, reached)) in device.parts.iter().zip(acted.into_iter().zip(reached)) {
             if let Err(message) = reached {
                 let before =
@@ -88,22 +90,27 @@ impl Fencer {
         Ok(())
     }
 
-    async fn act(&self, part: &FencePart, verb: &str, until: Instant) -> Result<(), String> {
-        let exit = Agent::find(&self.folders, part)?.run(verb, until).await?;
+    async fn run_part(&self, part: &FencePart, verb: &str, until: Instant) -> Result<(), String> {
+        let exit = Agent::find(&self.directories, part)?.run(verb, until).await?;
         if exit.code == Some(0) { Ok(()) } else { Err(exit.sentence(verb)) }
     }
 
     /// Queries the status until the part has the desired state, or the time is over.
-    async fn reached(&self, part: &FencePart, wanted: PowerState, until: Instant) -> Result<(), String> {
-        let agent = Agent::find(&self.folders, part)?;
+    async fn wait_for_state(
+        &self,
+        part: &FencePart,
+        wanted: PowerState,
+        until: Instant,
+    ) -> Result<(), String> {
+        let agent = Agent::find(&self.directories, part)?;
         loop {
             let exit = agent.run("status", until).await?;
             match exit.power() {
                 Some(state) if state == wanted => return Ok(()),
-                Some(state) if Instant::now() + LOOK_AGAIN >= until => {
+                Some(state) if Instant::now() + STATUS_INTERVAL >= until => {
                     return Err(format!("status is {}, expected {}", state.verb(), wanted.verb()));
                 }
-                Some(_) => tokio::time::sleep(LOOK_AGAIN).await,
+                Some(_) => tokio::time::sleep(STATUS_INTERVAL).await,
                 None => return Err(exit.sentence("status")),
             }
         }

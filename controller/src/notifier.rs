@@ -9,9 +9,9 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Maximum duration of an attempt.
-const LIMIT: Duration = Duration::from_secs(30);
+const ATTEMPT_LIMIT: Duration = Duration::from_secs(30);
 /// Maximum size of a file with a secret or certificate, in bytes.
-const LONGEST_FILE: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Delivers a notification once. The attempt ends within the limit, even if the target does not answer.
 pub async fn deliver(delivery: &Delivery) -> DeliveryOutcome {
@@ -21,24 +21,24 @@ pub async fn deliver(delivery: &Delivery) -> DeliveryOutcome {
             Target::Mail(smtp) => mail::send(smtp, &delivery.notification).await,
         }
     };
-    tokio::time::timeout(LIMIT, attempt)
-        .await
-        .unwrap_or_else(|_| DeliveryOutcome::Failed(format!("no response within {} s", LIMIT.as_secs())))
+    tokio::time::timeout(ATTEMPT_LIMIT, attempt).await.unwrap_or_else(|_| {
+        DeliveryOutcome::Failed(format!("no response within {} s", ATTEMPT_LIMIT.as_secs()))
+    })
 }
 
 /// Reads a file that the object names. It is read for each attempt, because it may have changed.
-async fn file(field: &str, path: &str) -> Result<Vec<u8>, String> {
+async fn read_file(field: &str, path: &str) -> Result<Vec<u8>, String> {
     let wrong = |error: std::io::Error| format!("{field} {path} cannot be read on this controller: {error}");
     let found = tokio::fs::metadata(path).await.map_err(wrong)?;
-    if !found.is_file() || found.len() > LONGEST_FILE {
-        return Err(format!("{field} {path} is not a file of at most {LONGEST_FILE} bytes"));
+    if !found.is_file() || found.len() > MAX_FILE_BYTES {
+        return Err(format!("{field} {path} is not a file of at most {MAX_FILE_BYTES} bytes"));
     }
     tokio::fs::read(Path::new(path)).await.map_err(wrong)
 }
 
 /// Reads a secret on one line; the line ending is not part of it.
-async fn secret(field: &str, path: &str) -> Result<String, String> {
-    let text = String::from_utf8(file(field, path).await?)
+async fn read_secret(field: &str, path: &str) -> Result<String, String> {
+    let text = String::from_utf8(read_file(field, path).await?)
         .map_err(|_| format!("{field} {path} does not contain a line of text"))?;
     let line = text.trim_end_matches(['\r', '\n']);
     if line.is_empty() || line.chars().any(char::is_control) {
@@ -48,7 +48,7 @@ async fn secret(field: &str, path: &str) -> Result<String, String> {
 }
 
 /// Returns the innermost cause of an error, which is the most specific one.
-fn deepest(error: &dyn std::error::Error) -> String {
+fn root_cause(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;

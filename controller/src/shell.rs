@@ -30,14 +30,14 @@ use ha_runtime::clock::{Clock, SystemClock};
 use ha_runtime::http::admin::{self, Checks, ReadState};
 use ha_runtime::http::{ServeOptions, bind};
 use ha_runtime::metrics::Metrics;
-use ha_runtime::program::unusable;
+use ha_runtime::program::invalid_settings;
 use ha_runtime::reconcile::drive;
 use ha_runtime::shutdown::Shutdown;
-use ha_store::Followed;
+use ha_store::FollowedData;
 use ha_store::etcd::EtcdStore;
 use ha_store::event_writer::EventWriter;
-use holding::Holding;
-use measured::Measured;
+use holding::HoldRequests;
+use measured::MeasuredController;
 use metrics::{ControllerMetrics, CoreMetrics};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,7 +48,7 @@ use tokio::sync::mpsc;
 pub(crate) type Inputs = mpsc::UnboundedSender<Input>;
 
 /// Maximum delay of the shutdown by the deletion of this process's keys.
-const FAREWELL: Duration = Duration::from_secs(5);
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
 /// Runs the program: reads its options, runs until a shutdown is requested, and returns the exit status.
 pub fn main() -> ExitCode {
@@ -58,7 +58,7 @@ pub fn main() -> ExitCode {
 async fn run(options: Options) -> anyhow::Result<()> {
     let lock = match state_dir::lock(&options.state_dir) {
         Ok(lock) => Some(lock),
-        Err(error @ state_dir::LockError::Held(_)) => return Err(unusable(error)),
+        Err(error @ state_dir::LockError::Held(_)) => return Err(invalid_settings(error)),
         Err(error @ state_dir::LockError::Unusable(..)) => {
             tracing::warn!(%error, "cannot keep the candidate identity, joining as a new candidate at each start: use a writable --state-dir");
             None
@@ -68,12 +68,13 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let clock = SystemClock::new().context("cannot read the clocks of this machine")?;
     let keys = Keys::new(&options.cluster);
     let remedy = "restart ha-controller on this machine".to_owned();
-    let followed = Followed::new(keys.incarnation(), None, None, remedy);
-    let store = EtcdStore::following(options.store.config(), followed.clone()).await.map_err(unusable)?;
+    let followed = FollowedData::new(keys.incarnation(), None, None, remedy);
+    let store =
+        EtcdStore::following(options.store.config(), followed.clone()).await.map_err(invalid_settings)?;
     // Leadership has channels of its own, so that no other request can queue before it.
     let leadership =
-        EtcdStore::following(options.store.config(), followed.clone()).await.map_err(unusable)?;
-    let server = bind(ServeOptions::new(options.listen, options.tls())).await.map_err(unusable)?;
+        EtcdStore::following(options.store.config(), followed.clone()).await.map_err(invalid_settings)?;
+    let server = bind(ServeOptions::new(options.listen, options.tls())).await.map_err(invalid_settings)?;
     let config = Config {
         cluster: options.cluster.clone(),
         id: options.id(),
@@ -103,7 +104,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         }
     });
     let core_metrics = CoreMetrics::new(&metrics, &core, &controller_metrics, move || clock.now())?;
-    let mut measured = Measured::new(core, &metrics)?;
+    let mut measured_controller = MeasuredController::new(core, &metrics)?;
     let ready = Checks::new(&["store"]);
     let mut api_options = ApiOptions::new(&config.id, &config.cluster);
     api_options.metrics = Some(api::ApiMetrics::new(&metrics)?);
@@ -111,9 +112,9 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let members = store.clone();
     api_options.store_members = Some(Arc::new(move || store_members(members.clone()).boxed()));
     let (inputs, received) = mpsc::unbounded_channel();
-    let holding = Holding::default();
+    let holding = HoldRequests::default();
     api_options.read_state = Some(Arc::clone(&read_state));
-    api_options.ask_hold = Some(holding.asker(inputs.clone()));
+    api_options.ask_hold = Some(holding.ask_function(inputs.clone()));
     let api = ApiState::new(Arc::new(store.clone()), keys.clone(), api_options);
     // The observer watches as long as the process lives.
     tokio::spawn({
@@ -123,7 +124,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let router = api::router(api).merge(admin::router(Checks::default(), ready.clone(), metrics, read_state));
     let serving = tokio::spawn(server.serve(router, shutdown.clone()));
 
-    let watched = watching::Watched { store: store.clone(), followed, keys: keys.clone() };
+    let watched = watching::WatchTarget { store: store.clone(), followed, keys: keys.clone() };
     let refresher = watching::spawn(watched, inputs.clone(), ready, controller_metrics.clone());
     let writer = EventWriter::spawn(store.clone(), keys.clone(), format!("controller-{}", config.id));
     let (ended, mut wait_for_end) = tokio::sync::watch::channel(false);
@@ -146,16 +147,16 @@ async fn run(options: Options) -> anyhow::Result<()> {
         inputs: inputs.clone(),
         election: candidacy.clone(),
     };
-    let told = shutdown.clone();
+    let shutdown_signal = shutdown.clone();
     tokio::spawn(async move {
-        told.requested().await;
+        shutdown_signal.requested().await;
         // The loop may already have ended.
         let _ = candidacy.send(Input::Shutdown);
     });
     let stream = futures::stream::poll_fn({
         let mut received = received;
         move |context| {
-            controller_metrics.queued(received.len());
+            controller_metrics.set_queue_length(received.len());
             received.poll_recv(context)
         }
     })
@@ -163,13 +164,13 @@ async fn run(options: Options) -> anyhow::Result<()> {
         tokio::select! {
             _ = wait_for_end.wait_for(|ended| *ended) => {}
             () = shutdown.forced() => tracing::warn!("exiting immediately, keys remain until their leases expire"),
-            () = async { shutdown.requested().await; tokio::time::sleep(FAREWELL).await } => {
+            () = async { shutdown.requested().await; tokio::time::sleep(SHUTDOWN_LIMIT).await } => {
                 tracing::warn!("cannot delete the keys in time, keys remain until their leases expire");
             }
         }
     });
     ha_runtime::notify::ready("running");
-    drive(&mut measured, &clock, stream, |effect| effects.begin(effect)).await;
+    drive(&mut measured_controller, &clock, stream, |effect| effects.begin(effect)).await;
     ha_runtime::notify::stopping();
     writer.flush().await;
     trigger.request();

@@ -12,15 +12,15 @@ use axum::http::header;
 use futures::StreamExt;
 use ha_api_types::id::Revision;
 use ha_api_types::kind::Kind;
-use ha_api_types::record::{forgotten, revision_raise};
+use ha_api_types::record::{keys_deleted_by_restore, revision_raise};
 use ha_api_types::time::Mono;
 use ha_store::{MemoryStore, Store};
 use http::{APPLY, Api, group, resource};
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn an_object_keeps_what_is_its_own() {
-    suite::an_object_keeps_what_is_its_own(MemoryStore::new()).await;
+async fn clients_cannot_change_server_owned_fields() {
+    suite::clients_cannot_change_server_owned_fields(MemoryStore::new()).await;
 }
 
 #[tokio::test]
@@ -29,23 +29,23 @@ async fn a_resource_goes_with_its_leader_and_a_node_when_nothing_can_run_there()
 }
 
 #[tokio::test]
-async fn a_watch_goes_on_where_a_list_ended() {
-    suite::a_watch_goes_on_where_a_list_ended(MemoryStore::new()).await;
+async fn a_watch_continues_where_a_list_ended() {
+    suite::a_watch_continues_where_a_list_ended(MemoryStore::new()).await;
 }
 
 #[tokio::test]
-async fn concurrent_patches_all_arrive() {
-    suite::concurrent_patches_all_arrive(MemoryStore::new()).await;
+async fn concurrent_patches_are_all_applied() {
+    suite::concurrent_patches_are_all_applied(MemoryStore::new()).await;
 }
 
 #[tokio::test]
-async fn a_log_is_what_the_agent_of_the_node_answers() {
-    suite::a_log_is_what_the_agent_of_the_node_answers(MemoryStore::new()).await;
+async fn a_log_is_answered_by_the_agent_of_the_node() {
+    suite::a_log_is_answered_by_the_agent_of_the_node(MemoryStore::new()).await;
 }
 
 #[tokio::test]
-async fn an_agent_that_does_not_answer_holds_up_few_requests() {
-    suite::an_agent_that_does_not_answer_holds_up_few_requests(MemoryStore::new()).await;
+async fn requests_that_wait_for_an_agent_are_limited() {
+    suite::requests_that_wait_for_an_agent_are_limited(MemoryStore::new()).await;
 }
 
 #[tokio::test]
@@ -84,21 +84,25 @@ async fn fields_of_newer_versions_are_kept() {
 #[tokio::test]
 async fn a_second_resource_of_one_identity_is_refused_unless_both_may_run_twice() {
     let api = Api::over(MemoryStore::new());
-    let of_unit = |name: &str, unit: &str, exclusive: bool| {
+    let resource_of_unit = |name: &str, unit: &str, exclusive: bool| {
         let mut value = resource(name);
         value["spec"] = json!({"driver": {"systemd": {"unit": unit}}, "exclusive": exclusive});
         value
     };
-    assert_eq!(api.post("resources", &of_unit("web", "nginx.service", true)).await.code, 201);
-    let refused = api.post("resources", &of_unit("other", "nginx", false)).await;
+    assert_eq!(api.post("resources", &resource_of_unit("web", "nginx.service", true)).await.code, 201);
+    let refused = api.post("resources", &resource_of_unit("other", "nginx", false)).await;
     assert_eq!(refused.code, 422, "{:?}", refused.body);
     assert!(refused.at("/message").as_str().unwrap().contains("web"), "{:?}", refused.body);
-    assert_eq!(api.post("resources", &of_unit("other", "redis", true)).await.code, 201);
+    assert_eq!(api.post("resources", &resource_of_unit("other", "redis", true)).await.code, 201);
     let edit = json!({"spec": {"driver": {"systemd": {"unit": "nginx"}}}});
     assert_eq!(api.merge("resources/other", &edit).await.code, 422);
     assert_eq!(api.merge("resources/other", &json!({"spec": {"comment": "c"}})).await.code, 200);
     for name in ["first", "second"] {
-        assert_eq!(api.post("resources", &of_unit(name, "cache.service", false)).await.code, 201, "{name}");
+        assert_eq!(
+            api.post("resources", &resource_of_unit(name, "cache.service", false)).await.code,
+            201,
+            "{name}"
+        );
     }
 }
 
@@ -145,7 +149,7 @@ async fn a_dry_run_checks_everything_and_writes_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said_all_at_once() {
+async fn all_mistakes_are_reported_at_once() {
     let api = Api::over(MemoryStore::new());
     let mut wrong = resource("Web");
     wrong["spec"]["maxRestart"] = json!("two");
@@ -202,7 +206,7 @@ async fn what_is_wrong_is_said_all_at_once() {
 }
 
 #[tokio::test]
-async fn server_side_apply_creates_and_owns() {
+async fn server_side_apply_creates_objects_and_owns_fields() {
     let api = Api::over(MemoryStore::new());
     let no_manager = api.call("PATCH", "groups/g", APPLY, &group("g")).await;
     assert_eq!(no_manager.code, 400);
@@ -224,7 +228,7 @@ async fn server_side_apply_creates_and_owns() {
 }
 
 #[tokio::test]
-async fn operations_are_recorded_once_with_who_asked() {
+async fn operations_are_recorded_once_with_their_requester() {
     let api = Api::over(MemoryStore::new());
     let operation = json!({"apiVersion": "hactl.io/v1", "kind": "Operation",
         "metadata": {}, "spec": {"action": "Restart", "resource": "vm:100", "requestedBy": "somebody else"}});
@@ -299,7 +303,8 @@ async fn a_watch_from_data_before_a_restore_is_expired_and_never_silent() {
     let mut running = api.watch(&format!("groups?watch=1&resourceVersion={version}")).await;
     for at_us in [1_767_225_600_000_000, 1_767_225_601_000_000] {
         let marker = (api.keys.restored(), b"{}".to_vec());
-        let restored = backup.restored(Mono(0), revision_raise(at_us), &forgotten(&api.keys), marker);
+        let restored =
+            backup.restored(Mono(0), revision_raise(at_us), &keys_deleted_by_restore(&api.keys), marker);
         assert!(restored.revision() > seen, "no revision comes twice");
         api.store.replace(restored);
         let mut resumed = api.watch(&format!("groups?watch=1&resourceVersion={seen}")).await;
@@ -381,7 +386,7 @@ async fn a_placement_is_explained_node_by_node() {
 }
 
 #[tokio::test]
-async fn a_change_is_thought_through_and_not_made() {
+async fn a_plan_shows_effects_and_changes_nothing() {
     let api = Api::over(MemoryStore::new());
     for name in ["node1", "node2"] {
         node(&api, name, "Online").await;
@@ -439,7 +444,7 @@ async fn a_change_is_thought_through_and_not_made() {
 }
 
 #[tokio::test]
-async fn the_overview_says_what_is_wrong() {
+async fn the_overview_lists_problems() {
     let api = Api::over(MemoryStore::new());
     let empty = api.get("status").await;
     assert_eq!((empty.at("/store/quorum"), empty.at("/leader")), (&json!(true), &Value::Null));

@@ -60,7 +60,7 @@ async fn wrong_parameters_are_refused_at_their_path() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_checked_here_is_taken_with_a_warning_once() {
+async fn uncheckable_parameters_are_accepted_with_a_single_warning() {
     let api = api("/nonexistent");
     let taken = api.post("resources", &address("heartbeat:IPaddr2", &json!({"anything": "goes"}))).await;
     assert_eq!(taken.code, 201);

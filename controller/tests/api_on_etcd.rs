@@ -22,9 +22,9 @@ async fn store() -> (Cluster, EtcdStore) {
 }
 
 #[tokio::test]
-async fn an_object_keeps_what_is_its_own() {
+async fn clients_cannot_change_server_owned_fields() {
     let (_cluster, store) = store().await;
-    suite::an_object_keeps_what_is_its_own(store).await;
+    suite::clients_cannot_change_server_owned_fields(store).await;
 }
 
 #[tokio::test]
@@ -34,25 +34,25 @@ async fn a_resource_goes_with_its_leader_and_a_node_when_nothing_can_run_there()
 }
 
 #[tokio::test]
-async fn a_watch_goes_on_where_a_list_ended() {
+async fn a_watch_continues_where_a_list_ended() {
     let (_cluster, store) = store().await;
-    suite::a_watch_goes_on_where_a_list_ended(store).await;
+    suite::a_watch_continues_where_a_list_ended(store).await;
 }
 
 #[tokio::test]
-async fn a_log_is_what_the_agent_of_the_node_answers() {
+async fn a_log_is_answered_by_the_agent_of_the_node() {
     let (_cluster, store) = store().await;
-    suite::a_log_is_what_the_agent_of_the_node_answers(store).await;
+    suite::a_log_is_answered_by_the_agent_of_the_node(store).await;
 }
 
 #[tokio::test]
-async fn an_agent_that_does_not_answer_holds_up_few_requests() {
+async fn requests_that_wait_for_an_agent_are_limited() {
     let (_cluster, store) = store().await;
-    suite::an_agent_that_does_not_answer_holds_up_few_requests(store).await;
+    suite::requests_that_wait_for_an_agent_are_limited(store).await;
 }
 
 #[tokio::test]
-async fn concurrent_patches_all_arrive() {
+async fn concurrent_patches_are_all_applied() {
     let (_cluster, store) = store().await;
-    suite::concurrent_patches_all_arrive(store).await;
+    suite::concurrent_patches_are_all_applied(store).await;
 }

@@ -16,13 +16,13 @@ use serde_json::{Value, json};
 
 const WARNING: &str = "spec.after is now spec.dependsOn";
 
-fn with(name: &str, field: &str, value: Value) -> Value {
+fn resource_with(name: &str, field: &str, value: Value) -> Value {
     let mut resource = resource(name);
     resource["spec"][field] = value;
     resource
 }
 
-fn warns(warnings: &[String]) -> bool {
+fn has_rename_warning(warnings: &[String]) -> bool {
     warnings.iter().any(|text| text.contains(WARNING) && text.contains("hactl convert"))
 }
 
@@ -34,20 +34,21 @@ async fn stored(api: &Api<MemoryStore>, name: &str) -> Value {
 #[tokio::test]
 async fn the_earlier_name_is_accepted_with_a_warning_and_stored() {
     let api = Api::over(MemoryStore::new());
-    let created = api.post("resources?fieldValidation=Strict", &with("web", "after", json!(["db"]))).await;
+    let created =
+        api.post("resources?fieldValidation=Strict", &resource_with("web", "after", json!(["db"]))).await;
     assert_eq!(
         (created.code, created.at("/spec/dependsOn")),
         (201, &json!(["db"])),
         "{}",
         created.at("/message")
     );
-    assert!(warns(&created.warnings), "{:?}", created.warnings);
+    assert!(has_rename_warning(&created.warnings), "{:?}", created.warnings);
     assert_eq!(created.at("/spec/after"), &Value::Null);
     // Controllers and agents of the previous version read the object, too.
     assert_eq!(stored(&api, "web").await["spec"]["after"], json!(["db"]));
     assert_eq!(stored(&api, "web").await["spec"]["dependsOn"], Value::Null);
-    let current = api.post("resources", &with("new", "dependsOn", json!(["db"]))).await;
-    assert!(current.code == 201 && !warns(&current.warnings), "{:?}", current.warnings);
+    let current = api.post("resources", &resource_with("new", "dependsOn", json!(["db"]))).await;
+    assert!(current.code == 201 && !has_rename_warning(&current.warnings), "{:?}", current.warnings);
     let both = json!({"spec": {"after": ["db"], "dependsOn": ["db"]}});
     let refused = api.merge("resources/web", &both).await;
     assert_eq!((refused.code, refused.at("/details/causes/0/field")), (422, &json!("spec.after")));
@@ -56,22 +57,22 @@ async fn the_earlier_name_is_accepted_with_a_warning_and_stored() {
 #[tokio::test]
 async fn patches_with_the_earlier_name_change_the_field() {
     let api = Api::over(MemoryStore::new());
-    api.post("resources", &with("web", "dependsOn", json!(["db"]))).await;
+    api.post("resources", &resource_with("web", "dependsOn", json!(["db"]))).await;
     let merged = api.merge("resources/web", &json!({"spec": {"after": ["a", "b"]}})).await;
     assert_eq!(merged.at("/spec/dependsOn"), &json!(["a", "b"]));
-    assert!(warns(&merged.warnings), "{:?}", merged.warnings);
+    assert!(has_rename_warning(&merged.warnings), "{:?}", merged.warnings);
     let patch = json!([{"op": "replace", "path": "/spec/after/0", "value": "c"}]);
     let patched = api.call("PATCH", "resources/web", "application/json-patch+json", &patch).await;
     assert_eq!(patched.at("/spec/dependsOn"), &json!(["c", "b"]), "{}", patched.at("/message"));
-    assert!(warns(&patched.warnings), "{:?}", patched.warnings);
+    assert!(has_rename_warning(&patched.warnings), "{:?}", patched.warnings);
     let removed = api.merge("resources/web", &json!({"spec": {"after": null}})).await;
     assert_eq!(removed.at("/spec/dependsOn"), &Value::Null);
 }
 
 #[tokio::test]
-async fn an_object_stored_under_the_earlier_name_has_the_current_one_with_its_owner() {
+async fn a_field_stored_under_its_earlier_name_keeps_its_owner() {
     let api = Api::over(MemoryStore::new());
-    let mut old = with("web", "after", json!(["db"]));
+    let mut old = resource_with("web", "after", json!(["db"]));
     old["metadata"]["uid"] = json!("u");
     old["metadata"]["managedFields"] = json!([{
         "manager": "site", "operation": "Apply", "apiVersion": "hactl.io/v1", "fieldsType": "FieldsV1",
@@ -106,8 +107,8 @@ async fn internal_fields_of_a_status_are_served_in_their_own_map() {
     let mut served = json!({});
     for (name, value) in stored.as_object().unwrap() {
         let is_internal = internal(Kind::Resource).contains(&name.as_str());
-        let place = if is_internal { &mut served[INTERNAL] } else { &mut served };
-        place[name] = value.clone();
+        let target = if is_internal { &mut served[INTERNAL] } else { &mut served };
+        target[name] = value.clone();
     }
     assert_eq!(served[INTERNAL].as_object().unwrap().len(), internal(Kind::Resource).len());
 

@@ -34,7 +34,7 @@ async fn doubtful_objects_are_accepted_with_a_warning() {
 }
 
 #[tokio::test]
-async fn a_group_beside_a_node_affinity_rule_is_dropped_on_apply_and_said_so() {
+async fn a_group_beside_a_node_affinity_rule_is_removed_with_a_warning() {
     let api = Api::over(MemoryStore::new());
     let old = json!({"apiVersion": "hactl.io/v1", "kind": "Group", "metadata": {"name": "old"},
         "spec": {"nodes": {"node1": 2}, "restricted": true, "nofailback": true}});
@@ -47,14 +47,14 @@ async fn a_group_beside_a_node_affinity_rule_is_dropped_on_apply_and_said_so() {
     let rule = json!({"apiVersion": "hactl.io/v1", "kind": "AffinityRule", "metadata": {"name": "new"},
         "spec": {"nodeAffinity": {"resources": ["web"], "nodes": ["node1"]}}});
     let dry = api.post("affinityrules?dryRun=All", &rule).await;
-    let says = |warnings: &[String], part: &str| warnings.iter().any(|text| text.contains(part));
-    assert!(says(&dry.warnings, "group old is removed from the resource"), "{:?}", dry.warnings);
+    let contains = |warnings: &[String], part: &str| warnings.iter().any(|text| text.contains(part));
+    assert!(contains(&dry.warnings, "group old is removed from the resource"), "{:?}", dry.warnings);
     assert_eq!(api.get("resources/web").await.at("/spec/group"), "old");
-    let told = api.post("affinityrules", &rule).await.warnings;
+    let warnings = api.post("affinityrules", &rule).await.warnings;
     for part in
         ["resource web: node affinity rule new", "failback: false is kept", "was restricted", "{node1: 2}"]
     {
-        assert!(says(&told, part), "{told:?}");
+        assert!(contains(&warnings, part), "{warnings:?}");
     }
     let web = api.get("resources/web").await;
     assert_eq!((web.at("/spec/group"), web.at("/spec/failback")), (&Value::Null, &json!(false)));
@@ -62,49 +62,50 @@ async fn a_group_beside_a_node_affinity_rule_is_dropped_on_apply_and_said_so() {
     assert_eq!(api.get("resources/db").await.at("/spec/group"), "old", "no rule names it");
     // The user's file still names the group: the API warns again, and nothing changes.
     let again = api.merge("resources/web", &json!({"spec": {"group": "old"}})).await;
-    assert!(says(&again.warnings, "group old is removed from the resource"), "{:?}", again.warnings);
+    assert!(contains(&again.warnings, "group old is removed from the resource"), "{:?}", again.warnings);
     assert_eq!((again.at("/spec/group"), again.at("/metadata/generation")), (&Value::Null, &json!(2)));
 }
 
 #[tokio::test]
-async fn a_circle_of_start_order_is_refused_and_who_stops_with_a_service_is_said() {
+async fn a_dependency_cycle_is_refused_and_a_stop_names_the_dependents() {
     let api = Api::over(MemoryStore::new());
-    let after = |name: &str, first: &[&str]| {
+    let with_dependencies = |name: &str, dependencies: &[&str]| {
         let mut resource = resource(name);
-        resource["spec"]["dependsOn"] = json!(first);
+        resource["spec"]["dependsOn"] = json!(dependencies);
         resource
     };
-    api.post("resources", &after("web", &["vm:database"])).await;
-    api.post("resources", &after("database", &["files"])).await;
-    let refused = api.post("resources", &after("files", &["other", "web"])).await;
+    api.post("resources", &with_dependencies("web", &["vm:database"])).await;
+    api.post("resources", &with_dependencies("database", &["files"])).await;
+    let refused = api.post("resources", &with_dependencies("files", &["other", "web"])).await;
     assert_eq!(refused.code, 422);
     let message = refused.at("/details/causes/0/message").as_str().unwrap();
     assert_eq!(refused.at("/details/causes/0/field"), "spec.dependsOn[1]");
     assert!(message.contains("files → database → web → files"), "{message}");
     assert_eq!(api.get("resources/files").await.code, 404);
-    assert_eq!(api.post("resources", &after("files", &[])).await.code, 201);
+    assert_eq!(api.post("resources", &with_dependencies("files", &[])).await.code, 201);
     let refused = api.merge("resources/files", &json!({"spec": {"dependsOn": ["web"]}})).await;
     assert_eq!((refused.code, refused.at("/details/causes/0/field")), (422, &json!("spec.dependsOn[0]")));
     let stopped = api.merge("resources/files", &json!({"spec": {"state": "Stopped"}})).await;
-    let said =
+    let names_database =
         |warnings: &[String]| warnings.iter().any(|text| text.contains("database depends on this resource"));
-    assert!(said(&stopped.warnings), "{:?}", stopped.warnings);
+    assert!(names_database(&stopped.warnings), "{:?}", stopped.warnings);
     api.merge("resources/database", &json!({"spec": {"state": "Stopped"}})).await;
     let again = api.merge("resources/files", &json!({"spec": {"state": "Disabled"}})).await;
-    assert!(!said(&again.warnings), "{:?}", again.warnings);
+    assert!(!names_database(&again.warnings), "{:?}", again.warnings);
 }
 
 #[tokio::test]
-async fn a_plan_of_several_changes_refuses_the_circle_that_they_close_together() {
+async fn a_plan_refuses_a_dependency_cycle_of_its_changes() {
     let api = Api::over(MemoryStore::new());
-    let after = |name: &str, first: &str| {
+    let with_dependencies = |name: &str, dependency: &str| {
         let mut resource = resource(name);
-        resource["spec"]["dependsOn"] = json!([first]);
+        resource["spec"]["dependsOn"] = json!([dependency]);
         resource
     };
     let plan = |objects: Vec<Value>| json!({"objects": objects, "deletions": []});
-    let refused = api.post("plan", &plan(vec![after("a", "b"), after("b", "a")])).await;
+    let refused =
+        api.post("plan", &plan(vec![with_dependencies("a", "b"), with_dependencies("b", "a")])).await;
     assert_eq!(refused.code, 422, "{:?}", refused.at("/message"));
-    let fine = api.post("plan", &plan(vec![after("a", "b"), resource("b")])).await;
+    let fine = api.post("plan", &plan(vec![with_dependencies("a", "b"), resource("b")])).await;
     assert_eq!(fine.code, 200, "{:?}", fine.at("/message"));
 }

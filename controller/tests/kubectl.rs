@@ -20,7 +20,7 @@ fn kubectl_program() -> PathBuf {
     let cached = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.cache/kubectl/usr/bin/kubectl"));
     let on_path = || {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).map(|folder| folder.join("kubectl")).find(|file| file.is_file())
+        std::env::split_paths(&path).map(|directory| directory.join("kubectl")).find(|file| file.is_file())
     };
     std::env::var_os("KUBECTL")
         .map(PathBuf::from)
@@ -34,7 +34,7 @@ struct Server {
     store: Arc<MemoryStore>,
     keys: Keys,
     url: String,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Server {
@@ -46,20 +46,20 @@ impl Server {
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         runtime.spawn(async move { axum::serve(listener, router(state)).await });
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         // Old versions of kubectl warn if the configuration is missing.
-        std::fs::write(folder.path().join("config"), "").unwrap();
-        Server { runtime, store, keys, url, folder }
+        std::fs::write(directory.path().join("config"), "").unwrap();
+        Server { runtime, store, keys, url, directory }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(kubectl_program());
         command
             .args(["--server", &self.url, "--cache-dir"])
-            .arg(self.folder.path().join("cache"))
+            .arg(self.directory.path().join("cache"))
             .args(arguments)
-            .env("HOME", self.folder.path())
-            .env("KUBECONFIG", self.folder.path().join("config"))
+            .env("HOME", self.directory.path())
+            .env("KUBECONFIG", self.directory.path().join("config"))
             .env("NO_COLOR", "1")
             .stdin(Stdio::null());
         command
@@ -85,7 +85,7 @@ impl Server {
     }
 
     fn file(&self, name: &str, objects: &[Value]) -> String {
-        let path = self.folder.path().join(name);
+        let path = self.directory.path().join(name);
         let mut file = std::fs::File::create(&path).unwrap();
         for object in objects {
             writeln!(file, "---\n{object:#}").unwrap();
@@ -136,12 +136,12 @@ impl Drop for Background {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "tables read better without references")]
-fn resource(name: &str, more: Value) -> Value {
+fn resource(name: &str, extra_fields: Value) -> Value {
     let mut object = json!({
         "apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": name, "labels": {"app": "shop"}},
         "spec": {"driver": {"exec": {"command": ["/bin/sleep", "inf"]}}, "maxRestart": 1},
     });
-    for (field, value) in more.as_object().unwrap() {
+    for (field, value) in extra_fields.as_object().unwrap() {
         object["spec"][field] = value.clone();
     }
     object
@@ -197,11 +197,11 @@ fn objects_are_applied_shown_and_deleted() {
     // kubectl waits until the leader no longer manages the resource.
     let waiting = server.command(&["delete", "resource", "web", "--timeout=30s"]).spawn().unwrap();
     let mut waiting = Background(waiting);
-    let marked =
+    let is_marked_for_deletion =
         || server.stored(Kind::Resource, "web").unwrap()["metadata"]["deletionTimestamp"].is_string();
-    let begun = std::time::Instant::now();
-    while !marked() {
-        assert!(begun.elapsed().as_secs() < 30, "kubectl delete has not marked the resource");
+    let started_at = std::time::Instant::now();
+    while !is_marked_for_deletion() {
+        assert!(started_at.elapsed().as_secs() < 30, "kubectl delete has not marked the resource");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     server.release("web");
@@ -224,7 +224,7 @@ fn mistakes_are_named_and_change_nothing() {
     wrong["spec"]["driver"] = json!({"exec": {"start": ["x"]}});
     let wrong = server.file("wrong.yaml", &[wrong]);
     server.check(1, &["create", "-f", &wrong], &["spec.maxRestart", "spec.state", "did you mean"]);
-    let two = server.folder.path().join("two.json");
+    let two = server.directory.path().join("two.json");
     std::fs::write(&two, r#"{"apiVersion":"hactl.io/v1","kind":"Group","metadata":{"name":"g"},"spec":{"comment":"a","comment":"b"}}"#).unwrap();
     server.check(
         1,
@@ -252,7 +252,7 @@ fn mistakes_are_named_and_change_nothing() {
 }
 
 #[test]
-fn server_side_apply_keeps_apart_who_set_what() {
+fn server_side_apply_records_the_owner_of_each_field() {
     let server = Server::start();
     let file = server.file("web.yaml", &[resource("web", json!({"priority": 1}))]);
     server.check(0, &["apply", "--server-side", "-f", &file], &["serverside-applied"]);
@@ -274,7 +274,7 @@ fn server_side_apply_keeps_apart_who_set_what() {
 }
 
 #[test]
-fn single_changes() {
+fn single_fields_are_changed() {
     let server = Server::start();
     let file = server.file("web.yaml", &[resource("web", json!({}))]);
     server.run(0, &["create", "-f", &file]);

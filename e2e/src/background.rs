@@ -6,25 +6,25 @@ use std::thread::{self, JoinHandle};
 
 /// A thread that ends when it is asked to; the owner waits for that end.
 pub struct Background<T = ()> {
-    stop: Stop,
+    stop: StopFlag,
     thread: Option<JoinHandle<T>>,
 }
 
 /// A flag that asks a background thread to end.
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct StopFlag(Arc<AtomicBool>);
 
-impl Stop {
+impl StopFlag {
     /// Returns `true` if the thread was asked to end. The thread must check this often.
-    pub fn is_asked(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl<T: Send + 'static> Background<T> {
     /// Starts a thread that runs `work`.
-    pub fn start(work: impl FnOnce(&Stop) -> T + Send + 'static) -> Self {
-        let stop = Stop::default();
+    pub fn start(work: impl FnOnce(&StopFlag) -> T + Send + 'static) -> Self {
+        let stop = StopFlag::default();
         let thread = thread::spawn({
             let stop = stop.clone();
             move || work(&stop)
@@ -53,29 +53,30 @@ mod tests {
     use std::sync::mpsc::{TryRecvError, channel};
 
     #[test]
-    fn it_goes_on_until_it_is_ended_and_gives_what_it_came_to() {
-        let (sender, turns) = channel();
+    fn a_thread_runs_until_ended_and_returns_its_result() {
+        let (sender, receiver) = channel();
         let mut background = Background::start(move |stop| {
             let mut count = 0_u32;
-            while !stop.is_asked() {
+            while !stop.is_requested() {
                 count += 1;
                 // The test may have dropped the receiver.
                 let _ = sender.send(count);
             }
             count
         });
-        assert_eq!(turns.iter().take(3).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(receiver.iter().take(3).collect::<Vec<_>>(), [1, 2, 3]);
         assert!(background.end() >= Some(3));
         assert_eq!(background.end(), None);
     }
 
     #[test]
-    fn it_is_over_once_the_owner_is_dropped() {
-        let (sender, turns) = channel();
-        let background = Background::start(move |stop| while !stop.is_asked() && sender.send(()).is_ok() {});
-        assert!(turns.recv().is_ok());
+    fn a_thread_ends_when_its_owner_is_dropped() {
+        let (sender, receiver) = channel();
+        let background =
+            Background::start(move |stop| while !stop.is_requested() && sender.send(()).is_ok() {});
+        assert!(receiver.recv().is_ok());
         drop(background);
-        turns.try_iter().for_each(drop);
-        assert_eq!(turns.try_recv(), Err(TryRecvError::Disconnected), "the thread has let go of it");
+        receiver.try_iter().for_each(drop);
+        assert_eq!(receiver.try_recv(), Err(TryRecvError::Disconnected), "the thread has let go of it");
     }
 }

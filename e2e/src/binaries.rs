@@ -9,21 +9,21 @@ use anyhow::{Context, Result, bail};
 ///
 /// # Errors
 /// Fails if the program has not been built.
-pub fn own(name: &str) -> Result<PathBuf> {
-    let mut folders = Vec::new();
-    if let Some(folder) = env::var_os("HACTL_BINARIES") {
-        folders.push(PathBuf::from(folder));
+pub fn workspace_program(name: &str) -> Result<PathBuf> {
+    let mut directories = Vec::new();
+    if let Some(directory) = env::var_os("HACTL_BINARIES") {
+        directories.push(PathBuf::from(directory));
     }
     let current = env::current_exe().context("cannot determine the path of this program")?;
     // Tests run from the directory `deps`, one level below the programs.
-    folders.extend(current.ancestors().skip(1).take(2).map(Path::to_owned));
-    for folder in &folders {
-        let path = folder.join(name);
+    directories.extend(current.ancestors().skip(1).take(2).map(Path::to_owned));
+    for directory in &directories {
+        let path = directory.join(name);
         if path.is_file() {
             return Ok(path);
         }
     }
-    bail!("{name} not found in {folders:?}: run `cargo build --workspace --bins`")
+    bail!("{name} not found in {directories:?}: run `cargo build --workspace --bins`")
 }
 
 /// Returns the path of etcd: `$ETCD`, the copy that `dev/setup` downloaded, or the one on PATH.
@@ -31,7 +31,7 @@ pub fn own(name: &str) -> Result<PathBuf> {
 /// # Errors
 /// Fails if no etcd is found.
 pub fn etcd() -> Result<PathBuf> {
-    fetched("ETCD", "etcd/usr/bin/etcd", "etcd")
+    find_tool("ETCD", "etcd/usr/bin/etcd", "etcd")
 }
 
 /// Returns the path of etcdctl: `$ETCDCTL`, the copy that `dev/setup` downloaded, or the one on PATH.
@@ -39,7 +39,7 @@ pub fn etcd() -> Result<PathBuf> {
 /// # Errors
 /// Fails if no etcdctl is found.
 pub fn etcdctl() -> Result<PathBuf> {
-    fetched("ETCDCTL", "etcd/usr/bin/etcdctl", "etcdctl")
+    find_tool("ETCDCTL", "etcd/usr/bin/etcdctl", "etcdctl")
 }
 
 /// Returns the path of kubectl: `$KUBECTL`, the copy that `dev/setup --test` downloaded, or the one on PATH.
@@ -47,7 +47,7 @@ pub fn etcdctl() -> Result<PathBuf> {
 /// # Errors
 /// Fails if no kubectl is found.
 pub fn kubectl() -> Result<PathBuf> {
-    fetched("KUBECTL", "kubectl/usr/bin/kubectl", "kubectl")
+    find_tool("KUBECTL", "kubectl/usr/bin/kubectl", "kubectl")
 }
 
 /// Returns the path of the Python for `dev/lib/sinks.py`: `$SINKS_PYTHON`, or the environment that `dev/setup --test` created.
@@ -55,7 +55,7 @@ pub fn kubectl() -> Result<PathBuf> {
 /// # Errors
 /// Fails if neither exists.
 pub fn sinks_python() -> Result<PathBuf> {
-    fetched("SINKS_PYTHON", "tools/sinks-python/bin/python", "a Python with aiosmtpd")
+    find_tool("SINKS_PYTHON", "tools/sinks-python/bin/python", "a Python with aiosmtpd")
 }
 
 /// Returns the directory with the kernel and file system of the libvirt suite's guest: `$HACTL_LIBVIRT_GUEST`, which
@@ -64,9 +64,9 @@ pub fn sinks_python() -> Result<PathBuf> {
 /// # Errors
 /// Fails if the guest has not been built.
 pub fn libvirt_guest() -> Result<PathBuf> {
-    let folder = env::var_os("HACTL_LIBVIRT_GUEST").map(PathBuf::from);
-    folder
-        .filter(|folder| folder.join("done").is_file())
+    let directory = env::var_os("HACTL_LIBVIRT_GUEST").map(PathBuf::from);
+    directory
+        .filter(|directory| directory.join("done").is_file())
         .context("guest image of the libvirt suite not found: run the suite with ./dev/libvirt")
 }
 
@@ -75,19 +75,19 @@ pub fn libvirt_guest() -> Result<PathBuf> {
 /// # Errors
 /// Fails if the image has not been built.
 pub fn metal_image() -> Result<PathBuf> {
-    let folder = env::var_os("HACTL_METAL_IMAGE").map(PathBuf::from);
-    folder.filter(|folder| folder.join("done").is_file()).context(
+    let directory = env::var_os("HACTL_METAL_IMAGE").map(PathBuf::from);
+    directory.filter(|directory| directory.join("done").is_file()).context(
         "machine image of the metal suite not found: run ./dev/metal or ./dev/test metal, which build it",
     )
 }
 
 /// Returns the root of the working tree from which this crate was built.
 pub fn repository() -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    folder.parent().unwrap_or(folder).to_owned()
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR"));
+    directory.parent().unwrap_or(directory).to_owned()
 }
 
-fn fetched(variable: &str, cached: &str, name: &str) -> Result<PathBuf> {
+fn find_tool(variable: &str, cached: &str, name: &str) -> Result<PathBuf> {
     if let Some(path) = env::var_os(variable) {
         let path = PathBuf::from(path);
         if path.is_file() {
@@ -100,8 +100,8 @@ fn fetched(variable: &str, cached: &str, name: &str) -> Result<PathBuf> {
     if path.is_file() {
         return Ok(path);
     }
-    let found = env::var_os("PATH").and_then(|folders| {
-        env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
+    let found = env::var_os("PATH").and_then(|directories| {
+        env::split_paths(&directories).map(|directory| directory.join(name)).find(|path| path.is_file())
     });
     found.with_context(|| format!("{name} not found: run ./dev/setup --test, or set {variable} to its path"))
 }

@@ -10,10 +10,10 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::binaries::own;
+use crate::binaries::workspace_program;
 use crate::command::{output, tool};
 use crate::power::PowerSupply;
-use crate::scenario::CEILING;
+use crate::scenario::STEP_TIMEOUT;
 use crate::wait::wait_until;
 
 const USER: &str = "admin";
@@ -30,30 +30,37 @@ pub struct Bmc {
 }
 
 impl Bmc {
-    /// Starts the controller of `machine` at `address`. Its configuration and log are written to `folder`.
+    /// Starts the controller of `machine` at `address`. Its configuration and log are written to `directory`.
     ///
     /// # Errors
     /// Fails if the simulator (package openipmi) cannot be started or does not respond.
-    pub fn start(folder: &Path, address: Ipv4Addr, supply: &PowerSupply, machine: &str) -> Result<Self> {
-        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    pub fn start(directory: &Path, address: Ipv4Addr, supply: &PowerSupply, machine: &str) -> Result<Self> {
+        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         // No other process binds this address in between, because it belongs to this run.
         let address = UdpSocket::bind((address, 0))?.local_addr()?;
-        let chassis = write(folder, "chassis", &chassis(supply, machine)?)?;
+        let chassis = write(directory, "chassis", &chassis_script(supply, machine)?)?;
         fs::set_permissions(&chassis, Permissions::from_mode(0o755))?;
-        let lan = write(folder, "lan.conf", &lan(address, &chassis))?;
-        let commands = write(folder, "commands", COMMANDS)?;
-        let secret = write(folder, "secret", &format!("password={PASSWORD}\n"))?;
-        let log = File::create(folder.join("log"))?;
+        let lan_file = write(directory, "lan.conf", &lan_config(address, &chassis))?;
+        let commands = write(directory, "commands", COMMANDS)?;
+        let secret = write(directory, "secret", &format!("password={PASSWORD}\n"))?;
+        let log = File::create(directory.join("log"))?;
         let child = Command::new(tool("setpriv"))
             .args(["--pdeathsig", "KILL", &tool("ipmi_sim"), "-n"])
-            .args([Path::new("-c"), &lan, Path::new("-f"), &commands, Path::new("-s"), &folder.join("state")])
+            .args([
+                Path::new("-c"),
+                &lan_file,
+                Path::new("-f"),
+                &commands,
+                Path::new("-s"),
+                &directory.join("state"),
+            ])
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
             .context("cannot start ipmi_sim")?;
         let bmc = Self { child, address, secret };
-        wait_until(&format!("the management controller of {machine}"), CEILING, || bmc.is_on())?;
+        wait_until(&format!("the management controller of {machine}"), STEP_TIMEOUT, || bmc.is_on())?;
         Ok(bmc)
     }
 
@@ -88,7 +95,7 @@ mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02
 mc_enable 0x20
 ";
 
-fn lan(address: SocketAddr, chassis: &Path) -> String {
+fn lan_config(address: SocketAddr, chassis: &Path) -> String {
     format!(
         "name \"bmc\"
 set_working_mc 0x20
@@ -108,7 +115,7 @@ set_working_mc 0x20
 }
 
 /// Returns the script that the simulator runs as `chassis 0x20 get power` and `chassis 0x20 set power 0`.
-fn chassis(supply: &PowerSupply, machine: &str) -> Result<String> {
+fn chassis_script(supply: &PowerSupply, machine: &str) -> Result<String> {
     Ok(format!(
         r#"#!/bin/sh
 ask() {{ printf 'socket=%s\nplug=%s\naction=%s\n' '{}' '{machine}' "$1" | '{}'; }}
@@ -123,12 +130,12 @@ case "$2 $3 $4" in
 esac
 "#,
         supply.socket().display(),
-        own("fence_sandbox")?.display()
+        workspace_program("fence_sandbox")?.display()
     ))
 }
 
-fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
-    let path = folder.join(name);
+fn write(directory: &Path, name: &str, text: &str) -> Result<PathBuf> {
+    let path = directory.join(name);
     fs::write(&path, text).with_context(|| path.display().to_string())?;
     Ok(path)
 }

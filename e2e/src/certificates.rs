@@ -14,7 +14,7 @@ use rcgen::{
 
 /// Issues certificates into a directory as `NAME.pem` and `NAME.key`; the authority's own is `ca.pem`.
 pub struct Authority {
-    folder: PathBuf,
+    directory: PathBuf,
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
@@ -23,15 +23,15 @@ impl Authority {
     ///
     /// # Errors
     /// Fails if the directory is not writable.
-    pub fn create(folder: &Path) -> Result<Self> {
-        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    pub fn create(directory: &Path) -> Result<Self> {
+        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         let mut parameters = CertificateParams::default();
         parameters.distinguished_name.push(DnType::CommonName, "hactl sandbox");
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let issuer = CertifiedIssuer::self_signed(parameters, KeyPair::generate()?)?;
-        fs::write(folder.join("ca.pem"), issuer.pem())?;
-        Ok(Self { folder: folder.to_owned(), issuer })
+        fs::write(directory.join("ca.pem"), issuer.pem())?;
+        Ok(Self { directory: directory.to_owned(), issuer })
     }
 
     /// Issues a certificate with the common name `name`, valid for a server at `addresses` and for a client.
@@ -50,8 +50,8 @@ impl Authority {
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate()?;
         let certificate = parameters.signed_by(&key, &self.issuer)?;
-        fs::write(self.folder.join(format!("{name}.pem")), certificate.pem())?;
-        let path = self.folder.join(format!("{name}.key"));
+        fs::write(self.directory.join(format!("{name}.pem")), certificate.pem())?;
+        let path = self.directory.join(format!("{name}.key"));
         let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&path)?;
         file.write_all(key.serialize_pem().as_bytes()).with_context(|| path.display().to_string())
     }

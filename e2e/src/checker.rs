@@ -23,21 +23,21 @@ use crate::wait::monotonic_ns;
 /// Time from one sample to the next.
 const PERIOD: Duration = Duration::from_millis(25);
 /// Minimum average rate of samples, in hertz. Below it, the checker has too little evidence for a verdict.
-const RATE_FLOOR_HZ: f64 = 20.0;
+const MIN_SAMPLE_RATE_HZ: f64 = 20.0;
 
 /// Pid namespaces of the cluster's machines, with the machines' names. The map is shared, because each power cycle adds an entry.
 #[derive(Debug, Clone, Default)]
-pub struct Places(Arc<Mutex<BTreeMap<u64, Place>>>);
+pub struct MachineNamespaces(Arc<Mutex<BTreeMap<u64, MachineNamespace>>>);
 
 #[derive(Debug)]
-struct Place {
+struct MachineNamespace {
     machine: String,
     /// Stays open after the machine has lost its power. The kernel would otherwise give the inode to the next namespace, which
     /// may belong to a machine of another cluster.
     _namespace: File,
 }
 
-impl Places {
+impl MachineNamespaces {
     /// Registers the pid namespace of a process as the one of a machine.
     ///
     /// # Errors
@@ -46,30 +46,30 @@ impl Places {
         let path = format!("/proc/{}/ns/pid", process.pid);
         let namespace = File::open(&path).with_context(|| path.clone())?;
         let inode = namespace.metadata().context(path)?.ino();
-        let place = Place { machine: machine.to_owned(), _namespace: namespace };
-        locked(&self.0).insert(inode, place);
+        let entry = MachineNamespace { machine: machine.to_owned(), _namespace: namespace };
+        locked(&self.0).insert(inode, entry);
         Ok(())
     }
 
     /// Returns the machine on which a process runs.
     pub fn machine_of(&self, process: ProcessId) -> Option<String> {
-        locked(&self.0).get(&process.pid_namespace()?).map(|place| place.machine.clone())
+        locked(&self.0).get(&process.pid_namespace()?).map(|entry| entry.machine.clone())
     }
 
     fn all(&self) -> BTreeMap<u64, String> {
-        locked(&self.0).iter().map(|(inode, place)| (*inode, place.machine.clone())).collect()
+        locked(&self.0).iter().map(|(inode, entry)| (*inode, entry.machine.clone())).collect()
     }
 }
 
 /// An observer that samples in the background until it is finished or dropped.
 pub struct Checker {
-    shared: Arc<Mutex<Observed>>,
+    shared: Arc<Mutex<Observations>>,
     background: Background,
     begin: Instant,
 }
 
 #[derive(Default)]
-struct Observed {
+struct Observations {
     timeline: Timeline,
     violations: Vec<String>,
     samples: u32,
@@ -78,15 +78,15 @@ struct Observed {
 
 impl Checker {
     /// Starts to sample processes that execute one of `programs` (file names).
-    pub fn start(places: Places, programs: &[&str]) -> Self {
-        let shared = Arc::new(Mutex::new(Observed::default()));
+    pub fn start(namespaces: MachineNamespaces, programs: &[&str]) -> Self {
+        let shared = Arc::new(Mutex::new(Observations::default()));
         let programs: BTreeSet<String> = programs.iter().map(|program| (*program).to_owned()).collect();
         let background = Background::start({
             let shared = Arc::clone(&shared);
             move |stop| {
                 let mut due = Instant::now();
-                while !stop.is_asked() {
-                    sample(&places.all(), &programs, &shared);
+                while !stop.is_requested() {
+                    sample(&namespaces.all(), &programs, &shared);
                     due += PERIOD;
                     let now = Instant::now();
                     // After a stall the checker does not catch up: samples in quick succession add no evidence.
@@ -104,8 +104,8 @@ impl Checker {
     }
 
     /// Returns the machines on which a service runs now.
-    pub fn places(&self, service: &str) -> BTreeSet<String> {
-        locked(&self.shared).timeline.places(service)
+    pub fn machines_of(&self, service: &str) -> BTreeSet<String> {
+        locked(&self.shared).timeline.machines_of(service)
     }
 
     /// Returns a process of a service on a machine, as of the last sample.
@@ -126,9 +126,9 @@ impl Checker {
             bail!("a service ran twice:\n  {}", observed.violations.join("\n  "));
         }
         let rate = f64::from(observed.samples) / seconds;
-        if rate < RATE_FLOOR_HZ {
+        if rate < MIN_SAMPLE_RATE_HZ {
             bail!(
-                "only {rate:.1} samples a second were taken; {RATE_FLOOR_HZ} are needed to say that never two held"
+                "only {rate:.1} samples a second were taken; {MIN_SAMPLE_RATE_HZ} are needed to say that never two held"
             );
         }
         Ok(observed.timeline.clone())
@@ -138,8 +138,8 @@ impl Checker {
 /// Living instances: service, then machine, then one process on that machine.
 type Instances = BTreeMap<String, BTreeMap<String, ProcessId>>;
 
-fn sample(places: &BTreeMap<u64, String>, programs: &BTreeSet<String>, shared: &Mutex<Observed>) {
-    let instances = instances(places, programs);
+fn sample(namespaces: &BTreeMap<u64, String>, programs: &BTreeSet<String>, shared: &Mutex<Observations>) {
+    let instances = instances(namespaces, programs);
     let at_ns = monotonic_ns();
     let mut violations = Vec::new();
     for (service, machines) in &instances {
@@ -168,10 +168,11 @@ fn sample(places: &BTreeMap<u64, String>, programs: &BTreeSet<String>, shared: &
     observed.instances = instances;
 }
 
-fn instances(places: &BTreeMap<u64, String>, programs: &BTreeSet<String>) -> Instances {
+fn instances(namespaces: &BTreeMap<u64, String>, programs: &BTreeSet<String>) -> Instances {
     let mut instances = Instances::new();
     for pid in process::all() {
-        let Some(machine) = process::pid_namespace(pid).and_then(|namespace| places.get(&namespace)) else {
+        let Some(machine) = process::pid_namespace(pid).and_then(|namespace| namespaces.get(&namespace))
+        else {
             continue;
         };
         if !process::program(pid).is_some_and(|program| programs.contains(&program)) {
@@ -195,7 +196,7 @@ pub struct Witness {
 
 /// One line of a witness: this process was running on this node at this instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Beat {
+pub struct WitnessLine {
     /// Value of `HA_NODE` that the service received.
     pub node: String,
     /// Process id inside the node's pid namespace.
@@ -214,7 +215,7 @@ impl Witness {
     ///
     /// # Errors
     /// Fails if the file does not exist or a line is malformed.
-    pub fn beats(&self) -> Result<Vec<Beat>> {
+    pub fn lines(&self) -> Result<Vec<WitnessLine>> {
         let text = fs::read_to_string(&self.path).with_context(|| self.path.display().to_string())?;
         // The last line may be incomplete.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -225,8 +226,8 @@ impl Witness {
     }
 
     /// Returns the first line that was written after `after_ns`.
-    pub fn first_after(&self, after_ns: u64) -> Option<Beat> {
-        self.beats().ok()?.into_iter().find(|beat| beat.at_ns > after_ns)
+    pub fn first_after(&self, after_ns: u64) -> Option<WitnessLine> {
+        self.lines().ok()?.into_iter().find(|line| line.at_ns > after_ns)
     }
 
     /// Checks that no two witnesses ran at the same time.
@@ -238,35 +239,35 @@ impl Witness {
         if let Ok(text) = fs::read_to_string(&refused) {
             bail!("a second witness ran while the first held the lock: {}", text.trim());
         }
-        match interleaved(&self.beats()?) {
+        match interleaved(&self.lines()?) {
             Some((one, other)) => bail!("two witnesses wrote in turns: {one:?} and {other:?}"),
             None => Ok(()),
         }
     }
 }
 
-fn parse(line: &str) -> Option<Beat> {
+fn parse(line: &str) -> Option<WitnessLine> {
     let mut fields = line.split_whitespace();
-    let beat = Beat {
+    let parsed = WitnessLine {
         node: fields.next()?.to_owned(),
         pid: fields.next()?.parse().ok()?,
         at_ns: fields.next()?.parse().ok()?,
     };
-    fields.next().is_none().then_some(beat)
+    fields.next().is_none().then_some(parsed)
 }
 
 /// Returns two lines of different writers if one writer continues after the other has written.
 ///
 /// A node can reuse a process id after a reboot. A node and id that return after a second or more therefore count as a new
 /// writer.
-fn interleaved(beats: &[Beat]) -> Option<(Beat, Beat)> {
+fn interleaved(lines: &[WitnessLine]) -> Option<(WitnessLine, WitnessLine)> {
     let mut last: BTreeMap<(&str, i32), usize> = BTreeMap::new();
-    for (index, beat) in beats.iter().enumerate() {
-        if let Some(earlier) = last.insert((&beat.node, beat.pid), index) {
-            let between = &beats[earlier + 1..index];
-            let away_ns = beat.at_ns.saturating_sub(beats[earlier].at_ns);
-            if let Some(other) = between.first().filter(|_| away_ns < 1_000_000_000) {
-                return Some((beat.clone(), other.clone()));
+    for (index, line) in lines.iter().enumerate() {
+        if let Some(earlier) = last.insert((&line.node, line.pid), index) {
+            let between = &lines[earlier + 1..index];
+            let gap_ns = line.at_ns.saturating_sub(lines[earlier].at_ns);
+            if let Some(other) = between.first().filter(|_| gap_ns < 1_000_000_000) {
+                return Some((line.clone(), other.clone()));
             }
         }
     }
@@ -283,8 +284,8 @@ mod tests {
     use super::*;
 
     fn check(lines: &str, expected: bool) {
-        let beats: Vec<Beat> = lines.lines().map(|line| parse(line.trim()).unwrap()).collect();
-        assert_eq!(interleaved(&beats).is_some(), expected, "{lines}");
+        let parsed: Vec<WitnessLine> = lines.lines().map(|line| parse(line.trim()).unwrap()).collect();
+        assert_eq!(interleaved(&parsed).is_some(), expected, "{lines}");
     }
 
     #[test]
@@ -297,21 +298,21 @@ mod tests {
     }
 
     #[test]
-    fn a_running_program_is_seen_where_it_is() {
+    fn a_running_program_is_found_on_its_machine() {
         // The name of the service is unique: other tests of this process also start programs.
         let mut child =
             std::process::Command::new("sleep").arg("60").env("HA_RESOURCE", "checked").spawn().unwrap();
-        let places = Places::default();
-        places.add(ProcessId::own().unwrap(), "here").unwrap();
-        let checker = Checker::start(places, &["sleep"]);
+        let namespaces = MachineNamespaces::default();
+        namespaces.add(ProcessId::own().unwrap(), "here").unwrap();
+        let checker = Checker::start(namespaces, &["sleep"]);
         let seen = crate::wait::wait_until("the service to be seen", Duration::from_secs(20), || {
-            checker.places("checked").contains("here")
+            checker.machines_of("checked").contains("here")
         });
         child.kill().unwrap();
         child.wait().unwrap();
         seen.unwrap();
         crate::wait::wait_until("its end to be seen", Duration::from_secs(20), || {
-            checker.places("checked").is_empty()
+            checker.machines_of("checked").is_empty()
         })
         .unwrap();
         assert_eq!(checker.timeline().changes("checked").len(), 2);

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::certificates::Authority;
-use crate::checker::{Checker, Places, Witness};
+use crate::checker::{Checker, MachineNamespaces, Witness};
 use crate::container;
 use crate::machine::{Machine, Role};
 use crate::metal::{disk, qemu};
@@ -31,10 +31,10 @@ use crate::upgrade;
 use crate::wait::wait_until;
 
 /// Longest time for a part to start. Two busy cores and an unoptimized build are slow.
-const CEILING: Duration = Duration::from_secs(90);
+const STEP_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Longest time for whole machines to boot and register. Emulated machines on a busy host are slower still.
-const WHOLE_MACHINE_CEILING: Duration = Duration::from_secs(300);
+const WHOLE_MACHINE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Facts about a running cluster that a later command needs, stored in the cluster's directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -48,10 +48,10 @@ struct State {
 pub struct Cluster {
     state: State,
     record: Record,
-    places: Places,
+    machine_namespaces: MachineNamespaces,
     children: Vec<Child>,
     /// `true` if the cluster ends when this value is dropped.
-    ends_here: bool,
+    is_removed_on_drop: bool,
 }
 
 impl Cluster {
@@ -60,40 +60,40 @@ impl Cluster {
     /// # Errors
     /// Fails if a part does not start. Everything started is removed then, and the logs stay in the plan's directory.
     pub fn start(plan: Plan) -> Result<Self> {
-        let mut cluster = Self::lay_out(plan)?;
-        let folder = cluster.folder().to_owned();
+        let mut cluster = Self::create_layout(plan)?;
+        let directory = cluster.directory().to_owned();
         cluster
-            .bring_up()
-            .with_context(|| format!("cluster did not start; logs are in {}", folder.display()))?;
-        cluster.ends_here = cluster.record.lifetime == Lifetime::Owner;
+            .start_machines()
+            .with_context(|| format!("cluster did not start; logs are in {}", directory.display()))?;
+        cluster.is_removed_on_drop = cluster.record.lifetime == Lifetime::Owner;
         Ok(cluster)
     }
 
     /// Creates the network, the certificates and the directories. Starts no process.
-    fn lay_out(plan: Plan) -> Result<Self> {
-        registry::sweep(remove)?;
-        if let Some(record) = registry::find(&plan.folder)? {
+    fn create_layout(plan: Plan) -> Result<Self> {
+        registry::remove_orphaned_runs(remove)?;
+        if let Some(record) = registry::find(&plan.directory)? {
             bail!(
                 "a cluster already runs in {} (run {}): stop it with ./dev/down",
-                plan.folder.display(),
+                plan.directory.display(),
                 record.run
             );
         }
-        if plan.folder.exists() {
-            fs::remove_dir_all(&plan.folder).with_context(|| plan.folder.display().to_string())?;
+        if plan.directory.exists() {
+            fs::remove_dir_all(&plan.directory).with_context(|| plan.directory.display().to_string())?;
         }
-        fs::create_dir_all(plan.shared()).with_context(|| plan.folder.display().to_string())?;
+        fs::create_dir_all(plan.shared()).with_context(|| plan.directory.display().to_string())?;
         let namespaces = nix::unistd::getuid().is_root();
-        let record = registry::register(&plan.folder, plan.lifetime, namespaces)?;
+        let record = registry::register(&plan.directory, plan.lifetime, namespaces)?;
         let network = Network { run: record.run.clone(), slot: record.slot, namespaces };
         let machines = plan.machines(&network, &record.volatile())?;
         let cluster = Self {
             state: State { plan, network, machines },
             record,
-            places: Places::default(),
+            machine_namespaces: MachineNamespaces::default(),
             children: Vec::new(),
             // Until the whole cluster is up, a failure removes the parts that started.
-            ends_here: true,
+            is_removed_on_drop: true,
         };
         cluster.state.network.create()?;
         let authority = Authority::create(&cluster.state.plan.certificates())?;
@@ -117,7 +117,7 @@ impl Cluster {
             }
             let State { plan, network, .. } = &cluster.state;
             if let Some(daemons) = plan.contained_daemons(machine, network, &cluster.record.volatile())? {
-                container::furnish(machine, &daemons, plan.units.as_deref().unwrap_or_default())?;
+                container::write_overlay(machine, &daemons, plan.units.as_deref().unwrap_or_default())?;
             }
         }
         if cluster.state.plan.controllers > 0 {
@@ -152,12 +152,12 @@ impl Cluster {
         Ok(())
     }
 
-    fn bring_up(&mut self) -> Result<()> {
+    fn start_machines(&mut self) -> Result<()> {
         for name in self.names(Role::Storage).into_iter().chain(self.names(Role::Etcd)) {
             self.power_on(&name)?;
         }
         if self.state.plan.etcd > 0 {
-            wait_until("etcd to be healthy", CEILING, || self.etcdctl().is_healthy())?;
+            wait_until("etcd to be healthy", STEP_TIMEOUT, || self.etcdctl().is_healthy())?;
         }
         if self.state.plan.controllers == 0 {
             return self.save();
@@ -167,7 +167,7 @@ impl Cluster {
         }
         for name in self.names(Role::Controller) {
             let api = self.api(&name)?;
-            wait_until(&format!("{name} to be ready"), CEILING, || api.is_ready())?;
+            wait_until(&format!("{name} to be ready"), STEP_TIMEOUT, || api.is_ready())?;
         }
         self.configure()?;
         for name in self.names(Role::Node) {
@@ -209,8 +209,9 @@ impl Cluster {
             self.state.machines.iter().filter(|machine| machine.role == Role::Node && machine.is_on())
         {
             let key = self.keys().fence(&machine.name.as_str().into());
-            let ceiling = if self.state.plan.hardware.is_some() { WHOLE_MACHINE_CEILING } else { CEILING };
-            wait_until(&format!("{} to be open for services", machine.name), ceiling, || {
+            let timeout =
+                if self.state.plan.hardware.is_some() { WHOLE_MACHINE_TIMEOUT } else { STEP_TIMEOUT };
+            wait_until(&format!("{} to be open for services", machine.name), timeout, || {
                 self.etcdctl().get(&key).ok().flatten().is_some_and(|entry| entry.value["state"] == "Open")
             })?;
         }
@@ -221,20 +222,20 @@ impl Cluster {
     ///
     /// # Errors
     /// Fails if no cluster runs in the directory.
-    pub fn open(folder: &Path) -> Result<Self> {
-        let Some(record) = registry::find(folder)? else {
-            bail!("no cluster runs in {}: start one with ./dev/up", folder.display());
+    pub fn open(directory: &Path) -> Result<Self> {
+        let Some(record) = registry::find(directory)? else {
+            bail!("no cluster runs in {}: start one with ./dev/up", directory.display());
         };
-        let path = folder.join("cluster.json");
+        let path = directory.join("cluster.json");
         let text = fs::read(&path).with_context(|| path.display().to_string())?;
         let state: State = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
-        let places = Places::default();
+        let machine_namespaces = MachineNamespaces::default();
         for machine in &state.machines {
             if let Some(init) = machine.first_process() {
-                places.add(init, &machine.name)?;
+                machine_namespaces.add(init, &machine.name)?;
             }
         }
-        Ok(Self { state, record, places, children: Vec::new(), ends_here: false })
+        Ok(Self { state, record, machine_namespaces, children: Vec::new(), is_removed_on_drop: false })
     }
 
     /// Ends the cluster and removes all of it from this machine, including its directory.
@@ -242,10 +243,10 @@ impl Cluster {
     /// # Errors
     /// Fails if a part cannot be removed.
     pub fn remove(mut self) -> Result<()> {
-        self.end()?;
-        self.ends_here = false;
-        let folder = self.folder().to_owned();
-        fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())
+        self.end_processes()?;
+        self.is_removed_on_drop = false;
+        let directory = self.directory().to_owned();
+        fs::remove_dir_all(&directory).with_context(|| directory.display().to_string())
     }
 
     /// Returns the identifier of the run, which is part of the name of everything that the run created.
@@ -254,8 +255,8 @@ impl Cluster {
     }
 
     /// Returns the directory of the run.
-    pub fn folder(&self) -> &Path {
-        &self.state.plan.folder
+    pub fn directory(&self) -> &Path {
+        &self.state.plan.directory
     }
 
     /// Returns the directory of the run's sockets, which is removed with the run.
@@ -316,12 +317,12 @@ impl Cluster {
 
     /// Starts a checker of this cluster; see [`Checker`].
     pub fn checker(&self, programs: &[&str]) -> Checker {
-        Checker::start(self.places.clone(), programs)
+        Checker::start(self.machine_namespaces.clone(), programs)
     }
 
     /// Ends every process of the run, removes its network and deletes its record. The directory stays.
-    fn end(&mut self) -> Result<()> {
-        self.adopt()?;
+    fn end_processes(&mut self) -> Result<()> {
+        self.add_recorded_processes()?;
         let outcome = remove(&self.record);
         self.reap();
         outcome?;
@@ -329,8 +330,8 @@ impl Cluster {
     }
 
     /// Adds the processes that other commands have started in this cluster since it was opened.
-    fn adopt(&mut self) -> Result<()> {
-        if let Some(recorded) = registry::find(self.folder())? {
+    fn add_recorded_processes(&mut self) -> Result<()> {
+        if let Some(recorded) = registry::find(self.directory())? {
             self.record.processes.extend(recorded.processes);
         }
         self.record.processes.sort();
@@ -340,9 +341,9 @@ impl Cluster {
     }
 
     fn save(&mut self) -> Result<()> {
-        self.adopt()?;
+        self.add_recorded_processes()?;
         self.record.save()?;
-        let path = self.folder().join("cluster.json");
+        let path = self.directory().join("cluster.json");
         let next = path.with_extension("next");
         fs::write(&next, serde_json::to_vec_pretty(&self.state)?)
             .with_context(|| next.display().to_string())?;
@@ -359,9 +360,9 @@ impl Drop for Cluster {
     /// Ends a cluster whose lifetime is that of its owner. The directory stays: an owner that does not call [`Cluster::remove`]
     /// has failed, and its logs are needed.
     fn drop(&mut self) {
-        if self.ends_here {
+        if self.is_removed_on_drop {
             // The next start removes the remains.
-            let _ = self.end();
+            let _ = self.end_processes();
         }
     }
 }
@@ -371,10 +372,10 @@ fn remove(record: &Record) -> Result<()> {
     for process in &record.processes {
         process.signal(Signal::SIGKILL)?;
     }
-    wait_until(&format!("the end of every process of run {}", record.run), CEILING, || {
+    wait_until(&format!("the end of every process of run {}", record.run), STEP_TIMEOUT, || {
         !record.processes.iter().any(ProcessId::is_alive)
     })?;
-    journal_disk::unmount_all(&record.folder)?;
+    journal_disk::unmount_all(&record.directory)?;
     if record.namespaces {
         container::remove_groups(&record.run)?;
     }

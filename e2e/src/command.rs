@@ -16,7 +16,7 @@ pub fn run<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[S]) -> Resu
     if !output.status.success() {
         bail!(
             "`{}` failed ({}): {}{}",
-            shown(program.as_ref(), arguments),
+            command_line(program.as_ref(), arguments),
             output.status,
             String::from_utf8_lossy(&output.stderr).trim(),
             String::from_utf8_lossy(&output.stdout).trim(),
@@ -34,14 +34,14 @@ pub fn output<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[S]) -> R
         .args(arguments)
         .stdin(Stdio::null())
         .output()
-        .with_context(|| format!("cannot start `{}`", shown(program.as_ref(), arguments)))
+        .with_context(|| format!("cannot start `{}`", command_line(program.as_ref(), arguments)))
 }
 
 /// Behaves like [`output`], with `input` on the program's standard input.
 ///
 /// # Errors
 /// Fails if the program cannot be started, or ends before it has read all input.
-pub fn output_of_input<S: AsRef<OsStr>>(
+pub fn output_with_input<S: AsRef<OsStr>>(
     program: impl AsRef<OsStr>,
     arguments: &[S],
     input: &[u8],
@@ -52,7 +52,7 @@ pub fn output_of_input<S: AsRef<OsStr>>(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .with_context(|| format!("cannot start `{}`", shown(program.as_ref(), arguments)))?;
+        .with_context(|| format!("cannot start `{}`", command_line(program.as_ref(), arguments)))?;
     if let Some(mut pipe) = child.stdin.take() {
         pipe.write_all(input)?;
     }
@@ -64,12 +64,12 @@ pub fn output_of_input<S: AsRef<OsStr>>(
 pub fn tool(name: &str) -> String {
     ["/usr/sbin", "/sbin", "/usr/bin", "/bin"]
         .iter()
-        .map(|folder| format!("{folder}/{name}"))
+        .map(|directory| format!("{directory}/{name}"))
         .find(|path| Path::new(path).exists())
         .unwrap_or_else(|| name.to_owned())
 }
 
-fn shown<S: AsRef<OsStr>>(program: &OsStr, arguments: &[S]) -> String {
+fn command_line<S: AsRef<OsStr>>(program: &OsStr, arguments: &[S]) -> String {
     let mut text = program.to_string_lossy().into_owned();
     for argument in arguments {
         text.push(' ');

@@ -7,29 +7,29 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 
-use crate::checker::Beat;
+use crate::checker::WitnessLine;
 use crate::cluster::Cluster;
 use crate::process::ProcessId;
-use crate::scenario::CEILING;
+use crate::scenario::STEP_TIMEOUT;
 use crate::wait::{monotonic_ns, wait_for};
 
 /// Returns the node of the service, once the API reports it as Started there.
-fn home(cluster: &Cluster, service: &str, except: &str) -> Result<String> {
+fn wait_until_started(cluster: &Cluster, service: &str, except: &str) -> Result<String> {
     let status = || cluster.object("resources", service).map(|object| object["status"].clone());
-    wait_for(&format!("{service} to be started, not on {except:?}"), CEILING, || {
+    wait_for(&format!("{service} to be started, not on {except:?}"), STEP_TIMEOUT, || {
         let status = status()?;
         let node = status["node"].as_str().filter(|node| *node != except)?;
         (status["state"] == "Started").then(|| node.to_owned())
     })
     .with_context(|| {
-        format!("status of the service: {:?}; logs are in {}", status(), cluster.folder().display())
+        format!("status of the service: {:?}; logs are in {}", status(), cluster.directory().display())
     })
 }
 
 /// Returns the next line of the witness in the container.
-fn beat(cluster: &Cluster, service: &str) -> Result<Beat> {
+fn next_witness_line(cluster: &Cluster, service: &str) -> Result<WitnessLine> {
     let now = monotonic_ns();
-    wait_for("a sign of life", CEILING, || cluster.witness(service).first_after(now))
+    wait_for("a sign of life", STEP_TIMEOUT, || cluster.witness(service).first_after(now))
 }
 
 /// Returns the witness's process on a node, with its process id on the host. The monitor of a container can have the same
@@ -55,39 +55,41 @@ fn process(service: &str, node: &str) -> Option<ProcessId> {
 ///
 /// # Panics
 /// Panics if the service runs elsewhere than it must, or was disturbed.
-pub fn survives(cluster: &mut Cluster, service: &str) -> Result<()> {
-    let first = home(cluster, service, "")?;
-    assert_eq!(beat(cluster, service)?.node, first);
+pub fn check_survival(cluster: &mut Cluster, service: &str) -> Result<()> {
+    let first = wait_until_started(cluster, service, "")?;
+    assert_eq!(next_witness_line(cluster, service)?.node, first);
 
     // Crash: the container starts again on the same node.
     let crashed = process(service, &first).context("process of the service not found")?;
     crashed.signal(Signal::SIGKILL)?;
-    wait_for("another process of it", CEILING, || {
+    wait_for("another process of it", STEP_TIMEOUT, || {
         process(service, &first).filter(|other| *other != crashed)
     })?;
-    assert_eq!(beat(cluster, service)?.node, first, "the service moved after a crash");
+    assert_eq!(next_witness_line(cluster, service)?.node, first, "the service moved after a crash");
 
     // Death of the agent: the container keeps running, and the next agent adopts it.
     let running = process(service, &first).context("process of the service not found")?;
     let before = cluster.agent_instance(&first)?;
     cluster.machine(&first)?.kill("ha-node-agent")?;
-    wait_for("the next agent", CEILING, || cluster.agent_instance(&first).ok().filter(|now| *now != before))?;
-    home(cluster, service, "")?;
+    wait_for("the next agent", STEP_TIMEOUT, || {
+        cluster.agent_instance(&first).ok().filter(|now| *now != before)
+    })?;
+    wait_until_started(cluster, service, "")?;
     assert_eq!(process(service, &first), Some(running), "the container was disturbed");
 
     // Power cut: the container starts on the other node.
     cluster.power_off(&first)?;
     assert!(!running.is_alive(), "a container survived the power cut");
-    let second = home(cluster, service, &first)?;
-    assert_eq!(beat(cluster, service)?.node, second);
+    let second = wait_until_started(cluster, service, &first)?;
+    assert_eq!(next_witness_line(cluster, service)?.node, second);
 
     // After its next boot, the first node has no remains of the container, and the service can move back.
     cluster.power_on(&first)?;
     cluster.wait_for_nodes()?;
     let moved = cluster.hactl_within(Duration::from_secs(120), &["relocate", service, &first])?;
     ensure!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
-    assert_eq!(home(cluster, service, &second)?, first);
-    assert_eq!(beat(cluster, service)?.node, first);
+    assert_eq!(wait_until_started(cluster, service, &second)?, first);
+    assert_eq!(next_witness_line(cluster, service)?.node, first);
     assert_eq!(process(service, &second), None);
 
     cluster.witness(service).check()?;

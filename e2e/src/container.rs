@@ -14,13 +14,13 @@ use crate::command::{run, tool};
 use crate::init::Program;
 use crate::machine::Machine;
 use crate::process::{self, ProcessId};
-use crate::scratch::build_folder;
+use crate::scratch::build_directory;
 use crate::wait::{wait_for, wait_for_ok};
 
 /// Name of the only program of such a machine.
 pub const PROGRAM: &str = "systemd";
 /// Longest time for systemd to start its own process, or to finish the boot.
-const CEILING: Duration = Duration::from_secs(60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 /// Units of the host that a container does not need.
 const MASKED: [&str; 9] = [
     "systemd-modules-load.service",
@@ -34,19 +34,23 @@ const MASKED: [&str; 9] = [
     "tmp.mount",
 ];
 
-/// Returns a copy of a node's machine whose only program is systemd. The build directory, `plan_folder` and the machine's own
+/// Returns a copy of a node's machine whose only program is systemd. The build directory, `plan_directory` and the machine's own
 /// directories are visible inside.
 ///
 /// # Errors
 /// Fails if the build directory is unknown.
-pub fn contained(machine: &Machine, run: &str, plan_folder: &Path) -> Result<Machine> {
+pub fn as_container(machine: &Machine, run: &str, plan_directory: &Path) -> Result<Machine> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let mut command = vec![tool("unshare"), "--mount".to_owned(), "sh".to_owned()];
     command.extend([text(&script(machine)), "outside".to_owned()]);
-    command.extend([text(&machine.folder), text(&machine.volatile), format!("hactl-{run}/{}", machine.name)]);
-    let build = build_folder()?;
-    for folder in [&build, plan_folder, &machine.volatile] {
-        command.extend([text(folder), text(folder)]);
+    command.extend([
+        text(&machine.directory),
+        text(&machine.volatile),
+        format!("hactl-{run}/{}", machine.name),
+    ]);
+    let build = build_directory()?;
+    for directory in [&build, plan_directory, &machine.volatile] {
+        command.extend([text(directory), text(directory)]);
     }
     for (source, target) in &machine.binds {
         command.extend([text(source), text(target)]);
@@ -59,33 +63,33 @@ pub fn contained(machine: &Machine, run: &str, plan_folder: &Path) -> Result<Mac
 ///
 /// # Errors
 /// Fails if a file cannot be written.
-pub fn furnish(machine: &Machine, daemons: &[Program], units: &[(String, String)]) -> Result<()> {
-    fs::create_dir_all(&machine.folder)?;
+pub fn write_overlay(machine: &Machine, daemons: &[Program], units: &[(String, String)]) -> Result<()> {
+    fs::create_dir_all(&machine.directory)?;
     fs::write(script(machine), include_str!("container.sh"))?;
-    let folder = machine.folder.join("root/etc/systemd/system");
-    let wanted = folder.join("multi-user.target.wants");
+    let directory = machine.directory.join("root/etc/systemd/system");
+    let wanted = directory.join("multi-user.target.wants");
     fs::create_dir_all(&wanted).with_context(|| wanted.display().to_string())?;
-    symlink("/lib/systemd/system/multi-user.target", folder.join("default.target"))?;
+    symlink("/lib/systemd/system/multi-user.target", directory.join("default.target"))?;
     for unit in MASKED {
-        symlink("/dev/null", folder.join(unit))?;
+        symlink("/dev/null", directory.join(unit))?;
     }
     for daemon in daemons {
         let unit = format!("{}.service", daemon.name);
         let shipped = repository().join("manifests/systemd").join(&unit);
-        fs::copy(&shipped, folder.join(&unit)).with_context(|| shipped.display().to_string())?;
-        fs::create_dir_all(folder.join(format!("{unit}.d")))?;
-        fs::write(folder.join(format!("{unit}.d/test.conf")), options(machine, daemon))?;
+        fs::copy(&shipped, directory.join(&unit)).with_context(|| shipped.display().to_string())?;
+        fs::create_dir_all(directory.join(format!("{unit}.d")))?;
+        fs::write(directory.join(format!("{unit}.d/test.conf")), drop_in_text(machine, daemon))?;
         symlink(format!("../{unit}"), wanted.join(&unit))?;
     }
     for (name, text) in units {
-        fs::write(folder.join(name), text).with_context(|| name.clone())?;
+        fs::write(directory.join(name), text).with_context(|| name.clone())?;
     }
-    fs::write(machine.folder.join("root/etc/machine-id"), "")?;
+    fs::write(machine.directory.join("root/etc/machine-id"), "")?;
     Ok(())
 }
 
 /// Returns a systemd drop-in with the differences between a daemon of a test and an installed one.
-fn options(machine: &Machine, daemon: &Program) -> String {
+fn drop_in_text(machine: &Machine, daemon: &Program) -> String {
     let words: Vec<String> = daemon
         .command
         .iter()
@@ -104,15 +108,15 @@ fn options(machine: &Machine, daemon: &Program) -> String {
 }
 
 fn script(machine: &Machine) -> PathBuf {
-    machine.folder.join("container.sh")
+    machine.directory.join("container.sh")
 }
 
 /// Returns process 1 of a running container, with its process id on the host.
 ///
 /// # Errors
 /// Fails if the process does not appear in time.
-pub fn process_one(machine: &Machine) -> Result<ProcessId> {
-    wait_for(&format!("systemd on {}", machine.name), CEILING, || {
+pub fn systemd_process(machine: &Machine) -> Result<ProcessId> {
+    wait_for(&format!("systemd on {}", machine.name), STEP_TIMEOUT, || {
         let holder = machine.program(PROGRAM)?;
         process::children_of(holder.pid).into_iter().find(|child| {
             process::program(child.pid).as_deref() == Some("systemd")
@@ -125,8 +129,8 @@ pub fn process_one(machine: &Machine) -> Result<ProcessId> {
 ///
 /// # Errors
 /// Fails if the command fails. The error contains its output.
-pub fn inside(machine: &Machine, command: &[&str]) -> Result<String> {
-    let pid = process_one(machine)?.pid.to_string();
+pub fn run_inside(machine: &Machine, command: &[&str]) -> Result<String> {
+    let pid = systemd_process(machine)?.pid.to_string();
     let entered = ["--target", &pid, "--all", "--root", "--wd"];
     run(tool("nsenter"), &[&entered, command].concat())
 }
@@ -137,10 +141,10 @@ pub fn inside(machine: &Machine, command: &[&str]) -> Result<String> {
 /// # Errors
 /// Fails if the boot does not finish in time.
 pub fn wait_until_booted(machine: &Machine) -> Result<()> {
-    wait_for_ok(&format!("systemd of {} to have started everything", machine.name), CEILING, || {
+    wait_for_ok(&format!("systemd of {} to have started everything", machine.name), STEP_TIMEOUT, || {
         // The command exits with 1 both if a unit failed and if systemd does not respond.
-        let said = inside(machine, &["sh", "-c", "systemctl is-system-running --wait; true"])?;
-        ensure!(["running", "degraded"].contains(&said.trim()), "systemd reports {said:?}");
+        let state = run_inside(machine, &["sh", "-c", "systemctl is-system-running --wait; true"])?;
+        ensure!(["running", "degraded"].contains(&state.trim()), "systemd reports {state:?}");
         Ok(())
     })
 }

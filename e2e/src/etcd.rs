@@ -43,7 +43,7 @@ pub struct Entry {
 #[derive(Debug, Clone)]
 pub struct Change {
     /// Arrival time of the change on `CLOCK_MONOTONIC`, in nanoseconds.
-    pub seen_ns: u64,
+    pub received_ns: u64,
     /// Full name of the key.
     pub key: String,
     /// Entry after the change; `None` if the key was deleted.
@@ -90,7 +90,7 @@ impl Etcdctl {
     /// # Errors
     /// Fails if no member reports that it is the leader.
     pub fn leader(&self) -> Result<String> {
-        Ok(leading(&self.members()?)?.endpoint.clone())
+        Ok(leader_status(&self.members()?)?.endpoint.clone())
     }
 
     /// Returns the status of every member.
@@ -116,12 +116,12 @@ impl Etcdctl {
         thread::spawn(move || {
             for line in BufReader::new(pipe).lines() {
                 let Ok(line) = line else { return };
-                let seen_ns = monotonic_ns();
+                let received_ns = monotonic_ns();
                 let Ok(answer) = serde_json::from_str::<WatchAnswer>(&line) else { continue };
                 for event in answer.events {
                     let Some(key) = event.kv.name() else { continue };
                     let entry = (event.kind != DELETE).then(|| event.kv.entry());
-                    if sender.send(Change { seen_ns, key, entry }).is_err() {
+                    if sender.send(Change { received_ns, key, entry }).is_err() {
                         return;
                     }
                 }
@@ -233,7 +233,7 @@ struct Header {
 }
 
 /// Returns the status of the leader.
-fn leading(members: &[MemberStatus]) -> Result<&MemberStatus> {
+fn leader_status(members: &[MemberStatus]) -> Result<&MemberStatus> {
     members
         .iter()
         .filter(|member| member.status.leader == member.status.header.member_id)
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_and_a_deletion_are_told_apart() {
+    fn changes_and_deletions_are_distinguished() {
         let text = r#"{"Events":[{"kv":{"key":"YQ==","value":"eyJuIjoxfQ==","mod_revision":7,"create_revision":3}},
             {"type":1,"kv":{"key":"YQ==","mod_revision":8}}]}"#;
         let answer: WatchAnswer = serde_json::from_str(text).unwrap();

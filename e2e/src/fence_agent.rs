@@ -71,7 +71,7 @@ impl Attributes {
     ///
     /// # Errors
     /// Fails if the attribute is missing.
-    pub fn needed(&self, name: &str) -> Result<&str> {
+    pub fn required(&self, name: &str) -> Result<&str> {
         self.get(name).with_context(|| format!("missing attribute {name}"))
     }
 }
@@ -79,18 +79,19 @@ impl Attributes {
 impl Agent {
     /// Runs the whole program: executes the action from standard input on the machine that `find` returns for the attributes.
     pub fn main<P: Power>(&self, find: impl FnOnce(&Attributes) -> Result<P>) -> ExitCode {
-        let outcome = Attributes::read(std::io::stdin().lock()).and_then(|given| self.act(&given, find));
-        program::end(self.name, outcome)
+        let outcome =
+            Attributes::read(std::io::stdin().lock()).and_then(|attributes| self.execute(&attributes, find));
+        program::exit_code_of(self.name, outcome)
     }
 
-    fn act<P: Power>(
+    fn execute<P: Power>(
         &self,
         attributes: &Attributes,
         find: impl FnOnce(&Attributes) -> Result<P>,
     ) -> Result<ExitCode> {
         let action = attributes.get("action").unwrap_or("reboot");
         if action == "metadata" {
-            program::say(&self.metadata()?)?;
+            program::print_line(&self.metadata()?)?;
             return Ok(ExitCode::SUCCESS);
         }
         let power = find(attributes)?;
@@ -161,19 +162,20 @@ mod tests {
     fn check(input: &str, on: bool, expected: Result<(ExitCode, bool), &str>) {
         let state = Cell::new(on);
         let attributes = Attributes::read(input.as_bytes()).unwrap();
-        let outcome = AGENT.act(&attributes, |given| given.needed("plug").map(|_| Switch(&state)));
+        let outcome =
+            AGENT.execute(&attributes, |attributes| attributes.required("plug").map(|_| Switch(&state)));
         let found = outcome.map(|code| (code, state.get())).map_err(|error| error.to_string());
         assert_eq!(format!("{found:?}"), format!("{expected:?}"), "{input}");
     }
 
     #[test]
-    fn each_action_is_answered_as_fence_agents_do() {
-        let done = ExitCode::SUCCESS;
-        check("action=status\nplug=a\n", true, Ok((done, true)));
+    fn actions_follow_the_fence_agent_api() {
+        let success = ExitCode::SUCCESS;
+        check("action=status\nplug=a\n", true, Ok((success, true)));
         check(" action = monitor \nplug=a", false, Ok((ExitCode::from(2), false)));
-        check("# a remark\naction=off\nplug=a", true, Ok((done, false)));
-        check("plug=a\naction=on", false, Ok((done, true)));
-        check("plug=a", false, Ok((done, true)));
+        check("# a remark\naction=off\nplug=a", true, Ok((success, false)));
+        check("plug=a\naction=on", false, Ok((success, true)));
+        check("plug=a", false, Ok((success, true)));
         check("action=off", true, Err("missing attribute plug"));
         check(
             "action=list\nplug=a",

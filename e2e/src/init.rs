@@ -24,11 +24,11 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Delay before the restart of a program that ended. Service managers use a similar delay.
-const RESTART: Duration = Duration::from_millis(300);
+const RESTART_DELAY: Duration = Duration::from_millis(300);
 /// Time between two checks of the directory for `go` and `NAME.hold`.
-const LOOK: Duration = Duration::from_millis(25);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// Longest time for all programs to end on an orderly power-off.
-const STOP_CEILING: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Configuration of process 1.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -68,9 +68,9 @@ pub fn run(spec: &Spec) -> Result<()> {
     for (source, target) in &spec.binds {
         bind(source, target)?;
     }
-    own_run(&spec.volatile)?;
+    mount_own_run(&spec.volatile)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(Machine::new(spec).live())
+    runtime.block_on(Machine::new(spec).run_until_terminated())
 }
 
 /// Mounts `source` at `target`. The parent of `target` must be a directory that every system has, because a tmpfs covers it.
@@ -78,12 +78,12 @@ fn bind(source: &Path, target: &Path) -> Result<()> {
     let parent = target.parent().context("bind target has no parent directory")?;
     // Opened before the mount, which could hide the source.
     let handle = File::open(source).with_context(|| source.display().to_string())?;
-    let through = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle));
+    let source_path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle));
     let none: Option<&str> = None;
     mount(Some("tmpfs"), parent, Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
         .with_context(|| format!("cannot mount a tmpfs on {}", parent.display()))?;
     fs::create_dir_all(target).with_context(|| target.display().to_string())?;
-    mount(Some(through.as_str()), target, none, MsFlags::MS_BIND, none)
+    mount(Some(source_path.as_str()), target, none, MsFlags::MS_BIND, none)
         .with_context(|| format!("cannot bind {} to {}", source.display(), target.display()))
 }
 
@@ -93,15 +93,17 @@ const NAMESPACES: &str = "/run/netns";
 /// Mounts a `/run` for the machine, empty like after a boot, except for two directories of the host. The cluster's volatile
 /// directory contains the socket of the power supply. The network namespaces include the switch that a fence agent of kind Fabric
 /// configures.
-fn own_run(volatile: &Path) -> Result<()> {
+fn mount_own_run(volatile: &Path) -> Result<()> {
     let run = Path::new("/run");
-    let volatile = volatile.parent().filter(|folder| *folder != run).unwrap_or(volatile);
-    let shown = [volatile, Path::new(NAMESPACES)].into_iter().filter(|folder| folder.starts_with(run));
+    let volatile = volatile.parent().filter(|directory| *directory != run).unwrap_or(volatile);
+    let kept = [volatile, Path::new(NAMESPACES)].into_iter().filter(|directory| directory.starts_with(run));
     // Opened before the tmpfs covers them.
-    let handles: Vec<(&Path, File)> = shown
-        .filter(|folder| folder.is_dir())
-        .map(|folder| {
-            File::open(folder).map(|handle| (folder, handle)).with_context(|| folder.display().to_string())
+    let handles: Vec<(&Path, File)> = kept
+        .filter(|directory| directory.is_dir())
+        .map(|directory| {
+            File::open(directory)
+                .map(|handle| (directory, handle))
+                .with_context(|| directory.display().to_string())
         })
         .collect::<Result<_>>()?;
     let none: Option<&str> = None;
@@ -109,12 +111,12 @@ fn own_run(volatile: &Path) -> Result<()> {
         .context("cannot mount a tmpfs on /run")?;
     // `/var/lock` is a link to this directory, which is writable for all users.
     fs::DirBuilder::new().mode(0o777).create(run.join("lock"))?;
-    for (folder, handle) in handles {
-        let through = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle));
-        fs::create_dir_all(folder)?;
+    for (directory, handle) in handles {
+        let source_path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle));
+        fs::create_dir_all(directory)?;
         // Recursive, because each named namespace is a mount.
-        mount(Some(through.as_str()), folder, none, MsFlags::MS_BIND | MsFlags::MS_REC, none)
-            .with_context(|| format!("{} could not be shown again", folder.display()))?;
+        mount(Some(source_path.as_str()), directory, none, MsFlags::MS_BIND | MsFlags::MS_REC, none)
+            .with_context(|| format!("{} could not be shown again", directory.display()))?;
     }
     Ok(())
 }
@@ -122,23 +124,23 @@ fn own_run(volatile: &Path) -> Result<()> {
 struct Machine<'a> {
     spec: &'a Spec,
     running: BTreeMap<&'a str, Pid>,
-    died: BTreeMap<&'a str, Instant>,
+    ended_at: BTreeMap<&'a str, Instant>,
 }
 
 impl<'a> Machine<'a> {
     fn new(spec: &'a Spec) -> Self {
-        Self { spec, running: BTreeMap::new(), died: BTreeMap::new() }
+        Self { spec, running: BTreeMap::new(), ended_at: BTreeMap::new() }
     }
 
-    async fn live(mut self) -> Result<()> {
+    async fn run_until_terminated(mut self) -> Result<()> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut child = signal(SignalKind::child())?;
-        let mut look = tokio::time::interval(LOOK);
+        let mut poll = tokio::time::interval(POLL_INTERVAL);
         loop {
             tokio::select! {
                 _ = terminate.recv() => break,
                 _ = child.recv() => self.reap(),
-                _ = look.tick() => { self.reap(); self.start_missing(); }
+                _ = poll.tick() => { self.reap(); self.start_missing(); }
             }
         }
         self.stop().await;
@@ -149,7 +151,7 @@ impl<'a> Machine<'a> {
     fn reap(&mut self) {
         loop {
             match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, _, _)) => self.ended(pid),
+                Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, _, _)) => self.record_end(pid),
                 Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return,
                 // Process 1 ignores stops and traces of children. Continue with the next child.
                 Ok(_) | Err(Errno::EINTR) => {}
@@ -158,11 +160,11 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn ended(&mut self, pid: Pid) {
+    fn record_end(&mut self, pid: Pid) {
         let name = self.running.iter().find(|(_, running)| **running == pid).map(|(name, _)| *name);
         if let Some(name) = name {
             self.running.remove(name);
-            self.died.insert(name, Instant::now());
+            self.ended_at.insert(name, Instant::now());
             // The file no longer exists if the machine is being removed. That is harmless.
             let _ = fs::remove_file(self.spec.volatile.join(format!("{name}.pid")));
         }
@@ -174,9 +176,10 @@ impl<'a> Machine<'a> {
         }
         for program in &self.spec.programs {
             let name = program.name.as_str();
-            let held = self.spec.volatile.join(format!("{name}.hold")).exists();
-            let resting = self.died.get(name).is_some_and(|died| died.elapsed() < RESTART);
-            if held || resting || self.running.contains_key(name) {
+            let is_held = self.spec.volatile.join(format!("{name}.hold")).exists();
+            let is_delayed =
+                self.ended_at.get(name).is_some_and(|ended_at| ended_at.elapsed() < RESTART_DELAY);
+            if is_held || is_delayed || self.running.contains_key(name) {
                 continue;
             }
             match self.start(program) {
@@ -184,8 +187,8 @@ impl<'a> Machine<'a> {
                     self.running.insert(name, pid);
                 }
                 Err(error) => {
-                    self.note(name, &format!("cannot be started: {error:#}"));
-                    self.died.insert(name, Instant::now());
+                    self.log_line(name, &format!("cannot be started: {error:#}"));
+                    self.ended_at.insert(name, Instant::now());
                 }
             }
         }
@@ -216,8 +219,8 @@ impl<'a> Machine<'a> {
             let name = program.name.as_str();
             let Some(pid) = self.running.get(name).copied() else { continue };
             let _ = kill(pid, Signal::SIGTERM);
-            while self.running.contains_key(name) && begin.elapsed() < STOP_CEILING {
-                tokio::time::sleep(LOOK).await;
+            while self.running.contains_key(name) && begin.elapsed() < STOP_TIMEOUT {
+                tokio::time::sleep(POLL_INTERVAL).await;
                 self.reap();
             }
         }
@@ -228,7 +231,7 @@ impl<'a> Machine<'a> {
         OpenOptions::new().create(true).append(true).open(&path).with_context(|| path.display().to_string())
     }
 
-    fn note(&self, name: &str, line: &str) {
+    fn log_line(&self, name: &str, line: &str) {
         use std::io::Write;
         if let Ok(mut log) = self.log(name) {
             let _ = writeln!(log, "init: {line}");

@@ -11,7 +11,7 @@ use crate::machine::Machine;
 use crate::podman::MOUNT_GROUPS;
 
 /// Names of the control groups that containers of tests leave behind.
-const GROUPS: [&str; 2] = ["lxc.payload.ha-e2e-", "lxc.monitor.ha-e2e-"];
+const GROUP_PREFIXES: [&str; 2] = ["lxc.payload.ha-e2e-", "lxc.monitor.ha-e2e-"];
 
 /// Returns a name for a container that no other container on the host has.
 pub fn container(name: &str) -> String {
@@ -20,11 +20,11 @@ pub fn container(name: &str) -> String {
 
 /// Returns the directory of a node's containers.
 pub fn path(machine: &Machine) -> PathBuf {
-    machine.folder.join("lxc")
+    machine.directory.join("lxc")
 }
 
 /// Returns a command that creates the directory of containers, mounts control groups, and then runs.
-pub fn before(machine: &Machine, command: Vec<String>) -> Vec<String> {
+pub fn with_setup(machine: &Machine, command: Vec<String>) -> Vec<String> {
     let script = format!("set -e\nmkdir -p \"$0\"\n{MOUNT_GROUPS}\nexec \"$@\"");
     ["sh".to_owned(), "-c".to_owned(), script, path(machine).to_string_lossy().into_owned()]
         .into_iter()
@@ -37,8 +37,8 @@ pub fn before(machine: &Machine, command: Vec<String>) -> Vec<String> {
 ///
 /// # Errors
 /// Fails if busybox is missing.
-pub fn write(folder: &Path, as_seen: &Path, command: &str, mounts: &[(&Path, &str)]) -> Result<()> {
-    let root = folder.join("rootfs");
+pub fn write(directory: &Path, as_seen: &Path, command: &str, mounts: &[(&Path, &str)]) -> Result<()> {
+    let root = directory.join("rootfs");
     for name in ["bin", "dev", "etc", "lib", "lib64", "opt", "proc", "srv", "sys", "tmp", "usr"] {
         fs::create_dir_all(root.join(name))?;
     }
@@ -64,7 +64,7 @@ pub fn write(folder: &Path, as_seen: &Path, command: &str, mounts: &[(&Path, &st
     for (source, target) in mounts {
         writeln!(text, "lxc.mount.entry = {} {target} none bind,optional 0 0", source.display())?;
     }
-    fs::write(folder.join("config"), text)?;
+    fs::write(directory.join("config"), text)?;
     Ok(())
 }
 
@@ -76,7 +76,7 @@ pub fn remove_groups() {
         let found = fs::read_dir(hierarchy).into_iter().flatten().flatten();
         for group in found.filter(|group| {
             let name = group.file_name();
-            GROUPS.iter().any(|beginning| name.to_string_lossy().starts_with(beginning))
+            GROUP_PREFIXES.iter().any(|beginning| name.to_string_lossy().starts_with(beginning))
         }) {
             // Control groups in use are skipped.
             let _ = fs::remove_dir(group.path());

@@ -17,7 +17,7 @@ use crate::network::Network;
 use crate::process::{self, ProcessId};
 use crate::wait::{wait_for, wait_until};
 
-const CEILING: Duration = Duration::from_secs(30);
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The purpose of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +44,8 @@ pub struct Machine {
     /// Address on the cluster's network.
     pub address: Ipv4Addr,
     /// Directory that survives a power cut, for data, logs and identity.
-    pub folder: PathBuf,
+    #[serde(rename = "folder")]
+    pub directory: PathBuf,
     /// Directory that does not survive a power cut, for sockets and pid files.
     pub volatile: PathBuf,
     /// Daemons of the machine.
@@ -67,7 +68,7 @@ impl Machine {
 
     /// Returns the path of a program's log.
     pub fn log(&self, program: &str) -> PathBuf {
-        self.folder.join("log").join(format!("{program}.log"))
+        self.directory.join("log").join(format!("{program}.log"))
     }
 
     /// Starts the process tree with a new boot id. Its programs wait for [`Machine::go`].
@@ -91,9 +92,9 @@ impl Machine {
         let log = append(&self.log("init"))?;
         let child = command
             .args(["--pid", "--mount", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"])
-            .arg(crate::binaries::own("ha-sandbox")?)
+            .arg(crate::binaries::workspace_program("ha-sandbox")?)
             .arg("init")
-            .arg(self.folder.join("init.json"))
+            .arg(self.directory.join("init.json"))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -104,7 +105,7 @@ impl Machine {
         self.holder = ProcessId::of(holder);
         let init = wait_for(
             &format!("process 1 of {} ({})", self.name, self.log("init").display()),
-            CEILING,
+            STEP_TIMEOUT,
             || {
                 process::children_of(holder)
                     .into_iter()
@@ -117,8 +118,8 @@ impl Machine {
 
     /// Writes the files for a boot: process 1's configuration, an empty volatile directory and a new boot id.
     fn prepare(&self) -> Result<()> {
-        for folder in ["log", "state", "data"] {
-            fs::create_dir_all(self.folder.join(folder))?;
+        for directory in ["log", "state", "data"] {
+            fs::create_dir_all(self.directory.join(directory))?;
         }
         if self.volatile.exists() {
             fs::remove_dir_all(&self.volatile).with_context(|| self.volatile.display().to_string())?;
@@ -131,11 +132,11 @@ impl Machine {
         let spec = Spec {
             machine: self.name.clone(),
             volatile: self.volatile.clone(),
-            logs: self.folder.join("log"),
+            logs: self.directory.join("log"),
             binds: self.binds.clone(),
             programs: self.programs.clone(),
         };
-        let path = self.folder.join("init.json");
+        let path = self.directory.join("init.json");
         fs::write(&path, serde_json::to_vec_pretty(&spec)?).with_context(|| path.display().to_string())
     }
 
@@ -143,7 +144,7 @@ impl Machine {
     ///
     /// # Errors
     /// Fails if the file cannot be written.
-    pub fn go(&self) -> Result<()> {
+    pub fn allow_start(&self) -> Result<()> {
         File::create(self.volatile.join("go"))
             .map(|_| ())
             .with_context(|| self.volatile.display().to_string())
@@ -158,10 +159,10 @@ impl Machine {
         if let Some(init) = self.init {
             init.signal(Signal::SIGKILL)?;
         }
-        wait_until(&format!("the end of everything on {}", self.name), CEILING, || {
+        wait_until(&format!("the end of everything on {}", self.name), STEP_TIMEOUT, || {
             !self.is_on() && namespace.is_none_or(|namespace| process::in_namespace(namespace).is_empty())
         })?;
-        self.end_outside()
+        self.kill_outside_processes()
     }
 
     /// Shuts the machine down cleanly: process 1 stops the programs in reverse order.
@@ -173,11 +174,11 @@ impl Machine {
             init.signal(Signal::SIGTERM)?;
         }
         wait_until(&format!("a clean shutdown of {}", self.name), Duration::from_secs(90), || !self.is_on())?;
-        self.end_outside()
+        self.kill_outside_processes()
     }
 
     /// Ends the machine's processes outside the tree.
-    fn end_outside(&mut self) -> Result<()> {
+    fn kill_outside_processes(&mut self) -> Result<()> {
         for outside in [self.holder.take(), self.watchdog.take()].into_iter().flatten() {
             outside.signal(Signal::SIGKILL)?;
         }
@@ -223,7 +224,7 @@ impl Machine {
     pub fn kill(&self, name: &str) -> Result<()> {
         let process = self.program(name).with_context(|| format!("{name} does not run on {}", self.name))?;
         process.signal(Signal::SIGKILL)?;
-        wait_until(&format!("the end of {name} on {}", self.name), CEILING, || !process.is_alive())
+        wait_until(&format!("the end of {name} on {}", self.name), STEP_TIMEOUT, || !process.is_alive())
     }
 
     /// Kills a program and prevents its restart until [`Machine::release`].
@@ -253,17 +254,17 @@ impl Machine {
 
     /// Returns the directory of the agent's journal.
     pub fn state(&self) -> PathBuf {
-        self.folder.join("state")
+        self.directory.join("state")
     }
 
     /// Returns the file that the agent reads as the boot id.
     pub fn boot_id_file(&self) -> PathBuf {
-        self.folder.join("boot-id")
+        self.directory.join("boot-id")
     }
 
     /// Returns the file that the agent reads as the machine id.
     pub fn machine_id_file(&self) -> PathBuf {
-        self.folder.join("machine-id")
+        self.directory.join("machine-id")
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::etcd::{Change, Watch};
 use crate::machine::Role;
 use crate::power::PowerSupply;
-use crate::scenario::{CEILING, Scenario, WITNESS, witness_spec};
+use crate::scenario::{STEP_TIMEOUT, Scenario, WITNESS, witness_spec};
 use crate::wait::{monotonic_ns, wait_for, wait_until};
 
 /// A kind of time, measured several times.
@@ -57,10 +57,10 @@ pub fn apply_to_running(scenario: &Scenario, rounds: usize) -> Result<Vec<Series
         let before = monotonic_ns();
         scenario.create_witness(&name)?;
         let witness = scenario.witness(&name);
-        let beat = wait_for("the first sign of life", CEILING, || witness.first_after(before))?;
-        series.add(before, beat.at_ns);
+        let line = wait_for("the first sign of life", STEP_TIMEOUT, || witness.first_after(before))?;
+        series.add(before, line.at_ns);
         scenario.apply("resources", &name, &json!({"state": "Stopped"}))?;
-        scenario.gone(&name)?;
+        scenario.wait_until_stopped(&name)?;
     }
     Ok(vec![series])
 }
@@ -77,19 +77,20 @@ pub fn crash_to_running(scenario: &Scenario, rounds: usize) -> Result<Vec<Series
     scenario.apply("resources", name, &spec)?;
     let mut series = Series::new("crash → running again", None);
     for _ in 0..rounds {
-        let home = scenario.home(name)?;
-        let process = scenario.checker.process(name, &home).context("process of the service not found")?;
+        let active_node = scenario.wait_until_started(name)?;
+        let process =
+            scenario.checker.process(name, &active_node).context("process of the service not found")?;
         let begin = monotonic_ns();
-        wait_until("the service to be stable", CEILING, || monotonic_ns() > begin + 1_000_000_000)?;
+        wait_until("the service to be stable", STEP_TIMEOUT, || monotonic_ns() > begin + 1_000_000_000)?;
         let before = monotonic_ns();
         process.signal(nix::sys::signal::Signal::SIGKILL)?;
         let witness = scenario.witness(name);
         // The old process may write its last line after the kill, so look for a line of another process.
-        let old = witness.beats()?.last().map(|beat| beat.pid);
-        let beat = wait_for("the next sign of life", CEILING, || {
-            witness.beats().ok()?.into_iter().find(|beat| beat.at_ns > before && Some(beat.pid) != old)
+        let old = witness.lines()?.last().map(|line| line.pid);
+        let line = wait_for("the next sign of life", STEP_TIMEOUT, || {
+            witness.lines().ok()?.into_iter().find(|line| line.at_ns > before && Some(line.pid) != old)
         })?;
-        series.add(before, beat.at_ns);
+        series.add(before, line.at_ns);
     }
     scenario.apply("resources", name, &json!({"state": "Stopped"}))?;
     Ok(vec![series])
@@ -135,11 +136,11 @@ impl Loss {
 /// # Errors
 /// Fails if the service does not run on another node in time.
 pub fn loss_to_running(scenario: &mut Scenario, loss: Loss, rounds: usize) -> Result<Vec<Series>> {
-    let supply = if loss == Loss::Device { Some(devices(scenario)?) } else { None };
+    let supply = if loss == Loss::Device { Some(add_fence_devices(scenario)?) } else { None };
     let mut series = Vec::new();
     for _ in 0..rounds {
-        let home = scenario.home(WITNESS)?;
-        let report = scenario.cluster.node_report(&home)?;
+        let active_node = scenario.wait_until_started(WITNESS)?;
+        let report = scenario.cluster.node_report(&active_node)?;
         let allowed = Some(loss.allowed_ms(&report));
         if series.is_empty() {
             series.push(Series::new(&format!("{}: last heartbeat → permit elsewhere", loss.name()), allowed));
@@ -147,75 +148,75 @@ pub fn loss_to_running(scenario: &mut Scenario, loss: Loss, rounds: usize) -> Re
                 .push(Series::new(&format!("{}: last heartbeat → running elsewhere", loss.name()), allowed));
         }
         let watch = scenario.cluster.etcdctl().watch(scenario.cluster.keys().root())?;
-        let alive = scenario.cluster.keys().alive(&home.as_str().into());
+        let alive = scenario.cluster.keys().alive(&active_node.as_str().into());
         let mut seen: Vec<Change> = Vec::new();
-        wait_until("a heartbeat to be watched", CEILING, || {
-            has(&watch, &mut seen, |change| change.key == alive)
+        wait_until("a heartbeat to be watched", STEP_TIMEOUT, || {
+            has_seen(&watch, &mut seen, |change| change.key == alive)
         })?;
         let before = monotonic_ns();
-        let leader = lose(scenario, loss, &home)?;
-        let away = scenario.elsewhere(WITNESS, &home)?;
-        let beat = wait_for("its sign of life", CEILING, || {
+        let leader = cause_loss(scenario, loss, &active_node)?;
+        let new_node = scenario.wait_until_moved_from(WITNESS, &active_node)?;
+        let line = wait_for("its sign of life", STEP_TIMEOUT, || {
             scenario
                 .witness(WITNESS)
-                .beats()
+                .lines()
                 .ok()?
                 .into_iter()
-                .find(|beat| beat.at_ns > before && beat.node == away)
+                .find(|line| line.at_ns > before && line.node == new_node)
         })?;
-        let report_key = scenario.cluster.keys().service_report(&away.as_str().into(), &WITNESS.into());
+        let report_key = scenario.cluster.keys().service_report(&new_node.as_str().into(), &WITNESS.into());
         let is_permit = |change: &Change| {
             change.key == report_key
-                && change.seen_ns > before
+                && change.received_ns > before
                 && change.entry.as_ref().is_some_and(|entry| entry.value["phase"] == "Starting")
         };
-        wait_until("the permit to be watched", CEILING, || has(&watch, &mut seen, is_permit))?;
+        wait_until("the permit to be watched", STEP_TIMEOUT, || has_seen(&watch, &mut seen, is_permit))?;
         let permit = seen.iter().find(|change| is_permit(change)).context("no permit was observed")?;
         // A deletion of the key is not a heartbeat.
-        let last = seen
-            .iter()
-            .rfind(|change| change.key == alive && change.entry.is_some() && change.seen_ns < permit.seen_ns);
-        let last = last.context("no heartbeat before the permit was observed")?.seen_ns;
-        series[0].add(last, permit.seen_ns);
-        series[1].add(last, beat.at_ns);
-        restore(scenario, loss, &home, leader.as_deref())?;
+        let last = seen.iter().rfind(|change| {
+            change.key == alive && change.entry.is_some() && change.received_ns < permit.received_ns
+        });
+        let last = last.context("no heartbeat before the permit was observed")?.received_ns;
+        series[0].add(last, permit.received_ns);
+        series[1].add(last, line.at_ns);
+        restore(scenario, loss, &active_node, leader.as_deref())?;
     }
     drop(supply);
     Ok(series)
 }
 
 /// Takes the node down. Returns the controller that was taken down with it.
-fn lose(scenario: &mut Scenario, loss: Loss, home: &str) -> Result<Option<String>> {
+fn cause_loss(scenario: &mut Scenario, loss: Loss, active_node: &str) -> Result<Option<String>> {
     match loss {
-        Loss::Power => scenario.cluster.power_off(home).map(|()| None),
-        Loss::Network | Loss::Device => scenario.cluster.cut(home).map(|()| None),
+        Loss::Power => scenario.cluster.power_off(active_node).map(|()| None),
+        Loss::Network | Loss::Device => scenario.cluster.cut(active_node).map(|()| None),
         Loss::PowerAndLeader => {
             let leader = scenario.cluster.leader()?;
             scenario.cluster.power_off(&leader)?;
-            scenario.cluster.power_off(home)?;
+            scenario.cluster.power_off(active_node)?;
             Ok(Some(leader))
         }
     }
 }
 
-fn restore(scenario: &mut Scenario, loss: Loss, home: &str, leader: Option<&str>) -> Result<()> {
+fn restore(scenario: &mut Scenario, loss: Loss, active_node: &str, leader: Option<&str>) -> Result<()> {
     if matches!(loss, Loss::Network | Loss::Device) {
-        scenario.cluster.heal(home)?;
+        scenario.cluster.heal(active_node)?;
     }
-    for machine in [Some(home), leader].into_iter().flatten() {
+    for machine in [Some(active_node), leader].into_iter().flatten() {
         if !scenario.cluster.machine(machine)?.is_on() {
             scenario.cluster.power_on(machine)?;
         }
     }
     if let Some(leader) = leader {
         let api = scenario.cluster.api(leader)?;
-        wait_until("the controller to be ready again", CEILING, || api.is_ready())?;
+        wait_until("the controller to be ready again", STEP_TIMEOUT, || api.is_ready())?;
     }
     scenario.cluster.wait_for_nodes()
 }
 
 /// Collects the changes that the watch has reported. Returns `true` if any change so far matches.
-fn has(watch: &Watch, seen: &mut Vec<Change>, wanted: impl Fn(&Change) -> bool) -> bool {
+fn has_seen(watch: &Watch, seen: &mut Vec<Change>, wanted: impl Fn(&Change) -> bool) -> bool {
     seen.extend(watch.changes.try_iter());
     seen.iter().any(wanted)
 }
@@ -224,9 +225,9 @@ fn has(watch: &Watch, seen: &mut Vec<Change>, wanted: impl Fn(&Change) -> bool) 
 ///
 /// # Errors
 /// Fails if the power supply cannot be started, or if the API refuses a node.
-pub fn devices(scenario: &Scenario) -> Result<PowerSupply> {
+pub fn add_fence_devices(scenario: &Scenario) -> Result<PowerSupply> {
     let socket = scenario.cluster.volatile().join("power.sock");
-    let supply = PowerSupply::start(scenario.cluster.folder(), &socket)?;
+    let supply = PowerSupply::start(scenario.cluster.directory(), &socket)?;
     for node in scenario.cluster.names(Role::Node) {
         let device = json!({"name": "power", "kind": "Power", "action": "Off", "timeoutSeconds": 20,
             "parts": [{"agent": "fence_sandbox", "attributes": {"socket": socket, "plug": node}}]});
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_is_least_median_greatest() {
+    fn the_summary_is_min_median_max() {
         check(&[], None);
         check(&[3.0], Some((3.0, 3.0, 3.0)));
         check(&[3.0, 1.0, 2.0], Some((1.0, 2.0, 3.0)));

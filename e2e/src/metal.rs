@@ -4,9 +4,9 @@
 //! controllers remain process trees of the same cluster. QEMU is the only program of a node's tree. Power, links and the removal
 //! after a kill therefore work like those of other machines.
 
+pub mod actions;
 pub mod case;
 pub mod cases;
-pub mod deeds;
 pub mod disk;
 pub mod fabric;
 pub mod guest;

@@ -28,7 +28,7 @@ const SWITCH: &str = "switch";
 
 /// A selection of a machine's packets to drop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drop {
+pub enum PacketFilter {
     /// All packets that the machine sends.
     Sent,
     /// All packets that the machine receives.
@@ -120,7 +120,7 @@ impl Network {
         if !self.namespaces {
             return Ok(());
         }
-        self.shut(machine)?;
+        self.remove_addresses(machine)?;
         let address = format!("{}/24", self.address(number));
         ip(&["-n", &self.namespace(machine), "address", "add", &address, "dev", "eth0"])
     }
@@ -129,7 +129,7 @@ impl Network {
     ///
     /// # Errors
     /// Fails if the kernel refuses. The error contains the output of `ip`.
-    pub fn shut(&self, machine: &str) -> Result<()> {
+    pub fn remove_addresses(&self, machine: &str) -> Result<()> {
         if !self.namespaces {
             return Ok(());
         }
@@ -137,7 +137,7 @@ impl Network {
     }
 
     /// Returns the shell command by which a simulated watchdog removes the machine's addresses; see [`Network::shut`].
-    pub fn shut_command(&self, machine: &str) -> Option<String> {
+    pub fn remove_addresses_command(&self, machine: &str) -> Option<String> {
         let namespace = self.namespace(machine);
         self.namespaces.then(|| format!("{} -4 -n {namespace} address flush dev eth0", tool("ip")))
     }
@@ -175,21 +175,21 @@ impl Network {
         ])?;
         ip(&["-n", &switch, "link", "set", machine, "master", SWITCH, "up"])?;
         for (index, (port, tap)) in ["eth0", "eth1"].into_iter().zip(taps).enumerate() {
-            self.plug(machine, &format!("plug{index}"), [port, tap])?;
+            self.connect_tap(machine, &format!("plug{index}"), [port, tap])?;
         }
         Ok(())
     }
 
     /// Connects a machine's network device to a link of its namespace.
-    fn plug(&self, machine: &str, plug: &str, [link, tap]: [&str; 2]) -> Result<()> {
+    fn connect_tap(&self, machine: &str, bridge: &str, [link, tap]: [&str; 2]) -> Result<()> {
         let namespace = self.namespace(machine);
-        let inside = |arguments: &[&str]| ip(&[&["-n", namespace.as_str()], arguments].concat());
-        inside(&["link", "add", plug, "type", "bridge"])?;
-        inside(&["tuntap", "add", tap, "mode", "tap"])?;
+        let ip_inside = |arguments: &[&str]| ip(&[&["-n", namespace.as_str()], arguments].concat());
+        ip_inside(&["link", "add", bridge, "type", "bridge"])?;
+        ip_inside(&["tuntap", "add", tap, "mode", "tap"])?;
         for port in [link, tap] {
-            inside(&["link", "set", port, "master", plug, "up"])?;
+            ip_inside(&["link", "set", port, "master", bridge, "up"])?;
         }
-        inside(&["link", "set", plug, "up"])
+        ip_inside(&["link", "set", bridge, "up"])
     }
 
     /// Takes the machine's link down. No packet passes, and connections hang.
@@ -215,20 +215,20 @@ impl Network {
     ///
     /// # Errors
     /// Fails without namespaces, or if the kernel refuses.
-    pub fn drop(&self, machine: &str, what: Drop) -> Result<()> {
+    pub fn drop(&self, machine: &str, filter: PacketFilter) -> Result<()> {
         self.require_namespaces()?;
-        let (hooks, rule): (&[&str], String) = match what {
-            Drop::Sent => (&["output"], "oifname eth0 drop".to_owned()),
-            Drop::Received => (&["input"], "iifname eth0 drop".to_owned()),
-            Drop::To(address) => (&["output"], format!("ip daddr {address} drop")),
-            Drop::From(address) => (&["input"], format!("ip saddr {address} drop")),
-            Drop::Percent(percent) => {
+        let (hooks, rule): (&[&str], String) = match filter {
+            PacketFilter::Sent => (&["output"], "oifname eth0 drop".to_owned()),
+            PacketFilter::Received => (&["input"], "iifname eth0 drop".to_owned()),
+            PacketFilter::To(address) => (&["output"], format!("ip daddr {address} drop")),
+            PacketFilter::From(address) => (&["input"], format!("ip saddr {address} drop")),
+            PacketFilter::Percent(percent) => {
                 (&["input"], format!("iifname eth0 numgen random mod 100 < {percent} drop"))
             }
-            Drop::Above(kilobytes) => {
+            PacketFilter::Above(kilobytes) => {
                 (&["input"], format!("iifname eth0 limit rate over {kilobytes} kbytes/second drop"))
             }
-            Drop::Port(port) => {
+            PacketFilter::Port(port) => {
                 (&["input", "output"], format!("tcp dport {port} drop; tcp sport {port} drop"))
             }
         };
@@ -258,9 +258,9 @@ impl Network {
         // A deleted namespace remains for minutes while the kernel retries to close its connections. Its link is therefore
         // deleted by name.
         let links = run(tool("ip"), &["-oneline", "link", "show", "type", "veth"])?;
-        let ours = self.link_prefix();
+        let own_prefix = self.link_prefix();
         for link in links.lines().filter_map(|line| line.split_whitespace().nth(1)?.split('@').next()) {
-            if link.starts_with(&ours) {
+            if link.starts_with(&own_prefix) {
                 ip(&["link", "delete", link])?;
             }
         }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// The machines on which a block's commands run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum BlockTarget {
     /// All machines at the same time.
     Each,
     /// The machine with this name.
@@ -21,7 +21,7 @@ pub struct Block {
     /// Heading above the block.
     pub heading: String,
     /// Machines on which the commands run; `None` if the test skips them.
-    pub place: Option<Place>,
+    pub target: Option<BlockTarget>,
     /// Commands, one a line.
     pub text: String,
 }
@@ -38,26 +38,28 @@ pub fn blocks(page: &Path) -> Result<Vec<Block>> {
 }
 
 fn parse(text: &str) -> Result<Vec<Block>> {
-    let (mut blocks, mut heading, mut mark) = (Vec::new(), String::new(), None);
+    let (mut blocks, mut heading, mut pending_marker) = (Vec::new(), String::new(), None);
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
         if let Some(title) = line.strip_prefix("## ") {
             title.clone_into(&mut heading);
-        } else if let Some(said) = line.strip_prefix("<!-- test: ").and_then(|rest| rest.strip_suffix(" -->"))
+        } else if let Some(marker) =
+            line.strip_prefix("<!-- test: ").and_then(|rest| rest.strip_suffix(" -->"))
         {
-            mark = Some(said);
+            pending_marker = Some(marker);
         } else if line.starts_with("    ") && !line.trim_start().starts_with(['-', '*', '|']) {
             bail!("command outside a block that names its machine: {line}");
         } else if line == "```sh" {
-            let said =
-                mark.take().with_context(|| format!("a block below {heading} does not name its machine"))?;
+            let marker = pending_marker
+                .take()
+                .with_context(|| format!("a block below {heading} does not name its machine"))?;
             let commands: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
-            let place = match said {
-                "each" => Some(Place::Each),
-                said if said.starts_with("no, ") => None,
-                name => Some(Place::On(name.to_owned())),
+            let target = match marker {
+                "each" => Some(BlockTarget::Each),
+                marker if marker.starts_with("no, ") => None,
+                name => Some(BlockTarget::On(name.to_owned())),
             };
-            blocks.push(Block { heading: heading.clone(), place, text: commands.join("\n") });
+            blocks.push(Block { heading: heading.clone(), target, text: commands.join("\n") });
         }
     }
     Ok(blocks)
@@ -71,14 +73,14 @@ mod tests {
     fn blocks_say_where_they_are_run() {
         let text = "# Page\n## One\n<!-- test: each -->\n```sh\na\n  b\n```\nwords\n<!-- test: c1 -->\n```sh\nc\n```\n\
                     ## Two\n<!-- test: no, it takes a week -->\n```sh\nd\n```\n";
-        let block = |heading: &str, place, text: &str| Block {
+        let block = |heading: &str, target, text: &str| Block {
             heading: heading.to_owned(),
-            place,
+            target,
             text: text.to_owned(),
         };
         let expected = [
-            block("One", Some(Place::Each), "a\n  b"),
-            block("One", Some(Place::On("c1".to_owned())), "c"),
+            block("One", Some(BlockTarget::Each), "a\n  b"),
+            block("One", Some(BlockTarget::On("c1".to_owned())), "c"),
             block("Two", None, "d"),
         ];
         assert_eq!(parse(text).unwrap(), expected);

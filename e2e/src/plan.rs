@@ -38,7 +38,8 @@ pub const STORAGE_PORT: u16 = 564;
 #[expect(clippy::struct_excessive_bools, reason = "each selects one independent part of the machines")]
 pub struct Plan {
     /// Directory for data, logs and certificates.
-    pub folder: PathBuf,
+    #[serde(rename = "folder")]
+    pub directory: PathBuf,
     /// Condition that ends the cluster.
     pub lifetime: Lifetime,
     /// Number of etcd members.
@@ -76,9 +77,9 @@ pub struct Plan {
 
 impl Plan {
     /// Returns a plan of three machines of each kind with the fast timing profile. The cluster ends with this process.
-    pub fn test(folder: &Path) -> Self {
+    pub fn test(directory: &Path) -> Self {
         Self {
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
             lifetime: Lifetime::Owner,
             etcd: 3,
             controllers: 3,
@@ -115,7 +116,7 @@ impl Plan {
         for index in 1..=self.nodes {
             machines.push(match &self.hardware {
                 None if self.units.is_some() => {
-                    container::contained(&layout.node(index)?, &network.run, &self.folder)?
+                    container::as_container(&layout.node(index)?, &network.run, &self.directory)?
                 }
                 None => layout.node(index)?,
                 Some(hardware) => layout.metal_node(index, hardware),
@@ -158,12 +159,12 @@ impl Plan {
 
     /// Returns the directory with the certificates.
     pub fn certificates(&self) -> PathBuf {
-        self.folder.join("tls")
+        self.directory.join("tls")
     }
 
     /// Returns the directory that all nodes share, as a path on the host.
     pub fn shared(&self) -> PathBuf {
-        self.folder.join("shared")
+        self.directory.join("shared")
     }
 }
 
@@ -190,7 +191,7 @@ impl Layout<'_> {
             .collect();
         let client = format!("https://{address}:{ETCD_CLIENT_PORT}");
         let peer = format!("https://{address}:{ETCD_PEER_PORT}");
-        let data = self.plan.folder.join("machines").join(&name).join("data");
+        let data = self.plan.directory.join("machines").join(&name).join("data");
         let mut command = vec![text(&binaries::etcd()?)];
         command.extend(flags(&[
             ("name", &name),
@@ -223,15 +224,15 @@ impl Layout<'_> {
     /// until the upgrade.
     fn own(&self, machine: &str, name: &str) -> Result<PathBuf> {
         match &self.plan.old_binaries {
-            Some(old) => upgrade::script(&self.plan.folder, machine, name, old),
-            None => binaries::own(name),
+            Some(old) => upgrade::script(&self.plan.directory, machine, name, old),
+            None => binaries::workspace_program(name),
         }
     }
 
     fn controller(&self, index: u8) -> Result<Machine> {
         let (name, address) = (format!("controller{index}"), self.network.address(CONTROLLER_BASE + index));
         let machine = self.machine(&name, Role::Controller, CONTROLLER_BASE + index, Vec::new());
-        let fence_agents = binaries::own("fence_sandbox")?;
+        let fence_agents = binaries::workspace_program("fence_sandbox")?;
         let mut command = vec![text(&self.own(&name, "ha-controller")?)];
         command.extend(self.store_flags(&name));
         command.extend(flags(&[
@@ -253,14 +254,16 @@ impl Layout<'_> {
         let mut machine = self.machine(&name, Role::Node, NODE_BASE + index, Vec::new());
         let socket = machine.volatile.join("watchdogd.sock");
         let mut watchdog = vec![text(&self.own(&name, "ha-watchdogd")?)];
-        watchdog
-            .extend(flags(&[("socket", &text(&socket)), ("simulated", &text(&stand_in_socket(&machine)))]));
+        watchdog.extend(flags(&[
+            ("socket", &text(&socket)),
+            ("simulated", &text(&simulated_watchdog_socket(&machine))),
+        ]));
         let mut agent = vec![text(&self.own(&name, "ha-node-agent")?)];
         agent.extend(self.store_flags(&name));
         agent.extend(flags(&[
             ("node", &name),
             ("state-dir", &text(&machine.state())),
-            ("simulated-dir", &text(&self.plan.folder.join("simulated"))),
+            ("simulated-dir", &text(&self.plan.directory.join("simulated"))),
             ("boot-id-file", &text(&machine.boot_id_file())),
             ("machine-id-file", &text(&machine.machine_id_file())),
             ("watchdog-socket", &text(&socket)),
@@ -270,13 +273,13 @@ impl Layout<'_> {
         ]));
         machine.programs = vec![program("ha-watchdogd", watchdog)];
         if self.plan.podman {
-            let archive = podman::archive(&self.plan.folder.join(&name))?;
+            let archive = podman::archive(&self.plan.directory.join(&name))?;
             machine.programs.push(podman::program(&machine, &archive));
-            agent = podman::before(&machine, agent);
+            agent = podman::with_setup(&machine, agent);
         }
         if self.plan.lxc {
             agent.extend(flags(&[("lxc-path", &text(&lxc::path(&machine)))]));
-            agent = lxc::before(&machine, agent);
+            agent = lxc::with_setup(&machine, agent);
         }
         if self.plan.libvirt {
             let names: Vec<(String, Ipv4Addr)> = (1..=self.plan.nodes)
@@ -299,7 +302,7 @@ impl Layout<'_> {
         let names = (1..=self.plan.nodes)
             .map(|index| format!("{} node{index}", self.network.fabric_address(NODE_BASE + index)));
         let script = r#"printf '%s\n' "$1" >"$0" && mount --bind "$0" /etc/hosts && shift && exec "$@""#;
-        let hosts = text(&machine.folder.join("hosts"));
+        let hosts = text(&machine.directory.join("hosts"));
         let mut command =
             ["sh", "-c", script, &hosts, &names.collect::<Vec<_>>().join("\n")].map(str::to_owned).to_vec();
         command.push(tool("diod"));
@@ -332,7 +335,7 @@ impl Layout<'_> {
             role,
             number,
             address: self.network.address(number),
-            folder: self.plan.folder.join("machines").join(name),
+            directory: self.plan.directory.join("machines").join(name),
             volatile: self.volatile.join(name),
             programs,
             binds: Vec::new(),
@@ -363,7 +366,7 @@ impl Layout<'_> {
 }
 
 /// Returns the socket of a node's simulated watchdog.
-pub fn stand_in_socket(machine: &Machine) -> PathBuf {
+pub fn simulated_watchdog_socket(machine: &Machine) -> PathBuf {
     machine.volatile.join("watchdog-standin.sock")
 }
 

@@ -56,13 +56,13 @@ pub fn program(machine: &Machine, archive: &Path) -> Program {
     let script = format!("set -e\n{MOUNT_GROUPS}\n{SCRIPT}");
     let mut command = ["sh", "-c", &script, "podman"].map(str::to_owned).to_vec();
     command.extend([text(&socket(machine)), text(archive), IMAGE.to_owned(), "podman".to_owned()]);
-    for (flag, folder) in [
+    for (flag, directory) in [
         ("--root", root(machine)),
         // A boot must remove these directories.
         ("--runroot", machine.volatile.join("podman-run")),
         ("--tmpdir", machine.volatile.join("podman-tmp")),
     ] {
-        command.extend([flag.to_owned(), text(&folder)]);
+        command.extend([flag.to_owned(), text(&directory)]);
     }
     command.extend(
         ["--runtime=runc", "--cgroup-manager=cgroupfs", "--events-backend=file", "--storage-driver=vfs"]
@@ -73,14 +73,14 @@ pub fn program(machine: &Machine, archive: &Path) -> Program {
 }
 
 /// Returns a command that starts once podman's socket exists, like a unit that depends on a socket unit.
-pub fn before(machine: &Machine, command: Vec<String>) -> Vec<String> {
+pub fn with_setup(machine: &Machine, command: Vec<String>) -> Vec<String> {
     let wait = r#"while [ ! -S "$0" ]; do sleep 0.05; done; exec "$@""#;
     let socket = socket(machine).to_string_lossy().into_owned();
     ["sh".to_owned(), "-c".to_owned(), wait.to_owned(), socket].into_iter().chain(command).collect()
 }
 
 fn root(machine: &Machine) -> PathBuf {
-    machine.folder.join("podman")
+    machine.directory.join("podman")
 }
 
 /// Creates the archive of the image's root file system in a directory, with podman's settings next to it. The image's empty
@@ -88,8 +88,8 @@ fn root(machine: &Machine) -> PathBuf {
 ///
 /// # Errors
 /// Fails if busybox or tar is missing.
-pub fn archive(folder: &Path) -> Result<PathBuf> {
-    let files = folder.join("image");
+pub fn archive(directory: &Path) -> Result<PathBuf> {
+    let files = directory.join("image");
     for name in ["bin", "dev", "etc", "lib", "lib64", "proc", "srv", "sys", "tmp", "usr"] {
         fs::create_dir_all(files.join(name))?;
     }
@@ -100,10 +100,10 @@ pub fn archive(folder: &Path) -> Result<PathBuf> {
     }
     // A sandbox may not be allowed to raise limits as far as podman's defaults.
     fs::write(
-        folder.join(SETTINGS),
+        directory.join(SETTINGS),
         "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n",
     )?;
-    let archive = folder.join("image.tar");
+    let archive = directory.join("image.tar");
     run("tar", &[Path::new("-C"), &files, Path::new("-cf"), &archive, Path::new(".")])?;
     Ok(archive)
 }

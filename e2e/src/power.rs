@@ -17,7 +17,7 @@ use crate::background::Background;
 use crate::cluster::Cluster;
 
 /// Time between two checks for a client.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A power supply that serves requests until it is dropped.
 pub struct PowerSupply {
@@ -33,24 +33,24 @@ struct Shared {
 }
 
 impl PowerSupply {
-    /// Serves the cluster in `folder` on a socket.
+    /// Serves the cluster in `directory` on a socket.
     ///
     /// # Errors
     /// Fails if the socket cannot be created.
-    pub fn start(folder: &Path, socket: &Path) -> Result<Self> {
+    pub fn start(directory: &Path, socket: &Path) -> Result<Self> {
         let listener = UnixListener::bind(socket).with_context(|| socket.display().to_string())?;
         // Without blocking, the thread can end even if no client connects. The socket may be removed before this value is
         // dropped.
         listener.set_nonblocking(true)?;
         let shared = Arc::new(Shared::default());
         let background = Background::start({
-            let (shared, folder) = (Arc::clone(&shared), folder.to_owned());
+            let (shared, directory) = (Arc::clone(&shared), directory.to_owned());
             move |stop| {
-                while !stop.is_asked() {
+                while !stop.is_requested() {
                     match listener.accept() {
                         // An error here means that the client has disconnected. It repeats its request.
-                        Ok((connection, _)) => drop(serve(&connection, &folder, &shared)),
-                        Err(_) => thread::sleep(LOOK),
+                        Ok((connection, _)) => drop(serve(&connection, &directory, &shared)),
+                        Err(_) => thread::sleep(POLL_INTERVAL),
                     }
                 }
             }
@@ -81,12 +81,12 @@ impl Drop for PowerSupply {
     }
 }
 
-fn serve(connection: &UnixStream, folder: &Path, shared: &Shared) -> Result<()> {
+fn serve(connection: &UnixStream, directory: &Path, shared: &Shared) -> Result<()> {
     connection.set_nonblocking(false)?;
     connection.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut line = String::new();
     BufReader::new(connection).read_line(&mut line)?;
-    let answer = match act(line.trim(), folder, shared) {
+    let answer = match execute(line.trim(), directory, shared) {
         Ok(state) => state.to_owned(),
         Err(error) => format!("error: {error:#}"),
     };
@@ -94,13 +94,13 @@ fn serve(connection: &UnixStream, folder: &Path, shared: &Shared) -> Result<()> 
     writeln!(connection, "{answer}").context("client closed the connection")
 }
 
-fn act(line: &str, folder: &Path, shared: &Shared) -> Result<&'static str> {
+fn execute(line: &str, directory: &Path, shared: &Shared) -> Result<&'static str> {
     if shared.broken.load(Ordering::Relaxed) {
         bail!("no power");
     }
     let (command, machine) = line.split_once(' ').context("expected: COMMAND MACHINE")?;
     // Opened for each command, because every power cycle changes the machines.
-    let mut cluster = Cluster::open(folder)?;
+    let mut cluster = Cluster::open(directory)?;
     match command {
         "status" => {}
         "off" => {
@@ -118,7 +118,7 @@ fn act(line: &str, folder: &Path, shared: &Shared) -> Result<&'static str> {
 ///
 /// # Errors
 /// Fails if the power supply does not respond, or responds with an error.
-pub fn ask(socket: &Path, command: &str, machine: &str) -> Result<String> {
+pub fn send_command(socket: &Path, command: &str, machine: &str) -> Result<String> {
     let connection = UnixStream::connect(socket).with_context(|| socket.display().to_string())?;
     connection.set_read_timeout(Some(Duration::from_secs(30)))?;
     writeln!(&connection, "{command} {machine}")?;

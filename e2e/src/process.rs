@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::wait::wait_until;
 
 /// Longest time for all threads of a process to stop after SIGSTOP.
-const STANDSTILL: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A process, identified by process id and start time, because ids are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ impl ProcessId {
         match kill(Pid::from_raw(self.pid), signal) {
             Ok(()) if signal == Signal::SIGSTOP => {
                 let what = format!("process {} to be stopped", self.pid);
-                wait_until(&what, STANDSTILL, || !self.is_alive() || self.stands_still())
+                wait_until(&what, STOP_TIMEOUT, || !self.is_alive() || self.is_stopped())
             }
             Ok(()) | Err(Errno::ESRCH) => Ok(()),
             Err(error) => bail!("cannot send {signal} to process {}: {error}", self.pid),
@@ -65,7 +65,7 @@ impl ProcessId {
     }
 
     /// Returns `true` if every thread of the process is stopped.
-    fn stands_still(&self) -> bool {
+    fn is_stopped(&self) -> bool {
         let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", self.pid)) else { return false };
         tasks.flatten().all(|task| {
             let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_known_by_number_and_start() {
+    fn a_process_is_identified_by_id_and_start_time() {
         let own = ProcessId::own().unwrap();
         assert!(own.is_alive());
         let earlier = ProcessId { start_ticks: own.start_ticks - 1, ..own };
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_found_signalled_and_gone() {
+    fn a_child_process_is_found_and_ends_after_a_signal() {
         let mut child =
             Command::new("sleep").arg("60").env("HA_RESOURCE", "web").stdin(Stdio::null()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
@@ -193,7 +193,7 @@ mod tests {
         });
         seen.unwrap();
         id.signal(Signal::SIGSTOP).unwrap();
-        assert!(id.stands_still());
+        assert!(id.is_stopped());
         id.signal(Signal::SIGKILL).unwrap();
         child.wait().unwrap();
         assert!(!id.is_alive());

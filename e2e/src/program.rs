@@ -5,13 +5,13 @@ use std::process::{ExitCode, Termination};
 
 use anyhow::{Context, Result};
 
-/// Returns the exit status for an outcome. For a failure, also writes a line that starts with `who` to standard error.
-pub fn end<T: Termination>(who: &str, outcome: Result<T>) -> ExitCode {
+/// Returns the exit status for an outcome. For a failure, also writes a line that starts with `program_name` to standard error.
+pub fn exit_code_of<T: Termination>(program_name: &str, outcome: Result<T>) -> ExitCode {
     match outcome {
         Ok(done) => done.report(),
         Err(error) => {
             // An error is ignored, because no other output is available.
-            let _ = writeln!(std::io::stderr(), "{who}: {error:#}");
+            let _ = writeln!(std::io::stderr(), "{program_name}: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -21,12 +21,12 @@ pub fn end<T: Termination>(who: &str, outcome: Result<T>) -> ExitCode {
 ///
 /// # Errors
 /// Fails if standard output is closed.
-pub fn say(line: &str) -> Result<()> {
+pub fn print_line(line: &str) -> Result<()> {
     writeln!(std::io::stdout(), "{line}").context("standard output is closed")
 }
 
 /// Returns the FNV-1a hash of a text, which is the same in every build. It selects a case by the hash of a commit.
-pub fn number(text: &str) -> u64 {
+pub fn fnv1a_hash(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }

@@ -38,7 +38,8 @@ pub struct Record {
     /// Process that started the run.
     pub owner: ProcessId,
     /// Directory with data, logs and certificates.
-    pub folder: PathBuf,
+    #[serde(rename = "folder")]
+    pub directory: PathBuf,
     /// Processes outside the machines' trees, and the processes that hold the trees.
     pub processes: Vec<ProcessId>,
     /// `true` if the run created network namespaces and a bridge.
@@ -49,7 +50,7 @@ impl Record {
     /// Returns the directory for files that do not survive a reboot: sockets and pid files. The path is short, because socket
     /// paths are limited.
     pub fn volatile(&self) -> PathBuf {
-        base().join(&self.run)
+        registry_directory().join(&self.run)
     }
 
     /// Writes the record atomically.
@@ -79,10 +80,10 @@ impl Record {
     /// # Errors
     /// Fails if the run's directory cannot be removed.
     pub fn remove(&self) -> Result<()> {
-        let folder = self.volatile();
-        match fs::remove_dir_all(&folder) {
+        let directory = self.volatile();
+        match fs::remove_dir_all(&directory) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).with_context(|| folder.display().to_string())
+                Err(error).with_context(|| directory.display().to_string())
             }
             Ok(()) | Err(_) => Ok(()),
         }
@@ -93,11 +94,11 @@ impl Record {
 ///
 /// # Errors
 /// Fails if the registry is not writable, or if all slots are in use.
-pub fn register(folder: &Path, lifetime: Lifetime, namespaces: bool) -> Result<Record> {
+pub fn register(directory: &Path, lifetime: Lifetime, namespaces: bool) -> Result<Record> {
     let _lock = lock()?;
     let used: BTreeSet<u8> = records()?.iter().map(|record| record.slot).collect();
     let Some(slot) = (1..=SLOTS).find(|slot| !used.contains(slot)) else {
-        bail!("all {SLOTS} cluster slots of this machine are in use; see {}", base().display());
+        bail!("all {SLOTS} cluster slots of this machine are in use; see {}", registry_directory().display());
     };
     let owner = ProcessId::own()?;
     let record = Record {
@@ -105,7 +106,7 @@ pub fn register(folder: &Path, lifetime: Lifetime, namespaces: bool) -> Result<R
         slot,
         lifetime,
         owner,
-        folder: folder.to_owned(),
+        directory: directory.to_owned(),
         processes: Vec::new(),
         namespaces,
     };
@@ -118,7 +119,7 @@ pub fn register(folder: &Path, lifetime: Lifetime, namespaces: bool) -> Result<R
 ///
 /// # Errors
 /// Fails if the registry cannot be read, or if a run cannot be removed.
-pub fn sweep(remove: impl Fn(&Record) -> Result<()>) -> Result<Vec<String>> {
+pub fn remove_orphaned_runs(remove: impl Fn(&Record) -> Result<()>) -> Result<Vec<String>> {
     let _lock = lock()?;
     let mut swept = Vec::new();
     for record in records()?.into_iter().filter(Record::is_dead) {
@@ -129,46 +130,46 @@ pub fn sweep(remove: impl Fn(&Record) -> Result<()>) -> Result<Vec<String>> {
     Ok(swept)
 }
 
-/// Returns the record of the run whose data is in `folder`.
+/// Returns the record of the run whose data is in `directory`.
 ///
 /// # Errors
 /// Fails if the registry cannot be read.
-pub fn find(folder: &Path) -> Result<Option<Record>> {
-    Ok(records()?.into_iter().find(|record| record.folder == folder))
+pub fn find(directory: &Path) -> Result<Option<Record>> {
+    Ok(records()?.into_iter().find(|record| record.directory == directory))
 }
 
 /// Returns the directory of the registry. It is empty after a reboot, like the set of processes.
-fn base() -> PathBuf {
+fn registry_directory() -> PathBuf {
     let user = nix::unistd::getuid();
     if user.is_root() {
         return PathBuf::from("/run/hactl-sandbox");
     }
     std::env::var_os("XDG_RUNTIME_DIR").map_or_else(
         || PathBuf::from(format!("/tmp/hactl-sandbox-{user}")),
-        |folder| PathBuf::from(folder).join("hactl-sandbox"),
+        |directory| PathBuf::from(directory).join("hactl-sandbox"),
     )
 }
 
 fn lock() -> Result<Flock<File>> {
-    let folder = base();
+    let directory = registry_directory();
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o755)
-        .create(&folder)
-        .with_context(|| folder.display().to_string())?;
-    let path = folder.join("lock");
+        .create(&directory)
+        .with_context(|| directory.display().to_string())?;
+    let path = directory.join("lock");
     let file = File::create(&path).with_context(|| path.display().to_string())?;
     Flock::lock(file, FlockArg::LockExclusive)
         .map_err(|(_, error)| anyhow::Error::from(error).context(path.display().to_string()))
 }
 
 fn records() -> Result<Vec<Record>> {
-    let folder = base();
-    if !folder.is_dir() {
+    let directory = registry_directory();
+    if !directory.is_dir() {
         return Ok(Vec::new());
     }
     let mut found = Vec::new();
-    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+    for entry in fs::read_dir(&directory).with_context(|| directory.display().to_string())? {
         let path = entry?.path().join("record.json");
         // The owner may remove its run during this loop, and a run that is being created has no record yet.
         let Ok(text) = fs::read(&path) else { continue };
@@ -189,14 +190,14 @@ mod tests {
             slot: 1,
             lifetime,
             owner: if owner_alive { own } else { gone },
-            folder: PathBuf::new(),
+            directory: PathBuf::new(),
             processes: vec![if process_alive { own } else { gone }],
             namespaces: false,
         }
     }
 
     #[test]
-    fn only_dead_runs_are_swept() {
+    fn only_dead_runs_are_removed() {
         assert!(!record(true, Lifetime::Owner, false).is_dead());
         assert!(
             record(false, Lifetime::Owner, true).is_dead(),

@@ -16,11 +16,11 @@ use crate::cluster::Cluster;
 use crate::machine::Role;
 use crate::plan::{Plan, SHARED};
 use crate::scratch;
-use crate::wait::{holds_for, wait_for, wait_until};
+use crate::wait::{check_holds_for, wait_for, wait_until};
 
 /// Longest time for any step of a test. The product's own limits are a tenth of it: the benchmark measures times, tests check
 /// only the events and their order.
-pub const CEILING: Duration = Duration::from_secs(120);
+pub const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Name of the witness service.
 pub const WITNESS: &str = "witness";
@@ -39,7 +39,7 @@ impl Scenario {
     /// # Errors
     /// Fails if the cluster or the witness does not start.
     pub fn start(name: &str) -> Result<Self> {
-        Self::start_with(Plan::test(&scratch::folder(name)?))
+        Self::start_with(Plan::test(&scratch::directory(name)?))
     }
 
     /// Behaves like [`Scenario::start`], with another plan.
@@ -51,7 +51,7 @@ impl Scenario {
         let checker = cluster.checker(&["ha-witness", "redis-server"]);
         let scenario = Self { cluster, checker };
         scenario.create_witness(WITNESS)?;
-        scenario.home(WITNESS)?;
+        scenario.wait_until_started(WITNESS)?;
         Ok(scenario)
     }
 
@@ -86,32 +86,33 @@ impl Scenario {
     ///
     /// # Errors
     /// Fails if the service is not Started in time.
-    pub fn home(&self, service: &str) -> Result<String> {
-        self.settled(service, &BTreeSet::new())
+    pub fn wait_until_started(&self, service: &str) -> Result<String> {
+        self.wait_until_running_except(service, &BTreeSet::new())
     }
 
     /// Returns the node of a service, once it runs on exactly one node other than `node` and the API reports it as Started there.
     ///
     /// # Errors
     /// Fails if the service is not Started in time.
-    pub fn elsewhere(&self, service: &str, node: &str) -> Result<String> {
-        self.settled(service, &BTreeSet::from([node.to_owned()]))
+    pub fn wait_until_moved_from(&self, service: &str, node: &str) -> Result<String> {
+        self.wait_until_running_except(service, &BTreeSet::from([node.to_owned()]))
     }
 
-    fn settled(&self, service: &str, except: &BTreeSet<String>) -> Result<String> {
-        let found = wait_for(&format!("{service} to run, not on {except:?}"), CEILING, || {
-            let places = self.checker.places(service);
-            let place = places.first().filter(|place| places.len() == 1 && !except.contains(*place))?.clone();
+    fn wait_until_running_except(&self, service: &str, except: &BTreeSet<String>) -> Result<String> {
+        let found = wait_for(&format!("{service} to run, not on {except:?}"), STEP_TIMEOUT, || {
+            let machines = self.checker.machines_of(service);
+            let node =
+                machines.first().filter(|node| machines.len() == 1 && !except.contains(*node))?.clone();
             let status = self.object("resources", service)?["status"].take();
-            (status["state"] == "Started" && status["node"] == place.as_str()).then_some(place)
+            (status["state"] == "Started" && status["node"] == node.as_str()).then_some(node)
         });
         found.with_context(|| {
             let status = self.object("resources", service).map(|object| object["status"].to_string());
             format!(
                 "service runs on {:?}; its status is {}; logs are in {}",
-                self.checker.places(service),
+                self.checker.machines_of(service),
                 status.unwrap_or_else(|| "unknown".to_owned()),
-                self.cluster.folder().display()
+                self.cluster.directory().display()
             )
         })
     }
@@ -120,21 +121,23 @@ impl Scenario {
     ///
     /// # Errors
     /// Fails if the service still runs after the limit.
-    pub fn gone(&self, service: &str) -> Result<()> {
-        wait_until(&format!("{service} to run nowhere"), CEILING, || self.checker.places(service).is_empty())
+    pub fn wait_until_stopped(&self, service: &str) -> Result<()> {
+        wait_until(&format!("{service} to run nowhere"), STEP_TIMEOUT, || {
+            self.checker.machines_of(service).is_empty()
+        })
     }
 
     /// Checks for `duration` that a service keeps its process and its assignment.
     ///
     /// # Errors
     /// Fails if the service changes.
-    pub fn undisturbed(&self, service: &str, duration: Duration) -> Result<()> {
-        let home = self.home(service)?;
-        let process = self.checker.process(service, &home);
+    pub fn check_undisturbed(&self, service: &str, duration: Duration) -> Result<()> {
+        let active_node = self.wait_until_started(service)?;
+        let process = self.checker.process(service, &active_node);
         let assignment = self.action(service)?;
-        holds_for(&format!("{service} keeps its process on {home}"), duration, || {
-            self.checker.places(service) == BTreeSet::from([home.clone()])
-                && self.checker.process(service, &home) == process
+        check_holds_for(&format!("{service} keeps its process on {active_node}"), duration, || {
+            self.checker.machines_of(service) == BTreeSet::from([active_node.clone()])
+                && self.checker.process(service, &active_node) == process
         })?;
         let now = self.action(service)?;
         if now != assignment {
@@ -149,7 +152,7 @@ impl Scenario {
     /// Fails if no assignment appears in time.
     pub fn action(&self, service: &str) -> Result<String> {
         let key = self.cluster.keys().assignment(&service.into());
-        wait_for(&format!("an assignment of {service}"), CEILING, || {
+        wait_for(&format!("an assignment of {service}"), STEP_TIMEOUT, || {
             let entry = self.cluster.etcdctl().get(&key).ok()??;
             entry.value["actionUid"].as_str().map(str::to_owned)
         })
@@ -161,7 +164,7 @@ impl Scenario {
     /// Fails if etcd does not return the record in time.
     pub fn fence(&self, node: &str) -> Result<(u64, String)> {
         let key = self.cluster.keys().fence(&node.into());
-        wait_for(&format!("the fence of {node}"), CEILING, || {
+        wait_for(&format!("the fence of {node}"), STEP_TIMEOUT, || {
             let entry = self.cluster.etcdctl().get(&key).ok()??;
             Some((entry.value["epoch"].as_u64()?, entry.value["state"].as_str()?.to_owned()))
         })
@@ -177,7 +180,7 @@ impl Scenario {
         let timing: TimingSpec = serde_json::from_value(cluster["spec"]["timing"].clone())?;
         let timings = Timings::from(&timing);
         self.cluster.names(Role::Node).iter().try_for_each(|node| {
-            wait_until(&format!("{node} to commit {policy:?}"), CEILING, || {
+            wait_until(&format!("{node} to commit {policy:?}"), STEP_TIMEOUT, || {
                 self.cluster
                     .node_report(node)
                     .is_ok_and(|report| report.on_etcd_loss == policy && report.timings == timings)
@@ -189,7 +192,7 @@ impl Scenario {
     ///
     /// # Errors
     /// Fails if a member does not run, or if `during` fails.
-    pub fn store_outage(&self, duration: Duration, during: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub fn with_etcd_outage(&self, duration: Duration, during: impl FnOnce() -> Result<()>) -> Result<()> {
         let members = self.cluster.names(Role::Etcd);
         for member in &members {
             self.cluster.machine(member)?.signal("etcd", Signal::SIGSTOP)?;
@@ -214,14 +217,14 @@ impl Scenario {
     /// Fails if a service ran twice, or if a part of the cluster cannot be removed.
     pub fn finish(self) -> Result<()> {
         let Self { cluster, checker } = self;
-        checker.finish().with_context(|| format!("logs are in {}", cluster.folder().display()))?;
+        checker.finish().with_context(|| format!("logs are in {}", cluster.directory().display()))?;
         for entry in std::fs::read_dir(cluster.shared())? {
             let path = entry?.path();
             // The record of a witness has no file name extension; its lock has one.
             if path.is_file() && path.extension().is_none() {
                 Witness::new(&path)
                     .check()
-                    .with_context(|| format!("logs are in {}", cluster.folder().display()))?;
+                    .with_context(|| format!("logs are in {}", cluster.directory().display()))?;
             }
         }
         cluster.remove()
@@ -233,7 +236,7 @@ impl Scenario {
 /// # Errors
 /// Fails if the witness program has not been built.
 pub fn witness_spec(name: &str) -> Result<Value> {
-    let program = binaries::own("ha-witness")?;
+    let program = binaries::workspace_program("ha-witness")?;
     Ok(json!({
         "driver": {"exec": {"command": [program, "--file", format!("{SHARED}/{name}")]}},
         "timeouts": {"stopSeconds": 5},

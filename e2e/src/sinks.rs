@@ -41,14 +41,14 @@ impl Sinks {
     /// # Errors
     /// Fails if the servers cannot be started.
     pub fn start(
-        folder: &Path,
+        directory: &Path,
         address: Ipv4Addr,
         mailbox: &Mailbox,
         ports: Option<(u16, u16)>,
     ) -> Result<Self> {
-        let record = folder.join("sinks.jsonl");
+        let record = directory.join("sinks.jsonl");
         let (http, smtp) = ports.unwrap_or_default();
-        let log = fs::File::options().create(true).append(true).open(folder.join("sinks.log"))?;
+        let log = fs::File::options().create(true).append(true).open(directory.join("sinks.log"))?;
         let mut child = Command::new(tool("setpriv"))
             .args(["--pdeathsig", "KILL"])
             .arg(binaries::sinks_python()?)
@@ -68,7 +68,7 @@ impl Sinks {
         BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line)?;
         let mut sinks = Self { child, record, address, http: 0, smtp: 0 };
         let ports: Value = serde_json::from_str(&line).with_context(|| {
-            format!("dev/lib/sinks.py does not listen: {}", folder.join("sinks.log").display())
+            format!("dev/lib/sinks.py does not listen: {}", directory.join("sinks.log").display())
         })?;
         let port = |name: &str| ports[name].as_u64().and_then(|port| u16::try_from(port).ok());
         sinks.http = port("http").context("dev/lib/sinks.py did not print the port of the web server")?;
@@ -90,10 +90,10 @@ impl Sinks {
     ///
     /// # Errors
     /// Fails if the record cannot be read.
-    pub fn got(&self, sink: &str) -> Result<Vec<Value>> {
+    pub fn requests(&self, sink: &str) -> Result<Vec<Value>> {
         let text = if self.record.exists() { fs::read_to_string(&self.record)? } else { String::new() };
         let all: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
-        Ok(all?.into_iter().filter(|got| got["sink"] == sink).collect())
+        Ok(all?.into_iter().filter(|request| request["sink"] == sink).collect())
     }
 }
 

@@ -8,7 +8,7 @@ pub struct Change {
     /// Time of the change on `CLOCK_MONOTONIC`, in nanoseconds.
     pub at_ns: u64,
     /// Machines with a living process of the service.
-    pub places: BTreeSet<String>,
+    pub machines: BTreeSet<String>,
 }
 
 /// The changes of all services, in order of time.
@@ -24,9 +24,9 @@ impl Timeline {
             self.services.entry(service.clone()).or_default();
         }
         for (service, changes) in &mut self.services {
-            let places = seen.get(service).cloned().unwrap_or_default();
-            if changes.last().map_or(!places.is_empty(), |last| last.places != places) {
-                changes.push(Change { at_ns, places });
+            let machines = seen.get(service).cloned().unwrap_or_default();
+            if changes.last().map_or(!machines.is_empty(), |last| last.machines != machines) {
+                changes.push(Change { at_ns, machines });
             }
         }
     }
@@ -37,33 +37,33 @@ impl Timeline {
     }
 
     /// Returns the machines on which a service was last seen; empty if it ran nowhere.
-    pub fn places(&self, service: &str) -> BTreeSet<String> {
-        self.changes(service).last().map(|change| change.places.clone()).unwrap_or_default()
+    pub fn machines_of(&self, service: &str) -> BTreeSet<String> {
+        self.changes(service).last().map(|change| change.machines.clone()).unwrap_or_default()
     }
 
-    /// Returns the time of the first start of a service on `place` after `after_ns`. A service that already ran there does not
+    /// Returns the time of the first start of a service on `machine` after `after_ns`. A service that already ran there does not
     /// count.
-    pub fn started_on(&self, service: &str, place: &str, after_ns: u64) -> Option<u64> {
-        let mut was_there = false;
+    pub fn started_on(&self, service: &str, machine: &str, after_ns: u64) -> Option<u64> {
+        let mut was_running = false;
         for change in self.changes(service) {
-            let is_there = change.places.contains(place);
-            if is_there && !was_there && change.at_ns > after_ns {
+            let is_running = change.machines.contains(machine);
+            if is_running && !was_running && change.at_ns > after_ns {
                 return Some(change.at_ns);
             }
-            was_there = is_there;
+            was_running = is_running;
         }
         None
     }
 
-    /// Returns the time of the first end of a service on `place` after `after_ns`.
-    pub fn ended_on(&self, service: &str, place: &str, after_ns: u64) -> Option<u64> {
-        let mut was_there = false;
+    /// Returns the time of the first end of a service on `machine` after `after_ns`.
+    pub fn ended_on(&self, service: &str, machine: &str, after_ns: u64) -> Option<u64> {
+        let mut was_running = false;
         for change in self.changes(service) {
-            let is_there = change.places.contains(place);
-            if was_there && !is_there && change.at_ns > after_ns {
+            let is_running = change.machines.contains(machine);
+            if was_running && !is_running && change.at_ns > after_ns {
                 return Some(change.at_ns);
             }
-            was_there = is_there;
+            was_running = is_running;
         }
         None
     }
@@ -75,11 +75,11 @@ mod tests {
 
     fn timeline(samples: &[(u64, &[&str])]) -> Timeline {
         let mut timeline = Timeline::default();
-        for (at_ns, places) in samples {
-            let places: BTreeSet<String> = places.iter().map(|place| (*place).to_owned()).collect();
+        for (at_ns, machines) in samples {
+            let machines: BTreeSet<String> = machines.iter().map(|machine| (*machine).to_owned()).collect();
             let mut seen = BTreeMap::new();
-            if !places.is_empty() {
-                seen.insert("web".to_owned(), places);
+            if !machines.is_empty() {
+                seen.insert("web".to_owned(), machines);
             }
             timeline.sample(*at_ns, &seen);
         }
@@ -91,7 +91,7 @@ mod tests {
         let timeline = timeline(&[(1, &[]), (2, &["a"]), (3, &["a"]), (4, &[]), (5, &[]), (6, &["b"])]);
         let times: Vec<u64> = timeline.changes("web").iter().map(|change| change.at_ns).collect();
         assert_eq!(times, [2, 4, 6]);
-        assert_eq!(timeline.places("web"), BTreeSet::from(["b".to_owned()]));
+        assert_eq!(timeline.machines_of("web"), BTreeSet::from(["b".to_owned()]));
         assert!(timeline.changes("other").is_empty());
     }
 

@@ -17,9 +17,9 @@ use crate::machine::{Machine, Role};
 use crate::wait::wait_until;
 
 /// Variable with the directory of an older build, which contains `ha-controller`, `ha-node-agent` and `ha-watchdogd`.
-const OLD: &str = "HACTL_OLD_BINARIES";
+const OLD_BINARIES_VARIABLE: &str = "HACTL_OLD_BINARIES";
 /// Longest time between the signal to a program and the start of its next process.
-const RESTART: Duration = Duration::from_secs(60);
+const RESTART_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs the program that the file next to this script names, without the flags that the program does not support.
 const SCRIPT: &str = r#"#!/bin/sh
@@ -46,17 +46,17 @@ exec "$program" "$@"
 /// # Errors
 /// Fails if this build has no programs.
 pub fn old_binaries() -> Result<PathBuf> {
-    if let Some(folder) = std::env::var_os(OLD) {
-        return Ok(PathBuf::from(folder));
+    if let Some(directory) = std::env::var_os(OLD_BINARIES_VARIABLE) {
+        return Ok(PathBuf::from(directory));
     }
-    let program = binaries::own("ha-controller")?;
+    let program = binaries::workspace_program("ha-controller")?;
     Ok(program.parent().context("program has no directory")?.to_owned())
 }
 
 /// Gives the fields of an object the names that the older build accepts, if an older build runs. The current build
 /// accepts these names too.
 pub(crate) fn use_known_names(kind: Kind, object: &mut Value) {
-    if std::env::var_os(OLD).is_some() {
+    if std::env::var_os(OLD_BINARIES_VARIABLE).is_some() {
         renamed::to_stored(kind, object);
     }
 }
@@ -65,20 +65,20 @@ pub(crate) fn use_known_names(kind: Kind, object: &mut Value) {
 ///
 /// # Errors
 /// Fails if the older build has no such program, or if the script cannot be written.
-pub fn script(folder: &Path, machine: &str, name: &str, old: &Path) -> Result<PathBuf> {
-    let path = script_path(folder, machine, name);
+pub fn script(directory: &Path, machine: &str, name: &str, old: &Path) -> Result<PathBuf> {
+    let path = script_path(directory, machine, name);
     fs::create_dir_all(path.parent().context("script has no directory")?)?;
-    name_build(&path, &old.join(name))?;
+    write_build_path(&path, &old.join(name))?;
     fs::write(&path, SCRIPT).with_context(|| path.display().to_string())?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
     Ok(path)
 }
 
-fn script_path(folder: &Path, machine: &str, name: &str) -> PathBuf {
-    folder.join("programs").join(machine).join(name)
+fn script_path(directory: &Path, machine: &str, name: &str) -> PathBuf {
+    directory.join("programs").join(machine).join(name)
 }
 
-fn name_build(script: &Path, program: &Path) -> Result<()> {
+fn write_build_path(script: &Path, program: &Path) -> Result<()> {
     anyhow::ensure!(program.is_file(), "{} does not exist", program.display());
     let file = script.with_extension("build");
     fs::write(&file, program.display().to_string()).with_context(|| file.display().to_string())
@@ -98,7 +98,10 @@ pub fn upgrade(cluster: &Cluster, name: &str) -> Result<()> {
         Role::Etcd | Role::Storage => &[],
     };
     for (program, signal) in programs {
-        name_build(&script_path(cluster.folder(), name, program), &binaries::own(program)?)?;
+        write_build_path(
+            &script_path(cluster.directory(), name, program),
+            &binaries::workspace_program(program)?,
+        )?;
         restart(machine, program, *signal)?;
     }
     Ok(())
@@ -107,7 +110,7 @@ pub fn upgrade(cluster: &Cluster, name: &str) -> Result<()> {
 fn restart(machine: &Machine, program: &str, signal: Signal) -> Result<()> {
     let before = machine.program(program);
     machine.signal(program, signal)?;
-    wait_until(&format!("another {program} on {}", machine.name), RESTART, || {
+    wait_until(&format!("another {program} on {}", machine.name), RESTART_TIMEOUT, || {
         let now = machine.program(program);
         now.is_some() && now != before
     })

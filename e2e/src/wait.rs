@@ -12,16 +12,16 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// Repeats `condition` until it returns a value.
 ///
 /// # Errors
-/// Fails after `ceiling`. The error contains `what` and the limit. Limits are generous, so exceeding one means a defect rather
+/// Fails after `timeout`. The error contains `what` and the limit. Limits are generous, so exceeding one means a defect rather
 /// than slowness.
-pub fn wait_for<T>(what: &str, ceiling: Duration, mut condition: impl FnMut() -> Option<T>) -> Result<T> {
+pub fn wait_for<T>(what: &str, timeout: Duration, mut condition: impl FnMut() -> Option<T>) -> Result<T> {
     let begin = Instant::now();
     loop {
         if let Some(value) = condition() {
             return Ok(value);
         }
-        if begin.elapsed() > ceiling {
-            bail!("timed out after {} s waiting for: {what}", ceiling.as_secs());
+        if begin.elapsed() > timeout {
+            bail!("timed out after {} s waiting for: {what}", timeout.as_secs());
         }
         thread::sleep(INTERVAL);
     }
@@ -30,19 +30,19 @@ pub fn wait_for<T>(what: &str, ceiling: Duration, mut condition: impl FnMut() ->
 /// Behaves like [`wait_for`] for a condition without a value.
 ///
 /// # Errors
-/// Fails after `ceiling`.
-pub fn wait_until(what: &str, ceiling: Duration, mut condition: impl FnMut() -> bool) -> Result<()> {
-    wait_for(what, ceiling, || condition().then_some(()))
+/// Fails after `timeout`.
+pub fn wait_until(what: &str, timeout: Duration, mut condition: impl FnMut() -> bool) -> Result<()> {
+    wait_for(what, timeout, || condition().then_some(()))
 }
 
 /// Behaves like [`wait_for`] for an attempt that may fail.
 ///
 /// # Errors
-/// Fails after `ceiling`, with the last failure as the cause.
-pub fn wait_for_ok<T>(what: &str, ceiling: Duration, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+/// Fails after `timeout`, with the last failure as the cause.
+pub fn wait_for_ok<T>(what: &str, timeout: Duration, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let mut last = None;
-    let done = wait_for(what, ceiling, || attempt().map_err(|error| last = Some(error)).ok());
-    match (done, last) {
+    let result = wait_for(what, timeout, || attempt().map_err(|error| last = Some(error)).ok());
+    match (result, last) {
         (Err(error), Some(last)) => Err(last.context(error)),
         (outcome, _) => outcome,
     }
@@ -52,7 +52,7 @@ pub fn wait_for_ok<T>(what: &str, ceiling: Duration, mut attempt: impl FnMut() -
 ///
 /// # Errors
 /// Fails as soon as the condition does not hold. The error contains `what`.
-pub fn holds_for(what: &str, duration: Duration, mut condition: impl FnMut() -> bool) -> Result<()> {
+pub fn check_holds_for(what: &str, duration: Duration, mut condition: impl FnMut() -> bool) -> Result<()> {
     let begin = Instant::now();
     while begin.elapsed() < duration {
         if !condition() {
@@ -77,7 +77,7 @@ mod tests {
     use anyhow::anyhow;
 
     #[test]
-    fn an_attempt_that_never_succeeds_tells_why() {
+    fn an_attempt_that_never_succeeds_returns_its_last_error() {
         let mut attempts = 0;
         let mut attempt = |needed| {
             attempts += 1;
@@ -85,7 +85,7 @@ mod tests {
         };
         assert_eq!(wait_for_ok("luck", Duration::from_secs(600), || attempt(3)).unwrap(), 3);
         let error = wait_for_ok("luck", Duration::ZERO, || attempt(u32::MAX)).unwrap_err();
-        let told = format!("{error:#}");
-        assert!(told.starts_with("timed out after 0 s waiting for: luck: attempt "), "{told}");
+        let message = format!("{error:#}");
+        assert!(message.starts_with("timed out after 0 s waiting for: luck: attempt "), "{message}");
     }
 }

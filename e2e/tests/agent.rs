@@ -3,21 +3,25 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use ha_e2e::scenario::{CEILING, Scenario, WITNESS};
+use ha_e2e::scenario::{STEP_TIMEOUT, Scenario, WITNESS};
 use ha_e2e::wait::{monotonic_ns, wait_until};
 use nix::sys::signal::Signal;
 
 #[test]
 fn a_crashed_service_is_restarted_in_place() -> Result<()> {
     let scenario = Scenario::start("service-crash")?;
-    let home = scenario.home(WITNESS)?;
+    let active_node = scenario.wait_until_started(WITNESS)?;
     let action = scenario.action(WITNESS)?;
-    let process = scenario.checker.process(WITNESS, &home).context("process of the witness not found")?;
+    let process =
+        scenario.checker.process(WITNESS, &active_node).context("process of the witness not found")?;
     process.signal(Signal::SIGKILL)?;
-    wait_until("another process of the witness", CEILING, || {
-        scenario.checker.process(WITNESS, &home).is_some_and(|other| other != process && other.is_alive())
+    wait_until("another process of the witness", STEP_TIMEOUT, || {
+        scenario
+            .checker
+            .process(WITNESS, &active_node)
+            .is_some_and(|other| other != process && other.is_alive())
     })?;
-    assert_eq!(scenario.home(WITNESS)?, home, "the service moved after a crash");
+    assert_eq!(scenario.wait_until_started(WITNESS)?, active_node, "the service moved after a crash");
     assert_eq!(scenario.action(WITNESS)?, action, "a restart in place received another assignment");
     scenario.finish()
 }
@@ -25,85 +29,98 @@ fn a_crashed_service_is_restarted_in_place() -> Result<()> {
 #[test]
 fn a_killed_agent_leaves_its_services_and_the_next_adopts_them() -> Result<()> {
     let scenario = Scenario::start("agent-killed")?;
-    let home = scenario.home(WITNESS)?;
-    let process = scenario.checker.process(WITNESS, &home).context("process of the witness not found")?;
-    let machine = scenario.cluster.machine(&home)?;
+    let active_node = scenario.wait_until_started(WITNESS)?;
+    let process =
+        scenario.checker.process(WITNESS, &active_node).context("process of the witness not found")?;
+    let machine = scenario.cluster.machine(&active_node)?;
     let first = machine.program("ha-node-agent").context("agent does not run")?;
     for _ in 0..2 {
         machine.kill("ha-node-agent")?;
-        wait_until("the agent to be started again", CEILING, || {
+        wait_until("the agent to be started again", STEP_TIMEOUT, || {
             machine.program("ha-node-agent").is_some_and(|agent| agent != first)
         })?;
         // Longer than Th of the fast profile, after which the leader would close the node's epoch.
-        scenario.undisturbed(WITNESS, Duration::from_secs(9))?;
-        assert_eq!(scenario.checker.process(WITNESS, &home), Some(process), "the service was restarted");
+        scenario.check_undisturbed(WITNESS, Duration::from_secs(9))?;
+        assert_eq!(
+            scenario.checker.process(WITNESS, &active_node),
+            Some(process),
+            "the service was restarted"
+        );
         assert!(machine.is_on(), "the node was reset because its agent died");
     }
 
     // The new agent must also supervise the service that it adopted.
     process.signal(Signal::SIGKILL)?;
-    wait_until("the adopted service to be restarted after a crash", CEILING, || {
-        scenario.checker.process(WITNESS, &home).is_some_and(|other| other != process && other.is_alive())
+    wait_until("the adopted service to be restarted after a crash", STEP_TIMEOUT, || {
+        scenario
+            .checker
+            .process(WITNESS, &active_node)
+            .is_some_and(|other| other != process && other.is_alive())
     })?;
     scenario.finish()
 }
 
 #[test]
-fn fifty_deaths_of_an_agent_touch_nothing() -> Result<()> {
+fn fifty_deaths_of_an_agent_disturb_no_service() -> Result<()> {
     let scenario = Scenario::start("agent-killed-often")?;
-    let home = scenario.home(WITNESS)?;
-    let process = scenario.checker.process(WITNESS, &home).context("process of the witness not found")?;
+    let active_node = scenario.wait_until_started(WITNESS)?;
+    let process =
+        scenario.checker.process(WITNESS, &active_node).context("process of the witness not found")?;
     let action = scenario.action(WITNESS)?;
-    let fence = scenario.fence(&home)?;
-    let machine = scenario.cluster.machine(&home)?;
+    let fence = scenario.fence(&active_node)?;
+    let machine = scenario.cluster.machine(&active_node)?;
     for death in 1..=50 {
-        let before = scenario.cluster.agent_instance(&home)?;
+        let before = scenario.cluster.agent_instance(&active_node)?;
         machine.kill("ha-node-agent")?;
-        wait_until(&format!("a heartbeat of the next agent, after death {death}"), CEILING, || {
-            scenario.cluster.agent_instance(&home).is_ok_and(|now| now != before)
+        wait_until(&format!("a heartbeat of the next agent, after death {death}"), STEP_TIMEOUT, || {
+            scenario.cluster.agent_instance(&active_node).is_ok_and(|now| now != before)
         })?;
         assert!(machine.is_on(), "the node was reset after death {death} of its agent");
         assert_eq!(
-            scenario.checker.process(WITNESS, &home),
+            scenario.checker.process(WITNESS, &active_node),
             Some(process),
             "the service, after death {death}"
         );
     }
     assert_eq!(scenario.action(WITNESS)?, action, "the service was given another assignment");
-    assert_eq!(scenario.fence(&home)?, fence, "the node was declared dead");
+    assert_eq!(scenario.fence(&active_node)?, fence, "the node was declared dead");
     scenario.finish()
 }
 
 #[test]
 fn a_node_whose_agent_stays_dead_is_reset_and_recovered() -> Result<()> {
     let mut scenario = Scenario::start("agent-dead")?;
-    let home = scenario.home(WITNESS)?;
+    let active_node = scenario.wait_until_started(WITNESS)?;
     let before = monotonic_ns();
-    scenario.cluster.machine(&home)?.hold("ha-node-agent")?;
-    wait_until("the watchdog to reset the node", CEILING, || {
-        scenario.cluster.machine(&home).is_ok_and(|machine| !machine.is_on())
+    scenario.cluster.machine(&active_node)?.hold("ha-node-agent")?;
+    wait_until("the watchdog to reset the node", STEP_TIMEOUT, || {
+        scenario.cluster.machine(&active_node).is_ok_and(|machine| !machine.is_on())
     })?;
-    let away = scenario.elsewhere(WITNESS, &home)?;
+    let new_node = scenario.wait_until_moved_from(WITNESS, &active_node)?;
     let timeline = scenario.checker.timeline();
-    assert!(timeline.ended_on(WITNESS, &home, before) < timeline.started_on(WITNESS, &away, before));
-    scenario.cluster.power_on(&home)?;
+    assert!(
+        timeline.ended_on(WITNESS, &active_node, before) < timeline.started_on(WITNESS, &new_node, before)
+    );
+    scenario.cluster.power_on(&active_node)?;
     scenario.cluster.wait_for_nodes()?;
-    scenario.undisturbed(WITNESS, Duration::from_secs(3))?;
+    scenario.check_undisturbed(WITNESS, Duration::from_secs(3))?;
     scenario.finish()
 }
 
 #[test]
 fn a_killed_watchdog_daemon_is_replaced_or_the_node_is_reset() -> Result<()> {
     let scenario = Scenario::start("watchdogd-killed")?;
-    let home = scenario.home(WITNESS)?;
+    let active_node = scenario.wait_until_started(WITNESS)?;
     let before = monotonic_ns();
-    scenario.cluster.machine(&home)?.hold("ha-watchdogd")?;
+    scenario.cluster.machine(&active_node)?.hold("ha-watchdogd")?;
     // No process still pets the simulated watchdog. Like a real device, it outlives the daemon and resets the node.
-    wait_until("the watchdog to reset the node", CEILING, || {
-        scenario.cluster.machine(&home).is_ok_and(|machine| !machine.is_on())
+    wait_until("the watchdog to reset the node", STEP_TIMEOUT, || {
+        scenario.cluster.machine(&active_node).is_ok_and(|machine| !machine.is_on())
     })?;
-    let away = scenario.elsewhere(WITNESS, &home)?;
+    let new_node = scenario.wait_until_moved_from(WITNESS, &active_node)?;
     let timeline = scenario.checker.timeline();
-    assert!(timeline.ended_on(WITNESS, &home, before) < timeline.started_on(WITNESS, &away, before));
+    assert!(
+        timeline.ended_on(WITNESS, &active_node, before) < timeline.started_on(WITNESS, &new_node, before)
+    );
     scenario.finish()
 }

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
-use ha_e2e::scenario::{CEILING, Scenario, WITNESS, witness_spec};
+use ha_e2e::scenario::{STEP_TIMEOUT, Scenario, WITNESS, witness_spec};
 use ha_e2e::wait::wait_until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -17,7 +17,7 @@ const OTHERS: [&str; 5] = ["w1", "w2", "w3", "w4", "w5"];
 
 /// Runs hactl; the command must succeed.
 fn hactl(scenario: &Scenario, arguments: &[&str]) -> Result<String> {
-    let output = scenario.cluster.hactl_within(CEILING, arguments)?;
+    let output = scenario.cluster.hactl_within(STEP_TIMEOUT, arguments)?;
     let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "hactl {}: {text}", arguments.join(" "));
@@ -25,11 +25,11 @@ fn hactl(scenario: &Scenario, arguments: &[&str]) -> Result<String> {
 }
 
 /// Returns the number of services on each node. Every service must run on exactly one node.
-fn counts(scenario: &Scenario) -> Result<Vec<usize>> {
+fn services_per_node(scenario: &Scenario) -> Result<Vec<usize>> {
     let mut counts: BTreeMap<String, usize> =
         ["node1", "node2", "node3"].map(|node| (node.to_owned(), 0)).into();
     for service in OTHERS.into_iter().chain([WITNESS]) {
-        *counts.entry(scenario.home(service)?).or_default() += 1;
+        *counts.entry(scenario.wait_until_started(service)?).or_default() += 1;
     }
     Ok(counts.into_values().collect())
 }
@@ -45,12 +45,12 @@ fn services_are_moved_job_set_by_job_set() -> Result<()> {
         spec["requests"] = json!({"cpu": "10m"});
         scenario.apply("resources", service, &spec)?;
     }
-    wait_until("everything to run on node1", CEILING, || {
-        if scenario.home(WITNESS).is_ok_and(|home| home != "node1") {
+    wait_until("everything to run on node1", STEP_TIMEOUT, || {
+        if scenario.wait_until_started(WITNESS).is_ok_and(|active_node| active_node != "node1") {
             // The witness may have started on another node. A failed move is retried.
             let _ = scenario.cluster.hactl(&["relocate", WITNESS, "node1"]);
         }
-        counts(&scenario).is_ok_and(|counts| counts == [6, 0, 0])
+        services_per_node(&scenario).is_ok_and(|counts| counts == [6, 0, 0])
     })?;
     for node in ["node2", "node3"] {
         hactl(&scenario, &["set", &format!("node/{node}"), "schedulable=true"])?;
@@ -58,15 +58,15 @@ fn services_are_moved_job_set_by_job_set() -> Result<()> {
 
     let plan = hactl(&scenario, &["balance", "-C"])?;
     assert!(plan.contains("hactl relocate "), "{plan}");
-    assert_eq!(counts(&scenario)?, [6, 0, 0], "a plan changes nothing");
-    let done: Value = serde_json::from_str(&hactl(&scenario, &["balance", "--apply", "-o", "json"])?)?;
-    let jobs = done["applied"].as_array().context("jobs")?;
-    assert!(jobs.len() == 4 && jobs.iter().all(|job| job["phase"] == "Succeeded"), "{done:#}");
-    assert_eq!(counts(&scenario)?, [2, 2, 2]);
+    assert_eq!(services_per_node(&scenario)?, [6, 0, 0], "a plan changes nothing");
+    let applied: Value = serde_json::from_str(&hactl(&scenario, &["balance", "--apply", "-o", "json"])?)?;
+    let jobs = applied["applied"].as_array().context("jobs")?;
+    assert!(jobs.len() == 4 && jobs.iter().all(|job| job["phase"] == "Succeeded"), "{applied:#}");
+    assert_eq!(services_per_node(&scenario)?, [2, 2, 2]);
 
     // Two services have to leave a node, and the interrupt arrives during the first move.
     hactl(&scenario, &["set", "node/node3", "schedulable=false"])?;
-    let mut child = Command::new(scenario.cluster.folder().join("hactl"))
+    let mut child = Command::new(scenario.cluster.directory().join("hactl"))
         .args(["balance", "--evac-mode", "--apply"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -81,10 +81,10 @@ fn services_are_moved_job_set_by_job_set() -> Result<()> {
     stderr.read_to_string(&mut said)?;
     assert_eq!(child.wait()?.code(), Some(1), "{said}");
     assert!(said.contains("interrupted after job set 1 of 2\n  1 of 2 moves done, 1 left"), "{said}");
-    assert_eq!(counts(&scenario)?.get(2), Some(&1));
+    assert_eq!(services_per_node(&scenario)?.get(2), Some(&1));
 
     // A second run completes the evacuation.
     hactl(&scenario, &["balance", "--evac-mode", "--apply"])?;
-    assert_eq!(counts(&scenario)?.get(2), Some(&0));
+    assert_eq!(services_per_node(&scenario)?.get(2), Some(&0));
     scenario.finish()
 }

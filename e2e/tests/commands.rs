@@ -6,25 +6,25 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use ha_e2e::machine::Role;
-use ha_e2e::scenario::{CEILING, Scenario, WITNESS, witness_spec};
-use ha_e2e::wait::{holds_for, wait_until};
+use ha_e2e::scenario::{STEP_TIMEOUT, Scenario, WITNESS, witness_spec};
+use ha_e2e::wait::{check_holds_for, wait_until};
 use serde_json::json;
 
 /// Returns the whole output of a command.
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// Runs hactl, checks its exit status and returns its output.
 fn hactl(scenario: &Scenario, arguments: &[&str], expected: i32) -> Result<String> {
     let output = scenario.cluster.hactl(arguments)?;
-    let text = said(&output);
+    let text = output_text(&output);
     assert_eq!(output.status.code(), Some(expected), "hactl {}: {text}", arguments.join(" "));
     Ok(text)
 }
 
 fn write(scenario: &Scenario, name: &str, text: &str) -> Result<PathBuf> {
-    let path = scenario.cluster.folder().join(name);
+    let path = scenario.cluster.directory().join(name);
     std::fs::write(&path, text).with_context(|| path.display().to_string())?;
     Ok(path)
 }
@@ -47,7 +47,7 @@ fn hactl_shows_changes_and_explains() -> Result<()> {
     let second = hactl(&scenario, &["apply", "-f", good], 0)?;
     assert!(second.contains("unchanged") && !second.contains("created"), "{second}");
     hactl(&scenario, &["diff", "-f", good], 0)?;
-    scenario.home("web")?;
+    scenario.wait_until_started("web")?;
 
     // For a typo, the error contains file, line, field and the nearest name. The object does not change.
     let bad = "apiVersion: hactl.io/v1\nkind: Resource\nmetadata:\n  name: web\nspec:\n  driver:\n    exec:\n      command: [sleep, '9']\n  maxRestrat: 3\n";
@@ -60,7 +60,7 @@ fn hactl_shows_changes_and_explains() -> Result<()> {
     assert_eq!(scenario.object("resources", "web").context("web not found")?["spec"], before);
 
     // Status of a healthy cluster, lists, descriptions and events.
-    wait_until("a healthy status", CEILING, || {
+    wait_until("a healthy status", STEP_TIMEOUT, || {
         scenario.cluster.hactl(&["status"]).is_ok_and(|output| output.status.code() == Some(0))
     })?;
     let status = hactl(&scenario, &["status"], 0)?;
@@ -93,32 +93,32 @@ fn hactl_shows_changes_and_explains() -> Result<()> {
     let talker = object("talker", &json!({"driver": {"exec": {"command": command}}}));
     let path = write(&scenario, "talker.yaml", &talker)?;
     hactl(&scenario, &["apply", "-f", path.to_str().context("path is not valid UTF-8")?], 0)?;
-    wait_until("the log of talker", CEILING, || {
+    wait_until("the log of talker", STEP_TIMEOUT, || {
         let logs = scenario.cluster.hactl(&["logs", "talker"]);
-        logs.is_ok_and(|output| output.status.success() && said(&output) == "first\nsecond\n")
+        logs.is_ok_and(|output| output.status.success() && output_text(&output) == "first\nsecond\n")
     })?;
     assert_eq!(hactl(&scenario, &["logs", "talker", "--tail", "1", "--since", "1h"], 0)?, "second\n");
     hactl(&scenario, &["delete", "resource", "talker", "--stop"], 0)?;
 
     // Stop, start, relocate.
     hactl(&scenario, &["stop", "web"], 0)?;
-    scenario.gone("web")?;
+    scenario.wait_until_stopped("web")?;
     hactl(&scenario, &["start", "web"], 0)?;
-    let home = scenario.home("web")?;
+    let active_node = scenario.wait_until_started("web")?;
     let other = scenario
         .cluster
         .names(Role::Node)
         .into_iter()
-        .find(|node| *node != home)
+        .find(|node| *node != active_node)
         .context("no other node found")?;
     hactl(&scenario, &["relocate", "web", &other], 0)?;
-    assert_eq!(scenario.elsewhere("web", &home)?, other);
+    assert_eq!(scenario.wait_until_moved_from("web", &active_node)?, other);
 
     // With `--stop`, a deletion stops the service. Without it, the service would keep running.
     let missing = hactl(&scenario, &["get", "resource", "nothing"], 1)?;
     assert!(missing.contains("nothing"), "{missing}");
     hactl(&scenario, &["delete", "resource", "web", "--stop"], 0)?;
-    scenario.gone("web")?;
+    scenario.wait_until_stopped("web")?;
     scenario.finish()
 }
 
@@ -129,21 +129,23 @@ fn why_names_every_node_and_the_reason() -> Result<()> {
     let mut spec = witness_spec("lost")?;
     spec["group"] = json!("nowhere");
     scenario.apply("resources", "lost", &spec)?;
-    holds_for("lost does not run", Duration::from_secs(3), || scenario.checker.places("lost").is_empty())?;
+    check_holds_for("lost does not run", Duration::from_secs(3), || {
+        scenario.checker.machines_of("lost").is_empty()
+    })?;
     let output = scenario.cluster.hactl(&["why", "lost"])?;
-    let text = said(&output);
+    let text = output_text(&output);
     for node in scenario.cluster.names(Role::Node) {
         assert!(text.lines().any(|line| line.contains(&node) && line.contains("nowhere")), "{node}: {text}");
     }
 
     // The suggested action works.
     scenario.apply("groups", "nowhere", &json!({"nodes": {"node2": 1}}))?;
-    assert_eq!(scenario.home("lost")?, "node2");
+    assert_eq!(scenario.wait_until_started("lost")?, "node2");
     scenario.finish()
 }
 
 /// Returns the explanation of a service without what changes from second to second.
-fn steady(explanation: &serde_json::Value) -> serde_json::Value {
+fn without_changing_fields(explanation: &serde_json::Value) -> serde_json::Value {
     let mut steady = explanation.clone();
     for field in ["usage", "conditions", "balance"] {
         steady[field].take();
@@ -154,99 +156,102 @@ fn steady(explanation: &serde_json::Value) -> serde_json::Value {
 #[test]
 fn a_dump_in_the_middle_of_a_failover_ends_in_the_simulator_as_the_cluster() -> Result<()> {
     let mut scenario = Scenario::start("replay")?;
-    let home = scenario.home(WITNESS)?;
-    scenario.cluster.power_off(&home)?;
-    wait_until("the failover begins", CEILING, || scenario.state(WITNESS) == "Fence")?;
-    let middle = scenario.cluster.folder().join("middle");
+    let active_node = scenario.wait_until_started(WITNESS)?;
+    scenario.cluster.power_off(&active_node)?;
+    wait_until("the failover begins", STEP_TIMEOUT, || scenario.state(WITNESS) == "Fence")?;
+    let middle = scenario.cluster.directory().join("middle");
     let middle = middle.to_str().context("path is not valid UTF-8")?;
     hactl(&scenario, &["support", "dump", middle], 0)?;
-    let away = scenario.elsewhere(WITNESS, &home)?;
+    let new_node = scenario.wait_until_moved_from(WITNESS, &active_node)?;
     let explained = || -> Result<serde_json::Value> {
         Ok(serde_json::from_slice(&scenario.cluster.hactl(&["why", WITNESS, "-o", "json"])?.stdout)?)
     };
     // The leader stores the causes of waits at most once a second.
-    wait_until("a steady cluster", CEILING, || {
+    wait_until("a steady cluster", STEP_TIMEOUT, || {
         explained().is_ok_and(|why| why["state"] == "Started" && why["waitingFor"] == json!([]))
     })?;
 
     let replayed = |dump: &str| -> Result<serde_json::Value> {
         let output =
             scenario.cluster.hactl(&["simulate", "--from-dump", dump, "--why", WITNESS, "-o", "json"])?;
-        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
         Ok(serde_json::from_slice(&output.stdout)?)
     };
     let ended = replayed(middle)?;
-    assert_eq!(ended["services"][WITNESS]["running"], json!([away]), "{ended}");
+    assert_eq!(ended["services"][WITNESS]["running"], json!([new_node]), "{ended}");
 
     // A dump after the failover gives the same explanation as the cluster, and stays as it is.
-    let after = scenario.cluster.folder().join("after");
+    let after = scenario.cluster.directory().join("after");
     let after = after.to_str().context("path is not valid UTF-8")?;
     hactl(&scenario, &["support", "dump", after], 0)?;
     let live = explained()?;
     let ended = replayed(after)?;
-    assert_eq!(steady(&ended["why"]["before"]), steady(&live));
-    assert_eq!(steady(&ended["why"]["after"]), steady(&live));
+    assert_eq!(without_changing_fields(&ended["why"]["before"]), without_changing_fields(&live));
+    assert_eq!(without_changing_fields(&ended["why"]["after"]), without_changing_fields(&live));
     scenario.finish()
 }
 
 #[test]
 fn maintenance_empties_a_node_and_ends_on_command() -> Result<()> {
     let scenario = Scenario::start("maintenance")?;
-    let home = scenario.home(WITNESS)?;
-    hactl(&scenario, &["node", "maintenance", "enable", &home, "--wait"], 0)?;
-    let away = scenario.elsewhere(WITNESS, &home)?;
-    assert_ne!(away, home);
-    hactl(&scenario, &["node", "maintenance", "disable", &home], 0)?;
+    let active_node = scenario.wait_until_started(WITNESS)?;
+    hactl(&scenario, &["node", "maintenance", "enable", &active_node, "--wait"], 0)?;
+    let new_node = scenario.wait_until_moved_from(WITNESS, &active_node)?;
+    assert_ne!(new_node, active_node);
+    hactl(&scenario, &["node", "maintenance", "disable", &active_node], 0)?;
 
     // The same by kubectl's names.
-    let home = scenario.home(WITNESS)?;
-    let text = hactl(&scenario, &["drain", &home, "--dry-run"], 0)?;
-    assert!(text.contains(&format!("{WITNESS} would relocate {home}")), "{text}");
-    hactl(&scenario, &["drain", &home], 0)?;
-    scenario.elsewhere(WITNESS, &home)?;
-    hactl(&scenario, &["uncordon", &home], 0)?;
+    let active_node = scenario.wait_until_started(WITNESS)?;
+    let text = hactl(&scenario, &["drain", &active_node, "--dry-run"], 0)?;
+    assert!(text.contains(&format!("{WITNESS} would relocate {active_node}")), "{text}");
+    hactl(&scenario, &["drain", &active_node], 0)?;
+    scenario.wait_until_moved_from(WITNESS, &active_node)?;
+    hactl(&scenario, &["uncordon", &active_node], 0)?;
     scenario.finish()
 }
 
 #[test]
 fn a_watchdog_is_proven_by_a_real_reset() -> Result<()> {
     let mut scenario = Scenario::start("test-watchdog")?;
-    let home = scenario.home(WITNESS)?;
+    let active_node = scenario.wait_until_started(WITNESS)?;
     let tested = |scenario: &Scenario| {
-        let node = scenario.object("nodes", &home).unwrap_or_default();
+        let node = scenario.object("nodes", &active_node).unwrap_or_default();
         node["status"]["watchdog"]["tested"] == true
     };
-    let doctor = said(&scenario.cluster.hactl(&["doctor"])?);
+    let doctor = output_text(&scenario.cluster.hactl(&["doctor"])?);
     assert!(doctor.contains("watchdog not tested on: node1"), "{doctor}");
 
     // A reset needs both maintenance of the node and `--yes`.
-    let text = hactl(&scenario, &["node", "test-watchdog", &home, "--yes"], 1)?;
-    assert!(text.contains(&format!("hactl node maintenance enable {home} --wait")), "{text}");
-    hactl(&scenario, &["node", "maintenance", "enable", &home, "--wait"], 0)?;
-    scenario.elsewhere(WITNESS, &home)?;
-    let text = hactl(&scenario, &["node", "test-watchdog", &home], 2)?;
+    let text = hactl(&scenario, &["node", "test-watchdog", &active_node, "--yes"], 1)?;
+    assert!(text.contains(&format!("hactl node maintenance enable {active_node} --wait")), "{text}");
+    hactl(&scenario, &["node", "maintenance", "enable", &active_node, "--wait"], 0)?;
+    scenario.wait_until_moved_from(WITNESS, &active_node)?;
+    let text = hactl(&scenario, &["node", "test-watchdog", &active_node], 2)?;
     assert!(text.contains("--yes"), "{text}");
-    assert!(scenario.cluster.machine(&home)?.is_on() && !tested(&scenario));
+    assert!(scenario.cluster.machine(&active_node)?.is_on() && !tested(&scenario));
 
     // The device, which is outside the machine's process tree, fires. After the next boot, the agent reports the passed test.
-    hactl(&scenario, &["node", "test-watchdog", &home, "--yes", "--no-wait"], 0)?;
-    wait_until("the watchdog to reset the node", CEILING, || {
-        scenario.cluster.machine(&home).is_ok_and(|machine| !machine.is_on())
+    hactl(&scenario, &["node", "test-watchdog", &active_node, "--yes", "--no-wait"], 0)?;
+    wait_until("the watchdog to reset the node", STEP_TIMEOUT, || {
+        scenario.cluster.machine(&active_node).is_ok_and(|machine| !machine.is_on())
     })?;
-    scenario.cluster.power_on(&home)?;
+    scenario.cluster.power_on(&active_node)?;
     scenario.cluster.wait_for_nodes()?;
-    wait_until("the test result to be reported", CEILING, || tested(&scenario))?;
-    wait_until("the operation to succeed", CEILING, || {
-        scenario.cluster.hactl(&["get", "operations"]).is_ok_and(|output| said(&output).contains("Succeeded"))
+    wait_until("the test result to be reported", STEP_TIMEOUT, || tested(&scenario))?;
+    wait_until("the operation to succeed", STEP_TIMEOUT, || {
+        scenario
+            .cluster
+            .hactl(&["get", "operations"])
+            .is_ok_and(|output| output_text(&output).contains("Succeeded"))
     })?;
-    let text = hactl(&scenario, &["node", "watchdog", &home], 0)?;
+    let text = hactl(&scenario, &["node", "watchdog", &active_node], 0)?;
     assert!(text.contains("reset with a timeout"), "{text}");
 
     // With requireTested, only the tested node is eligible for exclusive services. `hactl why` gives the reason for the others.
     hactl(&scenario, &["set", "cluster/default", "fencing.requireTested=true"], 0)?;
-    hactl(&scenario, &["node", "maintenance", "disable", &home], 0)?;
+    hactl(&scenario, &["node", "maintenance", "disable", &active_node], 0)?;
     scenario.create_witness("late")?;
-    assert_eq!(scenario.home("late")?, home);
+    assert_eq!(scenario.wait_until_started("late")?, active_node);
     let why = hactl(&scenario, &["why", "late"], 0)?;
     assert!(why.contains("fencing.requireTested"), "{why}");
     scenario.finish()

@@ -8,7 +8,7 @@ use ha_e2e::cluster::Cluster;
 use ha_e2e::contained;
 use ha_e2e::plan::{Plan, SHARED};
 use ha_e2e::podman;
-use ha_e2e::scenario::CEILING;
+use ha_e2e::scenario::STEP_TIMEOUT;
 use ha_e2e::scratch;
 use serde_json::json;
 
@@ -19,7 +19,7 @@ fn example(cluster: &Cluster) -> Result<()> {
     fs::write(cluster.shared().join("index.html"), "hello")?;
     let file = binaries::repository().join("manifests/examples/drivers/container.yaml");
     let hactl = |arguments: &[&str]| -> Result<()> {
-        let output = cluster.hactl_within(CEILING, arguments)?;
+        let output = cluster.hactl_within(STEP_TIMEOUT, arguments)?;
         ensure!(output.status.success(), "hactl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         Ok(())
     };
@@ -31,18 +31,18 @@ fn example(cluster: &Cluster) -> Result<()> {
 
 #[test]
 fn a_container_is_restarted_after_a_crash_and_recovered_elsewhere_after_a_power_cut() -> Result<()> {
-    let plan = Plan { nodes: 2, podman: true, ..Plan::test(&scratch::folder("containers")?) };
+    let plan = Plan { nodes: 2, podman: true, ..Plan::test(&scratch::directory("containers")?) };
     let mut cluster = Cluster::start(plan)?;
     example(&cluster)?;
-    let witness = binaries::own("ha-witness")?;
-    let folder = witness.parent().context("program has no directory")?;
+    let witness = binaries::workspace_program("ha-witness")?;
+    let directory = witness.parent().context("program has no directory")?;
     // The image has no libraries, so the host's are mounted.
     let mounts: Vec<_> = ["/usr", "/lib", "/lib64"]
-        .map(|folder| json!({"source": folder, "target": folder, "readOnly": true}))
+        .map(|directory| json!({"source": directory, "target": directory, "readOnly": true}))
         .into_iter()
         .chain([
             json!({"source": SHARED, "target": "/srv"}),
-            json!({"source": folder, "target": "/opt", "readOnly": true}),
+            json!({"source": directory, "target": "/opt", "readOnly": true}),
         ])
         .collect();
     cluster.apply(
@@ -57,6 +57,6 @@ fn a_container_is_restarted_after_a_crash_and_recovered_elsewhere_after_a_power_
             "timeouts": {"stopSeconds": 5},
         }),
     )?;
-    contained::survives(&mut cluster, SERVICE)?;
+    contained::check_survival(&mut cluster, SERVICE)?;
     cluster.remove()
 }

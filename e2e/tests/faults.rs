@@ -3,7 +3,7 @@
 use anyhow::Result;
 use ha_e2e::faults::campaign::{self, Settings};
 use ha_e2e::faults::kind::Kind;
-use ha_e2e::program::number;
+use ha_e2e::program::fnv1a_hash;
 use ha_e2e::scratch;
 
 #[test]
@@ -11,12 +11,13 @@ fn every_kind_of_fault_once() -> Result<()> {
     let faults = u32::try_from(Kind::ALL.len() + 1)?;
     // The text is the hash of the commit when `./dev/test` runs this test. It determines the order, the targets and the last
     // fault.
-    let seed = std::env::var("HACTL_DRAWN").map_or(1, |text| number(&text));
+    let seed = std::env::var("HACTL_DRAWN").map_or(1, |text| fnv1a_hash(&text));
     let settings = Settings { seed, faults, length_ms: 95_000 };
-    let mut said = Vec::new();
-    let report = campaign::run(&scratch::folder("faults")?, settings, &mut |line| said.push(line.to_owned()));
-    let report = report.map_err(|error| error.context(said.join("\n")))?;
+    let mut lines = Vec::new();
+    let report =
+        campaign::run(&scratch::directory("faults")?, settings, &mut |line| lines.push(line.to_owned()));
+    let report = report.map_err(|error| error.context(lines.join("\n")))?;
     // A fault is impossible if its target is already down, which is more frequent on a slow host.
-    assert!(report.faults() * 2 > Kind::ALL.len(), "seed {seed}\n{report}\n{}", said.join("\n"));
+    assert!(report.faults() * 2 > Kind::ALL.len(), "seed {seed}\n{report}\n{}", lines.join("\n"));
     Ok(())
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use ha_api_types::record::{Fence, Proof};
 use ha_e2e::bmc::Bmc;
-use ha_e2e::measure::devices;
+use ha_e2e::measure::add_fence_devices;
 use ha_e2e::plan::Plan;
 use ha_e2e::power::PowerSupply;
 use ha_e2e::scenario::{Scenario, WITNESS};
@@ -11,9 +11,9 @@ use ha_e2e::scratch;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-fn with_devices(name: &str) -> Result<(Scenario, PowerSupply)> {
+fn start_with_devices(name: &str) -> Result<(Scenario, PowerSupply)> {
     let scenario = Scenario::start(name)?;
-    let supply = devices(&scenario)?;
+    let supply = add_fence_devices(&scenario)?;
     Ok((scenario, supply))
 }
 
@@ -27,16 +27,16 @@ fn proof(scenario: &Scenario, node: &str) -> Result<Proof> {
 
 #[test]
 fn a_device_that_confirms_is_proof() -> Result<()> {
-    let (mut scenario, supply) = with_devices("fence-device")?;
-    let home = scenario.home(WITNESS)?;
-    scenario.cluster.cut(&home)?;
-    scenario.elsewhere(WITNESS, &home)?;
+    let (mut scenario, supply) = start_with_devices("fence-device")?;
+    let active_node = scenario.wait_until_started(WITNESS)?;
+    scenario.cluster.cut(&active_node)?;
+    scenario.wait_until_moved_from(WITNESS, &active_node)?;
     assert_eq!(supply.switched_off(), 1, "the device was not used");
-    assert!(!scenario.cluster.machine(&home)?.is_on());
-    let proof = proof(&scenario, &home)?;
+    assert!(!scenario.cluster.machine(&active_node)?.is_on());
+    let proof = proof(&scenario, &active_node)?;
     assert!(matches!(proof, Proof::Device { .. }), "{proof:?}");
-    scenario.cluster.heal(&home)?;
-    scenario.cluster.power_on(&home)?;
+    scenario.cluster.heal(&active_node)?;
+    scenario.cluster.power_on(&active_node)?;
     scenario.cluster.wait_for_nodes()?;
     scenario.finish()
 }
@@ -46,36 +46,36 @@ fn a_device_that_confirms_is_proof() -> Result<()> {
 #[test]
 fn a_machine_is_switched_off_by_its_management_controller() -> Result<()> {
     // With the fast profile, W could end on a busy host before the fence agent, a Python program, has finished.
-    let plan = Plan { profile: "Default".to_owned(), ..Plan::test(&scratch::folder("fence-ipmi")?) };
+    let plan = Plan { profile: "Default".to_owned(), ..Plan::test(&scratch::directory("fence-ipmi")?) };
     let mut scenario = Scenario::start_with(plan)?;
     let supply =
-        PowerSupply::start(scenario.cluster.folder(), &scenario.cluster.volatile().join("power.sock"))?;
-    let home = scenario.home(WITNESS)?;
-    let folder = scenario.cluster.folder().join("bmc");
-    let bmc = Bmc::start(&folder, scenario.cluster.host_address(), &supply, &home)?;
+        PowerSupply::start(scenario.cluster.directory(), &scenario.cluster.volatile().join("power.sock"))?;
+    let active_node = scenario.wait_until_started(WITNESS)?;
+    let directory = scenario.cluster.directory().join("bmc");
+    let bmc = Bmc::start(&directory, scenario.cluster.host_address(), &supply, &active_node)?;
     let fencing = json!({"trustWatchdogOnVirtualMachine": true, "devices": [bmc.device()]});
-    scenario.apply("nodes", &home, &json!({"fencing": fencing}))?;
-    scenario.cluster.cut(&home)?;
-    scenario.elsewhere(WITNESS, &home)?;
-    let proof = proof(&scenario, &home)?;
+    scenario.apply("nodes", &active_node, &json!({"fencing": fencing}))?;
+    scenario.cluster.cut(&active_node)?;
+    scenario.wait_until_moved_from(WITNESS, &active_node)?;
+    let proof = proof(&scenario, &active_node)?;
     assert!(matches!(proof, Proof::Device { .. }), "{proof:?}");
     assert_eq!(supply.switched_off(), 1, "the machine was not switched off");
-    assert!(!scenario.cluster.machine(&home)?.is_on());
-    scenario.cluster.heal(&home)?;
-    scenario.cluster.power_on(&home)?;
+    assert!(!scenario.cluster.machine(&active_node)?.is_on());
+    scenario.cluster.heal(&active_node)?;
+    scenario.cluster.power_on(&active_node)?;
     scenario.cluster.wait_for_nodes()?;
     scenario.finish()
 }
 
 #[test]
-fn a_device_that_fails_counts_for_nothing() -> Result<()> {
-    let (scenario, supply) = with_devices("fence-device-broken")?;
-    let home = scenario.home(WITNESS)?;
+fn a_device_that_fails_is_no_proof() -> Result<()> {
+    let (scenario, supply) = start_with_devices("fence-device-broken")?;
+    let active_node = scenario.wait_until_started(WITNESS)?;
     supply.break_down();
-    scenario.cluster.machine(&home)?.signal("ha-node-agent", Signal::SIGSTOP)?;
-    scenario.elsewhere(WITNESS, &home)?;
+    scenario.cluster.machine(&active_node)?.signal("ha-node-agent", Signal::SIGSTOP)?;
+    scenario.wait_until_moved_from(WITNESS, &active_node)?;
     assert_eq!(supply.switched_off(), 0);
-    let proof = proof(&scenario, &home)?;
+    let proof = proof(&scenario, &active_node)?;
     assert!(matches!(proof, Proof::Silence { .. }), "{proof:?}");
     scenario.finish()
 }

@@ -3,27 +3,27 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use ha_e2e::checker::Places;
+use ha_e2e::checker::MachineNamespaces;
 use ha_e2e::cluster::Cluster;
 use ha_e2e::command::{run, tool};
 use ha_e2e::machine::Role;
 use ha_e2e::plan::Plan;
 use ha_e2e::process::ProcessId;
 use ha_e2e::scratch;
-use ha_e2e::wait::{holds_for, wait_until};
+use ha_e2e::wait::{check_holds_for, wait_until};
 use nix::sys::signal::Signal;
 
-const CEILING: Duration = Duration::from_secs(30);
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
-fn store_only(name: &str) -> Result<Cluster> {
-    let mut plan = Plan::test(&scratch::folder(name)?);
+fn start_etcd_only(name: &str) -> Result<Cluster> {
+    let mut plan = Plan::test(&scratch::directory(name)?);
     (plan.controllers, plan.nodes) = (0, 0);
     Cluster::start(plan)
 }
 
 #[test]
-fn faults_of_the_store_do_what_they_say() -> Result<()> {
-    let mut cluster = store_only("harness-faults")?;
+fn faults_of_etcd_members_have_their_effect() -> Result<()> {
+    let mut cluster = start_etcd_only("harness-faults")?;
     let store = cluster.etcdctl();
     store.run(&["put", "/test/a", "{\"n\":1}"])?;
     let entry = store.get("/test/a")?.expect("the key that was put");
@@ -31,7 +31,7 @@ fn faults_of_the_store_do_what_they_say() -> Result<()> {
 
     // A watch reports changes with their revision.
     let watch = store.watch("/test/")?;
-    wait_until("the watch to see a change", CEILING, || {
+    wait_until("the watch to see a change", STEP_TIMEOUT, || {
         // Repeated, because the watch may start after a put.
         store.run(&["put", "/test/b", "2"]).is_ok()
             && watch.changes.try_iter().any(|change| {
@@ -40,9 +40,11 @@ fn faults_of_the_store_do_what_they_say() -> Result<()> {
     })?;
 
     // A member that is isolated from its peers still serves clients, but commits nothing. The others elect another leader.
-    let old = cluster.store_leader()?;
+    let old = cluster.etcd_leader()?;
     cluster.isolate_member(&old)?;
-    wait_until("another etcd leader", CEILING, || cluster.store_leader().is_ok_and(|leader| leader != old))?;
+    wait_until("another etcd leader", STEP_TIMEOUT, || {
+        cluster.etcd_leader().is_ok_and(|leader| leader != old)
+    })?;
     let isolated = ha_e2e::etcd::Etcdctl {
         endpoints: format!("https://{}:2379", cluster.machine(&old)?.address),
         certificates: store.certificates.clone(),
@@ -53,7 +55,7 @@ fn faults_of_the_store_do_what_they_say() -> Result<()> {
         "a member without its peers committed a write"
     );
     cluster.heal(&old)?;
-    wait_until("the member to commit again", CEILING, || {
+    wait_until("the member to commit again", STEP_TIMEOUT, || {
         isolated.run(&["put", "/test/a", "{\"n\":2}"]).is_ok()
     })?;
 
@@ -61,27 +63,27 @@ fn faults_of_the_store_do_what_they_say() -> Result<()> {
     cluster.cut(&old)?;
     assert!(isolated.run(&["get", "/test/a", "--consistency=s"]).is_err(), "a machine without link answered");
     cluster.heal(&old)?;
-    wait_until("the machine to answer again", CEILING, || isolated.run(&["get", "/test/a"]).is_ok())?;
+    wait_until("the machine to answer again", STEP_TIMEOUT, || isolated.run(&["get", "/test/a"]).is_ok())?;
 
     // A process that is stopped and continued.
     let process = cluster.machine(&old)?.program("etcd").expect("etcd runs");
     process.signal(Signal::SIGSTOP)?;
     assert!(isolated.run(&["get", "/test/a", "--consistency=s"]).is_err(), "a stopped process answered");
     process.signal(Signal::SIGCONT)?;
-    wait_until("the process to answer again", CEILING, || isolated.run(&["get", "/test/a"]).is_ok())?;
+    wait_until("the process to answer again", STEP_TIMEOUT, || isolated.run(&["get", "/test/a"]).is_ok())?;
 
     // A killed program is restarted by process 1. A held program is not.
     let machine = cluster.machine(&old)?;
     machine.kill("etcd")?;
-    wait_until("etcd to be started again", CEILING, || {
+    wait_until("etcd to be started again", STEP_TIMEOUT, || {
         machine.program("etcd").is_some_and(|new| new != process)
     })?;
     machine.hold("etcd")?;
-    holds_for("a held program is not started again", Duration::from_secs(1), || {
+    check_holds_for("a held program is not started again", Duration::from_secs(1), || {
         machine.program("etcd").is_none()
     })?;
     machine.release("etcd")?;
-    wait_until("etcd to be started after its release", CEILING, || machine.program("etcd").is_some())?;
+    wait_until("etcd to be started after its release", STEP_TIMEOUT, || machine.program("etcd").is_some())?;
 
     // A power cut ends all processes. The next boot has a new boot id and the same machine id.
     let boot = std::fs::read_to_string(cluster.machine(&old)?.boot_id_file())?;
@@ -95,14 +97,14 @@ fn faults_of_the_store_do_what_they_say() -> Result<()> {
     assert_eq!(cluster.addresses(&old)?, [own], "a boot has only the machine's own address");
     assert_ne!(std::fs::read_to_string(cluster.machine(&old)?.boot_id_file())?, boot);
     assert_eq!(std::fs::read_to_string(cluster.machine(&old)?.machine_id_file())?, identity);
-    wait_until("all members to be healthy", CEILING, || cluster.etcdctl().is_healthy())?;
+    wait_until("all members to be healthy", STEP_TIMEOUT, || cluster.etcdctl().is_healthy())?;
     cluster.remove()
 }
 
 /// The kernel gives the number of an ended pid namespace to the next one. A process of another cluster must not count as one
 /// of a machine that has lost its power.
 #[test]
-fn a_namespace_that_ended_names_no_later_process() -> Result<()> {
+fn an_ended_namespace_identifies_no_later_process() -> Result<()> {
     let boot = || -> Result<(std::process::Child, ProcessId)> {
         let unshared = std::process::Command::new("unshare")
             .args(["--pid", "--fork", "--kill-child", "sleep", "600"])
@@ -110,7 +112,7 @@ fn a_namespace_that_ended_names_no_later_process() -> Result<()> {
             .spawn()?;
         let outside = ProcessId::own()?.pid_namespace();
         let mut first = None;
-        wait_until("the first process of the namespace", CEILING, || {
+        wait_until("the first process of the namespace", STEP_TIMEOUT, || {
             let path = format!("/proc/{0}/task/{0}/children", unshared.id());
             let children = std::fs::read_to_string(path).unwrap_or_default();
             let child = children.split_whitespace().next().and_then(|pid| pid.parse().ok());
@@ -119,16 +121,16 @@ fn a_namespace_that_ended_names_no_later_process() -> Result<()> {
         })?;
         Ok((unshared, first.expect("the process that was waited for")))
     };
-    let places = Places::default();
+    let namespaces = MachineNamespaces::default();
     let (mut unshared, init) = boot()?;
-    places.add(init, "controller1")?;
-    assert_eq!(places.machine_of(init).as_deref(), Some("controller1"));
+    namespaces.add(init, "controller1")?;
+    assert_eq!(namespaces.machine_of(init).as_deref(), Some("controller1"));
     init.signal(Signal::SIGKILL)?;
     unshared.wait()?;
     // The kernel frees the number some milliseconds after the end of the namespace.
     for _ in 0..20 {
         let (mut unshared, later) = boot()?;
-        let machine = places.machine_of(later);
+        let machine = namespaces.machine_of(later);
         later.signal(Signal::SIGKILL)?;
         unshared.wait()?;
         assert_eq!(machine, None);
@@ -137,9 +139,9 @@ fn a_namespace_that_ended_names_no_later_process() -> Result<()> {
 }
 
 #[test]
-fn nothing_is_left_behind() -> Result<()> {
-    let cluster = store_only("harness-removal")?;
-    let folder = cluster.folder().to_owned();
+fn a_removed_cluster_leaves_nothing() -> Result<()> {
+    let cluster = start_etcd_only("harness-removal")?;
+    let directory = cluster.directory().to_owned();
     let processes: Vec<_> = cluster
         .names(Role::Etcd)
         .iter()
@@ -151,11 +153,11 @@ fn nothing_is_left_behind() -> Result<()> {
     cluster.remove()?;
     assert!(!run(tool("ip"), &["netns", "list"])?.contains(&namespace));
     assert!(processes.iter().all(|process| !process.is_alive()));
-    assert!(!folder.exists());
+    assert!(!directory.exists());
     Ok(())
 }
 
-/// Variable that is set for the process that [`what_a_killed_owner_left_is_swept`] starts and kills.
+/// Variable that is set for the process that [`machines_of_a_killed_owner_are_removed`] starts and kills.
 const OWNER: &str = "HA_E2E_OWNER";
 
 #[test]
@@ -163,14 +165,14 @@ fn owner_that_is_killed() -> Result<()> {
     if std::env::var_os(OWNER).is_none() {
         return Ok(());
     }
-    let _cluster = store_only("harness-owner")?;
+    let _cluster = start_etcd_only("harness-owner")?;
     loop {
         std::thread::park();
     }
 }
 
 #[test]
-fn what_a_killed_owner_left_is_swept() -> Result<()> {
+fn machines_of_a_killed_owner_are_removed() -> Result<()> {
     let mut owner = std::process::Command::new(std::env::current_exe()?)
         .args(["--exact", "owner_that_is_killed"])
         .env(OWNER, "1")
@@ -178,11 +180,11 @@ fn what_a_killed_owner_left_is_swept() -> Result<()> {
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
         .spawn()?;
-    let folder = scratch::build_folder()?.join("e2e").join(format!("harness-owner-{}", owner.id()));
-    wait_until("the other process's cluster", CEILING, || {
-        Cluster::open(&folder).is_ok_and(|cluster| cluster.etcdctl().is_healthy())
+    let directory = scratch::build_directory()?.join("e2e").join(format!("harness-owner-{}", owner.id()));
+    wait_until("the other process's cluster", STEP_TIMEOUT, || {
+        Cluster::open(&directory).is_ok_and(|cluster| cluster.etcdctl().is_healthy())
     })?;
-    let other = Cluster::open(&folder)?;
+    let other = Cluster::open(&directory)?;
     let processes: Vec<_> = other
         .names(Role::Etcd)
         .iter()
@@ -196,11 +198,11 @@ fn what_a_killed_owner_left_is_swept() -> Result<()> {
         "the machines outlive a killed owner"
     );
 
-    let cluster = store_only("harness-after-owner")?;
+    let cluster = start_etcd_only("harness-after-owner")?;
     assert!(processes.iter().all(|process| !process.is_alive()));
     let namespace = format!("{}-", other.run());
     assert!(!run(tool("ip"), &["netns", "list"])?.contains(&namespace));
-    assert!(Cluster::open(&folder).is_err(), "the ended run is still registered");
-    std::fs::remove_dir_all(&folder)?;
+    assert!(Cluster::open(&directory).is_err(), "the ended run is still registered");
+    std::fs::remove_dir_all(&directory)?;
     cluster.remove()
 }

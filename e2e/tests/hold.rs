@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use ha_api_types::cluster::OnEtcdLoss;
 use ha_e2e::machine::Role;
 use ha_e2e::scenario::{Scenario, WITNESS};
-use ha_e2e::wait::{holds_for, monotonic_ns};
+use ha_e2e::wait::{check_holds_for, monotonic_ns};
 use serde_json::json;
 
 /// Length of an outage. It is longer than W, which is 15 s with these timings.
@@ -14,17 +14,18 @@ const OUTAGE: Duration = Duration::from_secs(30);
 
 /// Starts three services on a cluster with onEtcdLoss Hold. The timings are those of the fast profile with more time before D −
 /// Ts, which a busy host needs. Also returns the services' nodes.
-fn held(name: &str) -> Result<(Scenario, Vec<(&'static str, String)>)> {
+fn start_with_hold(name: &str) -> Result<(Scenario, Vec<(&'static str, String)>)> {
     let scenario = Scenario::start(name)?;
     scenario.on_etcd_loss(OnEtcdLoss::Hold, &json!({"heartbeatValidSeconds": 12, "stopMarginSeconds": 4}))?;
     scenario.create_witness("second")?;
     scenario.create_witness("third")?;
-    let homes = [WITNESS, "second", "third"].map(|service| Ok((service, scenario.home(service)?)));
-    let homes = homes.into_iter().collect::<Result<_>>()?;
-    Ok((scenario, homes))
+    let active_nodes =
+        [WITNESS, "second", "third"].map(|service| Ok((service, scenario.wait_until_started(service)?)));
+    let active_nodes = active_nodes.into_iter().collect::<Result<_>>()?;
+    Ok((scenario, active_nodes))
 }
 
-fn nobody_was_reset(scenario: &Scenario) -> Result<()> {
+fn check_no_node_was_reset(scenario: &Scenario) -> Result<()> {
     for node in scenario.cluster.names(Role::Node) {
         ensure!(scenario.cluster.machine(&node)?.is_on(), "{node} was reset during the etcd outage");
     }
@@ -32,59 +33,68 @@ fn nobody_was_reset(scenario: &Scenario) -> Result<()> {
 }
 
 #[test]
-fn nothing_stops_in_a_long_outage_but_on_a_node_that_is_cut_off_from_the_controllers_too() -> Result<()> {
-    let (scenario, homes) = held("hold-long-outage")?;
-    let lost = homes[0].1.clone();
-    let (gone, kept): (Vec<_>, Vec<_>) = homes.iter().partition(|(_, home)| *home == lost);
-    ensure!(!kept.is_empty(), "all services run on {lost}");
-    let process = |(service, home): &(&'static str, String)| scenario.checker.process(service, home);
-    let before: Vec<_> = homes.iter().map(process).collect();
+fn a_long_outage_stops_services_only_on_nodes_cut_off_from_the_controllers() -> Result<()> {
+    let (scenario, active_nodes) = start_with_hold("hold-long-outage")?;
+    let lost = active_nodes[0].1.clone();
+    let (on_lost_node, on_other_nodes): (Vec<_>, Vec<_>) =
+        active_nodes.iter().partition(|(_, active_node)| *active_node == lost);
+    ensure!(!on_other_nodes.is_empty(), "all services run on {lost}");
+    let process =
+        |(service, active_node): &(&'static str, String)| scenario.checker.process(service, active_node);
+    let before: Vec<_> = active_nodes.iter().map(process).collect();
     let begin = monotonic_ns();
-    scenario.store_outage(OUTAGE, || {
-        holds_for("every service keeps its process", OUTAGE, || {
-            homes.iter().map(process).eq(before.iter().copied())
-                && homes
-                    .iter()
-                    .all(|(service, home)| scenario.checker.places(service).into_iter().eq([home.clone()]))
+    scenario.with_etcd_outage(OUTAGE, || {
+        check_holds_for("every service keeps its process", OUTAGE, || {
+            active_nodes.iter().map(process).eq(before.iter().copied())
+                && active_nodes.iter().all(|(service, active_node)| {
+                    scenario.checker.machines_of(service).into_iter().eq([active_node.clone()])
+                })
         })?;
         scenario.cluster.cut(&lost)?;
-        gone.iter().try_for_each(|(service, _)| scenario.gone(service))?;
-        holds_for("services on the other nodes keep running", Duration::from_secs(5), || {
-            kept.iter().all(|(service, home)| scenario.checker.places(service).into_iter().eq([home.clone()]))
+        on_lost_node.iter().try_for_each(|(service, _)| scenario.wait_until_stopped(service))?;
+        check_holds_for("services on the other nodes keep running", Duration::from_secs(5), || {
+            on_other_nodes.iter().all(|(service, active_node)| {
+                scenario.checker.machines_of(service).into_iter().eq([active_node.clone()])
+            })
         })
     })?;
     scenario.cluster.heal(&lost)?;
-    for (service, home) in &homes {
-        let now = scenario.home(service)?;
-        ensure!(now == *home || *home == lost, "{service} moved from {home} to {now}");
+    for (service, active_node) in &active_nodes {
+        let now = scenario.wait_until_started(service)?;
+        ensure!(now == *active_node || *active_node == lost, "{service} moved from {active_node} to {now}");
     }
     let timeline = scenario.checker.timeline();
-    for (service, home) in kept {
-        let ended = timeline.ended_on(service, home, begin);
+    for (service, active_node) in on_other_nodes {
+        let ended = timeline.ended_on(service, active_node, begin);
         ensure!(
             ended.is_none(),
-            "{service} ended on {home} at {ended:?} ns, after the store went at {begin} ns"
+            "{service} ended on {active_node} at {ended:?} ns, after the store went at {begin} ns"
         );
     }
-    for (service, home) in gone {
+    for (service, active_node) in on_lost_node {
         timeline
-            .ended_on(service, home, begin)
+            .ended_on(service, active_node, begin)
             .with_context(|| format!("no end of {service} was recorded"))?;
     }
-    nobody_was_reset(&scenario)?;
+    check_no_node_was_reset(&scenario)?;
     scenario.finish()
 }
 
 #[test]
-fn a_controller_that_is_gone_for_good_holds_nobody() -> Result<()> {
-    let (mut scenario, homes) = held("hold-missing-controller")?;
+fn a_missing_controller_prevents_hold() -> Result<()> {
+    let (mut scenario, active_nodes) = start_with_hold("hold-missing-controller")?;
     let leader = scenario.cluster.leader()?;
     let follower = scenario.cluster.names(Role::Controller).into_iter().find(|name| *name != leader);
     scenario.cluster.power_off(&follower.context("no third controller found")?)?;
-    scenario.store_outage(OUTAGE, || homes.iter().try_for_each(|(service, _)| scenario.gone(service)))?;
-    for (service, home) in &homes {
-        ensure!(scenario.home(service)? == *home, "{service} does not run again on {home}");
+    scenario.with_etcd_outage(OUTAGE, || {
+        active_nodes.iter().try_for_each(|(service, _)| scenario.wait_until_stopped(service))
+    })?;
+    for (service, active_node) in &active_nodes {
+        ensure!(
+            scenario.wait_until_started(service)? == *active_node,
+            "{service} does not run again on {active_node}"
+        );
     }
-    nobody_was_reset(&scenario)?;
+    check_no_node_was_reset(&scenario)?;
     scenario.finish()
 }

@@ -13,9 +13,9 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use ha_e2e::binaries::{self, repository};
 use ha_e2e::cluster::Cluster;
 use ha_e2e::container;
-use ha_e2e::page::{self, Block, Place};
-use ha_e2e::plan::{Plan, SHARED, stand_in_socket};
-use ha_e2e::scenario::CEILING;
+use ha_e2e::page::{self, Block, BlockTarget};
+use ha_e2e::plan::{Plan, SHARED, simulated_watchdog_socket};
+use ha_e2e::scenario::STEP_TIMEOUT;
 use ha_e2e::scratch;
 use ha_e2e::wait::{wait_for, wait_until};
 
@@ -25,16 +25,16 @@ const MACHINES: [(&str, &str); 3] = [("c1", "node1"), ("c2", "node2"), ("c3", "n
 const FAILOVER: Duration = Duration::from_secs(60);
 
 /// Three machines without the project's packages, and the blocks of docs/install.md that have not been run yet.
-struct Site {
+struct InstallTest {
     cluster: Cluster,
     blocks: Vec<Block>,
     begin: Instant,
 }
 
-impl Site {
+impl InstallTest {
     fn start() -> Result<Self> {
         let begin = Instant::now();
-        let mut plan = Plan::test(&scratch::folder("install")?);
+        let mut plan = Plan::test(&scratch::directory("install")?);
         (plan.etcd, plan.controllers, plan.nodes) = (0, 0, 3);
         (plan.units, plan.bare) = (Some(Vec::new()), true);
         let mut cluster = Cluster::start(plan)?;
@@ -44,7 +44,7 @@ impl Site {
         let blocks = page::blocks(&repository().join("docs/install.md"))?;
         let site = Self { cluster, blocks, begin };
         site.prepare()?;
-        site.tell("three machines with systemd started");
+        site.print_progress("three machines with systemd started");
         Ok(site)
     }
 
@@ -69,7 +69,7 @@ impl Site {
             "APT::Get::Assume-Yes \"true\";\nAPT::Sandbox::User \"root\";\nAPT::Install-Recommends \"false\";\nDpkg::Use-Pty \"false\";\n",
         )?;
         on_each(|name| {
-            let machine = self.cluster.machine(here(name)?)?;
+            let machine = self.cluster.machine(machine_name(name)?)?;
             container::wait_until_booted(machine)?;
             // The first file prevents starts of services if this suite runs in a container. The second causes an index of all
             // manual pages.
@@ -81,50 +81,50 @@ impl Site {
                 mkdir -p /etc/systemd/system/ha-watchdogd.service.d
                 printf '[Service]\\nEnvironment=WATCHDOG_SIMULATED={}\\nReadWritePaths={}\\n' >/etc/systemd/system/ha-watchdogd.service.d/test.conf
                 systemctl daemon-reload",
-                stand_in_socket(machine).display(),
+                simulated_watchdog_socket(machine).display(),
                 machine.volatile.display()
             );
             self.run(name, &script)
         })
     }
 
-    fn tell(&self, what: &str) {
+    fn print_progress(&self, what: &str) {
         println!("{:5.1} s {what}", self.begin.elapsed().as_secs_f64());
     }
 
     /// Runs commands on a machine of the page, in the directory with the packages, and returns their output.
     fn run(&self, name: &str, commands: &str) -> Result<String> {
         let script = format!("set -eu\ncd {SHARED}\n{commands}\n");
-        container::inside(self.cluster.machine(here(name)?)?, &["bash", "-c", &script])
+        container::run_inside(self.cluster.machine(machine_name(name)?)?, &["bash", "-c", &script])
             .with_context(|| format!("on {name}:\n{commands}"))
     }
 
     /// Runs the blocks below a heading. Blocks marked `another` run only if `another` is given, the name of a machine that still
     /// has power.
-    fn follow(&mut self, heading: &str, another: Option<&str>) -> Result<()> {
+    fn run_section(&mut self, heading: &str, another: Option<&str>) -> Result<()> {
         let (now, later): (Vec<Block>, Vec<Block>) = self.blocks.drain(..).partition(|block| {
             block.heading == heading
-                && (another.is_some() || block.place != Some(Place::On("another".to_owned())))
+                && (another.is_some() || block.target != Some(BlockTarget::On("another".to_owned())))
         });
         self.blocks = later;
         ensure!(!now.is_empty(), "docs/install.md has no commands below {heading}");
         for block in now {
-            match &block.place {
+            match &block.target {
                 None => {}
-                Some(Place::Each) => on_each(|name| self.run(name, &block.text))?,
-                Some(Place::On(name)) => {
+                Some(BlockTarget::Each) => on_each(|name| self.run(name, &block.text))?,
+                Some(BlockTarget::On(name)) => {
                     self.run(another.filter(|_| name == "another").unwrap_or(name), &block.text)?;
                 }
             }
         }
-        self.tell(heading);
+        self.print_progress(heading);
         Ok(())
     }
 
     /// Returns the node of the page's service, as reported by hactl on a machine.
-    fn ticker(&self, seen_by: &str) -> Option<String> {
-        let said = self.run(seen_by, "hactl get resource ticker -o json").ok()?;
-        let status = serde_json::from_str::<serde_json::Value>(&said).ok()?["status"].take();
+    fn ticker_node(&self, seen_by: &str) -> Option<String> {
+        let output_text = self.run(seen_by, "hactl get resource ticker -o json").ok()?;
+        let status = serde_json::from_str::<serde_json::Value>(&output_text).ok()?["status"].take();
         (status["state"] == "Started" && status["running"] == true)
             .then(|| status["node"].as_str().map(str::to_owned))
             .flatten()
@@ -135,15 +135,15 @@ impl Site {
 fn on_each(run: impl Fn(&str) -> Result<String> + Sync) -> Result<()> {
     thread::scope(|scope| {
         let started: Vec<_> = MACHINES.map(|(name, _)| scope.spawn(|| run(name))).into_iter().collect();
-        for one in started {
-            one.join().map_err(|_| anyhow!("a thread panicked"))??;
+        for thread in started {
+            thread.join().map_err(|_| anyhow!("a thread panicked"))??;
         }
         Ok(())
     })
 }
 
 /// Returns the test's name for a machine of docs/install.md.
-fn here(name: &str) -> Result<&'static str> {
+fn machine_name(name: &str) -> Result<&'static str> {
     let found = MACHINES.iter().find(|(of_page, _)| *of_page == name);
     found
         .map(|(_, machine)| *machine)
@@ -154,59 +154,62 @@ fn here(name: &str) -> Result<&'static str> {
 fn packages() -> Result<PathBuf> {
     env::var_os("HACTL_PACKAGES")
         .map(PathBuf::from)
-        .filter(|folder| folder.is_dir())
+        .filter(|directory| directory.is_dir())
         .context("HACTL_PACKAGES is not a directory with packages: run ./dev/test packages")
 }
 
 /// Returns `true` if the journal of a machine shows that the service runs there.
-fn ticks(site: &Site, name: &str) -> bool {
-    let asked = "journalctl --quiet --output cat --boot HACTL_RESOURCE=ticker SYSLOG_IDENTIFIER=ticker";
-    site.run(name, asked).is_ok_and(|said| said.contains(&format!("ticker ticks on {name}")))
+fn is_ticking(site: &InstallTest, name: &str) -> bool {
+    let journal_command =
+        "journalctl --quiet --output cat --boot HACTL_RESOURCE=ticker SYSLOG_IDENTIFIER=ticker";
+    site.run(name, journal_command)
+        .is_ok_and(|output_text| output_text.contains(&format!("ticker ticks on {name}")))
 }
 
 #[test]
-fn the_page_of_the_installation_works_as_it_stands() -> Result<()> {
-    let mut site = Site::start()?;
-    site.follow("1. Packages", None)?;
-    site.follow("2. Certificates", None)?;
+fn the_commands_of_the_installation_page_work() -> Result<()> {
+    let mut site = InstallTest::start()?;
+    site.run_section("1. Packages", None)?;
+    site.run_section("2. Certificates", None)?;
     // The page copies these files with scp.
     on_each(|name| {
         site.run(name, &format!("mkdir -p /etc/hactl && cp -p ca.pem {name}.pem {name}.key /etc/hactl/"))
     })?;
-    site.follow("3. etcd", None)?;
-    site.follow("4. Each machine", None).with_context(|| journals(&site))?;
+    site.run_section("3. etcd", None)?;
+    site.run_section("4. Each machine", None).with_context(|| journals(&site))?;
     // The test needs the simulated watchdog. The namespaces of this host cannot be paused individually, so W is valid
     // proof even if the host is virtual.
     site.run("c1", "hactl set cluster/default fencing.allowSimulatedWatchdog=true")?;
     for (name, _) in MACHINES {
         site.run("c1", &format!("hactl set node/{name} fencing.trustWatchdogOnVirtualMachine=true"))?;
     }
-    site.follow("5. Check the watchdogs", None)?;
-    site.follow("6. Test a failover", None).with_context(|| journals(&site))?;
+    site.run_section("5. Check the watchdogs", None)?;
+    site.run_section("6. Test a failover", None).with_context(|| journals(&site))?;
 
-    let lost = site.ticker("c1").context("service does not run")?;
-    wait_until("the service to tick", CEILING, || ticks(&site, &lost))?;
+    let lost = site.ticker_node("c1").context("service does not run")?;
+    wait_until("the service to tick", STEP_TIMEOUT, || is_ticking(&site, &lost))?;
     let another = MACHINES.map(|(name, _)| name).into_iter().find(|name| *name != lost);
     let another = another.context("no other machine found")?;
-    site.cluster.power_off(here(&lost)?)?;
-    site.tell(&format!("{lost} lost power"));
+    site.cluster.power_off(machine_name(&lost)?)?;
+    site.print_progress(&format!("{lost} lost power"));
     let now = wait_for("the service to run elsewhere", FAILOVER, || {
-        site.ticker(another).filter(|now| *now != lost)
+        site.ticker_node(another).filter(|now| *now != lost)
     })
     .with_context(|| journals(&site))?;
-    site.tell(&format!("the service runs on {now}"));
-    wait_until("the service to tick on another machine", CEILING, || ticks(&site, &now))?;
-    site.follow("6. Test a failover", Some(another))?;
-    let left: Vec<&Block> = site.blocks.iter().filter(|block| block.place.is_some()).collect();
-    if !left.is_empty() {
-        bail!("the test does not follow these blocks of docs/install.md: {left:?}");
+    site.print_progress(&format!("the service runs on {now}"));
+    wait_until("the service to tick on another machine", STEP_TIMEOUT, || is_ticking(&site, &now))?;
+    site.run_section("6. Test a failover", Some(another))?;
+    let unused_blocks: Vec<&Block> = site.blocks.iter().filter(|block| block.target.is_some()).collect();
+    if !unused_blocks.is_empty() {
+        bail!("the test does not follow these blocks of docs/install.md: {unused_blocks:?}");
     }
     site.cluster.remove()
 }
 
 /// Returns the last lines of the machines' journals.
-fn journals(site: &Site) -> String {
-    let asked = "journalctl --quiet --lines 30 -u ha-controller -u ha-node-agent -u ha-watchdogd; journalctl --quiet --lines 5 -u etcd";
-    let said = MACHINES.map(|(name, _)| format!("{name}:\n{}", site.run(name, asked).unwrap_or_default()));
-    said.join("\n")
+fn journals(site: &InstallTest) -> String {
+    let journal_command = "journalctl --quiet --lines 30 -u ha-controller -u ha-node-agent -u ha-watchdogd; journalctl --quiet --lines 5 -u etcd";
+    let output_text =
+        MACHINES.map(|(name, _)| format!("{name}:\n{}", site.run(name, journal_command).unwrap_or_default()));
+    output_text.join("\n")
 }

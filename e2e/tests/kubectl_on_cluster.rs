@@ -4,7 +4,7 @@ use std::process::Output;
 
 use anyhow::{Context, Result};
 use ha_e2e::cluster::Cluster;
-use ha_e2e::scenario::{CEILING, Scenario, witness_spec};
+use ha_e2e::scenario::{STEP_TIMEOUT, Scenario, witness_spec};
 use ha_e2e::wait::wait_until;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn kubectl_works_against_the_api() -> Result<()> {
     let scenario = Scenario::start("kubectl")?;
     let cluster = &scenario.cluster;
     let file = |name: &str, value: &Value| -> Result<String> {
-        let path = cluster.folder().join(name);
+        let path = cluster.directory().join(name);
         std::fs::write(&path, value.to_string())?;
         Ok(path.to_str().context("path is not valid UTF-8")?.to_owned())
     };
@@ -31,7 +31,7 @@ fn kubectl_works_against_the_api() -> Result<()> {
     object["spec"]["comment"] = json!("changed");
     let second = file("web-changed.json", &object)?;
     object["spec"]["maxRestrat"] = json!(1);
-    let wrong = file("web-wrong.json", &object)?;
+    let invalid = file("web-wrong.json", &object)?;
 
     let names = kubectl(cluster, &["api-resources", "--api-group=hactl.io"], 0)?;
     assert!(names.contains("resources") && names.contains("har"), "{names}");
@@ -40,7 +40,7 @@ fn kubectl_works_against_the_api() -> Result<()> {
     kubectl(cluster, &["diff", "-f", &first], 0)?;
     assert!(kubectl(cluster, &["diff", "-f", &second], 1)?.contains("changed"));
     assert!(kubectl(cluster, &["apply", "-f", &second], 0)?.contains("configured"));
-    let refused = kubectl(cluster, &["apply", "-f", &wrong], 1)?;
+    let refused = kubectl(cluster, &["apply", "-f", &invalid], 1)?;
     assert!(refused.contains("maxRestrat"), "{refused}");
 
     kubectl(
@@ -63,25 +63,25 @@ fn kubectl_works_against_the_api() -> Result<()> {
     // A watch shows the change and ends at the request's timeout.
     let watch = std::thread::spawn({
         let arguments = ["get", "resources", "-w", "--request-timeout=8s"].map(str::to_owned);
-        let folder = cluster.folder().to_owned();
+        let directory = cluster.directory().to_owned();
         move || -> Result<String> {
             let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            let output = Cluster::open(&folder)?.kubectl(&words)?;
+            let output = Cluster::open(&directory)?.kubectl(&words)?;
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         }
     });
-    scenario.home("web")?;
+    scenario.wait_until_started("web")?;
     kubectl(
         cluster,
         &["patch", "resource", "web", "--type=merge", "-p", r#"{"spec":{"state":"Stopped"}}"#],
         0,
     )?;
-    scenario.gone("web")?;
+    scenario.wait_until_stopped("web")?;
     let seen = watch.join().map_err(|_| anyhow::anyhow!("the watch panicked"))??;
     assert!(seen.lines().filter(|line| line.contains("web")).count() >= 2, "{seen}");
 
     kubectl(cluster, &["delete", "resource", "web", "--timeout=60s"], 0)?;
-    wait_until("web to be deleted", CEILING, || scenario.object("resources", "web").is_none())?;
+    wait_until("web to be deleted", STEP_TIMEOUT, || scenario.object("resources", "web").is_none())?;
     let missing = kubectl(cluster, &["get", "resource", "web"], 1)?;
     assert!(missing.contains("NotFound"), "{missing}");
     scenario.finish()

@@ -15,9 +15,9 @@ const SERVICE: &str = "box";
 
 #[test]
 fn an_lxc_container_is_restarted_adopted_and_recovered_elsewhere() -> Result<()> {
-    let plan = Plan { nodes: 2, lxc: true, ..Plan::test(&scratch::folder("lxc")?) };
+    let plan = Plan { nodes: 2, lxc: true, ..Plan::test(&scratch::directory("lxc")?) };
     let mut cluster = Cluster::start(plan)?;
-    let witness = binaries::own("ha-witness")?;
+    let witness = binaries::workspace_program("ha-witness")?;
     let programs = witness.parent().context("program has no directory")?;
     let shared = Path::new(SHARED);
     // The root file system has no libraries, so the host's are mounted.
@@ -42,6 +42,6 @@ fn an_lxc_container_is_restarted_adopted_and_recovered_elsewhere() -> Result<()>
             "timeouts": {"stopSeconds": 5},
         }),
     )?;
-    contained::survives(&mut cluster, SERVICE)?;
+    contained::check_survival(&mut cluster, SERVICE)?;
     cluster.remove()
 }

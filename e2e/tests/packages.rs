@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use ha_e2e::binaries::own;
+use ha_e2e::binaries::workspace_program;
 use ha_e2e::cluster::Cluster;
 use ha_e2e::container;
-use ha_e2e::plan::{API_PORT, ETCD_CLIENT_PORT, Plan, SHARED, stand_in_socket};
-use ha_e2e::scenario::CEILING;
+use ha_e2e::plan::{API_PORT, ETCD_CLIENT_PORT, Plan, SHARED, simulated_watchdog_socket};
+use ha_e2e::scenario::STEP_TIMEOUT;
 use ha_e2e::scratch;
 use ha_e2e::wait::{wait_for, wait_for_ok, wait_until};
 
@@ -22,7 +22,7 @@ const NODE: &str = "node1";
 const PACKAGES: [&str; 3] = ["hactl", "ha-controller", "ha-node-agent"];
 const UNITS: [&str; 3] = ["ha-controller", "ha-node-agent", "ha-watchdogd"];
 /// Directories to which any package installation writes and which no purge cleans.
-const NOT_OURS: [&str; 7] = [
+const FOREIGN_DIRECTORIES: [&str; 7] = [
     "/var/lib/dpkg/",
     "/var/lib/apt/",
     "/var/lib/PackageKit/",
@@ -33,15 +33,15 @@ const NOT_OURS: [&str; 7] = [
 ];
 
 /// A machine without the project's packages, and an etcd member.
-struct Bare {
+struct BareMachine {
     cluster: Cluster,
     begin: Instant,
 }
 
-impl Bare {
+impl BareMachine {
     fn start() -> Result<Self> {
         let begin = Instant::now();
-        let mut plan = Plan::test(&scratch::folder("packages")?);
+        let mut plan = Plan::test(&scratch::directory("packages")?);
         (plan.etcd, plan.controllers, plan.nodes) = (1, 0, 1);
         (plan.units, plan.bare) = (Some(Vec::new()), true);
         let mut cluster = Cluster::start(plan)?;
@@ -54,28 +54,28 @@ impl Bare {
         Ok(bare)
     }
 
-    fn tell(&self, what: &str) {
+    fn print_progress(&self, what: &str) {
         println!("{:5.1} s {what}", self.begin.elapsed().as_secs_f64());
     }
 
     /// Runs a command on the machine and returns its output.
     fn run(&self, script: &str) -> Result<String> {
-        let said = container::inside(self.cluster.machine(NODE)?, &["sh", "-c", script]);
-        said.map(|said| said.trim().to_owned()).with_context(|| script.to_owned())
+        let output_text = container::run_inside(self.cluster.machine(NODE)?, &["sh", "-c", script]);
+        output_text.map(|output_text| output_text.trim().to_owned()).with_context(|| script.to_owned())
     }
 
     /// Runs a command that must fail, and returns its output.
-    fn refused(&self, script: &str) -> Result<String> {
+    fn run_expecting_failure(&self, script: &str) -> Result<String> {
         self.run(&format!("if {script} >/tmp/said 2>&1; then cat /tmp/said; exit 1; else cat /tmp/said; fi"))
     }
 
     fn install(&self, variable: &str) -> Result<String> {
         // Copied to the shared directory, because not all directories of the host, such as /tmp, are visible on the machine.
-        let there = self.cluster.shared().join(variable);
-        fs::create_dir_all(&there)?;
+        let target = self.cluster.shared().join(variable);
+        fs::create_dir_all(&target)?;
         for package in fs::read_dir(packages(variable)?)? {
             let package = package?;
-            fs::copy(package.path(), there.join(package.file_name()))?;
+            fs::copy(package.path(), target.join(package.file_name()))?;
         }
         let options = "-o APT::Sandbox::User=root -o Dpkg::Use-Pty=0 --no-install-recommends";
         self.run(&format!(
@@ -85,8 +85,8 @@ impl Bare {
 
     /// Returns the main process of a unit, with its process id on the machine.
     fn process(&self, unit: &str) -> Result<i32> {
-        let said = self.run(&format!("systemctl show --property MainPID --value {unit}"))?;
-        let pid = said.parse().with_context(|| said.clone())?;
+        let output_text = self.run(&format!("systemctl show --property MainPID --value {unit}"))?;
+        let pid = output_text.parse().with_context(|| output_text.clone())?;
         ensure!(pid != 0, "{unit} does not run:\n{}", self.journal(unit));
         Ok(pid)
     }
@@ -103,15 +103,15 @@ impl Bare {
     fn wait_for_status(&self, what: &str, words: &[&str]) -> Result<()> {
         let status =
             || self.run("systemctl show --property StatusText --value ha-node-agent").unwrap_or_default();
-        wait_until(what, CEILING, || words.iter().all(|word| status().contains(word)))
+        wait_until(what, STEP_TIMEOUT, || words.iter().all(|word| status().contains(word)))
             .with_context(|| format!("{}\n{}", status(), self.journal("ha-node-agent")))
     }
 
-    /// Returns the names of all files of the machine outside [`NOT_OURS`].
+    /// Returns the names of all files of the machine outside [`FOREIGN_DIRECTORIES`].
     fn files(&self) -> Result<BTreeSet<String>> {
-        let said = self.run("find /etc /usr /var /run/hactl -xdev 2>/dev/null; true")?;
-        let ours = |name: &&str| !NOT_OURS.iter().any(|folder| name.starts_with(folder));
-        Ok(said.lines().filter(ours).map(str::to_owned).collect())
+        let output_text = self.run("find /etc /usr /var /run/hactl -xdev 2>/dev/null; true")?;
+        let is_ours = |name: &&str| !FOREIGN_DIRECTORIES.iter().any(|directory| name.starts_with(directory));
+        Ok(output_text.lines().filter(is_ours).map(str::to_owned).collect())
     }
 }
 
@@ -119,29 +119,29 @@ impl Bare {
 fn packages(variable: &str) -> Result<PathBuf> {
     env::var_os(variable)
         .map(PathBuf::from)
-        .filter(|folder| folder.is_dir())
+        .filter(|directory| directory.is_dir())
         .with_context(|| format!("{variable} is not a directory with packages: run ./dev/test packages"))
 }
 
 #[test]
 fn packages_are_installed_upgraded_removed_and_purged() -> Result<()> {
-    let machine = Bare::start()?;
-    machine.tell("machine with systemd started");
+    let machine = BareMachine::start()?;
+    machine.print_progress("machine with systemd started");
     let before = machine.files()?;
     let boot = machine.cluster.machine(NODE)?.namespace();
-    installed_they_wait_for_a_configuration(&machine)?;
-    configured_they_run_a_service(&machine)?;
-    an_upgrade_restarts_the_agent_and_nothing_that_it_guards(&machine)?;
-    a_removal_is_refused_while_services_run(&machine)?;
-    removed_they_leave_the_configuration(&machine)?;
-    purged_they_leave_nothing(&machine, &before)?;
+    check_installation(&machine)?;
+    check_configuration(&machine)?;
+    check_upgrade(&machine)?;
+    check_refused_removal(&machine)?;
+    check_removal(&machine)?;
+    check_purge(&machine, &before)?;
     assert_eq!(machine.cluster.machine(NODE)?.namespace(), boot, "the machine was never reset");
     machine.cluster.remove()
 }
 
-fn installed_they_wait_for_a_configuration(machine: &Bare) -> Result<()> {
+fn check_installation(machine: &BareMachine) -> Result<()> {
     machine.install("HACTL_PACKAGES")?;
-    machine.tell("installed");
+    machine.print_progress("installed");
     for unit in UNITS {
         assert_eq!(machine.run(&format!("systemctl is-enabled {unit}"))?, "enabled", "{unit}");
         let state = machine.run(&format!("systemctl is-active {unit} || true"))?;
@@ -157,27 +157,27 @@ fn installed_they_wait_for_a_configuration(machine: &Bare) -> Result<()> {
     Ok(())
 }
 
-fn configured_they_run_a_service(machine: &Bare) -> Result<()> {
+fn check_configuration(machine: &BareMachine) -> Result<()> {
     let cluster = &machine.cluster;
     let etcd = cluster.machine("etcd1")?.address;
     let node = cluster.machine(NODE)?;
-    let tls = cluster.folder().join("tls");
+    let tls = cluster.directory().join("tls");
     let tls = tls.display();
     machine.run(&format!(
         "mkdir -p /etc/hactl && cp {tls}/ca.pem {tls}/{NODE}.pem {tls}/{NODE}.key /etc/hactl/ && \
          mkdir -p /etc/systemd/system/ha-watchdogd.service.d && \
          printf '[Service]\\nEnvironment=WATCHDOG_SIMULATED={}\\nReadWritePaths={}\\n' >/etc/systemd/system/ha-watchdogd.service.d/test.conf && \
          systemctl daemon-reload",
-        stand_in_socket(node).display(),
+        simulated_watchdog_socket(node).display(),
         node.volatile.display()
     ))?;
-    let said = machine.run(&format!(
+    let output_text = machine.run(&format!(
         "hactl init --etcd-endpoints https://{etcd}:{ETCD_CLIENT_PORT} --etcd-ca /etc/hactl/ca.pem --etcd-cert /etc/hactl/{NODE}.pem \
          --etcd-key /etc/hactl/{NODE}.key --node {NODE} --listen {}:{API_PORT} --profile fast",
         node.address
     ))?;
     // `hactl init` lists the next steps. The test runs them unchanged.
-    let steps: Vec<&str> = said
+    let steps: Vec<&str> = output_text
         .lines()
         .skip_while(|line| *line != "next:")
         .skip(1)
@@ -186,41 +186,42 @@ fn configured_they_run_a_service(machine: &Bare) -> Result<()> {
     for step in
         ["chgrp _hactl", "systemctl start ha-controller", "systemctl start ha-watchdogd ha-node-agent"]
     {
-        ensure!(steps.iter().any(|said| said.starts_with(step)), "{step} is missing:\n{said}");
+        ensure!(steps.iter().any(|command| command.starts_with(step)), "{step} is missing:\n{output_text}");
     }
     for step in steps {
         if step.starts_with("hactl doctor") {
             continue;
         }
-        wait_for_ok(step, CEILING, || machine.run(step)).with_context(|| machine.journal("ha-controller"))?;
+        wait_for_ok(step, STEP_TIMEOUT, || machine.run(step))
+            .with_context(|| machine.journal("ha-controller"))?;
     }
     machine.run("hactl set cluster/default fencing.allowSimulatedWatchdog=true")?;
     machine
         .run(&format!("hactl wait node/{NODE} --for=condition=Ready --timeout 60s"))
         .with_context(|| machine.journal("ha-node-agent"))?;
-    machine.tell("configured");
-    let witness = own("ha-witness")?;
+    machine.print_progress("configured");
+    let witness = workspace_program("ha-witness")?;
     machine.run(&format!(
         "hactl create resource web --exec --wait --timeout 60s -- {} --file {SHARED}/web",
         witness.display()
     ))?;
     machine.wait_for_status("the watchdog to be armed", &["watchdog armed", "; 1 service may run"])?;
-    machine.tell("a service runs");
-    the_journal_finds_a_service(machine)
+    machine.print_progress("a service runs");
+    check_journal_fields(machine)
 }
 
 /// Checks that log lines of the daemons are journal entries with the fields of their objects.
-fn the_journal_finds_a_service(machine: &Bare) -> Result<()> {
+fn check_journal_fields(machine: &BareMachine) -> Result<()> {
     for unit in ["ha-controller", "ha-node-agent"] {
         let fields = [
             "HACTL_RESOURCE=web".to_owned(),
             format!("HACTL_NODE={NODE}"),
             format!("_SYSTEMD_UNIT={unit}.service"),
         ];
-        let asked = format!("journalctl --quiet --output json {}", fields.join(" "));
-        let entry = wait_for(&format!("{unit} in the journal"), CEILING, || {
-            let said = machine.run(&asked).ok()?;
-            serde_json::from_str::<serde_json::Value>(said.lines().next()?).ok()
+        let journal_command = format!("journalctl --quiet --output json {}", fields.join(" "));
+        let entry = wait_for(&format!("{unit} in the journal"), STEP_TIMEOUT, || {
+            let output_text = machine.run(&journal_command).ok()?;
+            serde_json::from_str::<serde_json::Value>(output_text.lines().next()?).ok()
         })?;
         let text = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
         assert_eq!(text("SYSLOG_IDENTIFIER"), unit, "{entry}");
@@ -236,16 +237,16 @@ fn the_journal_finds_a_service(machine: &Bare) -> Result<()> {
     Ok(())
 }
 
-fn an_upgrade_restarts_the_agent_and_nothing_that_it_guards(machine: &Bare) -> Result<()> {
+fn check_upgrade(machine: &BareMachine) -> Result<()> {
     let pids = || UNITS.map(|unit| machine.process(unit)).into_iter().collect::<Result<Vec<_>>>();
     let service = || machine.run(&format!("pgrep --full -- '^[^ ]*ha-witness --file {SHARED}/web'"));
     machine.run("echo '# by the administrator' >>/etc/default/ha-node-agent")?;
     let (old, running) = (pids()?, service()?);
-    let beats = machine.cluster.witness("web").beats()?.len();
-    let said = machine.install("HACTL_PACKAGES_NEXT")?;
-    ensure!(said.contains("restarting the agent"), "{said}");
+    let lines = machine.cluster.witness("web").lines()?.len();
+    let output_text = machine.install("HACTL_PACKAGES_NEXT")?;
+    ensure!(output_text.contains("restarting the agent"), "{output_text}");
     let new = pids()?;
-    machine.tell("upgraded");
+    machine.print_progress("upgraded");
     let [controller, agent, watchdogd] = [0, 1, 2].map(|at| (old[at], new[at]));
     assert_ne!(controller.0, controller.1, "the controller was not restarted");
     assert_ne!(agent.0, agent.1, "the agent was not restarted");
@@ -260,30 +261,31 @@ fn an_upgrade_restarts_the_agent_and_nothing_that_it_guards(machine: &Bare) -> R
     machine.wait_for_status("the new agent to arm", &["watchdog armed", "; 1 service may run"])?;
     machine.run(&format!("hactl wait node/{NODE} resource/web --for=condition=Ready --timeout 60s"))?;
     assert_eq!(service()?, running, "the service was restarted");
-    wait_until("the service to continue", CEILING, || {
-        machine.cluster.witness("web").beats().is_ok_and(|now| now.len() > beats)
+    wait_until("the service to continue", STEP_TIMEOUT, || {
+        machine.cluster.witness("web").lines().is_ok_and(|now| now.len() > lines)
     })?;
     let kept = machine.run("tail -n 1 /etc/default/ha-node-agent")?;
     assert_eq!(kept, "# by the administrator", "an upgrade keeps what the administrator has written");
-    machine.tell("the new agent has armed");
+    machine.print_progress("the new agent has armed");
     Ok(())
 }
 
-fn a_removal_is_refused_while_services_run(machine: &Bare) -> Result<()> {
-    let said = machine.refused("apt-get remove --assume-yes -o Dpkg::Use-Pty=0 ha-node-agent")?;
+fn check_refused_removal(machine: &BareMachine) -> Result<()> {
+    let output_text =
+        machine.run_expecting_failure("apt-get remove --assume-yes -o Dpkg::Use-Pty=0 ha-node-agent")?;
     for words in
         ["error: services still run on this node", "; 1 service may run", "hactl node maintenance enable"]
     {
-        ensure!(said.contains(words), "{words} is missing:\n{said}");
+        ensure!(output_text.contains(words), "{words} is missing:\n{output_text}");
     }
     machine.wait_for_status("the agent to continue", &["watchdog armed", "; 1 service may run"])?;
     let state = machine.run("dpkg-query --show --showformat '${Status}' ha-node-agent")?;
     assert!(state.ends_with("ok installed"), "{state}");
-    machine.tell("a removal was refused");
+    machine.print_progress("a removal was refused");
     Ok(())
 }
 
-fn removed_they_leave_the_configuration(machine: &Bare) -> Result<()> {
+fn check_removal(machine: &BareMachine) -> Result<()> {
     machine.run("hactl delete resource web --stop && hactl wait resource/web --for=delete --timeout 60s")?;
     machine.wait_for_status("nothing to run", &["; 0 services may run"])?;
     let watchdogd = machine.process("ha-watchdogd")?;
@@ -292,7 +294,7 @@ fn removed_they_leave_the_configuration(machine: &Bare) -> Result<()> {
     machine.run(&format!("hactl delete node/{NODE}"))?;
     machine.run(&format!("hactl wait node/{NODE} --for=delete --timeout 60s"))?;
     machine.run("apt-get remove --assume-yes -o Dpkg::Use-Pty=0 ha-controller hactl 2>&1")?;
-    machine.tell("removed");
+    machine.print_progress("removed");
     for unit in UNITS {
         let state = machine.run(&format!("systemctl is-active {unit} || true"))?;
         assert_eq!(state, "inactive", "{unit}");
@@ -303,15 +305,15 @@ fn removed_they_leave_the_configuration(machine: &Bare) -> Result<()> {
     Ok(())
 }
 
-fn purged_they_leave_nothing(machine: &Bare, before: &BTreeSet<String>) -> Result<()> {
+fn check_purge(machine: &BareMachine, before: &BTreeSet<String>) -> Result<()> {
     // Files that the administrator created have to be removed by the administrator.
     machine.run("rm -r /etc/hactl/*.pem /etc/hactl/*.key /etc/systemd/system/ha-watchdogd.service.d")?;
     machine.run(&format!("apt-get purge --assume-yes -o Dpkg::Use-Pty=0 {} 2>&1", PACKAGES.join(" ")))?;
-    machine.tell("purged");
+    machine.print_progress("purged");
     let after = machine.files()?;
-    let left: Vec<&String> = after.difference(before).collect();
-    if !left.is_empty() {
-        bail!("files remain after the purge: {left:?}");
+    let remaining: Vec<&String> = after.difference(before).collect();
+    if !remaining.is_empty() {
+        bail!("files remain after the purge: {remaining:?}");
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use ha_e2e::command::run;
 use ha_e2e::etcd::Etcdctl;
 use ha_e2e::machine::Role;
 use ha_e2e::plan::Plan;
-use ha_e2e::scenario::{CEILING, Scenario, WITNESS};
+use ha_e2e::scenario::{STEP_TIMEOUT, Scenario, WITNESS};
 use ha_e2e::scratch;
 use ha_e2e::wait::wait_until;
 use serde_json::json;
@@ -24,12 +24,12 @@ const LATER: &str = "later";
 
 #[test]
 fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> {
-    let folder = scratch::folder("store-restored")?;
-    let plan = Plan { profile: "Default".to_owned(), ..Plan::test(&folder) };
+    let directory = scratch::directory("store-restored")?;
+    let plan = Plan { profile: "Default".to_owned(), ..Plan::test(&directory) };
     let mut scenario = Scenario::start_with(plan)?;
     scenario.on_etcd_loss(OnEtcdLoss::Hold, &json!({"profile": "Default"}))?;
-    let old_home = scenario.home(WITNESS)?;
-    let backup = folder.join("backup.db");
+    let old_node = scenario.wait_until_started(WITNESS)?;
+    let backup = directory.join("backup.db");
     let etcdctl = scenario.cluster.etcdctl();
     // A snapshot needs a single endpoint.
     let endpoints = etcdctl.endpoints.split(',').next().unwrap_or_default().to_owned();
@@ -37,29 +37,30 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
 
     // After the backup, the first service moves and a second is created. The backup has a wrong node for the first and lacks the
     // second.
-    let to = scenario.cluster.names(Role::Node).into_iter().find(|node| *node != old_home);
+    let to = scenario.cluster.names(Role::Node).into_iter().find(|node| *node != old_node);
     let to = to.context("no other node found")?;
     let moved = scenario.cluster.hactl(&["relocate", WITNESS, &to, "--wait"])?;
     ensure!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
     scenario.create_witness(LATER)?;
-    let (home, later_home) = (scenario.home(WITNESS)?, scenario.home(LATER)?);
-    assert_eq!(home, to);
+    let (active_node, later_node) =
+        (scenario.wait_until_started(WITNESS)?, scenario.wait_until_started(LATER)?);
+    assert_eq!(active_node, to);
     let process = |scenario: &Scenario, service: &str, node: &str| {
         scenario.checker.process(service, node).with_context(|| format!("{service} does not run on {node}"))
     };
     let (before, later_before) =
-        (process(&scenario, WITNESS, &home)?, process(&scenario, LATER, &later_home)?);
+        (process(&scenario, WITNESS, &active_node)?, process(&scenario, LATER, &later_node)?);
 
     let members = scenario.cluster.names(Role::Etcd);
     for member in &members {
         scenario.cluster.power_off(member)?;
-        fs::remove_dir_all(scenario.cluster.machine(member)?.folder.join("data"))?;
+        fs::remove_dir_all(scenario.cluster.machine(member)?.directory.join("data"))?;
     }
-    let prepared = folder.join("prepared.db");
+    let prepared = directory.join("prepared.db");
     let etcd = binaries::etcd()?;
     let programs = etcd.parent().context("etcd has no directory")?;
     run(
-        binaries::own("hactl")?,
+        binaries::workspace_program("hactl")?,
         &["restore", &text(&prepared), "--yes", "--from", &text(&backup), "--programs", &text(programs)],
     )?;
     for member in &members {
@@ -72,32 +73,32 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
     }
 
     // No service is stopped or started until the node of every service is known.
-    wait_until("the leader to probe the service", CEILING, || scenario.state(WITNESS) == "Queued")?;
+    wait_until("the leader to probe the service", STEP_TIMEOUT, || scenario.state(WITNESS) == "Queued")?;
     let events = || {
         scenario.cluster.hactl(&["events"]).map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
     };
     wait_until("the restore of etcd to be complete", RESTORED_WITHIN, || {
         events().is_ok_and(|events| events.contains("Restore of etcd completed"))
     })?;
-    wait_until("the service to be adopted", CEILING, || scenario.state(WITNESS) == "Started")?;
-    assert_eq!(scenario.home(WITNESS)?, home);
-    assert_eq!(process(&scenario, WITNESS, &home)?, before, "the service was restarted");
+    wait_until("the service to be adopted", STEP_TIMEOUT, || scenario.state(WITNESS) == "Started")?;
+    assert_eq!(scenario.wait_until_started(WITNESS)?, active_node);
+    assert_eq!(process(&scenario, WITNESS, &active_node)?, before, "the service was restarted");
     assert_eq!(scenario.cluster.etcdctl().get(&scenario.cluster.keys().restored())?, None);
 
     // The service that is not in the backup keeps running unmanaged. When it is declared again, it is found on its node.
     assert!(scenario.object("resources", LATER).is_none());
-    assert_eq!(process(&scenario, LATER, &later_home)?, later_before, "the service was restarted");
+    assert_eq!(process(&scenario, LATER, &later_node)?, later_before, "the service was restarted");
     scenario.create_witness(LATER)?;
-    assert_eq!(scenario.home(LATER)?, later_home);
+    assert_eq!(scenario.wait_until_started(LATER)?, later_node);
     assert_eq!(
-        process(&scenario, LATER, &later_home)?,
+        process(&scenario, LATER, &later_node)?,
         later_before,
         "the service was restarted instead of adopted"
     );
 
     // The cluster works normally again: a failover succeeds.
-    scenario.cluster.power_off(&home)?;
-    scenario.elsewhere(WITNESS, &home)?;
+    scenario.cluster.power_off(&active_node)?;
+    scenario.wait_until_moved_from(WITNESS, &active_node)?;
     scenario.finish()
 }
 

@@ -6,33 +6,33 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use ha_api_types::cluster::OnEtcdLoss;
 use ha_e2e::machine::Role;
-use ha_e2e::network::Drop;
+use ha_e2e::network::PacketFilter;
 use ha_e2e::plan::Plan;
-use ha_e2e::scenario::{CEILING, Scenario, WITNESS};
+use ha_e2e::scenario::{STEP_TIMEOUT, Scenario, WITNESS};
 use ha_e2e::scratch;
 use ha_e2e::wait::{monotonic_ns, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
 #[test]
-fn a_killed_member_disturbs_nobody() -> Result<()> {
+fn a_killed_member_disturbs_no_service() -> Result<()> {
     // etcd may need two rounds of a second each for an election on a slow host. With the fast profile, services stop after little
     // more than that. With the conservative profile, they stop after 8 s.
-    let mut plan = Plan::test(&scratch::folder("member-killed")?);
+    let mut plan = Plan::test(&scratch::directory("member-killed")?);
     "Conservative".clone_into(&mut plan.profile);
     let mut scenario = Scenario::start_with(plan)?;
-    let leader = scenario.cluster.store_leader()?;
+    let leader = scenario.cluster.etcd_leader()?;
     let follower = scenario.cluster.names(Role::Etcd).into_iter().find(|name| *name != leader);
     let follower = follower.context("no etcd follower found")?;
     scenario.cluster.power_off(&follower)?;
-    scenario.undisturbed(WITNESS, Duration::from_secs(20))?;
+    scenario.check_undisturbed(WITNESS, Duration::from_secs(20))?;
     scenario.cluster.power_on(&follower)?;
-    wait_until("all etcd members to be healthy", CEILING, || scenario.cluster.etcdctl().is_healthy())?;
+    wait_until("all etcd members to be healthy", STEP_TIMEOUT, || scenario.cluster.etcdctl().is_healthy())?;
 
     // A failure of the leader must have no effect either: etcd elects another one before a heartbeat expires.
-    let leader = scenario.cluster.store_leader()?;
+    let leader = scenario.cluster.etcd_leader()?;
     scenario.cluster.power_off(&leader)?;
-    scenario.undisturbed(WITNESS, Duration::from_secs(20))?;
+    scenario.check_undisturbed(WITNESS, Duration::from_secs(20))?;
     scenario.finish()
 }
 
@@ -41,87 +41,88 @@ fn a_lease_kept_alive_by_a_deposed_store_leader_proves_nothing() -> Result<()> {
     // FENCING 3: an etcd leader that was paused and then isolated from its peers continues to answer keep-alives. A node that
     // reaches only that member must not consider its heartbeat valid.
     let scenario = Scenario::start("stale-store-leader")?;
-    let home = scenario.home(WITNESS)?;
+    let active_node = scenario.wait_until_started(WITNESS)?;
     let before = monotonic_ns();
-    let stale = scenario.cluster.store_leader()?;
+    let stale = scenario.cluster.etcd_leader()?;
     let member = scenario.cluster.machine(&stale)?;
     member.signal("etcd", Signal::SIGSTOP)?;
-    wait_until("another etcd leader", CEILING, || {
-        scenario.cluster.store_leader_among_others(&stale).is_ok_and(|leader| leader != stale)
+    wait_until("another etcd leader", STEP_TIMEOUT, || {
+        scenario.cluster.etcd_leader_among_others(&stale).is_ok_and(|leader| leader != stale)
     })?;
     scenario.cluster.isolate_member(&stale)?;
     for other in scenario.cluster.names(Role::Etcd).into_iter().filter(|name| *name != stale) {
         let address = scenario.cluster.machine(&other)?.address;
-        scenario.cluster.drop_packets(&home, Drop::To(address))?;
+        scenario.cluster.drop_packets(&active_node, PacketFilter::To(address))?;
     }
     member.signal("etcd", Signal::SIGCONT)?;
 
-    let away = scenario.elsewhere(WITNESS, &home)?;
+    let new_node = scenario.wait_until_moved_from(WITNESS, &active_node)?;
     let timeline = scenario.checker.timeline();
-    let ended = timeline.ended_on(WITNESS, &home, before).context("no end of the witness was recorded")?;
+    let ended =
+        timeline.ended_on(WITNESS, &active_node, before).context("no end of the witness was recorded")?;
     let started = timeline
-        .started_on(WITNESS, &away, before)
+        .started_on(WITNESS, &new_node, before)
         .context("no start of the witness on another node was recorded")?;
     assert!(
         ended < started,
-        "the service ended on {home} at {ended} ns, after its start on {away} at {started} ns"
+        "the service ended on {active_node} at {ended} ns, after its start on {new_node} at {started} ns"
     );
 
     scenario.cluster.heal(&stale)?;
-    scenario.cluster.heal(&home)?;
+    scenario.cluster.heal(&active_node)?;
     scenario.cluster.wait_for_nodes()?;
-    scenario.undisturbed(WITNESS, Duration::from_secs(3))?;
+    scenario.check_undisturbed(WITNESS, Duration::from_secs(3))?;
     scenario.finish()
 }
 
 #[test]
-fn a_frozen_and_isolated_store_leader_disturbs_nobody_who_reaches_the_others() -> Result<()> {
+fn a_frozen_and_isolated_etcd_leader_disturbs_no_node_that_reaches_the_others() -> Result<()> {
     let scenario = Scenario::start("isolated-store-leader")?;
-    let stale = scenario.cluster.store_leader()?;
+    let stale = scenario.cluster.etcd_leader()?;
     let member = scenario.cluster.machine(&stale)?;
     member.signal("etcd", Signal::SIGSTOP)?;
     scenario.cluster.isolate_member(&stale)?;
-    wait_until("another etcd leader", CEILING, || {
-        scenario.cluster.store_leader_among_others(&stale).is_ok_and(|leader| leader != stale)
+    wait_until("another etcd leader", STEP_TIMEOUT, || {
+        scenario.cluster.etcd_leader_among_others(&stale).is_ok_and(|leader| leader != stale)
     })?;
     member.signal("etcd", Signal::SIGCONT)?;
-    scenario.undisturbed(WITNESS, Duration::from_secs(10))?;
+    scenario.check_undisturbed(WITNESS, Duration::from_secs(10))?;
     scenario.cluster.heal(&stale)?;
     scenario.finish()
 }
 
 #[test]
-fn a_short_outage_of_the_whole_store_is_not_noticed() -> Result<()> {
+fn a_short_outage_of_all_etcd_members_disturbs_no_service() -> Result<()> {
     // With the conservative profile, nothing happens for Th - 2 Ki - Ts = 8 s. etcd may need more than one of them for an
     // election.
-    let mut plan = Plan::test(&scratch::folder("store-short-outage")?);
+    let mut plan = Plan::test(&scratch::directory("store-short-outage")?);
     "Conservative".clone_into(&mut plan.profile);
     let scenario = Scenario::start_with(plan)?;
-    let home = scenario.home(WITNESS)?;
-    let (process, action) = (scenario.checker.process(WITNESS, &home), scenario.action(WITNESS)?);
-    scenario.store_outage(Duration::from_secs(5), || Ok(()))?;
-    scenario.undisturbed(WITNESS, Duration::from_secs(20))?;
-    assert_eq!(scenario.checker.process(WITNESS, &home), process);
+    let active_node = scenario.wait_until_started(WITNESS)?;
+    let (process, action) = (scenario.checker.process(WITNESS, &active_node), scenario.action(WITNESS)?);
+    scenario.with_etcd_outage(Duration::from_secs(5), || Ok(()))?;
+    scenario.check_undisturbed(WITNESS, Duration::from_secs(20))?;
+    assert_eq!(scenario.checker.process(WITNESS, &active_node), process);
     assert_eq!(scenario.action(WITNESS)?, action);
     scenario.finish()
 }
 
 #[test]
-fn a_long_outage_of_the_whole_store_stops_everything_and_resets_nobody() -> Result<()> {
+fn a_long_outage_of_all_etcd_members_stops_all_services_and_resets_no_node() -> Result<()> {
     let scenario = Scenario::start("store-long-outage")?;
     scenario.on_etcd_loss(OnEtcdLoss::Stop, &json!({}))?;
     scenario.create_witness("second")?;
     scenario.create_witness("third")?;
     let services = [WITNESS, "second", "third"];
-    let homes = services.map(|service| scenario.home(service));
+    let active_nodes = services.map(|service| scenario.wait_until_started(service));
     let before = monotonic_ns();
-    scenario.store_outage(Duration::from_secs(20), || {
-        services.iter().try_for_each(|service| scenario.gone(service))
+    scenario.with_etcd_outage(Duration::from_secs(20), || {
+        services.iter().try_for_each(|service| scenario.wait_until_stopped(service))
     })?;
-    for (service, home) in services.iter().zip(homes) {
-        let home = home?;
-        assert!(scenario.checker.timeline().ended_on(service, &home, before).is_some());
-        scenario.home(service)?;
+    for (service, active_node) in services.iter().zip(active_nodes) {
+        let active_node = active_node?;
+        assert!(scenario.checker.timeline().ended_on(service, &active_node, before).is_some());
+        scenario.wait_until_started(service)?;
     }
     for node in scenario.cluster.names(Role::Node) {
         assert!(scenario.cluster.machine(&node)?.is_on(), "{node} was reset during the etcd outage");
@@ -130,10 +131,10 @@ fn a_long_outage_of_the_whole_store_stops_everything_and_resets_nobody() -> Resu
 }
 
 #[test]
-fn everything_restarts() -> Result<()> {
+fn services_run_again_after_a_restart_of_all_machines() -> Result<()> {
     let mut scenario = Scenario::start("restart-of-everything")?;
     scenario.create_witness("second")?;
-    scenario.home("second")?;
+    scenario.wait_until_started("second")?;
     let machines: Vec<String> = [Role::Node, Role::Controller, Role::Etcd]
         .into_iter()
         .flat_map(|role| scenario.cluster.names(role))
@@ -142,13 +143,13 @@ fn everything_restarts() -> Result<()> {
         scenario.cluster.power_off(machine)?;
     }
     for service in [WITNESS, "second"] {
-        assert_eq!(scenario.checker.places(service), BTreeSet::new());
+        assert_eq!(scenario.checker.machines_of(service), BTreeSet::new());
     }
     for machine in machines.iter().rev() {
         scenario.cluster.power_on(machine)?;
     }
     for service in [WITNESS, "second"] {
-        scenario.home(service)?;
+        scenario.wait_until_started(service)?;
     }
     scenario.finish()
 }

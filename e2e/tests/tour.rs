@@ -9,12 +9,12 @@ use ha_e2e::scratch;
 
 /// A sandbox that ends with the test.
 struct Sandbox {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Sandbox {
     fn up(name: &str) -> Result<Self> {
-        let sandbox = Self { folder: scratch::folder(name)? };
+        let sandbox = Self { directory: scratch::directory(name)? };
         sandbox.run("./dev/up")?;
         Ok(sandbox)
     }
@@ -22,9 +22,9 @@ impl Sandbox {
     /// Runs a line like a user: in the root of the working tree and with hactl on PATH.
     fn run(&self, line: &str) -> Result<String> {
         // The build directory is below `target/debug`, which also contains this test.
-        let build = scratch::build_folder()?;
+        let build = scratch::build_directory()?;
         let target = build.parent().context("build directory has no parent directory")?;
-        let path = format!("{}:{}", self.folder.display(), std::env::var("PATH").unwrap_or_default());
+        let path = format!("{}:{}", self.directory.display(), std::env::var("PATH").unwrap_or_default());
         // A user's shell lacks the variables of cargo's test run. A change of these variables would rebuild ring and all crates
         // that depend on it.
         let of_this_test = std::env::vars_os().map(|(name, _)| name).filter(|name| {
@@ -39,19 +39,19 @@ impl Sandbox {
             .args(["-c", line])
             .current_dir(repository())
             .env("PATH", path)
-            .env("HACTL_SANDBOX", &self.folder)
+            .env("HACTL_SANDBOX", &self.directory)
             .env("CARGO_TARGET_DIR", target)
             // Build with the same features as this test. Otherwise all libraries would be built again for the programs alone.
             .env("HACTL_BUILD_ALSO", "--tests")
             .stdin(Stdio::null())
             .output()
             .with_context(|| line.to_owned())?;
-        let said =
+        let output_text =
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         if !output.status.success() {
-            bail!("`{line}` failed ({}):\n{said}", output.status);
+            bail!("`{line}` failed ({}):\n{output_text}", output.status);
         }
-        Ok(said)
+        Ok(output_text)
     }
 }
 
@@ -63,7 +63,7 @@ impl Drop for Sandbox {
 }
 
 /// Returns the commands between the two marks of the page, without comments.
-fn tour(page: &Path) -> Result<Vec<String>> {
+fn tour_commands(page: &Path) -> Result<Vec<String>> {
     let text = std::fs::read_to_string(page).with_context(|| page.display().to_string())?;
     let (_, rest) = text.split_once("<!-- tour: begin -->").context("docs/tutorial.md has no tour")?;
     let (tour, _) =
@@ -81,23 +81,23 @@ fn tour(page: &Path) -> Result<Vec<String>> {
 }
 
 #[test]
-fn the_tour_of_the_tutorial_works_as_it_stands() -> Result<()> {
+fn the_commands_of_the_tutorial_work() -> Result<()> {
     let sandbox = Sandbox::up("tour")?;
     let redis = |command: &str| {
         sandbox.run(&format!(
             "cd {}/shared/redis && redis-cli -s redis.sock {command}",
-            sandbox.folder.display()
+            sandbox.directory.display()
         ))
     };
     redis("set greeting hello")?;
-    for command in tour(&repository().join("docs/tutorial.md"))? {
+    for command in tour_commands(&repository().join("docs/tutorial.md"))? {
         sandbox.run(&command)?;
     }
     sandbox.run("hactl wait resource/cache --for=state=Started --timeout 60s")?;
     assert_eq!(redis("get greeting")?.trim(), "hello", "the data did not survive the tour");
 
-    let said = sandbox.run("./dev/down")?;
-    assert!(said.contains("removed"), "{said}");
-    assert!(!sandbox.folder.exists(), "{} was left behind", sandbox.folder.display());
+    let output_text = sandbox.run("./dev/down")?;
+    assert!(output_text.contains("removed"), "{output_text}");
+    assert!(!sandbox.directory.exists(), "{} was left behind", sandbox.directory.display());
     Ok(())
 }

@@ -8,71 +8,71 @@ use anyhow::{Result, ensure};
 use ha_api_types::timing::{Profile, StoreTimes, Timings, WatchdogBounds, failover_bound_ms};
 use ha_e2e::machine::Role;
 use ha_e2e::plan::Plan;
-use ha_e2e::scenario::{CEILING, Scenario, WITNESS};
+use ha_e2e::scenario::{STEP_TIMEOUT, Scenario, WITNESS};
 use ha_e2e::scratch;
 use ha_e2e::upgrade::{old_binaries, upgrade};
 use ha_e2e::wait::wait_until;
 
 /// Time that a busy host and the start of the service may add to the limit of a failover.
-const GRACE: Duration = Duration::from_secs(20);
+const TOLERANCE: Duration = Duration::from_secs(20);
 
 #[test]
 fn controllers_first_and_a_node_dies_in_the_middle() -> Result<()> {
-    rolling("upgrade-controllers", [Role::Controller, Role::Node])
+    check_rolling_upgrade("upgrade-controllers", [Role::Controller, Role::Node])
 }
 
 #[test]
 fn agents_first_and_a_node_dies_in_the_middle() -> Result<()> {
-    rolling("upgrade-agents", [Role::Node, Role::Controller])
+    check_rolling_upgrade("upgrade-agents", [Role::Node, Role::Controller])
 }
 
-fn rolling(name: &str, order: [Role; 2]) -> Result<()> {
-    let plan = Plan { old_binaries: Some(old_binaries()?), ..Plan::test(&scratch::folder(name)?) };
+fn check_rolling_upgrade(name: &str, order: [Role; 2]) -> Result<()> {
+    let plan = Plan { old_binaries: Some(old_binaries()?), ..Plan::test(&scratch::directory(name)?) };
     let mut scenario = Scenario::start_with(plan)?;
-    let home = scenario.home(WITNESS)?;
+    let active_node = scenario.wait_until_started(WITNESS)?;
     let first = scenario.cluster.names(order[0]);
     // At the failure, at least one machine is upgraded. The node that fails and the third machine still run the older build.
     let (early, late): (Vec<String>, Vec<String>) =
-        first.into_iter().partition(|machine| *machine != home && !machine.ends_with('3'));
+        first.into_iter().partition(|machine| *machine != active_node && !machine.ends_with('3'));
     ensure!(!early.is_empty(), "no machine is upgraded before the node fails");
     for machine in &early {
-        advance(&scenario, machine)?;
+        upgrade_and_wait(&scenario, machine)?;
     }
-    scenario.cluster.power_off(&home)?;
-    let died = Instant::now();
-    let next = scenario.elsewhere(WITNESS, &home)?;
-    let took = died.elapsed();
-    ensure!(took <= bound() + GRACE, "recovered on {next} after {took:?}");
-    scenario.cluster.power_on(&home)?;
-    online(&scenario, &home)?;
+    scenario.cluster.power_off(&active_node)?;
+    let failed_at = Instant::now();
+    let next = scenario.wait_until_moved_from(WITNESS, &active_node)?;
+    let duration = failed_at.elapsed();
+    ensure!(duration <= failover_limit() + TOLERANCE, "recovered on {next} after {duration:?}");
+    scenario.cluster.power_on(&active_node)?;
+    wait_until_online(&scenario, &active_node)?;
     for machine in late.iter().chain(&scenario.cluster.names(order[1])) {
-        advance(&scenario, machine)?;
+        upgrade_and_wait(&scenario, machine)?;
     }
     // Repeat the failure in the upgraded cluster.
-    let home = scenario.home(WITNESS)?;
-    scenario.cluster.power_off(&home)?;
-    scenario.elsewhere(WITNESS, &home)?;
+    let active_node = scenario.wait_until_started(WITNESS)?;
+    scenario.cluster.power_off(&active_node)?;
+    scenario.wait_until_moved_from(WITNESS, &active_node)?;
     scenario.finish()
 }
 
 /// Upgrades one machine and waits until it is ready or online again.
-fn advance(scenario: &Scenario, machine: &str) -> Result<()> {
+fn upgrade_and_wait(scenario: &Scenario, machine: &str) -> Result<()> {
     upgrade(&scenario.cluster, machine)?;
     if scenario.cluster.machine(machine)?.role == Role::Node {
-        return online(scenario, machine);
+        return wait_until_online(scenario, machine);
     }
     let api = scenario.cluster.api(machine)?;
-    wait_until(&format!("{machine} to be ready"), CEILING, || api.is_ready())
+    wait_until(&format!("{machine} to be ready"), STEP_TIMEOUT, || api.is_ready())
 }
 
-fn online(scenario: &Scenario, node: &str) -> Result<()> {
-    wait_until(&format!("{node} to be online"), CEILING, || {
+fn wait_until_online(scenario: &Scenario, node: &str) -> Result<()> {
+    wait_until(&format!("{node} to be online"), STEP_TIMEOUT, || {
         scenario.object("nodes", node).is_some_and(|object| object["status"]["state"] == "Online")
     })
 }
 
 /// Returns the limit of a failover with the fast profile, including the election of a new leader.
-fn bound() -> Duration {
+fn failover_limit() -> Duration {
     let timings = Timings::of_profile(Profile::Fast);
     let watchdog =
         WatchdogBounds { timeout_ms: timings.watchdog_timeout_ms, sliding: true, descriptor_retained: true };

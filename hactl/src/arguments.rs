@@ -57,13 +57,13 @@ impl Arguments {
     pub(crate) fn read() -> Result<Arguments, clap::Error> {
         let mut command = crate::help::command();
         let mut matches =
-            command.try_get_matches_from_mut(std::env::args_os()).map_err(without_namespaces)?;
+            command.try_get_matches_from_mut(std::env::args_os()).map_err(explain_namespace_flag)?;
         Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
     }
 }
 
 /// Explains the error about a namespace flag of kubectl: hactl's objects have no namespace.
-fn without_namespaces(mut error: clap::Error) -> clap::Error {
+fn explain_namespace_flag(mut error: clap::Error) -> clap::Error {
     let unknown = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
     if ["-A", "--all-namespaces", "-n", "--namespace"].contains(&unknown.as_str()) {
         let tip = format!("objects of hactl have no namespace: omit {unknown}");
@@ -79,24 +79,25 @@ mod tests {
     use ha_api_types::reason::Reason;
 
     /// Asserts that every word after `hactl` in a text is a known command or subcommand.
-    fn check(text: &str) {
+    fn check_commands_exist(text: &str) {
         for words in text.split("hactl ").skip(1) {
-            let mut place = Arguments::command();
+            let mut command = Arguments::command();
             for word in words.split(|letter: char| letter.is_whitespace() || ",;:()`".contains(letter)) {
-                if !place.has_subcommands() {
+                if !command.has_subcommands() {
                     break;
                 }
-                let below = place.find_subcommand(word).cloned();
-                place = below.unwrap_or_else(|| panic!("{} has no {word}: {text}", place.get_name()));
+                let subcommand = command.find_subcommand(word).cloned();
+                command =
+                    subcommand.unwrap_or_else(|| panic!("{} has no {word}: {text}", command.get_name()));
             }
         }
     }
 
     #[test]
-    fn what_reasons_advise_is_a_command() {
+    fn commands_in_reason_texts_exist() {
         for reason in Reason::ALL {
-            check(reason.sentence());
-            check(reason.help());
+            check_commands_exist(reason.sentence());
+            check_commands_exist(reason.help());
         }
     }
 }

@@ -1,16 +1,16 @@
 //! The API client: typed requests to the cluster, with failover to the next controller.
 
-mod answer;
+mod error;
 mod transport;
 mod watch;
 
-pub(crate) use answer::ApiError;
+pub(crate) use error::ApiError;
 pub(crate) use transport::{Call, Client};
 pub(crate) use watch::{Change, Watcher};
 
 use crate::failure::{Exit, Failure};
 use crate::names::{Target, name_of};
-use crate::object::Served;
+use crate::object::TypedObject;
 use ha_api_types::kind::Kind;
 use ha_api_types::kubernetes::{
     ListMeta, ResourceAttributes, ReviewSpec, ReviewStatus, SelfSubjectAccessReview,
@@ -18,7 +18,7 @@ use ha_api_types::kubernetes::{
 use ha_api_types::lenient;
 use ha_api_types::node::NodeSpec;
 use ha_api_types::object::Spec;
-use ha_api_types::record::LOG_PATIENCE_MS;
+use ha_api_types::record::LOG_TIMEOUT_MS;
 use ha_api_types::table::ColumnDefinition;
 use ha_api_types::view::{
     Explanation, Overview, Plan, PlanRequest, ReservationReport, StateDump, UsageOverview,
@@ -31,13 +31,13 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// Time limit for reading a log: the controller's limit for the agent's answer, plus a margin for its other requests.
-const LOG_PATIENCE: Duration = Duration::from_millis(LOG_PATIENCE_MS + 5_000);
+const LOG_TIMEOUT: Duration = Duration::from_millis(LOG_TIMEOUT_MS + 5_000);
 
 /// Whether a write takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Commitment {
+pub(crate) enum WriteMode {
     /// The server writes the change.
-    Real,
+    Persist,
     /// The server runs all admission and writes nothing.
     DryRun,
 }
@@ -77,21 +77,21 @@ impl Collection {
     }
 }
 
-/// The form in which the server sends objects.
+/// The representation in which the server sends objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum Representation {
     Objects,
     /// Rows of a Table. Each item is the object that the row includes (by default only its metadata), with the row's
     /// values as `cells`.
     Rows,
 }
 
-impl Form {
+impl Representation {
     /// Returns the media type to ask for.
     pub(crate) fn media_type(self) -> &'static str {
         match self {
-            Form::Objects => "application/json",
-            Form::Rows => "application/json;as=Table;v=v1;g=meta.k8s.io",
+            Representation::Objects => "application/json",
+            Representation::Rows => "application/json;as=Table;v=v1;g=meta.k8s.io",
         }
     }
 }
@@ -115,12 +115,14 @@ struct Row {
 }
 
 impl Page {
-    fn read(response: Value, form: Form, call: &Call) -> Result<Page, ApiError> {
+    fn read(response: Value, representation: Representation, call: &Call) -> Result<Page, ApiError> {
         let malformed = |message: String| ApiError::Malformed { server: call.describe(), message };
         let page: Page = serde_json::from_value(response).map_err(|error| malformed(error.to_string()))?;
-        match form {
-            Form::Rows if page.rows.is_none() => Err(malformed("the response is not a table".to_owned())),
-            Form::Objects | Form::Rows => Ok(page),
+        match representation {
+            Representation::Rows if page.rows.is_none() => {
+                Err(malformed("the response is not a table".to_owned()))
+            }
+            Representation::Objects | Representation::Rows => Ok(page),
         }
     }
 
@@ -159,7 +161,7 @@ impl Client {
     /// Returns the object of a target, which must exist and have the type that the user typed.
     pub(crate) async fn target(&self, target: &Target) -> Result<Value, Failure> {
         let Some(object) = self.get(target.kind, &target.name.name).await? else {
-            return Err(self.missing(target).await);
+            return Err(self.not_found_failure(target).await);
         };
         if target.kind == Kind::Resource {
             target.name.check(&object)?;
@@ -168,32 +170,38 @@ impl Client {
     }
 
     /// Returns an object of a known kind; `None` if it does not exist.
-    pub(crate) async fn find<S: Spec>(&self, name: &str) -> Result<Option<Served<S>>, ApiError> {
-        Ok(self.get(S::KIND, name).await?.map(Served::of))
+    pub(crate) async fn find<S: Spec>(&self, name: &str) -> Result<Option<TypedObject<S>>, ApiError> {
+        Ok(self.get(S::KIND, name).await?.map(TypedObject::from_value))
     }
 
     /// Returns a node, which must exist.
-    pub(crate) async fn node(&self, target: &Target) -> Result<Served<NodeSpec>, Failure> {
-        Ok(Served::of(self.target(target).await?))
+    pub(crate) async fn node(&self, target: &Target) -> Result<TypedObject<NodeSpec>, Failure> {
+        Ok(TypedObject::from_value(self.target(target).await?))
     }
 
     /// Returns all objects of a known kind in the server's order.
-    pub(crate) async fn all<S: Spec>(&self) -> Result<Vec<Served<S>>, ApiError> {
+    pub(crate) async fn all<S: Spec>(&self) -> Result<Vec<TypedObject<S>>, ApiError> {
         let list = self.list(Collection::Kind(S::KIND), &[]).await?;
-        Ok(list.items.into_iter().map(Served::of).collect())
+        Ok(list.items.into_iter().map(TypedObject::from_value).collect())
     }
 
-    /// Returns an object in a form, as a list with one item. The object must exist and have the type that the user typed.
-    pub(crate) async fn target_as(&self, target: &Target, form: Form) -> Result<List, Failure> {
-        match form {
-            Form::Objects => Ok(List { items: vec![self.target(target).await?], ..List::default() }),
-            Form::Rows => {
+    /// Returns an object in a representation, as a list with one item. The object must exist and have the type that the user typed.
+    pub(crate) async fn target_as(
+        &self,
+        target: &Target,
+        representation: Representation,
+    ) -> Result<List, Failure> {
+        match representation {
+            Representation::Objects => {
+                Ok(List { items: vec![self.target(target).await?], ..List::default() })
+            }
+            Representation::Rows => {
                 let call = Call::new(Method::GET, object_path(target.kind, &target.name.name))
-                    .form(form)
+                    .representation(representation)
                     .query("includeObject", "Object");
                 match self.call(&call).await {
                     Ok(table) => {
-                        let mut page = Page::read(table, form, &call)?;
+                        let mut page = Page::read(table, representation, &call)?;
                         let columns = std::mem::take(&mut page.column_definitions);
                         let items: Vec<Value> = page.objects().collect();
                         for item in items.iter().filter(|_| target.kind == Kind::Resource) {
@@ -201,7 +209,7 @@ impl Client {
                         }
                         Ok(List { items, columns, ..List::default() })
                     }
-                    Err(error) if error.is_status(404) => Err(self.missing(target).await),
+                    Err(error) if error.is_status(404) => Err(self.not_found_failure(target).await),
                     Err(error) => Err(error.into()),
                 }
             }
@@ -214,27 +222,29 @@ impl Client {
         collection: Collection,
         query: &[(&str, String)],
     ) -> Result<List, ApiError> {
-        self.list_as(collection, query, Form::Objects).await
+        self.list_as(collection, query, Representation::Objects).await
     }
 
-    /// Returns all objects of a collection that match the selectors, in a form.
+    /// Returns all objects of a collection that match the selectors, in a representation.
     pub(crate) async fn list_as(
         &self,
         collection: Collection,
         query: &[(&str, String)],
-        form: Form,
+        representation: Representation,
     ) -> Result<List, ApiError> {
         let mut list = List::default();
         let mut next = String::new();
         loop {
-            let mut call = Call::new(Method::GET, collection.path()).form(form).query("limit", "500");
+            let mut call = Call::new(Method::GET, collection.path())
+                .representation(representation)
+                .query("limit", "500");
             for (name, value) in query {
                 call = call.query(name, value);
             }
             if !next.is_empty() {
                 call = call.query("continue", &next);
             }
-            let mut page = Page::read(self.call(&call).await?, form, &call)?;
+            let mut page = Page::read(self.call(&call).await?, representation, &call)?;
             let metadata = std::mem::take(&mut page.metadata);
             list.columns = std::mem::take(&mut page.column_definitions);
             list.items.extend(page.objects());
@@ -244,7 +254,7 @@ impl Client {
                 break;
             }
         }
-        if let (Collection::Kind(kind), Form::Objects) = (collection, form) {
+        if let (Collection::Kind(kind), Representation::Objects) = (collection, representation) {
             // Items of a list may lack apiVersion and kind; later code relies on both.
             for item in &mut list.items {
                 if let Some(item) = item.as_object_mut() {
@@ -260,10 +270,10 @@ impl Client {
         &self,
         kind: Kind,
         object: &Value,
-        commitment: Commitment,
+        write_mode: WriteMode,
     ) -> Result<Value, ApiError> {
         let call = Call::new(Method::POST, Collection::Kind(kind).path());
-        self.call(&write(call, "application/json", object, commitment)).await
+        self.call(&write_request(call, "application/json", object, write_mode)).await
     }
 
     /// Merges a patch (RFC 7396) into an object.
@@ -272,9 +282,9 @@ impl Client {
         kind: Kind,
         name: &str,
         patch: &Value,
-        commitment: Commitment,
+        write_mode: WriteMode,
     ) -> Result<Value, ApiError> {
-        self.patch_as("application/merge-patch+json", kind, name, patch, commitment).await
+        self.patch_as("application/merge-patch+json", kind, name, patch, write_mode).await
     }
 
     /// Applies a patch of a media type to an object.
@@ -284,10 +294,10 @@ impl Client {
         kind: Kind,
         name: &str,
         patch: &Value,
-        commitment: Commitment,
+        write_mode: WriteMode,
     ) -> Result<Value, ApiError> {
         let call = Call::new(Method::PATCH, object_path(kind, name));
-        self.call(&write(call, media_type, patch, commitment)).await
+        self.call(&write_request(call, media_type, patch, write_mode)).await
     }
 
     /// Replaces an object, guarded by its resourceVersion.
@@ -295,10 +305,10 @@ impl Client {
         &self,
         kind: Kind,
         object: &Value,
-        commitment: Commitment,
+        write_mode: WriteMode,
     ) -> Result<Value, ApiError> {
         let call = Call::new(Method::PUT, object_path(kind, name_of(object)));
-        self.call(&write(call, "application/json", object, commitment)).await
+        self.call(&write_request(call, "application/json", object, write_mode)).await
     }
 
     /// Deletes an object, but only if it has this uid, unless `uid` is empty. Returns `false` if the object did not exist.
@@ -307,14 +317,14 @@ impl Client {
         kind: Kind,
         name: &str,
         uid: &str,
-        commitment: Commitment,
+        write_mode: WriteMode,
     ) -> Result<bool, ApiError> {
         let mut options = serde_json::json!({"apiVersion": "v1", "kind": "DeleteOptions"});
         if !uid.is_empty() {
             options["preconditions"] = serde_json::json!({"uid": uid});
         }
         let mut call = Call::new(Method::DELETE, object_path(kind, name)).body("application/json", &options);
-        if commitment == Commitment::DryRun {
+        if write_mode == WriteMode::DryRun {
             call = call.query("dryRun", "All");
         }
         match self.call(&call).await {
@@ -325,9 +335,9 @@ impl Client {
     }
 
     /// Deletes the key of a controller. Returns `false` if it did not exist.
-    pub(crate) async fn delete_controller(&self, id: &str, commitment: Commitment) -> Result<bool, ApiError> {
-        let mut call = Call::new(Method::DELETE, ours_path(&["controllers", id]));
-        if commitment == Commitment::DryRun {
+    pub(crate) async fn delete_controller(&self, id: &str, write_mode: WriteMode) -> Result<bool, ApiError> {
+        let mut call = Call::new(Method::DELETE, hactl_api_path(&["controllers", id]));
+        if write_mode == WriteMode::DryRun {
             call = call.query("dryRun", "All");
         }
         match self.call(&call).await {
@@ -339,27 +349,27 @@ impl Client {
 
     /// Returns the overview of the cluster.
     pub(crate) async fn overview(&self) -> Result<Overview, Failure> {
-        self.ours(&Call::new(Method::GET, ours_path(&["status"]))).await
+        self.call_hactl_api(&Call::new(Method::GET, hactl_api_path(&["status"]))).await
     }
 
     /// Returns the facts on which placement decisions are based.
     pub(crate) async fn placement(&self) -> Result<View, Failure> {
-        self.ours(&Call::new(Method::GET, ours_path(&["placement"]))).await
+        self.call_hactl_api(&Call::new(Method::GET, hactl_api_path(&["placement"]))).await
     }
 
     /// Returns all keys of the cluster.
     pub(crate) async fn state(&self) -> Result<StateDump, Failure> {
-        self.ours(&Call::new(Method::GET, ours_path(&["state"]))).await
+        self.call_hactl_api(&Call::new(Method::GET, hactl_api_path(&["state"]))).await
     }
 
     /// Returns the usage of nodes and services.
     pub(crate) async fn usage(&self) -> Result<UsageOverview, Failure> {
-        self.ours(&Call::new(Method::GET, ours_path(&["usage"]))).await
+        self.call_hactl_api(&Call::new(Method::GET, hactl_api_path(&["usage"]))).await
     }
 
     /// Returns the explanation of why a service runs on its node, or why it does not run.
     pub(crate) async fn explanation(&self, name: &str) -> Result<Explanation, Failure> {
-        self.ours(&Call::new(Method::GET, ours_path(&["resources", name, "explain"]))).await
+        self.call_hactl_api(&Call::new(Method::GET, hactl_api_path(&["resources", name, "explain"]))).await
     }
 
     /// Returns the last lines of a service's log, and the warnings of the server.
@@ -372,8 +382,8 @@ impl Client {
         since_seconds: Option<u64>,
         node: Option<&str>,
     ) -> Result<(String, Vec<String>), ApiError> {
-        let mut call = Call::new(Method::GET, ours_path(&["resources", name, "log"]))
-            .patience(LOG_PATIENCE)
+        let mut call = Call::new(Method::GET, hactl_api_path(&["resources", name, "log"]))
+            .min_timeout(LOG_TIMEOUT)
             .query("tailLines", &tail_lines.to_string());
         if let Some(seconds) = since_seconds {
             call = call.query("sinceSeconds", &seconds.to_string());
@@ -391,18 +401,20 @@ impl Client {
         by: &str,
         proof: bool,
     ) -> Result<ReservationReport, Failure> {
-        let call = Call::new(Method::GET, ours_path(&["reservation"]))
+        let call = Call::new(Method::GET, hactl_api_path(&["reservation"]))
             .query("failures", &failures.to_string())
             .query("by", by)
             .query("proof", if proof { "true" } else { "false" });
-        self.ours(&call).await
+        self.call_hactl_api(&call).await
     }
 
     /// Returns the effects that a change would have.
     pub(crate) async fn plan(&self, request: &PlanRequest) -> Result<Plan, Failure> {
         let body = serde_json::to_value(request).map_err(|error| Failure::refused(error.to_string()))?;
-        self.ours(&Call::new(Method::POST, ours_path(&["plan"])).body("application/json", &body).harmless())
-            .await
+        self.call_hactl_api(
+            &Call::new(Method::POST, hactl_api_path(&["plan"])).body("application/json", &body).read_only(),
+        )
+        .await
     }
 
     /// Returns the document at a path, such as `/version` or the discovery document `/apis`.
@@ -421,11 +433,11 @@ impl Client {
             status: ReviewStatus::default(),
         });
         let call = Call::new(Method::POST, path.map(str::to_owned).to_vec());
-        let answer = self.call(&call.body("application/json", &review).harmless()).await?;
+        let answer = self.call(&call.body("application/json", &review).read_only()).await?;
         Ok(lenient::view::<SelfSubjectAccessReview>(&answer).status)
     }
 
-    async fn ours<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Failure> {
+    async fn call_hactl_api<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Failure> {
         let value = self.call(call).await.map_err(|error| {
             // The object names were checked before, so a 404 means that the server does not know the path.
             if error.is_status(404) {
@@ -442,12 +454,13 @@ impl Client {
     }
 
     /// Returns the failure for an object that does not exist, with the most similar existing name.
-    async fn missing(&self, target: &Target) -> Failure {
-        let failure = Failure::refused(format!("{} not found", target.shown())).of_server("NotFound");
+    async fn not_found_failure(&self, target: &Target) -> Failure {
+        let failure =
+            Failure::refused(format!("{} not found", target.display_name())).from_server("NotFound");
         let names =
             self.list(Collection::Kind(target.kind), &[]).await.map(|list| list.items).unwrap_or_default();
-        match crate::names::nearest(&target.name.name, names.iter().map(name_of)) {
-            Some(nearest) => failure.help(format!("did you mean {nearest}?")),
+        match crate::names::most_similar(&target.name.name, names.iter().map(name_of)) {
+            Some(most_similar) => failure.help(format!("did you mean {most_similar}?")),
             None => failure.help(format!("run \"hactl get {}\"", target.kind.plural())),
         }
     }
@@ -465,21 +478,21 @@ fn object_path(kind: Kind, name: &str) -> Vec<String> {
     path
 }
 
-fn ours_path(parts: &[&str]) -> Vec<String> {
+fn hactl_api_path(parts: &[&str]) -> Vec<String> {
     ["apis", "hactl.io", "v1"].iter().chain(parts).map(|part| (*part).to_owned()).collect()
 }
 
-fn write(call: Call, content_type: &'static str, body: &Value, commitment: Commitment) -> Call {
+fn write_request(call: Call, content_type: &'static str, body: &Value, write_mode: WriteMode) -> Call {
     let call =
         call.body(content_type, body).query("fieldManager", "hactl").query("fieldValidation", "Strict");
-    match commitment {
-        Commitment::Real => call,
-        Commitment::DryRun => call.query("dryRun", "All").harmless(),
+    match write_mode {
+        WriteMode::Persist => call,
+        WriteMode::DryRun => call.query("dryRun", "All").read_only(),
     }
 }
 
 /// Returns the exit status for the code of a Status error.
-fn exit_of(code: u16) -> Exit {
+fn exit_for_status(code: u16) -> Exit {
     match code {
         401 | 403 => Exit::NotPermitted,
         400 | 413 | 422 => Exit::Usage,

@@ -223,7 +223,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Convert(convert) => convert.run(session),
         Command::Config(config) => config.run(session),
         Command::Options => {
-            session.terminal().out(&crate::help::options());
+            session.terminal().print(&crate::help::options());
             Ok(Exit::Done)
         }
         Command::Version(version) => version.run(session).await,
@@ -236,21 +236,21 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
 }
 
 /// Parses a resource given as `name`, `type:name` or `resource/name`, for commands that accept only resources.
-fn resource(text: &str) -> Result<Target, Failure> {
-    of_kind(Kind::Resource, text, "write NAME or TYPE:NAME, such as web or vm:100")
+fn parse_resource(text: &str) -> Result<Target, Failure> {
+    parse_target_of_kind(Kind::Resource, text, "write NAME or TYPE:NAME, such as web or vm:100")
 }
 
 /// Parses a node given as `name` or `node/name`, for commands that accept only nodes.
-fn node(text: &str) -> Result<Target, Failure> {
+fn parse_node(text: &str) -> Result<Target, Failure> {
     let text = if text.contains('/') { text.to_owned() } else { format!("node/{text}") };
-    of_kind(Kind::Node, &text, "write the NAME of the node")
+    parse_target_of_kind(Kind::Node, &text, "write the NAME of the node")
 }
 
-fn of_kind(kind: Kind, text: &str, help: &str) -> Result<Target, Failure> {
+fn parse_target_of_kind(kind: Kind, text: &str, help: &str) -> Result<Target, Failure> {
     let target = Target::parse(text)?;
     if target.kind == kind {
         Ok(target)
     } else {
-        Err(Failure::usage(format!("{} is not a {}", target.shown(), kind.singular())).help(help))
+        Err(Failure::usage(format!("{} is not a {}", target.display_name(), kind.singular())).help(help))
     }
 }

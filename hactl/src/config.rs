@@ -141,21 +141,21 @@ pub(crate) fn files() -> Result<Vec<(PathBuf, ConfigFile)>, Failure> {
 }
 
 fn server_url(text: &str) -> Result<Url, Failure> {
-    let wrong = |why: &str| {
+    let invalid_url = |why: &str| {
         Failure::usage(format!("server {text:?}: {why}"))
             .help("write https://HOST:PORT or, on loopback only, http://HOST:PORT")
     };
-    let url = Url::parse(text.trim()).map_err(|error| wrong(&error.to_string()))?;
+    let url = Url::parse(text.trim()).map_err(|error| invalid_url(&error.to_string()))?;
     match url.scheme() {
         "http" | "https" if url.host_str().is_some_and(|host| !host.is_empty()) => Ok(url),
-        _ => Err(wrong("expected an http or https URL with a host")),
+        _ => Err(invalid_url("expected an http or https URL with a host")),
     }
 }
 
 /// Returns a path relative to the directory of a configuration file.
 fn relative_to(file: &Path, path: &Path) -> PathBuf {
     match file.parent() {
-        Some(folder) if path.is_relative() => folder.join(path),
+        Some(directory) if path.is_relative() => directory.join(path),
         Some(_) | None => path.to_owned(),
     }
 }

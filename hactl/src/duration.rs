@@ -38,7 +38,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 }
 
 /// Returns a duration for a table with at most two units: `5d`, `3h12m`, `45s`.
-pub(crate) fn short(seconds: i64) -> String {
+pub(crate) fn short_text(seconds: i64) -> String {
     ha_api_types::table::duration(seconds)
 }
 
@@ -65,7 +65,7 @@ mod tests {
             parse("5"),
             Err("\"5\" has no unit; write 5s for seconds, or 500ms, 10m, 1h30m".to_owned())
         );
-        let shown = [0, 119, 125, 600, 10_800, 12_000, 86_400, 180_000, 8 * 86_400].map(short);
+        let shown = [0, 119, 125, 600, 10_800, 12_000, 86_400, 180_000, 8 * 86_400].map(short_text);
         assert_eq!(shown, ["0s", "119s", "2m5s", "10m", "3h", "3h20m", "24h", "2d2h", "8d"]);
     }
 }

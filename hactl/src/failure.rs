@@ -85,7 +85,7 @@ impl Failure {
     }
 
     /// Marks the failure as an answer of a controller.
-    pub(crate) fn of_server(mut self, reason: &str) -> Failure {
+    pub(crate) fn from_server(mut self, reason: &str) -> Failure {
         self.origin = Origin::Server(reason.to_owned());
         self
     }
@@ -100,8 +100,8 @@ impl Failure {
     }
 
     /// Prepends the context of the failure, such as a file or an object, to the message.
-    pub(crate) fn at(mut self, place: &str) -> Failure {
-        self.message = format!("{place}: {}", self.message);
+    pub(crate) fn with_context(mut self, context: &str) -> Failure {
+        self.message = format!("{context}: {}", self.message);
         self
     }
 

@@ -38,7 +38,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
 ];
 
 /// Last lines of the help of a command.
-const POINTER: &str = "Use \"hactl options\" for a list of global options.";
+const OPTIONS_HINT: &str = "Use \"hactl options\" for a list of global options.";
 
 /// Returns the command line as it is parsed. Global options are hidden: help leaves them out, and usage errors name only
 /// the arguments of the command. Man pages and completion scripts use [`Arguments::command`], which shows all options.
@@ -48,7 +48,7 @@ pub(crate) fn command() -> Command {
         arg.hide(is_global)
     });
     let overview = overview(&command);
-    command.help_template(overview).mut_subcommands(with_pointer)
+    command.help_template(overview).mut_subcommands(with_options_hint)
 }
 
 /// Returns the global options as text.
@@ -64,11 +64,11 @@ pub(crate) fn options() -> String {
 }
 
 /// Returns a command whose help, like that of its subcommands, ends with the pointer to the global options.
-fn with_pointer(command: Command) -> Command {
+fn with_options_hint(command: Command) -> Command {
     let template = format!(
-        "{{before-help}}{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{{all-args}}{{after-help}}\n\n{POINTER}"
+        "{{before-help}}{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{{all-args}}{{after-help}}\n\n{OPTIONS_HINT}"
     );
-    command.help_template(template).disable_version_flag(true).mut_subcommands(with_pointer)
+    command.help_template(template).disable_version_flag(true).mut_subcommands(with_options_hint)
 }
 
 /// Returns the template of the main help, which lists the commands in groups.
@@ -88,7 +88,7 @@ fn overview(command: &Command) -> String {
     }
     let text = text.trim_end();
     format!(
-        "{text}{{after-help}}\n\nUse \"hactl COMMAND --help\" for more information about a command.\n{POINTER}"
+        "{text}{{after-help}}\n\nUse \"hactl COMMAND --help\" for more information about a command.\n{OPTIONS_HINT}"
     )
 }
 
@@ -118,13 +118,13 @@ mod tests {
     fn help_leaves_out_global_options_and_names_the_command_that_lists_them() {
         for words in [&["get"][..], &["node", "maintenance", "enable"], &["version"], &[]] {
             let help = help_of(words);
-            assert!(help.contains(POINTER), "{help}");
+            assert!(help.contains(OPTIONS_HINT), "{help}");
             for option in ["--server", "--context", "--request-timeout", "--output", "--verbose"] {
                 assert!(!help.contains(option), "{option} in {help}");
                 assert!(options().contains(option), "{option}");
             }
         }
-        assert!(help_of(&["get"]).ends_with(&format!("\n{POINTER}\n")));
+        assert!(help_of(&["get"]).ends_with(&format!("\n{OPTIONS_HINT}\n")));
         let main = help_of(&[]);
         let at = |text: &str| main.find(text).unwrap_or_else(|| panic!("{text} in {main}"));
         assert!(at("Inspect:") < at("  status ") && at("  status ") < at("Change objects:"), "{main}");

@@ -39,8 +39,8 @@ fn main() -> ExitCode {
         Err(error) => {
             // The help cannot be printed, and there is no other way to report that.
             let _ = error.print();
-            let asked_for = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion].contains(&error.kind());
-            return if asked_for { Exit::Done.into() } else { Exit::Usage.into() };
+            let is_requested = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion].contains(&error.kind());
+            return if is_requested { Exit::Done.into() } else { Exit::Usage.into() };
         }
     };
     let session = Session::new(&arguments.global);

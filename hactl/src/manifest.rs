@@ -3,11 +3,11 @@
 mod source;
 
 use crate::failure::Failure;
-use crate::names::nearest;
+use crate::names::most_similar;
 use crate::terminal::Terminal;
 use clap::{Args, ValueHint};
 use ha_api_types::kind::{API_VERSION, Kind};
-use ha_api_types::renamed::{self, Renamed};
+use ha_api_types::renamed::{self, RenamedField};
 use ha_api_types::yaml::Lines;
 use ha_api_types::{names, schema, validation};
 use serde_json::Value;
@@ -30,21 +30,21 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) object: Value,
     /// Origin of the object's first line as `file:line`.
-    pub(crate) place: String,
+    pub(crate) location: String,
     /// Renamed fields that have their earlier names in the text.
-    pub(crate) renamed: Vec<&'static Renamed>,
+    pub(crate) renamed: Vec<&'static RenamedField>,
 }
 
 impl Entry {
     /// Returns the object's name for messages: `resource/web`.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn display_name(&self) -> String {
         format!("{}/{}", self.kind.singular(), self.name)
     }
 }
 
 /// Required completeness of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
+pub(crate) enum Completeness {
     /// The whole object, valid.
     Whole,
     /// Kind and name only.
@@ -55,20 +55,20 @@ pub(crate) enum Need {
 ///
 /// # Errors
 /// Fails with all problems of all files, each as `file:line: field: problem`.
-pub(crate) fn load(flags: &FileFlags, need: Need) -> Result<Vec<Entry>, Failure> {
+pub(crate) fn load(flags: &FileFlags, completeness: Completeness) -> Result<Vec<Entry>, Failure> {
     let mut entries = Vec::new();
     let mut problems = Vec::new();
-    for text in texts(flags)? {
-        read(&text.name, &text.content, need, &mut entries, &mut problems);
+    for text in read_texts(flags)? {
+        read(&text.name, &text.content, completeness, &mut entries, &mut problems);
     }
     for (index, entry) in entries.iter().enumerate() {
         let same = |other: &&Entry| other.kind == entry.kind && other.name == entry.name;
         if let Some(first) = entries[..index].iter().find(same) {
             problems.push(format!(
                 "{}: {} is already defined at {}",
-                entry.place,
-                entry.shown(),
-                first.place
+                entry.location,
+                entry.display_name(),
+                first.location
             ));
         }
     }
@@ -84,26 +84,26 @@ pub(crate) fn load(flags: &FileFlags, need: Need) -> Result<Vec<Entry>, Failure>
 ///
 /// # Errors
 /// Fails without flags, and if a file cannot be read.
-pub(crate) fn texts(flags: &FileFlags) -> Result<Vec<source::Text>, Failure> {
+pub(crate) fn read_texts(flags: &FileFlags) -> Result<Vec<source::Text>, Failure> {
     if flags.files.is_empty() {
         return Err(
             Failure::usage("no objects specified").help("add -f FILE, -f DIR or -f - (standard input)")
         );
     }
-    source::texts(&flags.files, flags.recursive)
+    source::read_texts(&flags.files, flags.recursive)
 }
 
 /// Warns about fields with earlier names. The objects sent to the API have the current names, so the API does not warn.
 pub(crate) fn warn_renamed(terminal: &Terminal, entries: &[Entry]) {
     for entry in entries {
         for renamed in &entry.renamed {
-            terminal.warn(&format!("{}: {}", entry.place, renamed.warning()));
+            terminal.warn(&format!("{}: {}", entry.location, renamed.warning()));
         }
     }
 }
 
 /// Returns `true` if a warning only reports a missing object that one of these entries creates.
-pub(crate) fn brings(entries: &[Entry], warning: &str) -> bool {
+pub(crate) fn creates_missing_object(entries: &[Entry], warning: &str) -> bool {
     entries.iter().any(|entry| {
         let missing = names::missing(entry.kind, &entry.name);
         warning == missing || warning.ends_with(&format!(": {missing}"))
@@ -114,14 +114,14 @@ pub(crate) fn brings(entries: &[Entry], warning: &str) -> bool {
 pub(crate) fn read(
     source: &str,
     text: &str,
-    need: Need,
+    completeness: Completeness,
     entries: &mut Vec<Entry>,
     problems: &mut Vec<String>,
 ) {
     let documents = match ha_api_types::yaml::documents(text) {
         Ok(documents) => documents,
         Err(error) => {
-            problems.push(format!("{}: {}", at(source, error.line), error.message));
+            problems.push(format!("{}: {}", file_and_line(source, error.line), error.message));
             return;
         }
     };
@@ -129,54 +129,60 @@ pub(crate) fn read(
         let is_list = document.value["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
         let mut value = document.value;
         if !is_list {
-            let place = Place { source, lines: &document.lines, prefix: String::new() };
-            entries.extend(object(value, &place, need, problems));
+            let location = ObjectLocation { source, lines: &document.lines, prefix: String::new() };
+            entries.extend(parse_object(value, &location, completeness, problems));
             continue;
         }
         let Value::Array(items) = value["items"].take() else {
             problems.push(format!(
                 "{}: items: missing; a List requires items",
-                at(source, document.lines.first())
+                file_and_line(source, document.lines.first())
             ));
             continue;
         };
         for (index, item) in items.into_iter().enumerate() {
-            let place = Place { source, lines: &document.lines, prefix: format!("items[{index}]") };
-            entries.extend(object(item, &place, need, problems));
+            let location =
+                ObjectLocation { source, lines: &document.lines, prefix: format!("items[{index}]") };
+            entries.extend(parse_object(item, &location, completeness, problems));
         }
     }
 }
 
 /// The origin of an object in a text.
-struct Place<'a> {
+struct ObjectLocation<'a> {
     source: &'a str,
     lines: &'a Lines,
     prefix: String,
 }
 
-impl Place<'_> {
-    fn of(&self, path: &str) -> String {
+impl ObjectLocation<'_> {
+    fn format(&self, path: &str) -> String {
         let path = match (self.prefix.is_empty(), path.is_empty()) {
             (true, _) => path.to_owned(),
             (false, true) => self.prefix.clone(),
             (false, false) => format!("{}.{path}", self.prefix),
         };
-        at(self.source, self.lines.of(&path))
+        file_and_line(self.source, self.lines.of(&path))
     }
 }
 
-fn at(source: &str, line: Option<u32>) -> String {
+fn file_and_line(source: &str, line: Option<u32>) -> String {
     line.map_or_else(|| source.to_owned(), |line| format!("{source}:{line}"))
 }
 
-fn object(mut value: Value, place: &Place<'_>, need: Need, problems: &mut Vec<String>) -> Option<Entry> {
+fn parse_object(
+    mut value: Value,
+    location: &ObjectLocation<'_>,
+    completeness: Completeness,
+    problems: &mut Vec<String>,
+) -> Option<Entry> {
     let before = problems.len();
-    let mut wrong = |path: &str, message: String| {
+    let mut report_problem = |path: &str, message: String| {
         let shown = if path.is_empty() { String::new() } else { format!("{path}: ") };
-        problems.push(format!("{}: {shown}{message}", place.of(path)));
+        problems.push(format!("{}: {shown}{message}", location.format(path)));
     };
     if !value.is_object() {
-        wrong(
+        report_problem(
             "",
             format!("not an object; expected a map with apiVersion: {API_VERSION}, kind, metadata and spec"),
         );
@@ -185,33 +191,34 @@ fn object(mut value: Value, place: &Place<'_>, need: Need, problems: &mut Vec<St
     match value["apiVersion"].as_str() {
         Some(API_VERSION) => {}
         Some(other) => {
-            wrong("apiVersion", format!("{other:?} is not a valid apiVersion; write {API_VERSION}"));
+            report_problem("apiVersion", format!("{other:?} is not a valid apiVersion; write {API_VERSION}"));
         }
-        None => wrong("apiVersion", format!("missing; write apiVersion: {API_VERSION}")),
+        None => report_problem("apiVersion", format!("missing; write apiVersion: {API_VERSION}")),
     }
     let names = || Kind::ALL.map(Kind::name);
     let Some(written) = value["kind"].as_str() else {
-        wrong("kind", format!("missing; valid kinds: {}", names().join(", ")));
+        report_problem("kind", format!("missing; valid kinds: {}", names().join(", ")));
         return None;
     };
     let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == written) else {
-        let meant = Kind::parse(written).map(Kind::name).or_else(|| nearest(written, names().into_iter()));
-        let hint = match meant {
-            Some(meant) => format!("; did you mean {meant}?"),
+        let suggestion =
+            Kind::parse(written).map(Kind::name).or_else(|| most_similar(written, names().into_iter()));
+        let hint = match suggestion {
+            Some(suggestion) => format!("; did you mean {suggestion}?"),
             None => format!("; valid kinds: {}", names().join(", ")),
         };
-        wrong("kind", format!("{written:?} is not a valid kind{hint}"));
+        report_problem("kind", format!("{written:?} is not a valid kind{hint}"));
         return None;
     };
     let renamed = renamed::accept(kind, &mut value).unwrap_or_else(|problems| {
         for problem in problems {
-            wrong(&problem.path, problem.message);
+            report_problem(&problem.path, problem.message);
         }
         Vec::new()
     });
-    own_fields_only(&mut value);
-    match need {
-        Need::Whole => {
+    remove_server_fields(&mut value);
+    match completeness {
+        Completeness::Whole => {
             let unknown = schema::unknown_fields(schema::of(kind), &value);
             let known = |path: &str| !matches!(path, "apiVersion" | "kind");
             for problem in unknown
@@ -221,12 +228,12 @@ fn object(mut value: Value, place: &Place<'_>, need: Need, problems: &mut Vec<St
             {
                 // The line already begins with the path.
                 let message = problem.message.replacen(&format!(" \"{}\"", problem.path), "", 1);
-                wrong(&problem.path, message);
+                report_problem(&problem.path, message);
             }
         }
-        Need::Identity => {
+        Completeness::Identity => {
             if value.pointer("/metadata/name").and_then(Value::as_str).is_none_or(str::is_empty) {
-                wrong("metadata.name", "missing".to_owned());
+                report_problem("metadata.name", "missing".to_owned());
             }
         }
     }
@@ -235,11 +242,11 @@ fn object(mut value: Value, place: &Place<'_>, need: Need, problems: &mut Vec<St
     }
     explicit_priorities(&mut value);
     let name = crate::names::name_of(&value).to_owned();
-    Some(Entry { kind, name, object: value, place: place.of(""), renamed })
+    Some(Entry { kind, name, object: value, location: location.format(""), renamed })
 }
 
 /// Removes the fields that only the API and the leader write, as in files from `hactl get -o yaml`.
-pub(crate) fn own_fields_only(value: &mut Value) {
+pub(crate) fn remove_server_fields(value: &mut Value) {
     if let Some(object) = value.as_object_mut() {
         object.remove("status");
     }
@@ -280,8 +287,8 @@ mod tests {
 
     fn check(text: &str, expected: Result<&[&str], &[&str]>) {
         let (mut entries, mut problems) = (Vec::new(), Vec::new());
-        read("f.yaml", text, Need::Whole, &mut entries, &mut problems);
-        let shown: Vec<String> = entries.iter().map(Entry::shown).collect();
+        read("f.yaml", text, Completeness::Whole, &mut entries, &mut problems);
+        let shown: Vec<String> = entries.iter().map(Entry::display_name).collect();
         match expected {
             Ok(expected) => {
                 assert_eq!(problems, Vec::<String>::new());
@@ -297,17 +304,17 @@ mod tests {
     }
 
     #[test]
-    fn what_the_same_files_bring_is_not_missing() {
+    fn objects_in_the_same_files_are_not_missing() {
         let (mut entries, mut problems) = (Vec::new(), Vec::new());
-        read("f.yaml", WEB, Need::Whole, &mut entries, &mut problems);
+        read("f.yaml", WEB, Completeness::Whole, &mut entries, &mut problems);
         let path = "spec.resourceAffinity.resources";
         for (kind, name, expected) in
             [(Kind::Resource, "web", true), (Kind::Resource, "eb", false), (Kind::Group, "web", false)]
         {
             let warning = format!("{path}: {}", names::missing(kind, name));
-            assert_eq!(brings(&entries, &warning), expected, "{warning}");
+            assert_eq!(creates_missing_object(&entries, &warning), expected, "{warning}");
         }
-        assert!(!brings(&entries, "rule apart is not applied: it names one service"));
+        assert!(!creates_missing_object(&entries, "rule apart is not applied: it names one service"));
     }
 
     const WEB: &str = "apiVersion: hactl.io/v1\nkind: Resource\nmetadata:\n  name: web\nspec:\n  driver:\n    exec:\n      command: [sleep, '1']\n";
@@ -338,7 +345,7 @@ mod tests {
     #[test]
     fn earlier_names_are_read_and_noted() {
         let (mut entries, mut problems) = (Vec::new(), Vec::new());
-        read("f.yaml", &format!("{WEB}  after: [db]\n"), Need::Whole, &mut entries, &mut problems);
+        read("f.yaml", &format!("{WEB}  after: [db]\n"), Completeness::Whole, &mut entries, &mut problems);
         assert_eq!(
             (entries[0].object["spec"]["dependsOn"][0].as_str(), &problems[..]),
             (Some("db"), &[][..])
@@ -352,7 +359,7 @@ mod tests {
     fn a_node_without_a_number_has_priority_zero() {
         let text = "apiVersion: hactl.io/v1\nkind: Group\nmetadata: {name: g}\nspec:\n  nodes:\n    node1:\n    node2: 3\n";
         let (mut entries, mut problems) = (Vec::new(), Vec::new());
-        read("f", text, Need::Whole, &mut entries, &mut problems);
+        read("f", text, Completeness::Whole, &mut entries, &mut problems);
         assert_eq!(entries[0].object["spec"]["nodes"], serde_json::json!({"node1": 0, "node2": 3}));
     }
 }

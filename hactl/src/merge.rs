@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Removes the last applied form from an object.
-pub(crate) fn forget_last_applied(object: &mut Value) {
+pub(crate) fn remove_last_applied(object: &mut Value) {
     if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         annotations.remove(LAST_APPLIED);
     }
@@ -21,7 +21,7 @@ pub(crate) fn with_last_applied(object: &Value) -> Value {
     {
         metadata.insert("annotations".to_owned(), Value::Object(Map::new()));
     }
-    forget_last_applied(&mut object);
+    remove_last_applied(&mut object);
     let text = format!("{}\n", sorted(&object));
     if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         annotations.insert(LAST_APPLIED.to_owned(), Value::String(text));
@@ -78,13 +78,13 @@ fn difference(wanted: &Value, live: &Value) -> Map<String, Value> {
     for (field, value) in wanted.as_object().into_iter().flatten() {
         match (value, live.get(field)) {
             (Value::Null, None) => {}
-            (Value::Object(_), Some(there @ Value::Object(_))) => {
-                let inner = difference(value, there);
+            (Value::Object(_), Some(existing @ Value::Object(_))) => {
+                let inner = difference(value, existing);
                 if !inner.is_empty() {
                     patch.insert(field.clone(), Value::Object(inner));
                 }
             }
-            (value, Some(there)) if same(value, there) => {}
+            (value, Some(existing)) if are_equal(value, existing) => {}
             (value, _) => {
                 patch.insert(field.clone(), value.clone());
             }
@@ -95,17 +95,17 @@ fn difference(wanted: &Value, live: &Value) -> Map<String, Value> {
 
 fn remove_unwanted(last: &Value, wanted: &Value, live: &Value, patch: &mut Map<String, Value>) {
     for (field, value) in last.as_object().into_iter().flatten() {
-        let Some(there) = live.get(field) else { continue };
+        let Some(existing) = live.get(field) else { continue };
         match wanted.get(field) {
             None => {
                 patch.insert(field.clone(), Value::Null);
             }
-            Some(wish) if value.is_object() && wish.is_object() && there.is_object() => {
+            Some(desired_value) if value.is_object() && desired_value.is_object() && existing.is_object() => {
                 let mut inner = match patch.remove(field) {
                     Some(Value::Object(inner)) => inner,
                     _ => Map::new(),
                 };
-                remove_unwanted(value, wish, there, &mut inner);
+                remove_unwanted(value, desired_value, existing, &mut inner);
                 if !inner.is_empty() {
                     patch.insert(field.clone(), Value::Object(inner));
                 }
@@ -116,17 +116,19 @@ fn remove_unwanted(last: &Value, wanted: &Value, live: &Value, patch: &mut Map<S
 }
 
 /// Returns `true` if two values are equal; 1 and 1.0 are the same number.
-fn same(left: &Value, right: &Value) -> bool {
+fn are_equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left_number), Value::Number(right_number)) => {
             left == right || left_number.as_f64().is_some_and(|number| right_number.as_f64() == Some(number))
         }
         (Value::Array(left), Value::Array(right)) => {
-            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same(left, right))
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| are_equal(left, right))
         }
         (Value::Object(left), Value::Object(right)) => {
             left.len() == right.len()
-                && left.iter().all(|(field, value)| right.get(field).is_some_and(|other| same(value, other)))
+                && left
+                    .iter()
+                    .all(|(field, value)| right.get(field).is_some_and(|other| are_equal(value, other)))
         }
         _ => left == right,
     }
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_applied_is_remembered_without_itself() {
+    fn the_last_applied_form_excludes_itself() {
         let object = json!({"metadata": {"name": "g"}, "spec": {"b": 2, "a": 1}, "kind": "Group"});
         let once = with_last_applied(&object);
         assert_eq!(
@@ -242,16 +244,16 @@ mod tests {
 
     fn contains(whole: &Value, part: &Value) -> bool {
         match (whole, part) {
-            (Value::Object(whole), Value::Object(part)) => {
-                part.iter().all(|(field, value)| whole.get(field).is_some_and(|there| contains(there, value)))
-            }
+            (Value::Object(whole), Value::Object(part)) => part
+                .iter()
+                .all(|(field, value)| whole.get(field).is_some_and(|existing| contains(existing, value))),
             _ => whole == part,
         }
     }
 
     proptest! {
         #[test]
-        fn after_the_patch_everything_wanted_is_there_and_a_second_one_is_empty(
+        fn a_patch_sets_all_wanted_fields_and_a_second_patch_is_empty(
             last in any_object(), wanted in any_object(), live in any_object()
         ) {
             let mut merged = live.clone();

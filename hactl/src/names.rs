@@ -49,7 +49,7 @@ pub(crate) fn type_of(object: &Value) -> String {
 }
 
 /// Returns an object's name as in lists: `vm:100` for resources, the plain name for other kinds.
-pub(crate) fn shown(kind: Kind, object: &Value) -> String {
+pub(crate) fn listed_name(kind: Kind, object: &Value) -> String {
     let name = name_of(object);
     if kind == Kind::Resource { format!("{}:{name}", type_of(object)) } else { name.to_owned() }
 }
@@ -79,7 +79,7 @@ pub(crate) fn event_names(arguments: &[String]) -> Option<Vec<String>> {
 }
 
 /// Parses a kind by any of its names.
-pub(crate) fn kind(text: &str) -> Result<Kind, Failure> {
+pub(crate) fn parse_kind(text: &str) -> Result<Kind, Failure> {
     if let Some(kind) = Kind::parse(text) {
         return Ok(kind);
     }
@@ -91,10 +91,10 @@ pub(crate) fn kind(text: &str) -> Result<Kind, Failure> {
     }
     // Short names are not suggested: `no` is similar to every word that begins with it.
     let known = Kind::ALL.iter().flat_map(|kind| [kind.singular(), kind.plural()]);
-    let nearest = nearest(&text.to_ascii_lowercase(), known);
+    let most_similar = most_similar(&text.to_ascii_lowercase(), known);
     let plurals: Vec<&str> = Kind::ALL.iter().map(|kind| kind.plural()).collect();
-    Err(Failure::usage(match nearest {
-        Some(nearest) => format!("{text:?} is not a valid kind; did you mean {nearest}?"),
+    Err(Failure::usage(match most_similar {
+        Some(most_similar) => format!("{text:?} is not a valid kind; did you mean {most_similar}?"),
         None => format!("{text:?} is not a valid kind"),
     })
     .help(format!("valid kinds: {}, events", plurals.join(", "))))
@@ -109,14 +109,16 @@ pub(crate) struct Target {
 
 impl Target {
     /// Returns the name for messages: `resource/web`.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn display_name(&self) -> String {
         format!("{}/{}", self.kind.singular(), self.name.name)
     }
 
     /// Parses `kind/name`; a text without `/` is a resource's name.
     pub(crate) fn parse(text: &str) -> Result<Target, Failure> {
         match text.split_once('/') {
-            Some((kind_text, name)) => Ok(Target { kind: kind(kind_text)?, name: TypedName::parse(name)? }),
+            Some((kind_text, name)) => {
+                Ok(Target { kind: parse_kind(kind_text)?, name: TypedName::parse(name)? })
+            }
             None => Ok(Target { kind: Kind::Resource, name: TypedName::parse(text)? }),
         }
     }
@@ -132,7 +134,7 @@ pub(crate) enum Selection {
 }
 
 /// Parses `KIND[,KIND…] [NAME…]` or `KIND/NAME…`.
-pub(crate) fn selection(arguments: &[String]) -> Result<Selection, Failure> {
+pub(crate) fn parse_selection(arguments: &[String]) -> Result<Selection, Failure> {
     let Some((first, rest)) = arguments.split_first() else {
         return Err(Failure::usage("no kind specified")
             .help("write KIND [NAME…] or KIND/NAME…, such as resources or resource/web"));
@@ -155,7 +157,7 @@ pub(crate) fn selection(arguments: &[String]) -> Result<Selection, Failure> {
         let kinds = Kind::ALL.into_iter().rev().filter(|kind| kind.categories().contains(&"all"));
         return Ok(Selection::Kinds(kinds.collect()));
     }
-    let kinds = first.split(',').map(kind).collect::<Result<Vec<_>, _>>()?;
+    let kinds = first.split(',').map(parse_kind).collect::<Result<Vec<_>, _>>()?;
     match (kinds.as_slice(), rest) {
         (_, []) => Ok(Selection::Kinds(kinds)),
         ([kind], names) => names
@@ -169,7 +171,7 @@ pub(crate) fn selection(arguments: &[String]) -> Result<Selection, Failure> {
 }
 
 /// Returns the known name most similar to a text; `None` if no name is similar enough.
-pub(crate) fn nearest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn most_similar<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     ha_api_types::schema::suggestion(text, known)
 }
 
@@ -182,11 +184,11 @@ mod tests {
     fn selections() {
         let check = |arguments: &[&str], expected: Result<&[&str], &str>| {
             let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
-            let got = selection(&arguments).map(|selection| match selection {
+            let got = parse_selection(&arguments).map(|selection| match selection {
                 Selection::Kinds(kinds) => {
                     kinds.iter().map(|kind| kind.singular().to_owned()).collect::<Vec<_>>()
                 }
-                Selection::Objects(targets) => targets.iter().map(Target::shown).collect(),
+                Selection::Objects(targets) => targets.iter().map(Target::display_name).collect(),
             });
             match (got, expected) {
                 (Ok(got), Ok(expected)) => assert_eq!(got, expected),
@@ -222,14 +224,14 @@ mod tests {
         check(&["event/a.1", "resource/web"], None);
         check(&["resources"], None);
         check(&[], None);
-        let failure = kind("events").expect_err("not a kind");
+        let failure = parse_kind("events").expect_err("not a kind");
         assert!(failure.message.contains("does not support events"), "{failure:?}");
     }
 
     #[test]
     fn a_wrong_type_is_refused_and_the_right_one_named() {
         let object = json!({"metadata": {"name": "100"}, "spec": {"driver": {"libvirt": {"domain": "x"}}}});
-        assert_eq!(shown(Kind::Resource, &object), "vm:100");
+        assert_eq!(listed_name(Kind::Resource, &object), "vm:100");
         assert!(TypedName::parse("vm:100").expect("a name").check(&object).is_ok());
         assert!(TypedName::parse("100").expect("a name").check(&object).is_ok());
         let failure = TypedName::parse("ct:100").expect("a name").check(&object).expect_err("the wrong type");

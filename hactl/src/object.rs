@@ -13,7 +13,7 @@ use serde_json::Value;
 
 /// An object of a known kind, parsed leniently, together with the JSON as received.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Served<S: Spec> {
+pub(crate) struct TypedObject<S: Spec> {
     /// The object as received, for output and for fields that are unknown to this version.
     pub(crate) value: Value,
     pub(crate) metadata: ObjectMeta,
@@ -22,15 +22,15 @@ pub(crate) struct Served<S: Spec> {
     pub(crate) status: Option<S::Status>,
 }
 
-impl<S: Spec> Served<S> {
-    pub(crate) fn of(value: Value) -> Served<S> {
+impl<S: Spec> TypedObject<S> {
+    pub(crate) fn from_value(value: Value) -> TypedObject<S> {
         let mut status = value.get("status").cloned().filter(Value::is_object);
         if let Some(Value::Object(fields)) = &mut status
             && let Some(Value::Object(internal)) = fields.remove(INTERNAL)
         {
             fields.extend(internal);
         }
-        Served {
+        TypedObject {
             metadata: value.get("metadata").map(lenient::view).unwrap_or_default(),
             spec: value.get("spec").map(lenient::view).unwrap_or_default(),
             status: status.as_ref().map(lenient::view),
@@ -42,7 +42,7 @@ impl<S: Spec> Served<S> {
     ///
     /// # Errors
     /// Fails if this version cannot read a part of the object.
-    pub(crate) fn whole(self) -> Result<Object<S>, Failure> {
+    pub(crate) fn into_strict(self) -> Result<Object<S>, Failure> {
         serde_json::from_value(self.value)
             .map_err(|error| Failure::refused(format!("cannot read the response: {error}")))
     }
@@ -54,12 +54,12 @@ impl<S: Spec> Served<S> {
 
     /// Returns a word of the object as received, for output and comparison, because the word may be unknown to this
     /// version. Empty if there is none.
-    pub(crate) fn word(&self, pointer: &str) -> &str {
+    pub(crate) fn text_at(&self, pointer: &str) -> &str {
         self.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 }
 
-impl Served<ResourceSpec> {
+impl TypedObject<ResourceSpec> {
     /// Returns the state of the service; `None` without a status, or if the state is unknown to this version. In the
     /// latter case, `status.state` is Queued.
     pub(crate) fn state(&self) -> Option<ServiceState> {
@@ -102,7 +102,7 @@ pub(crate) struct AnyCondition {
 }
 
 impl AnyObject {
-    pub(crate) fn of(value: &Value) -> AnyObject {
+    pub(crate) fn from_value(value: &Value) -> AnyObject {
         lenient::view(value)
     }
 
@@ -124,22 +124,22 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn words_of_a_newer_server_hide_nothing_else() {
+    fn unknown_words_of_a_newer_server_hide_no_other_fields() {
         let value = json!({
             "metadata": {"name": "web", "generation": 3},
             "spec": {"state": "Paused", "priority": 5, "novel": true},
             "status": {"state": "Hibernated", "node": "node1", "internal": {"actionUid": "a0"}, "conditions": [
                 {"type": "Ready", "status": "Perhaps", "reason": "Moonstruck"}]},
         });
-        let any = AnyObject::of(&value);
+        let any = AnyObject::from_value(&value);
         assert_eq!((any.status.state.as_str(), any.metadata.generation), ("Hibernated", 3));
         assert_eq!(any.condition("Ready").map(|ready| ready.reason.as_str()), Some("Moonstruck"));
-        let resource: Served<ResourceSpec> = Served::of(value.clone());
+        let resource: TypedObject<ResourceSpec> = TypedObject::from_value(value.clone());
         assert_eq!((resource.name(), resource.spec.priority), ("web", 5));
-        assert_eq!((resource.state(), resource.word("/status/state")), (None, "Hibernated"));
+        assert_eq!((resource.state(), resource.text_at("/status/state")), (None, "Hibernated"));
         let status = resource.status.clone().expect("a status");
         assert_eq!(status.action_uid.map(|uid| uid.to_string()).as_deref(), Some("a0"));
         assert_eq!((status.node.as_deref(), &resource.value), (Some("node1"), &value));
-        assert!(resource.whole().is_err());
+        assert!(resource.into_strict().is_err());
     }
 }

@@ -140,7 +140,7 @@ pub(crate) fn readable(object: &Value) -> Value {
 /// Returns the age of a timestamp, such as `3h12m`; `-` if the timestamp is missing or invalid.
 pub(crate) fn age(timestamp: Option<&Timestamp>) -> String {
     match timestamp.and_then(Timestamp::unix_seconds) {
-        Some(seconds) => crate::duration::short(now_seconds() - seconds),
+        Some(seconds) => crate::duration::short_text(now_seconds() - seconds),
         None => "-".to_owned(),
     }
 }

@@ -73,13 +73,13 @@ impl Session {
     /// Prints a value, or fields of it, if requested. Returns `false` if the format is for people.
     pub(crate) fn print_value(&self, format: Option<&Format>, value: &Value) -> Result<bool, Failure> {
         match format {
-            Some(Format::Yaml) => self.terminal.out(&render::yaml(value)?),
-            Some(Format::Json) => self.terminal.out(&render::json(value)),
-            Some(Format::JsonPath(template)) => self.terminal.out(&template.render(value)),
+            Some(Format::Yaml) => self.terminal.print(&render::yaml(value)?),
+            Some(Format::Json) => self.terminal.print(&render::json(value)),
+            Some(Format::JsonPath(template)) => self.terminal.print(&template.render(value)),
             Some(Format::CustomColumns(columns)) => {
                 let list = value["items"].as_array().or_else(|| value.as_array());
                 let items = list.map_or(std::slice::from_ref(value), Vec::as_slice);
-                self.terminal.out(&columns.table(items).render(&self.terminal, 0));
+                self.terminal.print(&columns.table(items).render(&self.terminal, 0));
             }
             Some(Format::Wide | Format::Name) | None => return Ok(false),
         }

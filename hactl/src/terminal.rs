@@ -39,9 +39,9 @@ pub(crate) enum Style {
 /// Standard output and standard error of this process.
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
 pub(crate) struct Terminal {
-    color_out: bool,
-    to_person: bool,
-    color_err: bool,
+    out_has_color: bool,
+    out_is_terminal: bool,
+    error_has_color: bool,
     quiet: bool,
     verbose: u8,
     progress: bool,
@@ -61,11 +61,11 @@ impl Terminal {
             ColorChoice::Never => false,
         };
         let error_is_terminal = std::io::stderr().is_terminal();
-        let to_person = std::io::stdout().is_terminal();
+        let out_is_terminal = std::io::stdout().is_terminal();
         Terminal {
-            color_out: colored(to_person),
-            to_person,
-            color_err: colored(error_is_terminal),
+            out_has_color: colored(out_is_terminal),
+            out_is_terminal,
+            error_has_color: colored(error_is_terminal),
             quiet,
             verbose,
             progress: error_is_terminal && !quiet,
@@ -76,12 +76,13 @@ impl Terminal {
 
     /// Writes a result to standard output. After the reader has closed the pipe, output is dropped and the command
     /// continues: `hactl apply | head -1` still applies everything.
-    pub(crate) fn out(&self, text: &str) {
+    pub(crate) fn print(&self, text: &str) {
         if self.closed.load(Ordering::Relaxed) {
             return;
         }
         // Files and pipes receive the text unchanged.
-        let text = if self.to_person { Cow::Owned(visible(text, self.color_out)) } else { text.into() };
+        let text =
+            if self.out_is_terminal { Cow::Owned(sanitized(text, self.out_has_color)) } else { text.into() };
         let mut stdout = std::io::stdout().lock();
         if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
             self.closed.store(true, Ordering::Relaxed);
@@ -92,14 +93,14 @@ impl Terminal {
     }
 
     /// Writes a line of the result.
-    pub(crate) fn line(&self, text: &str) {
-        self.out(&format!("{text}\n"));
+    pub(crate) fn print_line(&self, text: &str) {
+        self.print(&format!("{text}\n"));
     }
 
     /// Writes a line of confirmation, such as `resource/web created`; `-q` suppresses it.
-    pub(crate) fn say(&self, text: &str) {
+    pub(crate) fn report(&self, text: &str) {
         if !self.quiet {
-            self.line(text);
+            self.print_line(text);
         }
     }
 
@@ -111,14 +112,14 @@ impl Terminal {
     /// Shows progress on a terminal.
     pub(crate) fn progress(&self, text: &str) {
         if self.progress {
-            self.error_line(&format!("{}{text}{}", self.code_err(Style::Dim), self.reset_err()));
+            self.error_line(&format!("{}{text}{}", self.error_color(Style::Dim), self.error_color_reset()));
         }
     }
 
     /// Shows information such as the reason for a wait, even without a terminal; `-q` suppresses it.
-    pub(crate) fn held_up(&self, text: &str) {
+    pub(crate) fn notice(&self, text: &str) {
         if !self.quiet {
-            self.error_line(&format!("{}{text}{}", self.code_err(Style::Dim), self.reset_err()));
+            self.error_line(&format!("{}{text}{}", self.error_color(Style::Dim), self.error_color_reset()));
         }
     }
 
@@ -131,11 +132,15 @@ impl Terminal {
 
     /// Shows a warning, which does not stop the command.
     pub(crate) fn warn(&self, text: &str) {
-        if let Some(held) = self.held().as_mut() {
+        if let Some(held) = self.lock_held_warnings().as_mut() {
             held.push(text.to_owned());
             return;
         }
-        self.error_line(&format!("{}warning:{} {text}", self.code_err(Style::Warn), self.reset_err()));
+        self.error_line(&format!(
+            "{}warning:{} {text}",
+            self.error_color(Style::Warn),
+            self.error_color_reset()
+        ));
     }
 
     /// Shows a suggested action, even without a terminal and with `-q`.
@@ -145,23 +150,23 @@ impl Terminal {
 
     /// Holds warnings back until they are released.
     pub(crate) fn hold_warnings(&self) {
-        self.held().get_or_insert_default();
+        self.lock_held_warnings().get_or_insert_default();
     }
 
     /// Drops the held warnings for which `keep` is false.
     pub(crate) fn retain_warnings(&self, keep: impl Fn(&str) -> bool) {
-        if let Some(held) = self.held().as_mut() {
+        if let Some(held) = self.lock_held_warnings().as_mut() {
             held.retain(|text| keep(text));
         }
     }
 
     /// Shows the held warnings for which `keep` is true, and from now on each warning immediately.
     pub(crate) fn release_warnings(&self, keep: impl Fn(&str) -> bool) {
-        let held = self.held().take().unwrap_or_default();
+        let held = self.lock_held_warnings().take().unwrap_or_default();
         held.iter().filter(|text| keep(text)).for_each(|text| self.warn(text));
     }
 
-    fn held(&self) -> MutexGuard<'_, Option<Vec<String>>> {
+    fn lock_held_warnings(&self) -> MutexGuard<'_, Option<Vec<String>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -177,7 +182,11 @@ impl Terminal {
         if !failure.message.is_empty() {
             let message = without_error_numbers(&failure.message).replace('\n', "\n  ");
             let title = failure.title();
-            self.error_line(&format!("{}{title}:{} {message}", self.code_err(Style::Bad), self.reset_err()));
+            self.error_line(&format!(
+                "{}{title}:{} {message}",
+                self.error_color(Style::Bad),
+                self.error_color_reset()
+            ));
         }
         if !failure.help.is_empty() {
             self.error_line(&format!("hint: {}", failure.help.replace('\n', "\n  ")));
@@ -186,8 +195,8 @@ impl Terminal {
 
     /// Returns text for standard output in a style, if colors are on.
     pub(crate) fn paint(&self, style: Style, text: &str) -> String {
-        let code = code(style);
-        if self.color_out && !code.is_empty() && !text.is_empty() {
+        let code = color_code(style);
+        if self.out_has_color && !code.is_empty() && !text.is_empty() {
             format!("{code}{text}\x1b[0m")
         } else {
             text.to_owned()
@@ -216,19 +225,19 @@ impl Terminal {
     /// Writes lines to standard error, without the title of a message.
     pub(crate) fn error_line(&self, text: &str) {
         // If standard error is closed, there is no other way to report it.
-        let _ = writeln!(std::io::stderr().lock(), "{}", visible(text, self.color_err));
+        let _ = writeln!(std::io::stderr().lock(), "{}", sanitized(text, self.error_has_color));
     }
 
-    fn code_err(&self, style: Style) -> &'static str {
-        if self.color_err { code(style) } else { "" }
+    fn error_color(&self, style: Style) -> &'static str {
+        if self.error_has_color { color_code(style) } else { "" }
     }
 
-    fn reset_err(&self) -> &'static str {
-        if self.color_err { "\x1b[0m" } else { "" }
+    fn error_color_reset(&self) -> &'static str {
+        if self.error_has_color { "\x1b[0m" } else { "" }
     }
 }
 
-fn code(style: Style) -> &'static str {
+fn color_code(style: Style) -> &'static str {
     match style {
         Style::Good => "\x1b[32m",
         Style::Warn => "\x1b[33m",
@@ -241,7 +250,7 @@ fn code(style: Style) -> &'static str {
 
 /// Returns a text without control characters except line ends and tabs, so that external text cannot control the
 /// terminal. With `keep_colors`, color codes stay; other escape sequences could write anywhere on the screen.
-fn visible(text: &str, keep_colors: bool) -> String {
+fn sanitized(text: &str, keep_colors: bool) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(character) = rest.chars().next() {
@@ -282,10 +291,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_from_outside_does_not_steer_the_terminal() {
+    fn external_text_cannot_control_the_terminal() {
         let check = |text: &str, plain: &str, colored: &str| {
-            assert_eq!(visible(text, false), plain);
-            assert_eq!(visible(text, true), colored);
+            assert_eq!(sanitized(text, false), plain);
+            assert_eq!(sanitized(text, true), colored);
         };
         check("a\tb\nü", "a\tb\nü", "a\tb\nü");
         check("\x1b[33mwarning:\x1b[0m x", "?[33mwarning:?[0m x", "\x1b[33mwarning:\x1b[0m x");

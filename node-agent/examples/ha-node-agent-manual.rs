@@ -12,12 +12,12 @@ const AGENT: &str = include_str!("../../manifests/man/ha-node-agent.roff");
 const WATCHDOGD: &str = include_str!("../../manifests/man/ha-watchdogd.roff");
 
 fn main() -> anyhow::Result<()> {
-    let folder =
-        std::env::args_os().nth(1).map(PathBuf::from).ok_or_else(|| anyhow::anyhow!("which folder?"))?;
+    let directory =
+        std::env::args_os().nth(1).map(PathBuf::from).ok_or_else(|| anyhow::anyhow!("which directory?"))?;
     let agent = ha_runtime::config::command::<shell::Options>(shell::Options::PREFIX);
-    std::fs::write(folder.join("ha-node-agent.8"), page(agent, AGENT)?)?;
+    std::fs::write(directory.join("ha-node-agent.8"), page(agent, AGENT)?)?;
     let watchdogd = watchdog::daemon::Options::command();
-    std::fs::write(folder.join("ha-watchdogd.8"), page(watchdogd, WATCHDOGD)?)?;
+    std::fs::write(directory.join("ha-watchdogd.8"), page(watchdogd, WATCHDOGD)?)?;
     Ok(())
 }
 

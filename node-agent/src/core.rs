@@ -14,7 +14,6 @@ mod config;
 mod disarm;
 mod driver_events;
 pub mod effect;
-mod examining;
 mod external_change;
 mod hand_over;
 mod heartbeat;
@@ -22,8 +21,9 @@ mod hold;
 mod in_place;
 pub mod input;
 pub mod journal;
-mod journaling;
+mod journal_writes;
 mod leave;
+mod machine_findings;
 mod measuring;
 mod migration;
 mod moving_away;
@@ -34,13 +34,13 @@ mod registration;
 mod replacement;
 mod reports;
 mod role;
+mod self_fence;
 mod service;
+mod service_machine;
 mod session;
+mod start;
 mod state;
-mod steps;
-mod stop_then_stay;
 mod summary;
-mod under_permit;
 mod unreadable;
 pub mod usage;
 mod view;
@@ -50,11 +50,11 @@ mod workers;
 pub use command::{Command, CommandId, CommandResult, DriverEvent, DriverFailure};
 pub use config::{Config, Hardware};
 pub use effect::{
-    CommitId, Effect, Exit, HoldId, JournalWriteId, Lane, LeaseRequestId, Level, MeasureId, ReadId,
+    CommitId, CommitUrgency, Effect, Exit, HoldId, JournalWriteId, LeaseRequestId, Level, MeasureId, ReadId,
     WatchdogRequestId,
 };
-pub use input::{Input, LeaseKept, Shutdown, WatchdogNews};
-pub use journal::{Journal, JournalEntry, LastWords, Proven, Reception, Trial};
+pub use input::{Input, LeaseKept, Shutdown, WatchdogEvent};
+pub use journal::{Journal, JournalEntry, Reception, ShutdownRecord, TestedWatchdog, WatchdogTrial};
 pub use measuring::Measured;
 pub use state::State;
 pub use summary::{AgentState, Summary};
@@ -63,7 +63,6 @@ pub use usage::{Meter, Sample};
 use crate::watchdog::Moment;
 use arming::Watchdog;
 use commits::Purpose;
-use examining::Examining;
 use ha_api_types::id::{NodeName, ResourceName, Revision};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
@@ -74,7 +73,8 @@ use ha_api_types::timing::Timings;
 use ha_store::Change;
 use heartbeat::Lease;
 use hold::Hold;
-use journaling::Journaling;
+use journal_writes::JournalWrites;
+use machine_findings::MachineFindings;
 use measuring::Measuring;
 use service::{Presence, Service, Step};
 use session::{Reading, Session};
@@ -145,11 +145,11 @@ pub fn prefixes(keys: &Keys, node: &NodeName) -> Vec<String> {
 pub struct AgentCore {
     config: Config,
     journal: Journal,
-    journaling: Journaling,
+    journal_writes: JournalWrites,
     view: View,
     session: Session,
     watchdog: Watchdog,
-    examining: Examining,
+    machine_findings: MachineFindings,
     watchdog_test: WatchdogTest,
     measuring: Measuring,
     lease: Lease,
@@ -158,65 +158,65 @@ pub struct AgentCore {
     reads: BTreeMap<ReadId, Reading>,
     commands: BTreeMap<CommandId, ResourceName>,
     effects: VecDeque<Effect>,
-    next: u64,
+    next_number: u64,
     /// D, proven by a heartbeat of this process.
     deadline: Option<Moment>,
     /// The timings that were committed last.
-    in_force: Timings,
+    active_timings: Timings,
     /// `true` if a heartbeat with armed: true was sent, and neither it nor a later report is known to be applied.
-    unseen_armed: bool,
+    unconfirmed_armed: bool,
     /// `true` if a heartbeat with a changed report was sent and its outcome is unknown.
-    unseen_report: bool,
+    unconfirmed_report: bool,
     /// State of the requests to hold, which controllers receive while heartbeats do not commit.
     hold: Hold,
     /// Time since which heartbeats do not commit; `None` while they commit.
-    beat_failed_at: Option<Mono>,
+    heartbeats_failing_since: Option<Mono>,
     /// Cause of the last failure of each kind of write, as logged; none once such a write was applied.
     failed_writes: BTreeMap<String, String>,
     /// The highest etcd revision that this process has seen.
-    highest: Revision,
-    own_is_read: bool,
+    highest_revision: Revision,
+    has_read_own_keys: bool,
     read_retry_at: Option<Mono>,
     not_stopped: Vec<NotStopped>,
     shutdown: Option<Shutdown>,
     shutdown_at: Option<Mono>,
     restart_ready: bool,
     /// `true` once the agent has logged that it cannot exit without etcd.
-    refusal_told: bool,
+    exit_delay_logged: bool,
     /// `true` while a machine that shuts down waits for its services to move away.
     awaiting_moves: bool,
     /// `true` once a machine that shuts down has stopped waiting for its services to move away.
-    moves_over: bool,
+    has_stopped_awaiting_moves: bool,
     /// The revision at which this node first reported its shutdown. Older operations do not concern this shutdown.
-    shutting_since: Option<Revision>,
-    leaving: Option<CommitId>,
+    shutdown_revision: Option<Revision>,
+    leave_commit: Option<CommitId>,
     /// `true` if an input may have enabled another step.
     changed: bool,
     /// Services whose facts have changed since they were last advanced.
-    stale: BTreeSet<ResourceName>,
+    dirty_services: BTreeSet<ResourceName>,
     /// `true` if a change concerns every service.
-    all_stale: bool,
+    all_dirty: bool,
     /// Clock reading of the newest input whose consequences are not computed yet; `None` if there is none.
-    unsettled: Option<Now>,
-    last: Mono,
+    pending_follow_up: Option<Now>,
+    last_input_at: Mono,
 }
 
 impl AgentCore {
     /// Creates the core from the journal found in the state directory. The caller holds that directory's file lock.
     pub fn new(config: Config, mut journal: Journal) -> AgentCore {
-        let examining = Examining::new(&config, &mut journal);
-        let test_is_over = watchdog_test::settle(&config, &mut journal);
+        let machine_findings = MachineFindings::new(&config, &mut journal);
+        let watchdog_test_ended = watchdog_test::evaluate_begun_test(&config, &mut journal);
         let view = View::new(&config.keys, &config.node);
-        let in_force = journal.timings.unwrap_or_default();
+        let active_timings = journal.timings.unwrap_or_default();
         let mut core = AgentCore {
-            highest: journal.revision,
+            highest_revision: journal.revision,
             config,
             journal,
-            journaling: Journaling::default(),
+            journal_writes: JournalWrites::default(),
             view,
             session: Session::Waiting,
             watchdog: Watchdog::default(),
-            examining,
+            machine_findings,
             watchdog_test: WatchdogTest::default(),
             measuring: Measuring::default(),
             lease: Lease::default(),
@@ -225,35 +225,35 @@ impl AgentCore {
             reads: BTreeMap::new(),
             commands: BTreeMap::new(),
             effects: VecDeque::new(),
-            next: 1,
+            next_number: 1,
             deadline: None,
-            in_force,
-            unseen_armed: false,
-            unseen_report: false,
+            active_timings,
+            unconfirmed_armed: false,
+            unconfirmed_report: false,
             hold: Hold::default(),
-            beat_failed_at: None,
+            heartbeats_failing_since: None,
             failed_writes: BTreeMap::new(),
-            own_is_read: false,
+            has_read_own_keys: false,
             read_retry_at: None,
             not_stopped: Vec::new(),
             shutdown: None,
             shutdown_at: None,
             restart_ready: false,
-            refusal_told: false,
+            exit_delay_logged: false,
             awaiting_moves: false,
-            moves_over: false,
-            shutting_since: None,
-            leaving: None,
+            has_stopped_awaiting_moves: false,
+            shutdown_revision: None,
+            leave_commit: None,
             changed: false,
-            stale: BTreeSet::new(),
-            all_stale: true,
-            unsettled: None,
-            last: Mono::default(),
+            dirty_services: BTreeSet::new(),
+            all_dirty: true,
+            pending_follow_up: None,
+            last_input_at: Mono::default(),
         };
         // Services named by the journal may run here. They must be killed in time even if etcd is never reached.
         core.seed_services();
-        core.know_tested();
-        if test_is_over {
+        core.load_watchdog_test_results();
+        if watchdog_test_ended {
             core.journal_changed();
         }
         core
@@ -268,30 +268,30 @@ impl AgentCore {
         {
             // A controller rewrites its candidate key at its restart, or every Ki if it is from before `refresh/<id>`.
             // While nothing is due, that has no consequence.
-            self.last = now.raw;
+            self.last_input_at = now.raw;
             self.view.changed(changes);
             return;
         }
         let follows = !matches!(input, Input::Measured { .. }) || is_due(self);
-        self.last = now.raw;
+        self.last_input_at = now.raw;
         if matches!(self.session, Session::Ended) {
             return;
         }
         match input {
             Input::Synced { prefix, entries, revision } => {
                 self.view.synced(&prefix, &entries, revision);
-                self.all_stale = true;
+                self.all_dirty = true;
             }
             Input::Changed { changes, revision: _ } => {
                 for change in &changes {
-                    self.outdate(change);
+                    self.mark_dirty(change);
                 }
                 self.view.changed(&changes);
             }
             Input::Progress(_) | Input::Tick => {}
             Input::Read { id, result } => {
                 self.read_answer(now, id, result);
-                self.all_stale = true;
+                self.all_dirty = true;
             }
             Input::Committed { id, outcome } => self.committed(now, id, &outcome),
             Input::LeaseGranted { id, result } => self.lease_granted(now, id, result),
@@ -302,10 +302,10 @@ impl AgentCore {
             Input::JournalWritten { id, result } => self.journal_written(now, id, result),
             Input::Ended { id, result } => self.ended(now, id, result),
             Input::Driver(event) => self.driver_event(now, event),
-            Input::Watchdog(news) => self.watchdog_news(now, news),
-            Input::Examined(facts) => self.examined(facts),
+            Input::Watchdog(event) => self.handle_watchdog_event(now, event),
+            Input::Examined(facts) => self.store_machine_facts(facts),
             Input::Measured { id, measured } => {
-                if !self.measured(now, id, measured) && !follows {
+                if !self.record_measurement(now, id, measured) && !follows {
                     return;
                 }
             }
@@ -314,20 +314,22 @@ impl AgentCore {
                 self.config.hardware = hardware;
             }
             Input::Sleep(protection) => self.config.sleep_protection = Some(protection),
-            Input::Follows { incarnation, begins } => self.follow(incarnation, begins),
+            Input::FollowsIncarnation { incarnation, ordered_by_operator } => {
+                self.follow_incarnation(incarnation, ordered_by_operator)
+            }
             Input::Shutdown(shutdown) => {
                 self.shut_down(now, shutdown);
-                self.all_stale = true;
+                self.all_dirty = true;
             }
         }
         // The follow-up waits until the shell asks for the next effect, so that a burst of inputs is followed up once.
-        self.unsettled = Some(now.clone());
+        self.pending_follow_up = Some(now.clone());
     }
 
     /// Returns the next effect. Call it until it returns `None`, after one input or after several.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        if let Some(now) = self.unsettled.take() {
-            self.settle(&now);
+        if let Some(now) = self.pending_follow_up.take() {
+            self.advance_until_stable(&now);
         }
         self.effects.pop_front()
     }
@@ -338,29 +340,30 @@ impl AgentCore {
         if matches!(self.session, Session::Ended) {
             return None;
         }
-        let clock = self.deadline_moment().map(|_| (self.last + CLOCK_CHECK_MS, "both clocks are checked"));
+        let clock =
+            self.deadline_moment().map(|_| (self.last_input_at + CLOCK_CHECK_MS, "both clocks are checked"));
         let requesting = match &self.session {
             Session::Requesting(requesting) => requesting.retry_at,
             Session::Waiting | Session::Clearing | Session::Registered(_) | Session::Ended => None,
         };
-        let restart = self.shutdown_at.map(|at| at + leave::RESTART_PATIENCE_MS);
-        let moves = if self.awaits_moves() { self.moves_until() } else { None };
+        let restart = self.shutdown_at.map(|at| at + leave::RESTART_MAX_WAIT_MS);
+        let moves = if self.awaits_moves() { self.moves_deadline() } else { None };
         let services = self
             .services
             .values()
             .flat_map(|service| {
-                [service.not_before, service.write_not_before, service.peek_at, service.replacing.due()]
+                [service.not_before, service.write_not_before, service.peer_check_at, service.replacing.due()]
             })
             .flatten()
-            .filter(|at| *at > self.last)
+            .filter(|at| *at > self.last_input_at)
             .min();
         let named = [
             clock,
             self.heartbeat_due().map(|at| (at, "a heartbeat or the lease is due")),
             self.hold_due().map(|at| (at, "controllers are asked to hold fencing")),
-            self.margin_due(self.last)
+            self.margin_due(self.last_input_at)
                 .map(|at| (at, "the self-fence margin begins: exclusive services are killed")),
-            self.watchdog.due(self.last).map(|at| (at, "the watchdog daemon is asked again")),
+            self.watchdog.due(self.last_input_at).map(|at| (at, "the watchdog daemon is asked again")),
             self.journal_due().map(|at| (at, "the journal is written again")),
             requesting.map(|at| (at, "the registration is tried again")),
             self.read_retry_at.map(|at| (at, "etcd is read again")),
@@ -369,11 +372,11 @@ impl AgentCore {
             self.watchdog_test.due().map(|at| (at, "the watchdog should have reset this machine")),
             services.map(|at| (at, "a service is waiting")),
         ];
-        named.into_iter().flatten().filter(|(at, _)| *at > self.last).min()
+        named.into_iter().flatten().filter(|(at, _)| *at > self.last_input_at).min()
     }
 
     /// Advances every part of the agent until nothing more can be done without waiting.
-    fn settle(&mut self, now: &Now) {
+    fn advance_until_stable(&mut self, now: &Now) {
         if let Some(text) = self.view.refused_timings.take() {
             self.log(
                 Level::Error,
@@ -382,14 +385,14 @@ impl AgentCore {
         }
         for _ in 0..MAX_ROUNDS {
             self.changed = false;
-            self.look_at_moves();
-            self.stop_then_stay_step(now);
+            self.update_awaiting_moves();
+            self.self_fence_step(now);
             self.session_step(now);
             self.reread_services(now);
             self.clear_unreadable_reports();
-            for name in self.names_to_look_at() {
+            for name in self.take_dirty_services() {
                 self.with_service(&name, |core, service| {
-                    core.tell_not_stopped(now, service);
+                    core.report_not_stopped_services(now, service);
                     core.replacement_step(now, service);
                     core.advance(now, service);
                     core.write_report(now, service);
@@ -403,9 +406,9 @@ impl AgentCore {
             self.hold_step(now);
             self.watchdog_test_step(now);
             self.watchdog_step(now);
-            self.examining_step(now);
+            self.machine_findings_step(now);
             self.measuring_step(now);
-            self.journaling_step(now);
+            self.journal_writes_step(now);
             if !self.changed || matches!(self.session, Session::Ended) {
                 break;
             }
@@ -414,9 +417,9 @@ impl AgentCore {
 
     /// Returns the services whose facts changed and the services with work in progress. Adds an entry for each new
     /// service.
-    fn names_to_look_at(&mut self) -> BTreeSet<ResourceName> {
-        let mut names = std::mem::take(&mut self.stale);
-        if std::mem::take(&mut self.all_stale) {
+    fn take_dirty_services(&mut self) -> BTreeSet<ResourceName> {
+        let mut names = std::mem::take(&mut self.dirty_services);
+        if std::mem::take(&mut self.all_dirty) {
             self.seed_services();
             names.extend(self.services.keys().cloned());
         }
@@ -430,18 +433,20 @@ impl AgentCore {
     }
 
     /// Marks the services that a change concerns.
-    fn outdate(&mut self, change: &Change) {
+    fn mark_dirty(&mut self, change: &Change) {
         let key = match change {
             Change::Put(entry) => &entry.key,
             Change::Delete { key, .. } => key,
         };
         match self.config.keys.parse(key) {
-            Some(Key::Spec(Kind::Resource, name)) => drop(self.stale.insert(name.into())),
-            Some(Key::Assignment(name) | Key::ServiceReport(_, name)) => drop(self.stale.insert(name)),
+            Some(Key::Spec(Kind::Resource, name)) => drop(self.dirty_services.insert(name.into())),
+            Some(Key::Assignment(name) | Key::ServiceReport(_, name)) => {
+                self.dirty_services.insert(name);
+            }
             // The cluster's status matters while the cluster is being disarmed; operations matter while the node shuts
             // down.
-            Some(Key::Status(..)) => self.all_stale |= self.is_to_be_disarmed(),
-            Some(Key::Spec(Kind::Operation, _)) => self.all_stale |= self.is_leaving(),
+            Some(Key::Status(..)) => self.all_dirty |= self.is_to_be_disarmed(),
+            Some(Key::Spec(Kind::Operation, _)) => self.all_dirty |= self.is_leaving(),
             Some(
                 Key::Spec(Kind::Cluster | Kind::Node | Kind::Group | Kind::AffinityRule | Kind::NodeGroup, _)
                 | Key::Tombstone(_)
@@ -453,7 +458,7 @@ impl AgentCore {
                 | Key::NodeReport(_)
                 | Key::Event(..),
             )
-            | None => self.all_stale = true,
+            | None => self.all_dirty = true,
             // Only the node's report depends on candidates. Reports of the doctor and of usage, the leader's
             // notification records, and logs that users read do not concern services.
             Some(
@@ -469,8 +474,8 @@ impl AgentCore {
     }
 
     fn next_id(&mut self) -> u64 {
-        let id = self.next;
-        self.next += 1;
+        let id = self.next_number;
+        self.next_number += 1;
         id
     }
 
@@ -504,7 +509,7 @@ impl AgentCore {
     /// Updates the definition of a service that has no copy here. A running service keeps the definition of its start.
     fn refresh_definition(&mut self, name: &ResourceName) {
         let Some(service) = self.services.get_mut(name) else { return };
-        if service.step != Step::Rest || service.task.is_some() {
+        if service.step != Step::Idle || service.task.is_some() {
             return;
         }
         let assigned = self.view.assignments.value(name).map(|assignment| &assignment.definition);
@@ -525,7 +530,7 @@ impl AgentCore {
             service.restarts = 0;
             self.changed = true;
         } else if service.presence == Presence::Stopped {
-            if !newest.is_same_thing(&service.definition) {
+            if !newest.has_same_identity(&service.definition) {
                 // The definition now identifies another service, whose state is unknown.
                 service.presence = Presence::Unprobed;
                 self.changed = true;

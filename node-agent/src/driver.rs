@@ -36,12 +36,12 @@ pub trait Driver: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Checks whether this node can run services of this driver. The error is the reason why not.
-    fn able(&self) -> BoxFuture<'_, Result<(), String>>;
+    fn check_usable(&self) -> BoxFuture<'_, Result<(), String>>;
 
     /// Returns the capabilities that the node publishes for this driver
     /// ([`ha_api_types::driver::DriverSpec::capability`]). The error is the reason why the node has none.
-    fn serves(&self) -> BoxFuture<'_, Result<Vec<String>, String>> {
-        Box::pin(async { self.able().await.map(|()| vec![self.name().to_owned()]) })
+    fn published_capabilities(&self) -> BoxFuture<'_, Result<Vec<String>, String>> {
+        Box::pin(async { self.check_usable().await.map(|()| vec![self.name().to_owned()]) })
     }
 
     /// Returns the time limits of the service's commands: those of the resource, unless the driver has better defaults
@@ -80,7 +80,7 @@ pub trait Driver: Send + Sync {
 
     /// Takes over the copy from the source. Called on the target of a live migration, once the source's copy is gone.
     ///
-    /// Called only if the service's driver takes over ([`ha_api_types::driver::DriverSpec::takes_over`]). The caller
+    /// Called only if the service's driver takes over ([`ha_api_types::driver::DriverSpec::has_takeover`]). The caller
     /// probes afterwards whether the service runs here.
     fn arrive<'a>(
         &'a self,

@@ -6,7 +6,7 @@
 //! - [`AgentCore`](crate::core::AgentCore) decides what the node does about its assignments. Read it first.
 //! - [`driver::Driver`] is the trait for one kind of service: start, stop, probe, watch, migrate.
 //! - [`watchdog::core::Core`] is the core of the daemon, which renews the device only until the last proven deadline.
-//! - [`doctor::judge()`] judges the facts of a machine for `hactl doctor`.
+//! - [`doctor::run_checks()`] judges the facts of a machine for `hactl doctor`.
 //!
 //! Rule: the cores are pure. They never await, read a clock or draw a random number: inputs enter through `handle`, and
 //! effects leave through `poll_effect`. No service starts without a permit that was committed under an open epoch, and

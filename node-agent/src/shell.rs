@@ -3,10 +3,10 @@
 //! One loop ([`ha_runtime::reconcile::drive`]) turns events into inputs and begins the core's effects. The shell makes
 //! no decisions about services.
 
-mod asking;
 mod commits;
 mod drivers;
 mod effects;
+mod hold_requests;
 mod identity;
 mod inhibitor;
 mod journal_file;
@@ -27,7 +27,6 @@ pub use options::Options;
 use crate::core::{AgentCore, Config, Exit, Input};
 use crate::doctor::{Owner, read};
 use anyhow::Context;
-use asking::Controllers;
 use commits::StoreLink;
 use drivers::Drivers;
 use effects::Effects;
@@ -39,12 +38,13 @@ use ha_runtime::clock::{Clock, SystemClock};
 use ha_runtime::http::admin::{self, Checks};
 use ha_runtime::http::{ServeOptions, bind};
 use ha_runtime::metrics::Metrics;
-use ha_runtime::program::unusable;
+use ha_runtime::program::invalid_settings;
 use ha_runtime::reconcile::drive;
 use ha_runtime::shutdown::Shutdown;
-use ha_store::Followed;
+use ha_store::FollowedData;
 use ha_store::etcd::EtcdStore;
 use ha_store::event_writer::EventWriter;
+use hold_requests::Controllers;
 use journal_file::JournalFile;
 use logind::ShutdownDelay;
 use metrics::AgentMetrics;
@@ -59,7 +59,7 @@ use tokio::sync::mpsc;
 pub(crate) type Inputs = mpsc::UnboundedSender<Input>;
 
 /// Interval between examinations of the machine: a problem that an operator has fixed disappears within this time.
-const EXAMINE_EVERY: Duration = Duration::from_secs(10);
+const EXAMINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Entry point of the program: reads its options, runs until a request to exit, and returns the exit code.
 pub fn main() -> ExitCode {
@@ -71,30 +71,37 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let clock = SystemClock::new().context("cannot read the clocks of this machine")?;
     std::fs::create_dir_all(&options.state_dir)
         .with_context(|| format!("cannot create --state-dir {}", options.state_dir.display()))
-        .map_err(unusable)?;
+        .map_err(invalid_settings)?;
     let journal_file = JournalFile::open(&options.state_dir)?;
     let journal = journal_file.load()?;
     let keys = Keys::new(&options.cluster);
     let remedy = format!("run hactl node follow-store {}", options.node);
-    let followed =
-        Followed::new(keys.incarnation(), Some(options.node.clone()), journal.incarnation.clone(), remedy);
-    let store = EtcdStore::following(options.store.config(), followed.clone()).await.map_err(unusable)?;
+    let followed = FollowedData::new(
+        keys.incarnation(),
+        Some(options.node.clone()),
+        journal.incarnation.clone(),
+        remedy,
+    );
+    let store =
+        EtcdStore::following(options.store.config(), followed.clone()).await.map_err(invalid_settings)?;
     // Heartbeats have channels of their own, so that no other request delays them.
     let heartbeats =
-        EtcdStore::following(options.store.config(), followed.clone()).await.map_err(unusable)?;
+        EtcdStore::following(options.store.config(), followed.clone()).await.map_err(invalid_settings)?;
     let (inputs, received) = mpsc::unbounded_channel();
-    let boot_id = BootId::from(identity::read_id(&options.boot_id_file, "--boot-id-file").map_err(unusable)?);
-    let drivers = Drivers::new(&options, &boot_id, &inputs).map_err(unusable)?;
+    let boot_id =
+        BootId::from(identity::read_id(&options.boot_id_file, "--boot-id-file").map_err(invalid_settings)?);
+    let drivers = Drivers::new(&options, &boot_id, &inputs).map_err(invalid_settings)?;
     let config = Config {
         keys: keys.clone(),
         node: options.node.clone(),
         instance: uuid::Uuid::new_v4().to_string(),
-        machine_id: identity::read_id(&options.machine_id_file, "--machine-id-file").map_err(unusable)?,
+        machine_id: identity::read_id(&options.machine_id_file, "--machine-id-file")
+            .map_err(invalid_settings)?,
         product_id: identity::product_id(&options.product_id_file),
         boot_id,
         is_virtual: options.machine_is_virtual(),
         sleep_protection: Some(sleep::keep_awake(&options, inputs.clone()).await),
-        drivers: drivers.able().await,
+        drivers: drivers.usable_names().await,
         hardware: identity::hardware(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
@@ -111,10 +118,10 @@ async fn run(options: Options) -> anyhow::Result<()> {
         .with_store(store_config.cert.as_deref(), store_config.ca.as_deref())
         .register(&metrics)?;
     let ready = Checks::new(&["store"]);
-    let (asking, asked) = mpsc::unbounded_channel();
-    let server = bind(ServeOptions::new(options.admin_listen, None)).await.map_err(unusable)?;
+    let (state_requester, state_requests) = mpsc::unbounded_channel();
+    let server = bind(ServeOptions::new(options.admin_listen, None)).await.map_err(invalid_settings)?;
     tokio::spawn(server.serve(
-        admin::router(Checks::default(), ready.clone(), metrics.clone(), observed::reader(asking)),
+        admin::router(Checks::default(), ready.clone(), metrics.clone(), observed::reader(state_requester)),
         shutdown.clone(),
     ));
 
@@ -127,7 +134,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     logs::spawn(store.clone(), keys.clone(), &options.node, drivers.clone());
     let writer = EventWriter::spawn(store.clone(), keys, format!("agent-{}", config.node));
     let process = config.instance.clone();
-    let mut core = ObservedCore::new(AgentCore::new(config, journal), agent_metrics.clone(), asked);
+    let mut core = ObservedCore::new(AgentCore::new(config, journal), agent_metrics.clone(), state_requests);
     let exit = Arc::new(std::sync::Mutex::new(None::<Exit>));
     let (ended, mut wait_for_end) = tokio::sync::watch::channel(false);
     let mut effects = Effects {
@@ -184,7 +191,7 @@ fn spawn_examinations(inputs: Inputs) {
                     return;
                 }
             }
-            tokio::time::sleep(EXAMINE_EVERY).await;
+            tokio::time::sleep(EXAMINE_INTERVAL).await;
         }
     });
 }

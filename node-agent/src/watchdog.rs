@@ -17,7 +17,7 @@ pub mod protocol;
 #[cfg(feature = "shell")]
 mod seqpacket;
 #[cfg(feature = "shell")]
-pub mod stand_in;
+pub mod simulated;
 #[cfg(feature = "shell")]
 mod system_calls;
 #[cfg(feature = "shell")]

@@ -70,7 +70,7 @@ fn dies_by(node: &mut Node, deadline_ms: u64) {
 }
 
 #[tokio::test]
-async fn lives_while_renewed_and_dies_by_the_deadline() {
+async fn node_survives_while_renewed_and_is_reset_by_the_deadline() {
     let mut node = Node::start();
     let (client, status, mut events) = served(&node.socket()).await;
     assert_eq!(status.state, State::Released);

@@ -2,7 +2,7 @@
 
 use crate::metrics::Metrics;
 use crate::tls::{TlsFiles, certificates};
-use ha_api_types::metric::{Sample, every};
+use ha_api_types::metric::{Sample, process};
 use rustls_pki_types::CertificateDer;
 use std::path::{Path, PathBuf};
 
@@ -33,14 +33,14 @@ impl Certificates {
 
     /// Registers the metric of the expiry times.
     pub fn register(self, metrics: &Metrics) -> prometheus::Result<()> {
-        metrics.scraped([every::CERTIFICATE_EXPIRY], move || self.samples())
+        metrics.scraped([process::CERTIFICATE_EXPIRY], move || self.samples())
     }
 
     fn samples(&self) -> Vec<Sample> {
         let read = |(name, path): &(&'static str, PathBuf)| {
             let chain = certificates(name, path).unwrap_or_default();
             let first = chain.iter().map(|one| expiry_seconds(one).unwrap_or(0)).min().unwrap_or(0);
-            every::CERTIFICATE_EXPIRY.sample([name], first as f64)
+            process::CERTIFICATE_EXPIRY.sample([name], first as f64)
         };
         self.files.iter().map(read).collect()
     }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_as_x509_writes_them() {
+    fn x509_times_are_parsed() {
         for (text, expected) in [
             ("19700101000000Z", Some(0)),
             ("20260301120000Z", Some(1_772_366_400)),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_certificate_is_found_and_of_nonsense_none() {
+    fn the_end_of_a_certificate_is_found() {
         for (year, expected) in [(2031, 1_925_078_400), (2_075, 3_313_612_800)] {
             let mut parameters = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
             parameters.not_after = rcgen::date_time_ymd(year, 1, 2);
@@ -150,8 +150,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_has_expired() {
+    fn an_unreadable_file_counts_as_expired() {
         let certificates = Certificates::default().with_store(None, Some(Path::new("/nowhere/ca.pem")));
-        assert_eq!(certificates.samples(), [every::CERTIFICATE_EXPIRY.sample(["store_ca"], 0.0)]);
+        assert_eq!(certificates.samples(), [process::CERTIFICATE_EXPIRY.sample(["store_ca"], 0.0)]);
     }
 }

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_gives_what_flags_do_not() {
+    fn the_file_sets_missing_flags() {
         let file = "# options\nnodeName: node1\nmaxWorkers: 2\nendpoint: [a, b]\nallowOldStore: true\n";
         let expected = Options {
             node_name: "node1".to_owned(),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_wins_over_the_file() {
+    fn the_environment_overrides_the_file() {
         let command = with_environment(<Options as CommandFactory>::command(), "HA_TEST");
         let named: Vec<_> = command.get_arguments().filter_map(|argument| argument.get_env()).collect();
         assert!(named.contains(&std::ffi::OsStr::new("HA_TEST_MAX_WORKERS")), "{named:?}");
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_win_over_the_environment_and_that_over_the_file() {
+    fn flags_override_the_environment_and_the_file() {
         #[derive(Debug, clap::Parser)]
         struct Layered {
             // A variable that every process has, because a change of the environment would affect other tests.

@@ -1,7 +1,7 @@
 //! HTTP server: without TLS only on loopback, otherwise with TLS and client certificates; with a graceful shutdown.
 
 pub mod admin;
-mod opening;
+mod http_version;
 
 use crate::problems::Problems;
 use crate::shutdown::Shutdown;
@@ -10,12 +10,12 @@ use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::extract::Request;
 use futures::{Stream, StreamExt};
+use http_version::Version;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
-use opening::Version;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -171,13 +171,13 @@ async fn accept(
     let slot = Arc::clone(slots).acquire_owned().await.ok()?;
     match listener.accept().await {
         Ok((stream, peer)) => {
-            if exhausted.note(&(), None) {
+            if exhausted.record(&(), None) {
                 tracing::info!("accepting connections again");
             }
             Some((stream, peer, slot))
         }
         Err(error) => {
-            if exhausted.note(&(), Some(error.to_string())) {
+            if exhausted.record(&(), Some(error.to_string())) {
                 tracing::warn!(%error, "cannot accept connections, retrying");
             }
             // Descriptors or memory are exhausted. An immediate retry would only waste CPU time until other
@@ -235,7 +235,7 @@ impl Connection {
             request
         });
         let opened = tokio::select! {
-            opened = timeout(header_read_timeout, opening::read(stream)) => opened,
+            opened = timeout(header_read_timeout, http_version::read(stream)) => opened,
             () = shutdown.requested() => return,
         };
         let (version, stream) = match opened {

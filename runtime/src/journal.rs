@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_holds_any_bytes_and_no_value_without_end() {
+    fn entries_hold_any_bytes_and_are_bounded() {
         let long = "x".repeat(VALUE_BYTES_MAX + 1);
         let entry = Entry::default().with("A", b"a=\n\xff").with("B", &long);
         let mut expected = b"A\n\x04\0\0\0\0\0\0\0a=\n\xff\nB\n\0\x40\0\0\0\0\0\0".to_vec();
@@ -89,9 +89,9 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_that_hangs_is_not_waited_for() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("socket");
+    fn a_hanging_journal_does_not_block() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
         assert!(Journal::connect_to(&path).is_err(), "nobody listens");
         let _hanging = UnixDatagram::bind(&path).unwrap();
         let journal = Journal::connect_to(&path).unwrap();

@@ -127,9 +127,9 @@ mod tests {
     }
 
     #[test]
-    fn lines_go_to_the_journal_where_standard_error_does_or_when_told() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("socket");
+    fn lines_go_to_the_journal_if_stderr_does_or_if_configured() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
         let mut listener = None;
         for there in [false, true] {
             if there {

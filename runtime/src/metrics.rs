@@ -2,7 +2,7 @@
 
 mod scraped;
 
-use ha_api_types::metric::{Metric, Sample, every};
+use ha_api_types::metric::{Metric, Sample, process};
 use prometheus::core::Collector;
 use prometheus::{
     Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts,
@@ -32,8 +32,8 @@ impl Metrics {
     /// Fails if a name is invalid; both are valid.
     pub fn new(component: &str, version: &str, started_unix_seconds: i64) -> prometheus::Result<Metrics> {
         let metrics = Metrics { registry: Registry::new(), registered: Arc::default() };
-        metrics.gauges(every::BUILD_INFO)?.with_label_values(&[component, version]).set(1.0);
-        metrics.gauge(every::PROCESS_START_TIME)?.set(started_unix_seconds as f64);
+        metrics.gauges(process::BUILD_INFO)?.with_label_values(&[component, version]).set(1.0);
+        metrics.gauge(process::PROCESS_START_TIME)?.set(started_unix_seconds as f64);
         Ok(metrics)
     }
 
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_registered_is_encoded_and_doubles_are_refused() {
+    fn registered_metrics_are_encoded_and_duplicates_refused() {
         let metrics = Metrics::new("ha-controller", "0.1.0", 7).unwrap();
         metrics.counter(controller::STORE_WATCH_RESTARTS).unwrap().inc_by(3);
         assert!(metrics.counter(controller::STORE_WATCH_RESTARTS).is_err());
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_scraped_is_asked_for_and_what_has_gone_is_not_shown() {
+    fn scraped_metrics_are_current() {
         let metrics = Metrics::new("test", "0", 0).unwrap();
         let samples = Arc::new(Mutex::new(vec![
             leader::NODE_SERVICES.sample(["node1"], 2.0),

@@ -5,29 +5,29 @@ use std::time::Duration;
 
 /// Reports that the process is ready, with a line for `systemctl status`.
 pub fn ready(status: &str) {
-    tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+    send(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
 /// Sets the line that `systemctl status` shows.
 pub fn status(status: &str) {
-    tell(&[NotifyState::Status(status)]);
+    send(&[NotifyState::Status(status)]);
 }
 
 /// Extends the service manager's stop timeout: at least `by` from now must pass before it kills the process.
 pub fn extend_timeout(by: Duration) {
     let microseconds = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
-    tell(&[NotifyState::ExtendTimeoutUsec(microseconds)]);
+    send(&[NotifyState::ExtendTimeoutUsec(microseconds)]);
 }
 
 /// Reports that the process is ending.
 pub fn stopping() {
-    tell(&[NotifyState::Stopping]);
+    send(&[NotifyState::Stopping]);
 }
 
 /// Reports that the process is alive (`WatchdogSec=`). The loop that must not hang calls this at least every
 /// [`watchdog_interval`].
 pub fn alive() {
-    tell(&[NotifyState::Watchdog]);
+    send(&[NotifyState::Watchdog]);
 }
 
 /// Returns the interval at which [`alive`] is due: half of the service manager's limit. `None` if the service manager
@@ -36,7 +36,7 @@ pub fn watchdog_interval() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|limit| limit / 2)
 }
 
-fn tell(states: &[NotifyState<'_>]) {
+fn send(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::debug!(%error, "cannot notify systemd");
     }

@@ -33,7 +33,7 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Problems<K, V> {
 
     /// Replaces the problem of one subject by that of a new check. Returns `true` if the last check found another one,
     /// or none.
-    pub fn note(&self, subject: &K, found: Option<V>) -> bool {
+    pub fn record(&self, subject: &K, found: Option<V>) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.get(subject) == found.as_ref() {
             return false;
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_problem_is_new_until_it_is_known_and_again_after_it_was_gone() {
+    fn problems_are_returned_when_they_appear() {
         let problems = Problems::default();
         let update = |found: &[(&'static str, u8)]| problems.update(found.iter().copied().collect());
         assert_eq!(update(&[("a", 1), ("b", 1)]), [("a", 1), ("b", 1)]);
@@ -61,11 +61,11 @@ mod tests {
     }
 
     #[test]
-    fn each_change_of_a_problem_is_noted_once() {
+    fn each_change_of_a_problem_is_reported_once() {
         static PROBLEMS: Problems<&str, u8> = Problems::new();
-        let note = |found| PROBLEMS.note(&"a", found);
-        assert!(!note(None), "nothing was wrong before");
-        assert_eq!([note(Some(1)), note(Some(1)), note(Some(2))], [true, false, true]);
-        assert_eq!([note(None), note(None), note(Some(2))], [true, false, true]);
+        let record = |found| PROBLEMS.record(&"a", found);
+        assert!(!record(None), "nothing was wrong before");
+        assert_eq!([record(Some(1)), record(Some(1)), record(Some(2))], [true, false, true]);
+        assert_eq!([record(None), record(None), record(Some(2))], [true, false, true]);
     }
 }

@@ -26,7 +26,7 @@ pub trait ProgramOptions: CommandFactory + FromArgMatches {
 struct Unusable(String);
 
 /// Marks an error as one of the settings: the exit status is 2, and a restart does not help.
-pub fn unusable(error: impl Into<anyhow::Error>) -> anyhow::Error {
+pub fn invalid_settings(error: impl Into<anyhow::Error>) -> anyhow::Error {
     Unusable(format!("{:#}", error.into())).into()
 }
 
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_parts_of_keys() {
+    fn names_are_valid_in_keys() {
         for good in ["node1", "a.b-c_D", &"x".repeat(253)] {
             assert!(check_name("--node", good).is_ok(), "{good}");
         }

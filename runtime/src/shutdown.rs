@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_request_and_then_force_reach_every_clone() {
+    async fn requests_and_force_reach_every_clone() {
         let (trigger, shutdown) = Shutdown::manual();
         let other = shutdown.clone();
         assert!(!shutdown.is_requested());

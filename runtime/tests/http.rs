@@ -21,7 +21,7 @@ fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-fn who() -> Router {
+fn identity_router() -> Router {
     Router::new().route("/who", get(async |Extension(who): Extension<ClientIdentity>| format!("{who:?}")))
 }
 
@@ -34,11 +34,11 @@ async fn plain_http_is_refused_beyond_loopback() {
 }
 
 #[tokio::test]
-async fn plain_http_on_loopback_says_so_in_the_identity() {
+async fn plain_http_on_loopback_has_its_own_identity() {
     let server = bind(ServeOptions::new(loopback(), None)).await.unwrap();
     let address = server.address();
     let (trigger, shutdown) = Shutdown::manual();
-    let serving = tokio::spawn(server.serve(who(), shutdown));
+    let serving = tokio::spawn(server.serve(identity_router(), shutdown));
     let text =
         client(None, None).get(format!("http://{address}/who")).send().await.unwrap().text().await.unwrap();
     assert_eq!(text, "Loopback");
@@ -72,13 +72,13 @@ fn client(authority: Option<&Authority>, identity: Option<String>) -> reqwest::C
 }
 
 #[tokio::test]
-async fn tls_wants_a_certificate_of_the_authority_and_follows_its_files() {
-    let folder = tempfile::tempdir().unwrap();
+async fn tls_requires_client_certificates_and_reloads_files() {
+    let directory = tempfile::tempdir().unwrap();
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
     let files = TlsFiles {
-        certificate: folder.path().join("server.pem"),
-        key: folder.path().join("server.key"),
-        client_ca: folder.path().join("ca.pem"),
+        certificate: directory.path().join("server.pem"),
+        key: directory.path().join("server.key"),
+        client_ca: directory.path().join("ca.pem"),
     };
     let write_server = |authority: &Authority| {
         let (certificate, key) = authority.server();
@@ -90,7 +90,7 @@ async fn tls_wants_a_certificate_of_the_authority_and_follows_its_files() {
     let server = bind(ServeOptions::new(loopback(), Some(files.clone()))).await.unwrap();
     let url = format!("https://localhost:{}/who", server.address().port());
     let (trigger, shutdown) = Shutdown::manual();
-    let serving = tokio::spawn(server.serve(who(), shutdown));
+    let serving = tokio::spawn(server.serve(identity_router(), shutdown));
 
     let anna = client(Some(&ours), Some(ours.client("anna", &["admins"])));
     let answer = anna.get(&url).send().await.unwrap();
@@ -120,8 +120,8 @@ async fn tls_wants_a_certificate_of_the_authority_and_follows_its_files() {
 
 #[tokio::test]
 async fn a_missing_file_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let missing = folder.path().join("missing.pem");
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing.pem");
     let files = TlsFiles { certificate: missing.clone(), key: missing.clone(), client_ca: missing.clone() };
     let error = bind(ServeOptions::new(loopback(), Some(files))).await.unwrap_err();
     let text = format!("{:#}", anyhow::Error::from(error));
@@ -129,7 +129,7 @@ async fn a_missing_file_is_named() {
 }
 
 #[tokio::test]
-async fn the_end_lets_short_answers_finish_and_ends_watches() {
+async fn shutdown_finishes_short_answers_and_ends_watches() {
     let started = std::sync::Arc::new(tokio::sync::Notify::new());
     let (begun, ending) = (started.clone(), started.clone());
     let slow = async move |Extension(shutdown): Extension<Shutdown>| {
@@ -161,7 +161,7 @@ async fn the_end_lets_short_answers_finish_and_ends_watches() {
 }
 
 #[tokio::test]
-async fn what_does_not_end_is_cut_and_silent_clients_do_not_stay() {
+async fn long_requests_and_silent_clients_are_cut() {
     let router = Router::new().route("/ever", get(async || std::future::pending::<()>().await));
     let mut options = ServeOptions::new(loopback(), None);
     options.grace = Duration::from_millis(50);
@@ -172,9 +172,9 @@ async fn what_does_not_end_is_cut_and_silent_clients_do_not_stay() {
     let (trigger, shutdown) = Shutdown::manual();
     let serving = tokio::spawn(server.serve(router, shutdown));
     // The only slot is taken by clients that send half a request or nothing; the server closes their connections.
-    for said in ["GET / HTTP/1.1\r\nHost:", "PRI * HTTP", ""] {
+    for sent in ["GET / HTTP/1.1\r\nHost:", "PRI * HTTP", ""] {
         let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
-        silent.write_all(said.as_bytes()).await.unwrap();
+        silent.write_all(sent.as_bytes()).await.unwrap();
         silent.read_to_end(&mut Vec::new()).await.unwrap();
     }
     let ever = tokio::spawn(client(None, None).get(format!("http://{address}/ever")).send());

@@ -139,8 +139,10 @@ fn line(name: &str, file: &str, (nodes, instances): (usize, usize), single: bool
     let (plans, Outcome { score, steps, copies, gib }, seconds) = planned(&problems, &ours);
     let ratio = reached.map_or_else(|| "-".to_owned(), |single| format!("{:.2}", score / single));
     print!("{score:9.4} {steps:5} {copies:6} {seconds:7.2} {gib:6} | {ratio:>5}");
-    let after: Vec<Problem> =
-        plans.into_iter().map(|(problem, plan)| Problem { start: plan.spots(&problem), ..problem }).collect();
+    let after: Vec<Problem> = plans
+        .into_iter()
+        .map(|(problem, plan)| Problem { start: plan.placements(&problem), ..problem })
+        .collect();
     print!(" {:5} |", planned(&after, &ours).1.steps);
 }
 

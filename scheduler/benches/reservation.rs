@@ -7,7 +7,7 @@ mod cluster;
 
 use cluster::cluster;
 use ha_scheduler::place;
-use ha_scheduler::reservation::{EFFORT, Model, Verdict, Watch};
+use ha_scheduler::reservation::{EFFORT, Model, Verdict, VerdictCache};
 use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::time::Instant;
@@ -19,7 +19,7 @@ fn timed<T>(what: &str, run: impl FnOnce() -> T) -> T {
     result
 }
 
-fn counts(watch: &Watch) -> String {
+fn counts(watch: &VerdictCache) -> String {
     let mut counts = [0; 3];
     for (_, verdict) in watch.verdicts() {
         counts[match verdict {
@@ -34,14 +34,14 @@ fn counts(watch: &Watch) -> String {
 fn measure(nodes: u64, services: u64, memory: &str) {
     println!("{nodes} nodes of {memory}, {services} services");
     let view = cluster(nodes, services, memory);
-    let mut watch = timed("taking the cluster in", || Watch::new(view.clone()));
-    timed("every node judged", || watch.work(u64::MAX));
+    let mut watch = timed("taking the cluster in", || VerdictCache::new(view.clone()));
+    timed("every node judged", || watch.compute_missing(u64::MAX));
     println!("  {}", counts(&watch));
     let mut changed = view.services["s000000"].clone();
     changed.requests.memory = "6Gi".parse().ok();
     timed("after one service has grown", || {
         watch.service_changed(&"s000000".into(), Some(changed.clone()));
-        watch.work(u64::MAX)
+        watch.compute_missing(u64::MAX)
     });
     let mut later = view.clone();
     later.services.insert("s000000".into(), changed);
@@ -50,14 +50,14 @@ fn measure(nodes: u64, services: u64, memory: &str) {
     later.services.insert("s000001".into(), moved);
     timed("the same from a whole view, one service moved", || {
         watch.update(later.clone());
-        watch.work(u64::MAX)
+        watch.compute_missing(u64::MAX)
     });
     if let Some(node) = later.nodes.get_mut("node0003") {
         node.maintenance = true;
     }
     timed("after a node went into maintenance", || {
         watch.update(later.clone());
-        watch.work(u64::MAX)
+        watch.compute_missing(u64::MAX)
     });
     let model = Model::new(&view);
     let failure = BTreeSet::from(["node0002".into()]);

@@ -1,12 +1,13 @@
 //! Balancing of a whole cluster: better nodes for its instances by a score, in steps that can run one at a time.
 
 mod anneal;
-pub mod binding;
 mod columns;
 pub mod cooling;
 pub mod greedy;
 pub mod groups;
+mod known_gain;
 pub mod live;
+pub mod live_constraints;
 pub mod model;
 pub mod moves;
 mod order;
@@ -14,7 +15,6 @@ pub mod plan;
 #[cfg(test)]
 mod plan_tests;
 pub mod problem;
-mod promise;
 pub mod random;
 #[cfg(test)]
 mod samples;

@@ -1,6 +1,8 @@
 //! Checks whether a node is eligible for a service, and reports every blocking reason with its suggested action.
 
-use crate::asked::{Apart, Asked, Beside, Candidate, Clash, Member, Others};
+use crate::placement_query::{
+    AffinityPartners, AntiAffinityPartners, Candidate, ExclusionTagUsers, Member, OutsideUse, PlacementQuery,
+};
 use crate::unit::Unit;
 use crate::view::{NodeFacts, Refusal, ServiceFacts, View};
 use crate::words::{joined, with_verb};
@@ -10,7 +12,7 @@ use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::reason::Reason;
 
 /// Returns `true` if a running service leaves its node for this reason. All other reasons only prevent new placements.
-pub fn drives_away(reason: Reason) -> bool {
+pub fn evicts(reason: Reason) -> bool {
     [
         Reason::NodeInMaintenance,
         Reason::NotInGroup,
@@ -25,84 +27,88 @@ pub fn drives_away(reason: Reason) -> bool {
 ///
 /// A watchdog that can no longer be renewed makes exclusive services leave. A watchdog that cannot be armed only prevents
 /// new placements.
-pub fn drives_from(node: &NodeFacts, reason: Reason) -> bool {
-    drives_away(reason) || (node.watchdog_failed && reason == Reason::WatchdogFailed)
+pub fn evicts_from(node: &NodeFacts, reason: Reason) -> bool {
+    evicts(reason) || (node.watchdog_failed && reason == Reason::WatchdogFailed)
 }
 
 /// Returns every reason that blocks a node for a unit: those of the service, of its partners, and of their summed
 /// requests.
 /// An empty list means that the node is eligible.
 pub fn refusals(view: &View, unit: &Unit<'_>, node_name: &NodeName, node: &NodeFacts) -> Vec<Refusal> {
-    words(&Asked::of(view, unit), node_name, node)
+    query_refusals(&PlacementQuery::of(view, unit), node_name, node)
 }
 
 /// Returns every reason that blocks a node, with message and suggested action.
-pub(crate) fn words(asked: &Asked<'_>, node_name: &NodeName, node: &NodeFacts) -> Vec<Refusal> {
+pub(crate) fn query_refusals(
+    query: &PlacementQuery<'_>,
+    node_name: &NodeName,
+    node: &NodeFacts,
+) -> Vec<Refusal> {
     let mut found: Vec<Refusal> = Vec::new();
-    let mut all_there = true;
-    for (at, member) in asked.members.iter().enumerate() {
-        let there = member.facts.uses.contains(node_name);
-        all_there &= there;
-        of_member(member, node_name, node, &mut |reason, words| {
-            let Some(drives) = counts(node, at == 0, there, reason) else { return };
-            let (message, remedy) = words();
+    let mut all_use_node = true;
+    for (at, member) in query.members.iter().enumerate() {
+        let uses_node = member.facts.uses.contains(node_name);
+        all_use_node &= uses_node;
+        check_member(member, node_name, node, &mut |reason, describe| {
+            let Some(evicts_running) = is_evicted_by(node, at == 0, uses_node, reason) else { return };
+            let (message, remedy) = describe();
             let same = |known: &&mut Refusal| known.reason == reason && known.message == message;
             if at == 0 {
-                found.push(Refusal { reason, message, remedy, drives });
+                found.push(Refusal { reason, message, remedy, evicts_running });
             } else if let Some(known) = found.iter_mut().find(same) {
-                known.drives = true;
+                known.evicts_running = true;
             } else {
                 let message = format!("{} (strict affinity): {message}", member.name);
-                found.push(Refusal { reason, message, remedy, drives });
+                found.push(Refusal { reason, message, remedy, evicts_running });
             }
         });
     }
-    capacity_lacks(asked, node, asked.others(node_name), &mut |lack| {
-        let Lack { reason, what, wanted, free, capacity } = lack;
+    report_shortages(query, node, query.outside_use(node_name), &mut |shortage| {
+        let CapacityShortage { reason, what, wanted, free, capacity } = shortage;
         let free = Quantity::from_milli(free.max(0));
-        let who = if asked.members.len() > 1 {
+        let request = if query.members.len() > 1 {
             "requested together with services that have strict affinity"
         } else {
             "requested"
         };
         found.push(Refusal {
             reason,
-            message: format!("not enough {what}: {wanted} {who}, {free} of {capacity} free"),
+            message: format!("not enough {what}: {wanted} {request}, {free} of {capacity} free"),
             remedy: format!("free {what} on {node_name}, or lower the request"),
-            drives: !all_there,
+            evicts_running: !all_use_node,
         });
     });
     found
 }
 
-/// Returns `true` if a node is eligible for a unit, that is, if [`words`] would return an empty list.
-pub(crate) fn allows(asked: &Asked<'_>, candidate: &Candidate<'_>) -> bool {
-    let Candidate { name: node_name, node, others } = candidate;
+/// Returns `true` if a node is eligible for a unit, that is, if [`query_refusals`] would return an empty list.
+pub(crate) fn is_eligible(query: &PlacementQuery<'_>, candidate: &Candidate<'_>) -> bool {
+    let Candidate { name: node_name, node, outside_use } = candidate;
     let mut allowed = true;
-    for (at, member) in asked.members.iter().enumerate() {
-        of_member(member, node_name, node, &mut |reason, _| {
-            let there = member.facts.uses.contains(*node_name);
-            allowed &= counts(node, at == 0, there, reason).is_none();
+    for (at, member) in query.members.iter().enumerate() {
+        check_member(member, node_name, node, &mut |reason, _| {
+            let uses_node = member.facts.uses.contains(*node_name);
+            allowed &= is_evicted_by(node, at == 0, uses_node, reason).is_none();
         });
         if !allowed {
             return false;
         }
     }
-    capacity_lacks(asked, node, *others, &mut |_| allowed = false);
+    report_shortages(query, node, *outside_use, &mut |_| allowed = false);
     allowed
 }
 
 /// Returns `None` if a reason does not block the node for a member; otherwise returns whether the reason makes the member
 /// leave. A reason that only prevents new placements does not count for a partner that already uses the node.
-fn counts(node: &NodeFacts, is_first: bool, there: bool, reason: Reason) -> Option<bool> {
-    let drives = drives_from(node, reason) || (!is_first && !there);
-    (is_first || drives).then_some(drives)
+fn is_evicted_by(node: &NodeFacts, is_first: bool, uses_node: bool, reason: Reason) -> Option<bool> {
+    let evicts_running = evicts_from(node, reason) || (!is_first && !uses_node);
+    (is_first || evicts_running).then_some(evicts_running)
 }
 
 /// A callback for a reason, with a function that returns its message and its suggested action.
-type Tell<'t> = &'t mut dyn FnMut(Reason, &dyn Fn() -> (String, String));
+type ReportRefusal<'t> = &'t mut dyn FnMut(Reason, &dyn Fn() -> (String, String));
 
-fn of_member(member: &Member<'_>, node_name: &NodeName, node: &NodeFacts, refuse: Tell<'_>) {
+fn check_member(member: &Member<'_>, node_name: &NodeName, node: &NodeFacts, refuse: ReportRefusal<'_>) {
     let Member { name, facts: service, .. } = member;
     if let Err(reason) = node.online {
         refuse(Reason::NodeNotOnline, &|| {
@@ -158,13 +164,13 @@ fn of_member(member: &Member<'_>, node_name: &NodeName, node: &NodeFacts, refuse
             )
         });
     }
-    by_nodes(member, node_name, refuse);
-    by_others(member, node_name, refuse);
-    storage_refusals(name, service, node_name, node, refuse);
+    check_node_constraints(member, node_name, refuse);
+    check_partners(member, node_name, refuse);
+    check_storage(name, service, node_name, node, refuse);
 }
 
 /// Reports the reasons that follow from the group and the node-affinity rule.
-fn by_nodes(member: &Member<'_>, node_name: &NodeName, refuse: Tell<'_>) {
+fn check_node_constraints(member: &Member<'_>, node_name: &NodeName, refuse: ReportRefusal<'_>) {
     if let Some((group_name, group)) = member.group
         && group.restricted
         && !group.nodes.0.contains_key(node_name)
@@ -190,9 +196,11 @@ fn by_nodes(member: &Member<'_>, node_name: &NodeName, refuse: Tell<'_>) {
 }
 
 /// Reports the reasons that follow from the nodes of other services.
-fn by_others(member: &Member<'_>, node_name: &NodeName, refuse: Tell<'_>) {
-    for Apart { rule, on } in member.apart.iter().filter(|apart| apart.rule.strict) {
-        let Some(there) = on.get(node_name) else { continue };
+fn check_partners(member: &Member<'_>, node_name: &NodeName, refuse: ReportRefusal<'_>) {
+    for AntiAffinityPartners { rule, by_node } in
+        member.anti_affinity.iter().filter(|partners| partners.rule.strict)
+    {
+        let Some(there) = by_node.get(node_name) else { continue };
         refuse(Reason::NegativePartner, &|| {
             let (use_it, there, rule) = (with_verb(there, "uses", "use"), joined(there), &rule.name);
             (
@@ -201,8 +209,9 @@ fn by_others(member: &Member<'_>, node_name: &NodeName, refuse: Tell<'_>) {
             )
         });
     }
-    for Beside { rule, running } in member.together.iter().filter(|beside| beside.rule.strict) {
-        let is_elsewhere = |facts: &ServiceFacts| facts.heading().is_some_and(|heading| heading != node_name);
+    for AffinityPartners { rule, running } in member.affinity.iter().filter(|partners| partners.rule.strict) {
+        let is_elsewhere =
+            |facts: &ServiceFacts| facts.current_or_target_node().is_some_and(|heading| heading != node_name);
         if !running.iter().any(|(_, facts)| is_elsewhere(facts)) {
             continue;
         }
@@ -216,20 +225,20 @@ fn by_others(member: &Member<'_>, node_name: &NodeName, refuse: Tell<'_>) {
             )
         });
     }
-    for Clash { tag, on } in &member.tags {
-        let Some(other) = on.get(node_name) else { continue };
+    for ExclusionTagUsers { tag, by_node } in &member.exclusion_tags {
+        let Some(other) = by_node.get(node_name) else { continue };
         refuse(Reason::ExclusionTag, &|| {
             (format!("{other} with the same exclusion tag {tag} uses the node"), format!("move {other} away"))
         });
     }
 }
 
-fn storage_refusals(
+fn check_storage(
     name: &ResourceName,
     service: &ServiceFacts,
     node_name: &NodeName,
     node: &NodeFacts,
-    refuse: Tell<'_>,
+    refuse: ReportRefusal<'_>,
 ) {
     if let Some(pool) = &service.storage_pool
         && !node.storage_pools.contains(pool)
@@ -256,7 +265,7 @@ fn storage_refusals(
 }
 
 /// An amount that a unit requests and that a node does not have free.
-struct Lack {
+struct CapacityShortage {
     reason: Reason,
     what: &'static str,
     wanted: Quantity,
@@ -265,20 +274,25 @@ struct Lack {
     capacity: Quantity,
 }
 
-fn capacity_lacks(asked: &Asked<'_>, node: &NodeFacts, others: Others<'_>, tell: &mut dyn FnMut(Lack)) {
+fn report_shortages(
+    query: &PlacementQuery<'_>,
+    node: &NodeFacts,
+    outside_use: OutsideUse<'_>,
+    report: &mut dyn FnMut(CapacityShortage),
+) {
     let amounts = |amounts: &Amounts| [amounts.cpu, amounts.memory, amounts.disk];
-    let (requests, capacity) = (amounts(&asked.requests), amounts(&node.capacity));
+    let (requests, capacity) = (amounts(&query.requests), amounts(&node.capacity));
     for (at, kind) in KINDS.into_iter().enumerate() {
         let (Some(wanted), Some(capacity)) = (requests[at], capacity[at]) else { continue };
-        let Some(limit) = limit(&asked.view.settings, node, kind) else { continue };
-        let free = limit.saturating_sub(others.requested(at));
+        let Some(limit) = limit(&query.view.settings, node, kind) else { continue };
+        let free = limit.saturating_sub(outside_use.requested(at));
         if wanted.milli() > free {
             let (reason, what) = match kind {
                 Amount::Cpu => (Reason::NotEnoughCpu, "CPU"),
                 Amount::Memory => (Reason::NotEnoughMemory, "memory"),
                 Amount::Disk => (Reason::NotEnoughDisk, "disk"),
             };
-            tell(Lack { reason, what, wanted, free, capacity });
+            report(CapacityShortage { reason, what, wanted, free, capacity });
         }
     }
 }

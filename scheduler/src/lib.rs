@@ -14,33 +14,33 @@
 
 #![warn(clippy::disallowed_types)]
 
-mod asked;
 pub mod balance;
+pub mod dependent_moves;
 pub mod filter;
+pub mod move_sequence;
 pub mod place;
+mod placement_query;
 pub mod preempt;
 pub mod rebalance;
 mod replica;
 pub mod reservation;
 pub mod rules;
 pub mod score;
-pub mod sequence;
 pub mod services;
 mod sets;
 pub mod topsis;
 pub mod trial;
-pub mod turns;
 pub mod unit;
 pub mod view;
 pub mod words;
 
+pub use dependent_moves::{MoveStep, dependent_moves};
 pub use place::{Placement, Verdict, choose, place};
-pub use preempt::{Preemption, Wish, preempt};
+pub use preempt::{Preemption, PreemptionRequest, preempt};
 pub use replica::secondary_refusals;
-pub use reservation::arrange;
-pub use rules::{Declared, RuleConflict, Rules};
+pub use reservation::place_jointly;
+pub use rules::{RuleConflict, RuleInput, Rules};
 pub use services::Services;
-pub use trial::together;
-pub use turns::{Turn, turns};
+pub use trial::best_common_node;
 pub use unit::{Unit, partners_elsewhere};
 pub use view::{NodeFacts, Refusal, ServiceFacts, View};

@@ -1,8 +1,10 @@
 //! The choice of a node for a service, with the verdict on every node.
 
-use crate::asked::{Asked, Candidate};
-use crate::filter::{allows, words};
-use crate::score::{self, Class, NodeGroupRank, Score, loads, missed, node_group_rank};
+use crate::filter::{is_eligible, query_refusals};
+use crate::placement_query::{Candidate, PlacementQuery};
+use crate::score::{
+    self, NodeGroupRank, PriorityTier, Score, count_violated_preferences, loads, node_group_rank,
+};
 use crate::unit::Unit;
 use crate::view::{NodeFacts, Refusal, ServiceFacts, View};
 use ha_api_types::id::{NodeName, ResourceName};
@@ -67,12 +69,12 @@ pub fn place(view: &View, name: &ResourceName, service: &ServiceFacts) -> Placem
     if placement.node.is_some() {
         return placement;
     }
-    that_fits(view, &whole).map_or(placement, |smaller| place_unit(view, &smaller))
+    fitting_part(view, &whole).map_or(placement, |smaller| place_unit(view, &smaller))
 }
 
 /// Returns the part of a unit that fits on a node if the whole unit does not; the service itself is always a part. `None`
 /// if no member can be left out.
-fn that_fits<'a>(view: &View, whole: &Unit<'a>) -> Option<Unit<'a>> {
+fn fitting_part<'a>(view: &View, whole: &Unit<'a>) -> Option<Unit<'a>> {
     if whole.members.len() == 1 {
         return None;
     }
@@ -98,17 +100,17 @@ fn fitting<'a>(view: &View, whole: &Unit<'a>) -> BTreeSet<&'a ResourceName> {
 
 /// Chooses the node for a unit. The verdicts are about all members of the unit.
 pub fn place_unit(view: &View, unit: &Unit<'_>) -> Placement {
-    let asked = Asked::of(view, unit);
-    let scores = scores(&asked);
-    let (node, reason) = choose_of(&asked, &scores);
+    let query = PlacementQuery::of(view, unit);
+    let scores = scores(&query);
+    let (node, reason) = choose_by_score(&query, &scores);
     let mut verdicts = BTreeMap::new();
     let mut allowed = scores.iter().peekable();
     for (name, node) in &view.nodes {
         let verdict = if let Some((_, score)) = allowed.next_if(|(allowed, _)| *allowed == name) {
             Verdict::Allowed(*score)
         } else {
-            let mut found = words(&asked, name, node);
-            found.extend(node_group_refusal(&asked, name, node));
+            let mut found = query_refusals(&query, name, node);
+            found.extend(node_group_refusal(&query, name, node));
             Verdict::Refused(found)
         };
         verdicts.insert(name.clone(), verdict);
@@ -127,62 +129,66 @@ pub fn choose<'a>(
     if chosen.0.is_some() {
         return chosen;
     }
-    that_fits(view, &whole).map_or(chosen, |smaller| choose_unit(view, &smaller))
+    fitting_part(view, &whole).map_or(chosen, |smaller| choose_unit(view, &smaller))
 }
 
 fn choose_unit<'a>(view: &'a View, unit: &Unit<'_>) -> (Option<&'a NodeName>, Reason) {
-    let asked = Asked::of(view, unit);
-    let (node, reason) = choose_of(&asked, &scores(&asked));
+    let query = PlacementQuery::of(view, unit);
+    let (node, reason) = choose_by_score(&query, &scores(&query));
     // The lookup gives the name the lifetime of the view.
     (node.and_then(|node| view.nodes.get_key_value(node)).map(|(node, _)| node), reason)
 }
 
 /// Returns the eligible nodes with their scores, in the order of names.
-fn scores<'a>(asked: &'a Asked<'_>) -> Vec<(&'a NodeName, Score)> {
-    let mut candidates: Vec<Candidate<'_>> = Vec::with_capacity(asked.view.nodes.len());
-    candidates.extend(asked.candidates().filter(|candidate| is_open(asked, candidate)));
-    let loads = loads(asked, &candidates);
-    let mut partners: Vec<Vec<Reverse<Class>>> = Vec::new();
-    if asked.has_choosy_partners() {
-        partners.extend(candidates.iter().map(|candidate| asked.classes(candidate.name).skip(1).collect()));
+fn scores<'a>(query: &'a PlacementQuery<'_>) -> Vec<(&'a NodeName, Score)> {
+    let mut candidates: Vec<Candidate<'_>> = Vec::with_capacity(query.view.nodes.len());
+    candidates.extend(query.candidates().filter(|candidate| is_eligible_with_group(query, candidate)));
+    let loads = loads(query, &candidates);
+    let mut partners: Vec<Vec<Reverse<PriorityTier>>> = Vec::new();
+    if query.has_several_priority_lists() {
+        partners.extend(
+            candidates.iter().map(|candidate| query.priority_tiers(candidate.name).skip(1).collect()),
+        );
         partners.sort();
         partners.dedup();
     }
     let score = |(candidate, load): (&Candidate<'a>, u64)| {
         let rank = match partners.as_slice() {
             [] | [_] => 0,
-            several => several.binary_search(&asked.classes(candidate.name).skip(1).collect()).unwrap_or(0),
+            several => {
+                several.binary_search(&query.priority_tiers(candidate.name).skip(1).collect()).unwrap_or(0)
+            }
         };
-        let partners_class = u32::try_from(rank).unwrap_or(u32::MAX);
-        (candidate.name, Score { partners_class, load, ..score_on(asked, candidate) })
+        let partners_tier = u32::try_from(rank).unwrap_or(u32::MAX);
+        (candidate.name, Score { partners_tier, load, ..score_on(query, candidate) })
     };
     candidates.iter().zip(loads).map(score).collect()
 }
 
 /// Returns `true` if a node is eligible for a unit, also by its node group.
-pub(crate) fn is_open(asked: &Asked<'_>, candidate: &Candidate<'_>) -> bool {
-    allows(asked, candidate) && node_group_refusal(asked, candidate.name, candidate.node).is_none()
+pub(crate) fn is_eligible_with_group(query: &PlacementQuery<'_>, candidate: &Candidate<'_>) -> bool {
+    is_eligible(query, candidate) && node_group_refusal(query, candidate.name, candidate.node).is_none()
 }
 
 /// Returns the part of a node's score that does not depend on other nodes: all but the load and the tier of partners.
-pub(crate) fn score_on(asked: &Asked<'_>, candidate: &Candidate<'_>) -> Score {
+pub(crate) fn score_on(query: &PlacementQuery<'_>, candidate: &Candidate<'_>) -> Score {
     let Candidate { name, node, .. } = *candidate;
     Score {
-        failed_before: asked.unit.failed_on(name),
-        class: asked.classes(name).next().unwrap_or(Reverse(Class::Member(0))),
-        partners_class: 0,
-        node_group: node_group_rank(asked.view, asked.current, node),
-        preferences_missed: missed(asked, name),
+        failed_before: query.unit.failed_on(name),
+        priority_tier: query.priority_tiers(name).next().unwrap_or(Reverse(PriorityTier::Listed(0))),
+        partners_tier: 0,
+        node_group: node_group_rank(query.view, query.current_facts, node),
+        violated_preferences: count_violated_preferences(query, name),
         load: 0,
     }
 }
 
 /// Returns the reason why node groups block a node; `None` for the node on which the unit is.
-fn node_group_refusal(asked: &Asked<'_>, name: &NodeName, node: &NodeFacts) -> Option<Refusal> {
-    let Asked { view, place, current, .. } = *asked;
-    let unallocable = node_group_rank(view, current, node) == NodeGroupRank::Unallocable;
-    let leaves = current.is_some_and(|current| current.node_group != node.node_group);
-    if !unallocable && (!leaves || view.settings.inter_group_moves) || place == Some(name) {
+fn node_group_refusal(query: &PlacementQuery<'_>, name: &NodeName, node: &NodeFacts) -> Option<Refusal> {
+    let PlacementQuery { view, current_node, current_facts, .. } = *query;
+    let unallocable = node_group_rank(view, current_facts, node) == NodeGroupRank::Unallocable;
+    let leaves = current_facts.is_some_and(|current| current.node_group != node.node_group);
+    if !unallocable && (!leaves || view.settings.inter_group_moves) || current_node == Some(name) {
         return None;
     }
     if unallocable {
@@ -193,20 +199,23 @@ fn node_group_refusal(asked: &Asked<'_>, name: &NodeName, node: &NodeFacts) -> O
                 "hactl set nodegroup/{} allocationPolicy=Preferred",
                 node.node_group.as_deref().unwrap_or("default")
             ),
-            drives: false,
+            evicts_running: false,
         });
     }
     Some(Refusal {
         reason: Reason::OtherNodeGroup,
         message: Reason::OtherNodeGroup.sentence().to_owned(),
         remedy: "hactl set cluster/default scheduler.interGroupMoves=true".to_owned(),
-        drives: false,
+        evicts_running: false,
     })
 }
 
 /// Returns the chosen node and the reason for the choice.
-fn choose_of<'a>(asked: &Asked<'_>, scores: &[(&'a NodeName, Score)]) -> (Option<&'a NodeName>, Reason) {
-    let Asked { view, unit, place, .. } = *asked;
+fn choose_by_score<'a>(
+    query: &PlacementQuery<'_>,
+    scores: &[(&'a NodeName, Score)],
+) -> (Option<&'a NodeName>, Reason) {
+    let PlacementQuery { view, unit, current_node, .. } = *query;
     // The scores are ordered by node name, and `min_by_key` returns the first of equal ones.
     let Some((best, best_score)) = scores.iter().min_by_key(|(_, score)| *score) else {
         return (None, Reason::Unschedulable);
@@ -216,48 +225,52 @@ fn choose_of<'a>(asked: &Asked<'_>, scores: &[(&'a NodeName, Score)]) -> (Option
         Some(&scores[at])
     };
     let failback = unit.failback(view);
-    let same_class = |score: &Score| {
-        (score.failed_before, score.class, score.partners_class)
-            == (best_score.failed_before, best_score.class, best_score.partners_class)
+    let same_tier = |score: &Score| {
+        (score.failed_before, score.priority_tier, score.partners_tier)
+            == (best_score.failed_before, best_score.priority_tier, best_score.partners_tier)
     };
-    let home = unit.maintenance_node().and_then(score_of).filter(|(_, score)| {
-        same_class(score) || (!failback && score.failed_before == best_score.failed_before)
+    let left_node = unit.maintenance_node().and_then(score_of).filter(|(_, score)| {
+        same_tier(score) || (!failback && score.failed_before == best_score.failed_before)
     });
-    if let Some((home, _)) = home {
-        let reason =
-            if place == Some(*home) { Reason::CurrentNode } else { Reason::ReturningFromMaintenance };
-        return (Some(home), reason);
+    if let Some((left_node, _)) = left_node {
+        let reason = if current_node == Some(*left_node) {
+            Reason::CurrentNode
+        } else {
+            Reason::ReturningFromMaintenance
+        };
+        return (Some(left_node), reason);
     }
-    let Some((current, current_score)) = place.and_then(score_of) else {
+    let Some((current, current_score)) = current_node.and_then(score_of) else {
         return (Some(best), Reason::Scheduled);
     };
     if current_score.failed_before && !best_score.failed_before {
         return (Some(best), Reason::Scheduled);
     }
     // Preferred rules between services weigh as priority tiers do: less than the node group, and only with failback.
-    let prefers = |score: &Score| (score.node_group, score.preferences_missed);
-    if !failback || (same_class(current_score) && prefers(current_score) <= prefers(best_score)) {
+    let prefers = |score: &Score| (score.node_group, score.violated_preferences);
+    if !failback || (same_tier(current_score) && prefers(current_score) <= prefers(best_score)) {
         return (Some(current), Reason::CurrentNode);
     }
-    (Some(best), if same_class(current_score) { Reason::Preferred } else { Reason::Failback })
+    (Some(best), if same_tier(current_score) { Reason::Preferred } else { Reason::Failback })
 }
 
 /// Returns the text for a priority tier in explanations.
-pub fn class_name(class: Class) -> String {
-    match class {
-        Class::Member(priority) => priority.to_string(),
-        Class::Others => "none".to_owned(),
+pub fn priority_tier_name(tier: PriorityTier) -> String {
+    match tier {
+        PriorityTier::Listed(priority) => priority.to_string(),
+        PriorityTier::Unlisted => "none".to_owned(),
     }
 }
 
 /// Returns the text for the terms of a score in explanations.
 pub fn score_terms(score: &Score) -> String {
-    let score::Score { failed_before, class, partners_class, node_group, preferences_missed, load } = score;
-    let mut terms = vec![format!("tier {}", class_name(class.0)), format!("load {load}")];
+    let score::Score { failed_before, priority_tier, partners_tier, node_group, violated_preferences, load } =
+        score;
+    let mut terms = vec![format!("tier {}", priority_tier_name(priority_tier.0)), format!("load {load}")];
     if *failed_before {
         terms.push("start failed before".to_owned());
     }
-    if *partners_class > 0 {
+    if *partners_tier > 0 {
         terms.push("lower tier for services with affinity".to_owned());
     }
     match node_group {
@@ -266,8 +279,8 @@ pub fn score_terms(score: &Score) -> String {
         NodeGroupRank::LastResort => terms.push("node group of last resort".to_owned()),
         NodeGroupRank::Unallocable => terms.push("node group closed to new services".to_owned()),
     }
-    if *preferences_missed > 0 {
-        terms.push(format!("preferred rules violated: {preferences_missed}"));
+    if *violated_preferences > 0 {
+        terms.push(format!("preferred rules violated: {violated_preferences}"));
     }
     terms.join(", ")
 }

@@ -4,7 +4,7 @@
 //! service after the stops are confirmed.
 
 use crate::place::{Placement, Verdict};
-use crate::score::class_of;
+use crate::score::priority_tier_of;
 use crate::trial::Trial;
 use crate::view::{ServiceFacts, View};
 use ha_api_types::id::{NodeName, ResourceName};
@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of sets of services that are examined per node. Beyond it, the best set found so far is used. That
 /// set is minimal (none of its services could stay), but perhaps not the cheapest.
-const MOST_CHECKS: usize = 512;
+const MAX_CHECKS: usize = 512;
 
 /// The request for the capacity of one service.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish<'a> {
+pub struct PreemptionRequest<'a> {
     /// The service that has no eligible node.
     pub name: &'a ResourceName,
     /// Facts of the service as it would start.
@@ -26,7 +26,7 @@ pub struct Wish<'a> {
     /// Services that must be on the same node (strict Positive) and have no eligible node either.
     pub with: &'a BTreeSet<ResourceName>,
     /// Services that may be stopped: they run, and no other action on them is in progress.
-    pub displaceable: &'a BTreeSet<ResourceName>,
+    pub preemptible: &'a BTreeSet<ResourceName>,
     /// Services that are already being stopped, whose resources will be free.
     pub leaving: &'a BTreeSet<ResourceName>,
 }
@@ -37,7 +37,7 @@ pub struct Preemption {
     /// The node on which the service is to start.
     pub node: NodeName,
     /// Services that have to leave the node, by name. Empty if the service fits once the services in
-    /// [`Wish::leaving`] are gone.
+    /// [`PreemptionRequest::leaving`] are gone.
     pub victims: BTreeSet<ResourceName>,
 }
 
@@ -65,24 +65,24 @@ struct Unit {
 /// - Services that must stay together leave together.
 /// - Without the services that leave, no hard limit and no strict rule excludes the node.
 /// - A node with a reason that the departure of services cannot remove is not considered.
-pub fn preempt(view: &View, placement: &Placement, wish: &Wish<'_>) -> Option<Preemption> {
-    let bound = wish
+pub fn preempt(view: &View, placement: &Placement, request: &PreemptionRequest<'_>) -> Option<Preemption> {
+    let priority_limit = request
         .with
         .iter()
         .filter_map(|name| view.services.get(name))
         .map(|facts| facts.priority)
-        .fold(wish.service.priority, i32::min);
+        .fold(request.service.priority, i32::min);
     let mut best: Option<(Rank, Preemption)> = None;
     for (node, verdict) in &placement.verdicts {
         let Verdict::Refused(found) = verdict else { continue };
         if !found.iter().all(|refusal| is_about_others(refusal.reason)) {
             continue;
         }
-        let failed_before = wish.service.failed_nodes.contains(node);
-        let class = Reverse(class_of(view, wish.name, wish.service, node));
+        let failed_before = request.service.failed_nodes.contains(node);
+        let priority_tier = Reverse(priority_tier_of(view, request.name, request.service, node));
         let limit = best.as_ref().filter(|(rank, _)| rank.0 == failed_before).map(|(rank, _)| rank.1.clone());
-        let Some((cost, victims)) = cheapest(view, wish, node, bound, limit) else { continue };
-        let rank = (failed_before, cost, class);
+        let Some((cost, victims)) = cheapest(view, request, node, priority_limit, limit) else { continue };
+        let rank = (failed_before, cost, priority_tier);
         if best.as_ref().is_none_or(|(known, _)| rank < *known) {
             best = Some((rank, Preemption { node: node.clone(), victims }));
         }
@@ -90,7 +90,7 @@ pub fn preempt(view: &View, placement: &Placement, wish: &Wish<'_>) -> Option<Pr
     best.map(|(_, preemption)| preemption)
 }
 
-type Rank = (bool, Vec<i32>, Reverse<crate::score::Class>);
+type Rank = (bool, Vec<i32>, Reverse<crate::score::PriorityTier>);
 
 /// Returns `true` if the departure of other services can remove this reason.
 fn is_about_others(reason: Reason) -> bool {
@@ -107,13 +107,13 @@ fn is_about_others(reason: Reason) -> bool {
 /// Returns the cheapest set of services on one node. With `limit`, the search ignores sets of a higher cost.
 fn cheapest(
     view: &View,
-    wish: &Wish<'_>,
+    request: &PreemptionRequest<'_>,
     node: &NodeName,
-    bound: i32,
+    priority_limit: i32,
     limit: Option<Vec<i32>>,
 ) -> Option<(Vec<i32>, BTreeSet<ResourceName>)> {
-    let units = units(view, wish, node, bound);
-    let trial = Trial::new(view, wish.name, wish.service, wish.with, wish.leaving, node);
+    let units = units(view, request, node, priority_limit);
+    let trial = Trial::new(view, request.name, request.service, request.with, request.leaving, node);
     let mut search = Search { trial, units: &units, limit, found: None, checks: 0 };
     if !search.fits(&[], 0) {
         return None;
@@ -124,21 +124,21 @@ fn cheapest(
 
 /// Returns the units that may leave a node, highest priority first, then smallest first. The search tries to keep them in
 /// this order.
-fn units(view: &View, wish: &Wish<'_>, node: &NodeName, bound: i32) -> Vec<Unit> {
-    let own = view.rules.companions(wish.name);
+fn units(view: &View, request: &PreemptionRequest<'_>, node: &NodeName, priority_limit: i32) -> Vec<Unit> {
+    let own = view.rules.strict_affinity_partners(request.name);
     let stays = |name: &ResourceName, facts: &ServiceFacts| {
-        !wish.displaceable.contains(name)
+        !request.preemptible.contains(name)
             || own.contains(name)
-            || facts.priority >= bound
+            || facts.priority >= priority_limit
             || facts.uses.len() != 1
             || !facts.uses.contains(node)
     };
     let mut units: BTreeMap<BTreeSet<ResourceName>, Unit> = BTreeMap::new();
     for (name, facts) in view.users_of(node) {
-        if name == wish.name || wish.leaving.contains(name) || stays(name, facts) {
+        if name == request.name || request.leaving.contains(name) || stays(name, facts) {
             continue;
         }
-        let members = leave_together(view, wish, name, node);
+        let members = services_leaving_with(view, request, name, node);
         let known: Vec<(&ResourceName, &ServiceFacts)> =
             members.iter().filter_map(|name| Some((name, view.services.get(name)?))).collect();
         if known.iter().any(|(name, facts)| stays(name, facts)) {
@@ -160,16 +160,16 @@ fn units(view: &View, wish: &Wish<'_>, node: &NodeName, bound: i32) -> Vec<Unit>
 }
 
 /// Returns a service and the services on the node that must stay with it.
-fn leave_together(
+fn services_leaving_with(
     view: &View,
-    wish: &Wish<'_>,
+    request: &PreemptionRequest<'_>,
     name: &ResourceName,
     node: &NodeName,
 ) -> BTreeSet<ResourceName> {
     view.rules
-        .companions(name)
+        .strict_affinity_partners(name)
         .into_iter()
-        .filter(|other| !wish.leaving.contains(other))
+        .filter(|other| !request.leaving.contains(other))
         .filter(|other| view.services.get(other).is_some_and(|facts| facts.uses.contains(node)))
         .chain(std::iter::once(name.to_owned()))
         .collect()
@@ -221,7 +221,7 @@ impl Search<'_> {
             self.found = Some((cost, members.collect()));
             return;
         }
-        if self.checks >= MOST_CHECKS && self.found.is_some() {
+        if self.checks >= MAX_CHECKS && self.found.is_some() {
             return;
         }
         if self.fits(leave, at + 1) {

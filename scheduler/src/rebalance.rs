@@ -5,8 +5,8 @@
 
 pub mod overload;
 
-use crate::asked::Asked;
-use crate::place::{is_open, score_on};
+use crate::place::{is_eligible_with_group, score_on};
+use crate::placement_query::PlacementQuery;
 use crate::score::NodeGroupRank;
 use crate::topsis;
 use crate::unit::Unit;
@@ -17,7 +17,7 @@ use ha_api_types::quantity::{Amounts, Quantity};
 use std::collections::BTreeSet;
 
 /// Maximum number of moves, best first, that are checked for eligibility of the target.
-const MOST_LOOKED_AT: usize = 1000;
+const MAX_EXAMINED_MOVES: usize = 1000;
 
 /// A move that lowers the imbalance.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,13 +43,13 @@ pub struct Move {
 #[derive(Clone, Debug)]
 pub struct Loads<'a> {
     mode: SchedulerMode,
-    nodes: Vec<Loaded<'a>>,
+    nodes: Vec<NodeLoad<'a>>,
     sum: f64,
     squares: f64,
 }
 
 #[derive(Clone, Debug)]
-struct Loaded<'a> {
+struct NodeLoad<'a> {
     name: &'a NodeName,
     capacity: &'a Amounts,
     load: f64,
@@ -59,13 +59,13 @@ impl<'a> Loads<'a> {
     /// Computes the current load of all nodes that count for the balance.
     pub fn of(view: &'a View) -> Loads<'a> {
         let mode = view.settings.mode;
-        let mut nodes: Vec<Loaded<'a>> = view
+        let mut nodes: Vec<NodeLoad<'a>> = view
             .nodes
             .iter()
-            .filter(|(_, node)| takes_part(node))
+            .filter(|(_, node)| counts_for_balance(node))
             .filter_map(|(name, node)| {
                 let load = share(&node.capacity, &node.reserved)?;
-                Some(Loaded { name, capacity: &node.capacity, load })
+                Some(NodeLoad { name, capacity: &node.capacity, load })
             })
             .collect();
         for facts in view.services.values() {
@@ -82,12 +82,12 @@ impl<'a> Loads<'a> {
 
     /// Returns the imbalance: the coefficient of variation of node load, that is, standard deviation divided by mean.
     /// Returns 0 if nothing is in use.
-    pub fn unevenness(&self) -> f64 {
+    pub fn imbalance(&self) -> f64 {
         self.variation(self.sum, self.squares)
     }
 
     /// Returns each node that counts for the balance, and whether its load is above the mean.
-    pub fn sides(&self) -> impl Iterator<Item = (&'a NodeName, bool)> {
+    pub fn nodes_by_side(&self) -> impl Iterator<Item = (&'a NodeName, bool)> {
         let mean = self.sum / self.nodes.len() as f64;
         self.nodes.iter().map(move |node| (node.name, node.load > mean))
     }
@@ -148,7 +148,7 @@ pub fn best_move(
     suits: impl Fn(&NodeName, &NodeName) -> bool,
 ) -> Option<Move> {
     let loads = Loads::of(view);
-    let before = loads.unevenness();
+    let before = loads.imbalance();
     let most = before * (1.0 - view.settings.auto_rebalance.margin);
     let mut found: Vec<(f64, f64, &ResourceName, usize, usize)> = Vec::new();
     let mut seen: BTreeSet<&ResourceName> = BTreeSet::new();
@@ -158,7 +158,7 @@ pub fn best_move(
         if seen.contains(name) {
             continue;
         }
-        let Some(unit) = free(view, name, facts) else { continue };
+        let Some(unit) = movable_unit(view, name, facts) else { continue };
         if !unit.members.iter().all(|(member, _)| services.contains(member)) {
             continue;
         }
@@ -179,10 +179,15 @@ pub fn best_move(
             .then(one.1.total_cmp(&other.1))
             .then((one.2, one.4).cmp(&(other.2, other.4)))
     });
-    found.truncate(MOST_LOOKED_AT);
+    found.truncate(MAX_EXAMINED_MOVES);
     let moves = found.into_iter().map(|(after, _, name, from, to)| Move {
         service: name.to_owned(),
-        with: view.rules.companions(name).into_iter().filter(|partner| runs(view, partner)).collect(),
+        with: view
+            .rules
+            .strict_affinity_partners(name)
+            .into_iter()
+            .filter(|partner| runs(view, partner))
+            .collect(),
         from: loads.nodes[from].name.to_owned(),
         to: loads.nodes[to].name.to_owned(),
         before,
@@ -205,8 +210,8 @@ fn runs(view: &View, name: &ResourceName) -> bool {
 
 /// Returns a service with all that strict Positive rules keep with it, if they may be moved for balance: they run on one
 /// node, and no action on any of them is in progress.
-fn free<'v>(view: &'v View, name: &'v ResourceName, facts: &'v ServiceFacts) -> Option<Unit<'v>> {
-    let is_free = |(_, member): &(&ResourceName, &ServiceFacts)| {
+fn movable_unit<'v>(view: &'v View, name: &'v ResourceName, facts: &'v ServiceFacts) -> Option<Unit<'v>> {
+    let is_movable = |(_, member): &(&ResourceName, &ServiceFacts)| {
         member.moves_live
             && member.movable
             && member.uses.len() == 1
@@ -214,12 +219,12 @@ fn free<'v>(view: &'v View, name: &'v ResourceName, facts: &'v ServiceFacts) -> 
             && member.maintenance_node.is_none()
     };
     let unit = Unit::of(view, name, facts);
-    let partners = view.rules.companions(name);
-    let takes_part = |partner: &&ResourceName| {
+    let partners = view.rules.strict_affinity_partners(name);
+    let counts_for_balance = |partner: &&ResourceName| {
         view.services.get(*partner).is_some_and(|facts| !facts.uses.is_empty() || facts.wanted)
     };
-    (partners.iter().filter(takes_part).all(|partner| unit.contains(partner))
-        && unit.members.iter().all(is_free))
+    (partners.iter().filter(counts_for_balance).all(|partner| unit.contains(partner))
+        && unit.members.iter().all(is_movable))
     .then_some(unit)
 }
 
@@ -228,33 +233,38 @@ fn free<'v>(view: &'v View, name: &'v ResourceName, facts: &'v ServiceFacts) -> 
 fn is_allowed(view: &View, planned: &Move) -> bool {
     let Some((name, facts)) = view.services.get_key_value(&planned.service) else { return false };
     let unit = Unit::of(view, name, facts);
-    let asked = Asked::of(view, &unit);
-    let (Some(from), Some(to)) = (asked.candidate(&planned.from), asked.candidate(&planned.to)) else {
+    let query = PlacementQuery::of(view, &unit);
+    let (Some(from), Some(to)) = (query.candidate(&planned.from), query.candidate(&planned.to)) else {
         return false;
     };
-    let (here, there) = (score_on(&asked, &from), score_on(&asked, &to));
-    is_open(&asked, &to)
+    let (here, there) = (score_on(&query, &from), score_on(&query, &to));
+    is_eligible_with_group(&query, &to)
         && !there.failed_before
         && there.node_group == NodeGroupRank::Own
-        && asked.classes(to.name).zip(asked.classes(from.name)).all(|(there, here)| there <= here)
-        && (there.class, there.preferences_missed) <= (here.class, here.preferences_missed)
+        && query
+            .priority_tiers(to.name)
+            .zip(query.priority_tiers(from.name))
+            .all(|(there, here)| there <= here)
+        && (there.priority_tier, there.violated_preferences)
+            <= (here.priority_tier, here.violated_preferences)
 }
 
 /// Returns `true` if a node counts for the imbalance: it is online and not in maintenance.
-fn takes_part(node: &NodeFacts) -> bool {
+fn counts_for_balance(node: &NodeFacts) -> bool {
     node.online.is_ok() && !node.maintenance
 }
 
 /// Returns the reason why a service is never moved to balance the load; `None` if it may be moved.
-pub fn stays(view: &View, name: &ResourceName, facts: &ServiceFacts) -> Option<&'static str> {
+pub fn immovable_reason(view: &View, name: &ResourceName, facts: &ServiceFacts) -> Option<&'static str> {
     if !facts.moves_live {
         return Some("driver does not support live migration");
     }
-    let partners = view.rules.companions(name);
-    let stays = |partner: &ResourceName| view.services.get(partner).is_some_and(|facts| !facts.moves_live);
+    let partners = view.rules.strict_affinity_partners(name);
+    let is_immovable =
+        |partner: &ResourceName| view.services.get(partner).is_some_and(|facts| !facts.moves_live);
     partners
         .iter()
-        .any(stays)
+        .any(is_immovable)
         .then_some("the driver of a service with affinity to this service does not support live migration")
 }
 

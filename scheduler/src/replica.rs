@@ -34,11 +34,11 @@ pub fn secondary_refusals(
     let unit = Unit::alone(name, &anywhere);
     let mut found: Vec<Refusal> =
         refusals(view, &unit, node_name, node).into_iter().filter(matters).collect();
-    found.extend(disk_lack(view, name, service, node_name, node));
+    found.extend(disk_refusal(view, name, service, node_name, node));
     found
 }
 
-fn disk_lack(
+fn disk_refusal(
     view: &View,
     name: &ResourceName,
     service: &ServiceFacts,
@@ -61,7 +61,7 @@ fn disk_lack(
             Quantity::from_milli(free)
         ),
         remedy: format!("free disk on {node_name}, or lower the request"),
-        drives: false,
+        evicts_running: false,
     })
 }
 

@@ -1,29 +1,29 @@
 //! The failover capacity (N+1) check: whether every service could be scheduled if nodes failed now, with a proof for each
 //! answer.
 //!
-//! [`check`] computes one verdict. [`Watch`] keeps the verdicts on the failure of each single node current
+//! [`check`] computes one verdict. [`VerdictCache`] keeps the verdicts on the failure of each single node current
 //! while the cluster changes.
 
-mod arrange;
 mod bits;
-mod bound;
-pub(crate) mod classes;
+mod blocked_nodes;
+mod certificate;
 mod counting;
+pub(crate) mod eligibility;
 mod exact;
 mod greedy;
-mod judge;
-mod lacks;
+mod joint_placement;
 mod model;
 #[cfg(test)]
 pub(crate) mod tests;
 mod trial;
 mod unit;
-mod watch;
+mod verdict;
+mod verdict_cache;
 
-pub use arrange::arrange;
-pub use counting::counted;
+pub use counting::counted_facts;
+pub use joint_placement::place_jointly;
 pub use model::Model;
-pub use watch::Watch;
+pub use verdict_cache::VerdictCache;
 
 use crate::view::View;
 use ha_api_types::id::{NodeName, ResourceName};
@@ -49,7 +49,7 @@ pub struct Proof {
     pub moves: Vec<Move>,
     /// Moves of services of lower priority that are preempted (`scheduler.preemption`), by name. Each has a new node
     /// too.
-    pub make_room: Vec<Move>,
+    pub preempted: Vec<Move>,
 }
 
 /// The move of one service.
@@ -85,12 +85,12 @@ pub enum Certificate {
         message: String,
     },
     /// Services with strict anti-affinity have too few nodes.
-    Apart {
+    AntiAffinity {
         /// One sentence.
         message: String,
     },
     /// The search has tried every arrangement.
-    Searched,
+    Exhausted,
 }
 
 /// A service that cannot be scheduled.
@@ -101,14 +101,14 @@ pub struct Unplaced {
     /// Current node of the service.
     pub node: NodeName,
     /// Blocking reasons of a few nodes, the node closest to being eligible first.
-    pub lacks: Vec<Lack>,
-    /// Number of nodes that `lacks` does not list.
+    pub blocked_nodes: Vec<BlockedNode>,
+    /// Number of nodes that `blocked_nodes` does not list.
     pub more: usize,
 }
 
 /// The reason why one node is not eligible for a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lack {
+pub struct BlockedNode {
     /// Name of the node.
     pub node: NodeName,
     /// Blocking reason as a word.

@@ -1,13 +1,13 @@
 //! Affinity rules: which of them are active, and how they apply to one service.
 
 mod compile;
+mod contradictions;
 mod node_rules;
-mod opposites;
 mod spread;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use spread::can_all_differ;
+pub(crate) use spread::can_use_distinct_nodes;
 
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::placement::{AffinityRuleSpec, GroupSpec, NodePriorities};
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The declared objects that decide which rules are active.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Declared {
+pub struct RuleInput {
     /// Rules by name.
     pub rules: BTreeMap<String, AffinityRuleSpec>,
     /// Groups by name.
@@ -26,10 +26,10 @@ pub struct Declared {
     /// Names of the existing nodes.
     pub nodes: BTreeSet<NodeName>,
     /// `true` while nodes may still be joining, such as during the setup of a cluster. A shortage of nodes then rejects
-    /// only the rules in [`Declared::judged`].
-    pub settling: bool,
-    /// Rules that were found to have too few nodes earlier, when `settling` was `false`.
-    pub judged: BTreeSet<String>,
+    /// only the rules in [`RuleInput::known_short_of_nodes`].
+    pub nodes_may_join: bool,
+    /// Rules that were found to have too few nodes earlier, when `nodes_may_join` was `false`.
+    pub known_short_of_nodes: BTreeSet<String>,
 }
 
 /// The active rules, indexed for queries.
@@ -37,8 +37,8 @@ pub struct Declared {
 #[serde(rename_all = "camelCase", default)]
 pub struct Rules {
     nodes: BTreeMap<ResourceName, NodeRule>,
-    apart: Vec<Partners>,
-    together: Vec<Partners>,
+    apart: Vec<ResourceRule>,
+    together: Vec<ResourceRule>,
 }
 
 /// A node-affinity rule that applies to one service.
@@ -56,7 +56,7 @@ pub struct NodeRule {
 /// Services that a rule keeps together (affinity) or apart (anti-affinity).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Partners {
+pub struct ResourceRule {
     /// Name of the rule; after a merge, the names of all merged rules.
     pub name: String,
     /// Names of the services.
@@ -100,7 +100,7 @@ impl Rules {
     /// Guarantees: each Negative set is checked exactly, by matching. Overlapping sets are not checked together, because
     /// that is as hard as graph coloring. All of them are applied, and a service without an eligible node reports them.
     /// Neither capacity nor the state of nodes is considered.
-    pub fn compile(declared: &Declared) -> (Rules, Vec<RuleConflict>) {
+    pub fn compile(declared: &RuleInput) -> (Rules, Vec<RuleConflict>) {
         compile::compile(declared)
     }
 
@@ -110,18 +110,24 @@ impl Rules {
     }
 
     /// Returns the anti-affinity sets of a service.
-    pub fn apart_from<'a>(&'a self, resource: &'a ResourceName) -> impl Iterator<Item = &'a Partners> {
+    pub fn anti_affinity_rules_of<'a>(
+        &'a self,
+        resource: &'a ResourceName,
+    ) -> impl Iterator<Item = &'a ResourceRule> {
         self.apart.iter().filter(move |partners| partners.resources.contains(resource))
     }
 
     /// Returns the affinity sets of a service.
-    pub fn together_with<'a>(&'a self, resource: &'a ResourceName) -> impl Iterator<Item = &'a Partners> {
+    pub fn affinity_rules_of<'a>(
+        &'a self,
+        resource: &'a ResourceName,
+    ) -> impl Iterator<Item = &'a ResourceRule> {
         self.together.iter().filter(move |partners| partners.resources.contains(resource))
     }
 
     /// Returns the services that must be on the same node as `resource` (strict Positive), without `resource` itself.
-    pub fn companions(&self, resource: &ResourceName) -> BTreeSet<ResourceName> {
-        self.together_with(resource)
+    pub fn strict_affinity_partners(&self, resource: &ResourceName) -> BTreeSet<ResourceName> {
+        self.affinity_rules_of(resource)
             .filter(|partners| partners.strict)
             .flat_map(|partners| partners.resources.iter())
             .filter(|name| *name != resource)
@@ -130,22 +136,22 @@ impl Rules {
     }
 
     /// Returns all anti-affinity sets.
-    pub fn all_apart(&self) -> impl Iterator<Item = &Partners> {
+    pub fn anti_affinity_rules(&self) -> impl Iterator<Item = &ResourceRule> {
         self.apart.iter()
     }
 
     /// Returns all affinity sets.
-    pub fn all_together(&self) -> impl Iterator<Item = &Partners> {
+    pub fn affinity_rules(&self) -> impl Iterator<Item = &ResourceRule> {
         self.together.iter()
     }
 
     /// Returns the strict anti-affinity sets.
-    pub fn apart_sets(&self) -> impl Iterator<Item = &Partners> {
+    pub fn strict_anti_affinity_rules(&self) -> impl Iterator<Item = &ResourceRule> {
         self.apart.iter().filter(|partners| partners.strict)
     }
 
     /// Returns the strict affinity sets, which do not overlap.
-    pub fn together_sets(&self) -> impl Iterator<Item = &Partners> {
+    pub fn strict_affinity_rules(&self) -> impl Iterator<Item = &ResourceRule> {
         self.together.iter().filter(|partners| partners.strict)
     }
 }

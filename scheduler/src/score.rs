@@ -1,6 +1,6 @@
 //! The order of eligible nodes: the derived order of [`Score`] *is* the policy.
 
-use crate::asked::{Asked, Candidate, Member, priorities_of};
+use crate::placement_query::{Candidate, Member, PlacementQuery, priorities_of};
 use crate::topsis;
 use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
@@ -15,13 +15,13 @@ pub struct Score {
     /// `true` if the service failed to start on the node.
     pub failed_before: bool,
     /// Priority tier of the node. Nodes outside the group or rule come after all its members.
-    pub class: Reverse<Class>,
+    pub priority_tier: Reverse<PriorityTier>,
     /// Rank of the node among the priority tiers of the partners that are scheduled with the service; 0 is the best.
-    pub partners_class: u32,
+    pub partners_tier: u32,
     /// Rank of the node group: the group of the service, then preferred groups, then groups of last resort.
     pub node_group: NodeGroupRank,
     /// Number of preferred rules that the placement would violate.
-    pub preferences_missed: u32,
+    pub violated_preferences: u32,
     /// Load by `scheduler.mode`: the number of services in Basic, the TOPSIS distance in millionths in Static and Dynamic.
     /// With `reservation.enabled` the weight of the services on the node is added.
     pub load: u64,
@@ -29,11 +29,11 @@ pub struct Score {
 
 /// A priority tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
+pub enum PriorityTier {
     /// The node is not listed in the group or rule.
-    Others,
+    Unlisted,
     /// The node is listed with this priority.
-    Member(i64),
+    Listed(i64),
 }
 
 /// Relation of a node group to the node group of the service.
@@ -50,15 +50,22 @@ pub enum NodeGroupRank {
 }
 
 /// Returns the priority tier of a node for a service: by its node-affinity rule, or else by its group.
-pub fn class_of(view: &View, name: &ResourceName, service: &ServiceFacts, node_name: &NodeName) -> Class {
-    class_in(priorities_of(view, name, service), node_name)
+pub fn priority_tier_of(
+    view: &View,
+    name: &ResourceName,
+    service: &ServiceFacts,
+    node_name: &NodeName,
+) -> PriorityTier {
+    priority_tier_in(priorities_of(view, name, service), node_name)
 }
 
 /// Returns the priority tier of a node in this list. Without a list, all nodes are in the same tier.
-pub(crate) fn class_in(nodes: Option<&NodePriorities>, node_name: &NodeName) -> Class {
+pub(crate) fn priority_tier_in(nodes: Option<&NodePriorities>, node_name: &NodeName) -> PriorityTier {
     match nodes {
-        None => Class::Member(0),
-        Some(nodes) => nodes.0.get(node_name).map_or(Class::Others, |priority| Class::Member(*priority)),
+        None => PriorityTier::Listed(0),
+        Some(nodes) => {
+            nodes.0.get(node_name).map_or(PriorityTier::Unlisted, |priority| PriorityTier::Listed(*priority))
+        }
     }
 }
 
@@ -78,30 +85,31 @@ pub fn node_group_rank(view: &View, current: Option<&NodeFacts>, node: &NodeFact
 
 /// Returns the number of preferred resource rules that a unit on this node would violate. Each anti-affinity partner on the
 /// node and each affinity partner on another node counts.
-pub(crate) fn missed(asked: &Asked<'_>, node_name: &NodeName) -> u32 {
-    asked.members.iter().map(|member| missed_by_one(member, node_name)).sum()
+pub(crate) fn count_violated_preferences(query: &PlacementQuery<'_>, node_name: &NodeName) -> u32 {
+    query.members.iter().map(|member| count_violated_by_member(member, node_name)).sum()
 }
 
-fn missed_by_one(member: &Member<'_>, node_name: &NodeName) -> u32 {
-    let apart = member.apart.iter().filter(|apart| !apart.rule.strict);
-    let apart: usize = apart.map(|apart| apart.on.get(node_name).map_or(0, Vec::len)).sum();
-    let together = member.together.iter().filter(|beside| !beside.rule.strict);
-    let away = |(_, facts): &&(&ResourceName, &ServiceFacts)| !facts.uses.contains(node_name);
-    let together: usize = together.map(|beside| beside.running.iter().filter(away).count()).sum();
-    u32::try_from(apart + together).unwrap_or(u32::MAX)
+fn count_violated_by_member(member: &Member<'_>, node_name: &NodeName) -> u32 {
+    let anti_affinity = member.anti_affinity.iter().filter(|partners| !partners.rule.strict);
+    let anti_affinity: usize =
+        anti_affinity.map(|partners| partners.by_node.get(node_name).map_or(0, Vec::len)).sum();
+    let affinity = member.affinity.iter().filter(|partners| !partners.rule.strict);
+    let is_elsewhere = |(_, facts): &&(&ResourceName, &ServiceFacts)| !facts.uses.contains(node_name);
+    let affinity: usize = affinity.map(|partners| partners.running.iter().filter(is_elsewhere).count()).sum();
+    u32::try_from(anti_affinity + affinity).unwrap_or(u32::MAX)
 }
 
 /// Computes the load of each candidate by the scheduler's mode; lower is better. With `reservation.enabled`, the number of
 /// services on the node, divided by `scaleDown`, is added in the unit of the mode. In Basic, the load is that same number, so
 /// the sum orders the candidates as before.
-pub(crate) fn loads(asked: &Asked<'_>, candidates: &[Candidate<'_>]) -> Vec<u64> {
-    let count = |candidate: &Candidate<'_>| u64::try_from(candidate.others.count()).unwrap_or(u64::MAX);
-    let (mut loads, one) = match asked.view.settings.mode {
+pub(crate) fn loads(query: &PlacementQuery<'_>, candidates: &[Candidate<'_>]) -> Vec<u64> {
+    let count = |candidate: &Candidate<'_>| u64::try_from(candidate.outside_use.count()).unwrap_or(u64::MAX);
+    let (mut loads, one) = match query.view.settings.mode {
         SchedulerMode::Basic => (candidates.iter().map(count).collect(), 1),
-        SchedulerMode::Static | SchedulerMode::Dynamic => (topsis::loads(asked, candidates), 1_000_000),
+        SchedulerMode::Static | SchedulerMode::Dynamic => (topsis::loads(query, candidates), 1_000_000),
     };
-    if asked.view.reservation.enabled {
-        let divisor = u64::from(asked.view.reservation.scale_down.max(1));
+    if query.view.reservation.enabled {
+        let divisor = u64::from(query.view.reservation.scale_down.max(1));
         for (load, candidate) in loads.iter_mut().zip(candidates) {
             *load += count(candidate) * one / divisor;
         }

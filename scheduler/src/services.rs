@@ -104,9 +104,9 @@ impl Services {
     }
 
     /// Returns a service for modification. The indexes are updated when the returned guard is dropped.
-    pub fn get_mut(&mut self, name: &ResourceName) -> Option<Changing<'_>> {
+    pub fn get_mut(&mut self, name: &ResourceName) -> Option<ServiceGuard<'_>> {
         let (name, facts) = self.remove_entry(name)?;
-        Some(Changing { services: self, name, facts })
+        Some(ServiceGuard { services: self, name, facts })
     }
 
     /// Keeps only the services for which `keep` returns `true`.
@@ -236,13 +236,13 @@ impl<'a> IntoIterator for &'a Services {
 }
 
 /// A service that is being modified. It is removed from the indexes until the guard is dropped.
-pub struct Changing<'a> {
+pub struct ServiceGuard<'a> {
     services: &'a mut Services,
     name: ResourceName,
     facts: ServiceFacts,
 }
 
-impl Deref for Changing<'_> {
+impl Deref for ServiceGuard<'_> {
     type Target = ServiceFacts;
 
     fn deref(&self) -> &ServiceFacts {
@@ -250,13 +250,13 @@ impl Deref for Changing<'_> {
     }
 }
 
-impl DerefMut for Changing<'_> {
+impl DerefMut for ServiceGuard<'_> {
     fn deref_mut(&mut self) -> &mut ServiceFacts {
         &mut self.facts
     }
 }
 
-impl Drop for Changing<'_> {
+impl Drop for ServiceGuard<'_> {
     fn drop(&mut self) {
         self.services.insert(std::mem::take(&mut self.name), std::mem::take(&mut self.facts));
     }

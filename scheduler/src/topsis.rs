@@ -3,7 +3,7 @@
 //!
 //! Source: Hwang and Yoon, Multiple Attribute Decision Making, 1981; SCHEDULING section 1 for columns and weights.
 
-use crate::asked::{Asked, Candidate};
+use crate::placement_query::{Candidate, PlacementQuery};
 use crate::rebalance::Move;
 use crate::services::{Sums, sums};
 use crate::unit::{Unit, sum};
@@ -16,37 +16,39 @@ use ha_api_types::quantity::{Amounts, Quantity};
 const WEIGHTS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
 
 /// Computes the distance of each candidate from the ideal, in millionths; lower is better.
-pub(crate) fn loads(asked: &Asked<'_>, candidates: &[Candidate<'_>]) -> Vec<u64> {
-    let mode = asked.view.settings.mode;
-    let own = of_interest(&sums(&asked.unit.load(mode)));
-    let carriers = Carriers::new(asked);
+pub(crate) fn loads(query: &PlacementQuery<'_>, candidates: &[Candidate<'_>]) -> Vec<u64> {
+    let mode = query.view.settings.mode;
+    let own = cpu_and_memory(&sums(&query.unit.load(mode)));
+    let online_nodes = OnlineNodes::new(query);
     // Every candidate is among the online nodes, and both lists are ordered by node name.
-    let mut carrier = 0;
+    let mut position = 0;
     let mut rows: Vec<[f64; 4]> = Vec::with_capacity(candidates.len());
     for candidate in candidates {
-        while carriers.nodes.get(carrier).is_some_and(|node| node.name < candidate.name) {
-            carrier += 1;
+        while online_nodes.nodes.get(position).is_some_and(|node| node.name < candidate.name) {
+            position += 1;
         }
-        rows.push(carriers.columns(&[(carrier, own)]));
+        rows.push(online_nodes.columns(&[(position, own)]));
     }
     closeness(&rows).into_iter().map(to_millionths).collect()
 }
 
 /// Returns the index of the move with the best outcome, judged by the load of all nodes after it; the first of equal ones.
 pub fn best_move(view: &View, moves: &[Move]) -> Option<usize> {
-    let nobody = Unit::new(Vec::new());
-    let asked = Asked::of(view, &nobody);
-    let carriers = Carriers::new(&asked);
+    let empty_unit = Unit::new(Vec::new());
+    let query = PlacementQuery::of(view, &empty_unit);
+    let online_nodes = OnlineNodes::new(&query);
     let rows: Vec<[f64; 4]> = moves
         .iter()
         .map(|planned| {
             let names = planned.with.iter().chain([&planned.service]);
             let loads = names.filter_map(|name| Some(view.services.get(name)?.load(view.settings.mode)));
-            let own = of_interest(&sums(&sum(loads)));
+            let own = cpu_and_memory(&sums(&sum(loads)));
             let changes = [(&planned.from, own.map(|own| -own)), (&planned.to, own)];
-            let changes: Vec<_> =
-                changes.into_iter().filter_map(|(node, by)| Some((carriers.position(node)?, by))).collect();
-            carriers.columns(&changes)
+            let changes: Vec<_> = changes
+                .into_iter()
+                .filter_map(|(node, by)| Some((online_nodes.position(node)?, by)))
+                .collect();
+            online_nodes.columns(&changes)
         })
         .collect();
     let closeness = closeness(&rows);
@@ -54,7 +56,7 @@ pub fn best_move(view: &View, moves: &[Move]) -> Option<usize> {
 }
 
 /// Returns cpu and memory in units, from amounts in thousandths.
-fn of_interest(sums: &Sums) -> [f64; 2] {
+fn cpu_and_memory(sums: &Sums) -> [f64; 2] {
     [in_units(sums[0]), in_units(sums[1])]
 }
 
@@ -65,8 +67,8 @@ fn in_units(milli: i128) -> f64 {
 
 /// Load of all online nodes, with aggregates that make the computation of the columns after a change of one or two nodes
 /// take constant time.
-struct Carriers<'a> {
-    nodes: Vec<Carrier<'a>>,
+struct OnlineNodes<'a> {
+    nodes: Vec<OnlineNode<'a>>,
     /// Sum of squares of the shares of cpu and of memory.
     squares: [f64; 2],
     /// The three greatest shares of cpu and of memory, with the indexes of their nodes.
@@ -74,37 +76,38 @@ struct Carriers<'a> {
 }
 
 /// An online node with its capacity and load.
-struct Carrier<'a> {
+struct OnlineNode<'a> {
     name: &'a NodeName,
     capacity: [f64; 2],
     used: [f64; 2],
 }
 
-impl Carrier<'_> {
+impl OnlineNode<'_> {
     fn share(&self, at: usize, more: f64) -> f64 {
         if self.capacity[at] > 0.0 { (self.used[at] + more) / self.capacity[at] } else { 0.0 }
     }
 }
 
-impl<'a> Carriers<'a> {
+impl<'a> OnlineNodes<'a> {
     /// Collects all online nodes without the load of the unit.
-    fn new(asked: &'a Asked<'_>) -> Carriers<'a> {
-        let mode = asked.view.settings.mode;
-        let nodes = asked.candidates().filter(|node| node.node.online.is_ok()).map(|node| {
-            let services = [0, 1].map(|kind| in_units(node.others.load(mode, kind)));
-            let outside = of_interest(&sums(&node.node.reserved));
-            Carrier {
+    fn new(query: &'a PlacementQuery<'_>) -> OnlineNodes<'a> {
+        let mode = query.view.settings.mode;
+        let nodes = query.candidates().filter(|node| node.node.online.is_ok()).map(|node| {
+            let services = [0, 1].map(|kind| in_units(node.outside_use.load(mode, kind)));
+            let outside = cpu_and_memory(&sums(&node.node.reserved));
+            OnlineNode {
                 name: node.name,
-                capacity: of_interest(&sums(&node.node.capacity)),
+                capacity: cpu_and_memory(&sums(&node.node.capacity)),
                 used: [services[0] + outside[0], services[1] + outside[1]],
             }
         });
-        let mut carriers = Carriers { nodes: nodes.collect(), squares: [0.0; 2], greatest: [[None; 3]; 2] };
+        let mut online_nodes =
+            OnlineNodes { nodes: nodes.collect(), squares: [0.0; 2], greatest: [[None; 3]; 2] };
         for at in 0..2 {
-            for (index, node) in carriers.nodes.iter().enumerate() {
+            for (index, node) in online_nodes.nodes.iter().enumerate() {
                 let share = node.share(at, 0.0);
-                carriers.squares[at] += share * share;
-                let greatest = &mut carriers.greatest[at];
+                online_nodes.squares[at] += share * share;
+                let greatest = &mut online_nodes.greatest[at];
                 let rank = greatest.iter().position(|known| known.is_none_or(|(known, _)| known < share));
                 if let Some(rank) = rank {
                     greatest[rank..].rotate_right(1);
@@ -112,11 +115,11 @@ impl<'a> Carriers<'a> {
                 }
             }
         }
-        carriers
+        online_nodes
     }
 
     fn position(&self, node: &NodeName) -> Option<usize> {
-        self.nodes.binary_search_by(|carrier| carrier.name.cmp(node)).ok()
+        self.nodes.binary_search_by(|known| known.name.cmp(node)).ok()
     }
 
     /// Computes root-mean-square cpu, highest cpu, root-mean-square memory and highest memory after a change of at most two
@@ -147,7 +150,7 @@ impl<'a> Carriers<'a> {
 
 /// Describes the load of a candidate with the unit on it, which is the basis of the score. `None` in mode Basic, which
 /// counts services.
-pub fn carried(view: &View, unit: &Unit<'_>, candidate: &NodeName) -> Option<String> {
+pub fn describe_load(view: &View, unit: &Unit<'_>, candidate: &NodeName) -> Option<String> {
     let mode = view.settings.mode;
     match mode {
         SchedulerMode::Basic => return None,
@@ -156,12 +159,12 @@ pub fn carried(view: &View, unit: &Unit<'_>, candidate: &NodeName) -> Option<Str
     let node = view.nodes.get(candidate)?;
     let users = view.users_of(candidate).filter(|(name, _)| !unit.contains(name));
     let there = unit.members.iter().copied().chain(users);
-    let (measured, asked): (Vec<_>, Vec<_>) = there.partition(|(_, facts)| facts.is_measured(mode));
+    let (measured, requested): (Vec<_>, Vec<_>) = there.partition(|(_, facts)| facts.is_measured(mode));
     let load =
         |services: &[(&ResourceName, &ServiceFacts)]| sum(services.iter().map(|(_, facts)| facts.load(mode)));
-    let all = sum([load(&measured), load(&asked), node.reserved].into_iter());
+    let all = sum([load(&measured), load(&requested), node.reserved].into_iter());
     let mut parts = Vec::new();
-    for (services, how) in [(&measured, "measured"), (&asked, "requested")] {
+    for (services, how) in [(&measured, "measured"), (&requested, "requested")] {
         if let [(name, _), more @ ..] = services.as_slice() {
             let and = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
             parts.push(format!("{how} {name}{and}: {}", amounts_of(&load(services))));

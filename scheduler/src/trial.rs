@@ -12,18 +12,18 @@ use std::collections::{BTreeMap, BTreeSet};
 ///
 /// The chosen node of the placement comes first, then the other eligible nodes by score, ties by name. `None` if no node
 /// fits all.
-pub fn together(
+pub fn best_common_node(
     view: &View,
     placement: &Placement,
     name: &ResourceName,
     service: &ServiceFacts,
     with: &BTreeSet<ResourceName>,
 ) -> Option<NodeName> {
-    let takes_all = |node: &NodeName| {
-        let nobody = BTreeSet::new();
-        Trial::new(view, name, service, with, &nobody, node).fits(nobody.iter())
+    let fits_all = |node: &NodeName| {
+        let none_leaving = BTreeSet::new();
+        Trial::new(view, name, service, with, &none_leaving, node).fits(none_leaving.iter())
     };
-    if let Some(node) = placement.node.as_ref().filter(|node| takes_all(node)) {
+    if let Some(node) = placement.node.as_ref().filter(|node| fits_all(node)) {
         return Some(node.clone());
     }
     let mut allowed: Vec<_> = placement
@@ -35,7 +35,7 @@ pub fn together(
         })
         .collect();
     allowed.sort();
-    allowed.into_iter().find(|(_, node)| takes_all(node)).map(|(_, node)| node.clone())
+    allowed.into_iter().find(|(_, node)| fits_all(node)).map(|(_, node)| node.clone())
 }
 
 /// Returns a view without nodes and services, with the same rules and settings.
@@ -78,7 +78,7 @@ impl<'a> Trial<'a> {
         }
         let starts = |name: &ResourceName| starting.iter().any(|(known, _)| known == name);
         let companions: BTreeSet<ResourceName> =
-            starting.iter().flat_map(|(name, _)| view.rules.companions(name)).collect();
+            starting.iter().flat_map(|(name, _)| view.rules.strict_affinity_partners(name)).collect();
         let services = view
             .services
             .iter()

@@ -23,7 +23,7 @@ impl<'a> Unit<'a> {
     /// Returns the unit of a service with all its partners.
     pub fn of(view: &'a View, name: &'a ResourceName, service: &'a ServiceFacts) -> Unit<'a> {
         let mut members = vec![(name, service)];
-        for other in view.rules.companions(name) {
+        for other in view.rules.strict_affinity_partners(name) {
             if let Some((other, facts)) = view.services.get_key_value(&other)
                 && ((facts.movable && !facts.paused) || (facts.wanted && facts.uses.is_empty()))
             {
@@ -123,10 +123,13 @@ fn most_named<'a>(names: impl Iterator<Item = &'a NodeName>) -> Option<&'a NodeN
 /// Returns the running services that must be on the same node as `name`, but are neither on `node` nor moving to it.
 pub fn partners_elsewhere(view: &View, name: &ResourceName, node: &NodeName) -> Vec<ResourceName> {
     view.rules
-        .companions(name)
+        .strict_affinity_partners(name)
         .into_iter()
         .filter(|other| {
-            view.services.get(other).and_then(ServiceFacts::heading).is_some_and(|heading| heading != node)
+            view.services
+                .get(other)
+                .and_then(ServiceFacts::current_or_target_node)
+                .is_some_and(|heading| heading != node)
         })
         .collect()
 }

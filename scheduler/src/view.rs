@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each named")]
 pub struct NodeFacts {
     /// `Ok` if the node is Online, otherwise the reason why it is not.
-    #[serde(rename = "notOnline", with = "unless", skip_serializing_if = "Result::is_ok")]
+    #[serde(rename = "notOnline", with = "ok_or_reason", skip_serializing_if = "Result::is_ok")]
     pub online: Result<(), Reason>,
     /// `true` if the node is in maintenance.
     pub maintenance: bool,
@@ -26,7 +26,7 @@ pub struct NodeFacts {
     pub schedulable: bool,
     /// `Ok` if exclusive services may start on the node because fencing of the node can be confirmed, otherwise the reason
     /// why not.
-    #[serde(rename = "notFenceable", with = "unless", skip_serializing_if = "Result::is_ok")]
+    #[serde(rename = "notFenceable", with = "ok_or_reason", skip_serializing_if = "Result::is_ok")]
     pub fenceable: Result<(), Reason>,
     /// `true` if no exclusive service may start on the node because the cluster is disarmed. The N+1 check ignores
     /// this: a disarm is planned and temporary, and does not reduce the capacity of the cluster.
@@ -156,7 +156,7 @@ impl ServiceFacts {
     }
 
     /// Returns the node on which the service is, or will be when its move has ended; `None` if it uses no node.
-    pub fn heading(&self) -> Option<&NodeName> {
+    pub fn current_or_target_node(&self) -> Option<&NodeName> {
         let away = self.uses.iter().find(|node| Some(*node) != self.node.as_ref());
         away.or(self.uses.first())
     }
@@ -193,11 +193,11 @@ pub struct Refusal {
     pub remedy: String,
     /// `true` if a service that runs on the node leaves it for this reason; `false` if the reason only prevents new
     /// placements.
-    pub drives: bool,
+    pub evicts_running: bool,
 }
 
 /// Serialization of a `Result<(), Reason>`: nothing for `Ok`, the reason for `Err`.
-mod unless {
+mod ok_or_reason {
     use super::{Deserialize, Deserializer, Reason, Serialize, Serializer};
 
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]

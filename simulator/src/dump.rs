@@ -11,7 +11,7 @@ use ha_api_types::node::NodeState;
 use ha_api_types::record::{FenceState, NodeReport, WatchdogKind};
 use ha_api_types::time::{Millis, Mono};
 use ha_api_types::view::{Explanation, StateDump, StoredKey};
-use ha_controller::core::world::World as Stored;
+use ha_controller::core::world::ClusterView as Stored;
 use ha_store::Entry;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -132,7 +132,7 @@ impl Dump {
     /// is a scenario without steps.
     ///
     /// Errors: those of [`Scenario::parse`]; also, the scenario has machines, objects or timings of its own.
-    pub(crate) fn scenario(&self, name: &str, text: &str, folder: &Path) -> Result<Scenario, String> {
+    pub(crate) fn scenario(&self, name: &str, text: &str, directory: &Path) -> Result<Scenario, String> {
         let cluster = self.stored.cluster.as_ref().map(|cluster| &cluster.value.spec.timing);
         let timing =
             cluster.and_then(|timing| serde_json::to_value(timing).ok()).unwrap_or_else(|| json!({}));
@@ -152,7 +152,7 @@ impl Dump {
             ("objects".to_owned(), Value::Array(objects)),
             ("store".to_owned(), Value::Null),
         ]);
-        Scenario::parse_with(name, if text.trim().is_empty() { "{}" } else { text }, folder, given)
+        Scenario::parse_with(name, if text.trim().is_empty() { "{}" } else { text }, directory, given)
     }
 
     fn machines(&self) -> Vec<Value> {

@@ -166,18 +166,18 @@ const KEYS: [&str; 11] = [
 
 impl Scenario {
     /// Parses a scenario and checks everything that can be checked before it runs. `name` is the file name in messages;
-    /// `{file: …}` is relative to `folder`.
+    /// `{file: …}` is relative to `directory`.
     ///
     /// Errors: every defect, one per line, as `FILE:LINE: PATH: defect, and the accepted values`.
-    pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Scenario, String> {
-        Scenario::parse_with(name, text, folder, Map::new())
+    pub fn parse(name: &str, text: &str, directory: &Path) -> Result<Scenario, String> {
+        Scenario::parse_with(name, text, directory, Map::new())
     }
 
     /// Parses a scenario without these sections, which are given. An error if it has one of them.
     pub(crate) fn parse_with(
         name: &str,
         text: &str,
-        folder: &Path,
+        directory: &Path,
         given: Map<String, Value>,
     ) -> Result<Scenario, String> {
         let documents = yaml::documents(text)
@@ -194,7 +194,7 @@ impl Scenario {
                 sections.insert(section, content);
             }
         }
-        let scenario = read(&mut reader, &value, folder);
+        let scenario = read(&mut reader, &value, directory);
         match (scenario, reader.finish()) {
             (Some(scenario), None) => Ok(scenario),
             (_, problems) => Err(problems.unwrap_or_else(|| format!("{name}:1: must be a map"))),
@@ -208,7 +208,7 @@ pub(crate) fn sleep_word(protection: SleepProtection) -> &'static str {
     sections::SLEEPS.iter().find(|(_, known)| *known == protection).map_or("unprotected", |(word, _)| word)
 }
 
-fn read(reader: &mut Reader<'_>, value: &Value, folder: &Path) -> Option<Scenario> {
+fn read(reader: &mut Reader<'_>, value: &Value, directory: &Path) -> Option<Scenario> {
     let fields = reader.fields(value, "", &KEYS)?;
     let nothing = json!([]);
     let get = |name: &str| fields.get(name);
@@ -222,9 +222,9 @@ fn read(reader: &mut Reader<'_>, value: &Value, folder: &Path) -> Option<Scenari
         settle: duration(reader, "settle", 120_000),
         timing: sections::timing(reader, get("timing")),
         nodes: sections::nodes(reader, list("nodes")),
-        objects: objects::read(reader, list("objects"), "objects", folder),
+        objects: objects::read(reader, list("objects"), "objects", directory),
         place: get("place").map(|value| sections::place(reader, value)).unwrap_or_default(),
-        later: objects::read(reader, list("later"), "later", folder),
+        later: objects::read(reader, list("later"), "later", directory),
         store: get("store").map(|value| sections::store(reader, value)).unwrap_or_default(),
         steps: step::read(reader, list("steps")),
         expect: get("expect").map(|value| sections::expect(reader, value)).unwrap_or_default(),

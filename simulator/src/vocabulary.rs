@@ -12,7 +12,7 @@ use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_api_types::time::Mono;
 use ha_api_types::view::Explanation;
 use ha_controller::core::explain::explain;
-use ha_controller::core::world::World as Stored;
+use ha_controller::core::world::ClusterView as Stored;
 use ha_store::{Change, Entry};
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -49,19 +49,19 @@ pub struct Writer {
 }
 
 struct Shared {
-    view: RwLock<View>,
+    view: RwLock<CachedState>,
     updates: broadcast::Sender<Arc<Update>>,
     /// Revision up to which the cache is complete; 0 until the first read.
     revision: watch::Sender<Revision>,
 }
 
 #[derive(Default)]
-struct View {
+struct CachedState {
     entries: BTreeMap<String, Arc<Entry>>,
     revision: Revision,
-    /// Recent changes, all later than `forgotten`, the revision of the newest discarded change.
+    /// Recent changes, all later than `discarded_until`, the revision of the newest discarded change.
     recent: VecDeque<Change>,
-    forgotten: Revision,
+    discarded_until: Revision,
     unavailable: Option<StoreError>,
 }
 
@@ -69,7 +69,7 @@ struct View {
 pub fn cache() -> (Reader, Writer) {
     let (updates, _) = broadcast::channel(SUBSCRIBER_UPDATES);
     let (revision, _) = watch::channel(Revision::default());
-    let shared = Arc::new(Shared { view: RwLock::new(View::default()), updates, revision });
+    let shared = Arc::new(Shared { view: RwLock::new(CachedState::default()), updates, revision });
     (Reader { shared: shared.clone() }, Writer { shared })
 }
 
@@ -113,14 +113,14 @@ impl Writer {
     }
 }
 
-impl View {
+impl CachedState {
     /// Returns the changes from this view to a complete read.
     fn replace(&mut self, entries: &[Entry], revision: Revision) -> Vec<Change> {
         if revision < self.revision || self.revision == Revision(0) {
             // First read, or the store was restored to an earlier state: the recent changes do not lead to this
             // reading.
             self.recent.clear();
-            self.forgotten = revision;
+            self.discarded_until = revision;
         }
         let fresh: BTreeMap<&str, &Entry> = entries.iter().map(|entry| (entry.key.as_str(), entry)).collect();
         let gone = self.entries.keys().filter(|key| !fresh.contains_key(key.as_str()));
@@ -141,12 +141,12 @@ impl View {
                 self.entries.remove(key);
             }
         }
-        if change.revision() > self.forgotten {
+        if change.revision() > self.discarded_until {
             self.recent.push_back(change);
         }
         while self.recent.len() > KEPT_CHANGES {
             if let Some(oldest) = self.recent.pop_front() {
-                self.forgotten = oldest.revision();
+                self.discarded_until = oldest.revision();
             }
         }
     }
@@ -164,7 +164,7 @@ impl View {
 }
 
 impl Reader {
-    fn view(&self) -> RwLockReadGuard<'_, View> {
+    fn view(&self) -> RwLockReadGuard<'_, CachedState> {
         self.shared.view.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -217,8 +217,8 @@ impl Reader {
         revision: Revision,
     ) -> Result<(Update, broadcast::Receiver<Arc<Update>>), StoreError> {
         let view = self.view();
-        if revision < view.forgotten {
-            return Err(StoreError::Compacted { oldest: view.forgotten + 1 });
+        if revision < view.discarded_until {
+            return Err(StoreError::Compacted { oldest: view.discarded_until + 1 });
         }
         let updates = self.shared.updates.subscribe();
         let later = |change: &&Change| change.revision() > revision && selects(selector, change.key());
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_and_what_follows_make_the_whole() {
+    fn a_snapshot_and_later_changes_are_complete() {
         let (reader, mut writer) = cache();
         assert!(!reader.is_synced());
         writer.apply(synced(vec![put("a/1", Revision(3)), put("b/1", Revision(4))], Revision(5)));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_reading_is_told_as_the_changes_that_lead_to_it() {
+    fn a_new_reading_is_sent_as_changes() {
         let (reader, mut writer) = cache();
         writer.apply(synced(
             vec![put("a", Revision(3)), put("b", Revision(4)), put("c", Revision(4))],
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_comes_back_while_the_changes_are_known() {
+    fn a_reader_resumes_while_the_changes_are_kept() {
         let (reader, mut writer) = cache();
         writer.apply(synced(vec![put("a", Revision(3))], Revision(5)));
         writer.apply(changed(vec![Change::Put(put("b", Revision(6)))], Revision(6)));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_said_until_it_ends() {
+    fn an_outage_is_reported_until_it_ends() {
         let (reader, mut writer) = cache();
         writer.apply(synced(vec![], Revision(5)));
         let error = StoreError::Unreachable("cut".to_owned());

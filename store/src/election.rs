@@ -11,7 +11,7 @@ mod readings;
 #[cfg(test)]
 mod tests;
 
-pub use commits::CommitClock;
+pub use commits::CommitGaps;
 pub use leadership::{ElectionView, Leadership, Membership};
 pub use readings::Readings;
 
@@ -21,13 +21,13 @@ use ha_api_types::keys::Keys;
 use ha_api_types::record::{Candidate, Leader};
 use ha_api_types::time::{Millis, Mono, Now};
 use leadership::leader_of;
-use membership::Presence;
+use membership::CandidateState;
 
 /// An action that the election requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Commit a transaction; the result goes to [`Election::committed`] with the same subject.
-    Commit(Subject, Transaction),
+    /// Commit a transaction; the result goes to [`Election::committed`] with the same kind.
+    Commit(WriteKind, Transaction),
     /// Grant a lease; the result goes to [`Election::lease_granted`].
     GrantLease {
         /// Time to live in seconds.
@@ -41,7 +41,7 @@ pub enum Step {
 
 /// The kind of a write of the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Subject {
+pub enum WriteKind {
     /// Put of this process's candidate key.
     Candidate,
     /// Put of the refresh key.
@@ -56,7 +56,7 @@ pub enum Subject {
 
 /// State of this process with regard to the leader key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Lead {
+enum LeaderState {
     Following,
     /// A lease for a campaign is being granted.
     Granting,
@@ -113,11 +113,11 @@ pub struct Election {
     view: ElectionView,
     /// Content of the leader key in that view.
     leader: Option<Leader>,
-    presence: Presence,
+    presence: CandidateState,
     /// Mod revision of the refresh key as last read or written; 0 means absent.
     refreshed: Revision,
-    lead: Lead,
-    commits: CommitClock,
+    lead: LeaderState,
+    commits: CommitGaps,
     /// `true` once the first read was checked for a leader key of an earlier process with this id.
     looked_for_predecessor: bool,
     shutting_down: bool,
@@ -127,7 +127,7 @@ pub struct Election {
     /// Time since which the view has had no leader key; `None` if it has one.
     leaderless_since: Option<Mono>,
     /// Newest term that this process has released: its key may still be seen for some time.
-    given_up: Term,
+    released_term: Term,
     /// Time before which this process does not yield to an older candidate again.
     yields_again_at: Mono,
 }
@@ -147,16 +147,16 @@ impl Election {
             ttl_seconds: 5,
             view: ElectionView::default(),
             leader: None,
-            presence: Presence::Unread { reading: 1, own: None },
+            presence: CandidateState::Unread { reading: 1, own: None },
             refreshed: Revision(0),
-            lead: Lead::Following,
-            commits: CommitClock::default(),
+            lead: LeaderState::Following,
+            commits: CommitGaps::default(),
             looked_for_predecessor: false,
             shutting_down: false,
             revoke: Vec::new(),
             retry_at: Mono::default(),
             leaderless_since: None,
-            given_up: Term::default(),
+            released_term: Term::default(),
             yields_again_at: Mono::default(),
         }
     }
@@ -172,16 +172,16 @@ impl Election {
     /// Returns the leadership as long as it is not known to be lost.
     pub fn leadership(&self) -> Option<&Leadership> {
         match &self.lead {
-            Lead::Leading { leadership, .. } => Some(leadership),
-            Lead::Following
-            | Lead::Granting
-            | Lead::Granted { .. }
-            | Lead::Campaigning { .. }
-            | Lead::Uncertain { .. }
-            | Lead::Yielding { .. }
-            | Lead::Evicting
-            | Lead::Resigning
-            | Lead::Done => None,
+            LeaderState::Leading { leadership, .. } => Some(leadership),
+            LeaderState::Following
+            | LeaderState::Granting
+            | LeaderState::Granted { .. }
+            | LeaderState::Campaigning { .. }
+            | LeaderState::Uncertain { .. }
+            | LeaderState::Yielding { .. }
+            | LeaderState::Evicting
+            | LeaderState::Resigning
+            | LeaderState::Done => None,
         }
     }
 
@@ -197,13 +197,13 @@ impl Election {
     }
 
     /// Returns the times at which this process committed.
-    pub fn commits(&self) -> &CommitClock {
+    pub fn commits(&self) -> &CommitGaps {
         &self.commits
     }
 
     /// Returns `true` if a shutdown is complete.
     pub fn is_done(&self) -> bool {
-        self.lead == Lead::Done
+        self.lead == LeaderState::Done
     }
 
     /// Returns `true` once a clean shutdown was requested.
@@ -228,10 +228,10 @@ impl Election {
     }
 
     fn give_up_leadership(&mut self) {
-        if let Lead::Leading { lease, leadership, .. } = &self.lead {
+        if let LeaderState::Leading { lease, leadership, .. } = &self.lead {
             let (lease, term) = (*lease, leadership.term);
-            self.given_up = term;
-            self.lead = Lead::Yielding { lease, term };
+            self.released_term = term;
+            self.lead = LeaderState::Yielding { lease, term };
         }
     }
 
@@ -251,7 +251,7 @@ impl Election {
         }
         self.observe_membership(now, readings);
         match &self.lead {
-            Lead::Leading { lease, leadership, .. } => {
+            LeaderState::Leading { lease, leadership, .. } => {
                 let same = self
                     .view
                     .leader
@@ -259,29 +259,29 @@ impl Election {
                     .is_some_and(|entry| Term::created_at(entry.create_revision) == leadership.term);
                 if self.view.revision >= leadership.term.revision() && !same {
                     self.revoke.push(*lease);
-                    self.lead = Lead::Following;
+                    self.lead = LeaderState::Following;
                 } else if self.presence.is_lost() {
                     self.give_up_leadership();
                 }
             }
-            Lead::Uncertain { lease, reading } => {
+            LeaderState::Uncertain { lease, reading } => {
                 let (lease, reading) = (*lease, *reading);
-                if !self.adopt_own_key(now) && readings.is_answered(reading) {
+                if !self.adopt_own_key(now) && readings.is_complete(reading) {
                     // The creation may still be applied late; revoking its lease settles that.
                     self.revoke.push(lease);
-                    self.lead = Lead::Following;
+                    self.lead = LeaderState::Following;
                 }
             }
-            Lead::Following => {
+            LeaderState::Following => {
                 self.adopt_own_key(now);
             }
-            Lead::Granting
-            | Lead::Granted { .. }
-            | Lead::Campaigning { .. }
-            | Lead::Yielding { .. }
-            | Lead::Evicting
-            | Lead::Resigning
-            | Lead::Done => {}
+            LeaderState::Granting
+            | LeaderState::Granted { .. }
+            | LeaderState::Campaigning { .. }
+            | LeaderState::Yielding { .. }
+            | LeaderState::Evicting
+            | LeaderState::Resigning
+            | LeaderState::Done => {}
         }
     }
 
@@ -290,54 +290,55 @@ impl Election {
     fn adopt_own_key(&mut self, now: &Now) -> bool {
         let (Some(entry), Some(leader)) = (&self.view.leader, &self.leader) else { return false };
         let term = Term::created_at(entry.create_revision);
-        if leader.instance != self.candidate.instance || term <= self.given_up {
+        if leader.instance != self.candidate.instance || term <= self.released_term {
             return false;
         }
         let leadership = Leadership { key: self.keys.leader(), term };
-        self.lead = Lead::Leading { lease: entry.lease, leadership, keep_due: now.raw, keeping: false };
+        self.lead =
+            LeaderState::Leading { lease: entry.lease, leadership, keep_due: now.raw, keeping: false };
         true
     }
 
     /// Processes the outcome of a commit that [`Step::Commit`] requested.
-    pub fn committed(&mut self, now: &Now, subject: Subject, outcome: &Outcome, readings: &mut Readings) {
+    pub fn committed(&mut self, now: &Now, kind: WriteKind, outcome: &Outcome, readings: &mut Readings) {
         if outcome.applied().is_some() {
             self.commits.applied(now.raw);
         }
-        match subject {
-            Subject::Candidate => self.candidate_committed(now, outcome, readings),
-            Subject::Refresh => self.refresh_committed(now, outcome, readings),
-            Subject::Removal => self.removal_committed(now, outcome, readings),
-            Subject::Leader => self.leader_committed(now, outcome, readings),
-            Subject::Resign => {
+        match kind {
+            WriteKind::Candidate => self.candidate_committed(now, outcome, readings),
+            WriteKind::Refresh => self.refresh_committed(now, outcome, readings),
+            WriteKind::Removal => self.removal_committed(now, outcome, readings),
+            WriteKind::Leader => self.leader_committed(now, outcome, readings),
+            WriteKind::Resign => {
                 // A conflict means that another process has the key; an unknown outcome is settled by the lease.
-                self.lead = Lead::Done;
+                self.lead = LeaderState::Done;
             }
         }
     }
 
     fn leader_committed(&mut self, now: &Now, outcome: &Outcome, readings: &mut Readings) {
         self.lead = match (&self.lead, outcome) {
-            (Lead::Campaigning { lease }, Outcome::Applied(revision)) => Lead::Leading {
+            (LeaderState::Campaigning { lease }, Outcome::Applied(revision)) => LeaderState::Leading {
                 lease: *lease,
                 leadership: Leadership { key: self.keys.leader(), term: Term::created_at(*revision) },
                 keep_due: now.raw + self.keep_interval_ms(),
                 keeping: false,
             },
-            (Lead::Campaigning { lease }, Outcome::Unknown(_)) => {
-                Lead::Uncertain { lease: *lease, reading: readings.ask() }
+            (LeaderState::Campaigning { lease }, Outcome::Unknown(_)) => {
+                LeaderState::Uncertain { lease: *lease, reading: readings.request() }
             }
             (
-                Lead::Campaigning { lease },
+                LeaderState::Campaigning { lease },
                 Outcome::Conflict(_) | Outcome::Refused(_) | Outcome::LeaseNotFound,
             ) => {
                 self.revoke.push(*lease);
                 self.retry_at = now.raw + 500;
-                readings.ask();
-                Lead::Following
+                readings.request();
+                LeaderState::Following
             }
-            (Lead::Evicting, _) => {
-                readings.ask();
-                Lead::Following
+            (LeaderState::Evicting, _) => {
+                readings.request();
+                LeaderState::Following
             }
             (other, _) => other.clone(),
         };
@@ -346,9 +347,9 @@ impl Election {
     /// Processes the result of [`Step::GrantLease`].
     pub fn lease_granted(&mut self, now: &Now, lease: Option<LeaseId>) {
         match (&self.lead, lease) {
-            (Lead::Granting, Some(lease)) => self.lead = Lead::Granted { lease },
-            (Lead::Granting, None) => {
-                self.lead = Lead::Following;
+            (LeaderState::Granting, Some(lease)) => self.lead = LeaderState::Granted { lease },
+            (LeaderState::Granting, None) => {
+                self.lead = LeaderState::Following;
                 self.retry_at = now.raw + 500;
             }
             (_, Some(lease)) => self.revoke.push(lease),
@@ -360,13 +361,13 @@ impl Election {
     /// be deleted. Until then, the guard of each write decides whether it is still permitted.
     pub fn lease_kept(&mut self, now: &Now, kept: LeaseId, alive: bool, readings: &mut Readings) {
         let interval_ms = self.keep_interval_ms();
-        if let Lead::Leading { lease, keep_due, keeping, .. } = &mut self.lead
+        if let LeaderState::Leading { lease, keep_due, keeping, .. } = &mut self.lead
             && *lease == kept
         {
             *keeping = false;
             *keep_due = now.raw + if alive { interval_ms } else { 500 };
             if !alive {
-                readings.ask();
+                readings.request();
             }
         }
     }
@@ -399,7 +400,7 @@ impl Election {
 
     fn poll_leader(&mut self, now: &Now) -> Option<Step> {
         match &mut self.lead {
-            Lead::Following => {
+            LeaderState::Following => {
                 if self.view.revision == Revision(0)
                     || self.membership().is_none()
                     || now.raw < self.campaigns_at()
@@ -409,22 +410,22 @@ impl Election {
                 let first = !std::mem::replace(&mut self.looked_for_predecessor, true);
                 match (&self.view.leader, &self.leader) {
                     (None, _) => {
-                        self.lead = Lead::Granting;
+                        self.lead = LeaderState::Granting;
                         Some(Step::GrantLease { ttl_seconds: self.ttl_seconds })
                     }
                     (Some(entry), Some(leader)) if first && leader.id == self.candidate.id => {
                         let guard = Guard::Unchanged(entry.mod_revision);
-                        self.lead = Lead::Evicting;
+                        self.lead = LeaderState::Evicting;
                         let transaction = Transaction::new().delete(self.keys.leader(), guard);
-                        Some(Step::Commit(Subject::Leader, transaction))
+                        Some(Step::Commit(WriteKind::Leader, transaction))
                     }
                     (Some(_), _) => None,
                 }
             }
-            Lead::Granted { lease } => {
+            LeaderState::Granted { lease } => {
                 let lease = *lease;
                 if self.view.leader.is_some() {
-                    self.lead = Lead::Following;
+                    self.lead = LeaderState::Following;
                     return Some(Step::Revoke(lease));
                 }
                 let leader = Leader {
@@ -434,58 +435,58 @@ impl Election {
                     since: now.timestamp(),
                 };
                 let value = serde_json::to_vec(&leader).unwrap_or_default();
-                self.lead = Lead::Campaigning { lease };
+                self.lead = LeaderState::Campaigning { lease };
                 let transaction =
                     Transaction::new().put_leased(self.keys.leader(), Guard::Absent, value, lease);
-                Some(Step::Commit(Subject::Leader, transaction))
+                Some(Step::Commit(WriteKind::Leader, transaction))
             }
-            Lead::Leading { lease, keep_due, keeping, .. } => {
+            LeaderState::Leading { lease, keep_due, keeping, .. } => {
                 if *keeping || now.raw < *keep_due {
                     return None;
                 }
                 *keeping = true;
                 Some(Step::KeepAlive(*lease))
             }
-            Lead::Yielding { lease, term } => {
+            LeaderState::Yielding { lease, term } => {
                 let transaction =
                     Transaction::new().delete(self.keys.leader(), Guard::Created(term.revision()));
                 self.revoke.push(*lease);
-                self.lead = Lead::Evicting;
-                Some(Step::Commit(Subject::Leader, transaction))
+                self.lead = LeaderState::Evicting;
+                Some(Step::Commit(WriteKind::Leader, transaction))
             }
-            Lead::Granting
-            | Lead::Campaigning { .. }
-            | Lead::Uncertain { .. }
-            | Lead::Evicting
-            | Lead::Resigning
-            | Lead::Done => None,
+            LeaderState::Granting
+            | LeaderState::Campaigning { .. }
+            | LeaderState::Uncertain { .. }
+            | LeaderState::Evicting
+            | LeaderState::Resigning
+            | LeaderState::Done => None,
         }
     }
 
     fn poll_shutdown(&mut self) -> Option<Step> {
         match &self.lead {
-            Lead::Granting
-            | Lead::Campaigning { .. }
-            | Lead::Uncertain { .. }
-            | Lead::Evicting
-            | Lead::Resigning
-            | Lead::Done => None,
-            Lead::Granted { lease } => {
+            LeaderState::Granting
+            | LeaderState::Campaigning { .. }
+            | LeaderState::Uncertain { .. }
+            | LeaderState::Evicting
+            | LeaderState::Resigning
+            | LeaderState::Done => None,
+            LeaderState::Granted { lease } => {
                 let lease = *lease;
-                self.lead = Lead::Following;
+                self.lead = LeaderState::Following;
                 Some(Step::Revoke(lease))
             }
-            Lead::Following => {
-                self.lead = Lead::Done;
+            LeaderState::Following => {
+                self.lead = LeaderState::Done;
                 None
             }
-            Lead::Leading { lease, leadership: Leadership { term, .. }, .. }
-            | Lead::Yielding { lease, term } => {
+            LeaderState::Leading { lease, leadership: Leadership { term, .. }, .. }
+            | LeaderState::Yielding { lease, term } => {
                 let transaction =
                     Transaction::new().delete(self.keys.leader(), Guard::Created(term.revision()));
                 self.revoke.push(*lease);
-                self.lead = Lead::Resigning;
-                Some(Step::Commit(Subject::Resign, transaction))
+                self.lead = LeaderState::Resigning;
+                Some(Step::Commit(WriteKind::Resign, transaction))
             }
         }
     }
@@ -493,22 +494,22 @@ impl Election {
     /// Returns the time at which [`Election::poll`] must be called again, and why.
     pub fn deadline(&self) -> Option<(Mono, &'static str)> {
         let leader = match &self.lead {
-            Lead::Leading { keep_due, keeping: false, .. } => {
+            LeaderState::Leading { keep_due, keeping: false, .. } => {
                 Some((*keep_due, "keep the leader lease alive"))
             }
-            Lead::Following if self.view.leader.is_none() && self.membership().is_some() => {
+            LeaderState::Following if self.view.leader.is_none() && self.membership().is_some() => {
                 Some((self.campaigns_at(), "campaign again"))
             }
-            Lead::Following
-            | Lead::Leading { .. }
-            | Lead::Granting
-            | Lead::Granted { .. }
-            | Lead::Campaigning { .. }
-            | Lead::Uncertain { .. }
-            | Lead::Yielding { .. }
-            | Lead::Evicting
-            | Lead::Resigning
-            | Lead::Done => None,
+            LeaderState::Following
+            | LeaderState::Leading { .. }
+            | LeaderState::Granting
+            | LeaderState::Granted { .. }
+            | LeaderState::Campaigning { .. }
+            | LeaderState::Uncertain { .. }
+            | LeaderState::Yielding { .. }
+            | LeaderState::Evicting
+            | LeaderState::Resigning
+            | LeaderState::Done => None,
         };
         self.membership_deadline().into_iter().chain(leader).min()
     }

@@ -19,7 +19,7 @@ pub use options::StoreOptions;
 pub use status::MemberStatus;
 pub use version::is_too_old;
 
-use crate::followed::Followed;
+use crate::followed::FollowedData;
 use crate::store::{Reading, Store, StoreError, WatchItem};
 use crate::transaction::{Entry, LeaseId, Outcome, Transaction};
 use credentials::Credentials;
@@ -55,7 +55,7 @@ pub(crate) struct Inner {
     attempt_timeout_ms: AtomicU64,
     allow_old_store: bool,
     versions_checked: AtomicBool,
-    followed: Followed,
+    followed: FollowedData,
 }
 
 impl EtcdStore {
@@ -63,12 +63,12 @@ impl EtcdStore {
     ///
     /// Errors: [`StoreError::Configuration`] for invalid settings, with a hint.
     pub async fn connect(config: Config) -> Result<EtcdStore, StoreError> {
-        EtcdStore::following(config, Followed::default()).await
+        EtcdStore::following(config, FollowedData::default()).await
     }
 
     /// Behaves like [`EtcdStore::connect`], for a process that follows one etcd cluster and its incarnation
     /// (FENCING, R1.29).
-    pub async fn following(config: Config, followed: Followed) -> Result<EtcdStore, StoreError> {
+    pub async fn following(config: Config, followed: FollowedData) -> Result<EtcdStore, StoreError> {
         config.validate()?;
         let endpoints = config.endpoints.iter();
         let inner = Inner {
@@ -127,7 +127,7 @@ impl Inner {
     }
 
     /// Makes the next member the preferred one, if this member is preferred.
-    fn avoid(&self, member: usize) {
+    fn demote(&self, member: usize) {
         let next = (member + 1) % self.members.len();
         // If another request has changed the preferred member in the meantime, that choice stays.
         let _ = self.preferred.compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed);

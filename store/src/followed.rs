@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The data that one process follows. Clones share the state, so that all clients of the process follow the same data.
 #[derive(Clone, Debug, Default)]
-pub struct Followed {
+pub struct FollowedData {
     state: Arc<Mutex<State>>,
 }
 
@@ -22,7 +22,7 @@ struct State {
     cluster: u64,
     remembered: Option<String>,
     /// Id of another etcd cluster that has answered, and whose incarnation must be read.
-    stranger: Option<u64>,
+    unverified_cluster: Option<u64>,
     refused: Option<String>,
 }
 
@@ -32,19 +32,24 @@ pub enum Verdict {
     /// The process follows the data, and remembers this incarnation; `None` if the data has none yet.
     Follows(Option<String>),
     /// The process follows the data because an operator has ordered it, as if it remembered no incarnation.
-    Begins(String),
+    AllowedByOperator(String),
     /// The process refuses the data, with the reason.
     Refused(String),
 }
 
-impl Followed {
+impl FollowedData {
     /// Creates the state of a process that follows data with an incarnation under `key`.
     ///
     /// `node` is the node of an agent, which the incarnation may list among its followers; `None` for a controller. `remedy`
     /// is the operator's action that resolves a refusal.
-    pub fn new(key: String, node: Option<NodeName>, remembered: Option<String>, remedy: String) -> Followed {
+    pub fn new(
+        key: String,
+        node: Option<NodeName>,
+        remembered: Option<String>,
+        remedy: String,
+    ) -> FollowedData {
         let state = State { key, node, remedy, remembered, ..State::default() };
-        Followed { state: Arc::new(Mutex::new(state)) }
+        FollowedData { state: Arc::new(Mutex::new(state)) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -81,7 +86,7 @@ impl Followed {
             state.cluster = cluster;
             return Ok(());
         }
-        state.stranger = Some(cluster);
+        state.unverified_cluster = Some(cluster);
         Err(format!(
             "etcd cluster {cluster:x} answered, but this process follows etcd cluster {:x}",
             state.cluster
@@ -91,17 +96,17 @@ impl Followed {
     /// Returns the incarnation key that must be read from another etcd cluster, if one has answered.
     pub(crate) fn unverified_cluster_key(&self) -> Option<String> {
         let state = self.state();
-        state.stranger.map(|_| state.key.clone())
+        state.unverified_cluster.map(|_| state.key.clone())
     }
 
     /// Processes the incarnation of another etcd cluster: the cluster is followed from now on, or refused.
     pub(crate) fn resolve_other_cluster(&self, cluster: u64, incarnation: Option<&Incarnation>) {
         let mut state = self.state();
-        if state.stranger.take() != Some(cluster) {
+        if state.unverified_cluster.take() != Some(cluster) {
             return;
         }
         match state.verdict(incarnation) {
-            Verdict::Follows(_) | Verdict::Begins(_) => {
+            Verdict::Follows(_) | Verdict::AllowedByOperator(_) => {
                 tracing::warn!(
                     cluster = format!("{cluster:x}"),
                     "following another etcd cluster because etcd was restored"
@@ -122,7 +127,7 @@ impl State {
             (None, None) => Verdict::Follows(None),
             (Some(found), _) if found.continues(remembered) => Verdict::Follows(Some(found.value.clone())),
             (Some(found), _) if self.node.as_ref().is_some_and(|node| found.is_followed_by(node)) => {
-                Verdict::Begins(found.value.clone())
+                Verdict::AllowedByOperator(found.value.clone())
             }
             (found, Some(remembered)) => {
                 let found =
@@ -139,7 +144,7 @@ impl State {
     fn take(&mut self, verdict: &Verdict) {
         match verdict {
             Verdict::Follows(None) => self.refused = None,
-            Verdict::Follows(Some(value)) | Verdict::Begins(value) => {
+            Verdict::Follows(Some(value)) | Verdict::AllowedByOperator(value) => {
                 self.remembered = Some(value.clone());
                 self.refused = None;
             }
@@ -156,8 +161,8 @@ mod tests {
         Incarnation { value: value.to_owned(), ..Incarnation::default() }
     }
 
-    fn following(remembered: Option<&str>) -> Followed {
-        Followed::new(
+    fn following(remembered: Option<&str>) -> FollowedData {
+        FollowedData::new(
             "incarnation".to_owned(),
             Some("n1".into()),
             remembered.map(str::to_owned),
@@ -195,7 +200,7 @@ mod tests {
         assert!(matches!(followed.judge(None), Verdict::Refused(_)));
         assert!(followed.refused().is_some());
         let ordered = Incarnation { followers: vec!["n1".into()], ..of("x") };
-        assert_eq!(followed.judge(Some(&ordered)), Verdict::Begins("x".to_owned()));
+        assert_eq!(followed.judge(Some(&ordered)), Verdict::AllowedByOperator("x".to_owned()));
         assert_eq!(followed.judge(Some(&of("x"))), Verdict::Follows(Some("x".to_owned())));
         assert_eq!(followed.refused(), None);
         // A process that remembers no incarnation follows any data, including data without one.

@@ -31,7 +31,7 @@ pub mod transaction;
 #[cfg(feature = "etcd")]
 pub use etcd::{Config, EtcdStore, MemberStatus};
 #[cfg(feature = "etcd")]
-pub use followed::{Followed, Verdict};
+pub use followed::{FollowedData, Verdict};
 pub use memory::MemoryStore;
 pub use short_lease::ShortLease;
 pub use store::{Change, Reading, Store, StoreError, WatchItem, selects};

@@ -44,7 +44,7 @@ pub struct WatchLog {
 
 impl WatchLog {
     /// Logs an item if it changes whether etcd can be watched.
-    pub fn note(&mut self, item: &Item) {
+    pub fn log_transition(&mut self, item: &Item) {
         match item {
             Item::Unavailable(error) if !self.is_failing => {
                 self.is_failing = true;
@@ -137,7 +137,7 @@ pub fn reflector<S: Store + Clone>(
 enum Event {
     Watched(Option<Result<WatchItem, StoreError>>),
     Listed(Result<Reading, StoreError>),
-    Asked,
+    RefreshRequested,
     RelistDue,
     RetryDue,
 }
@@ -155,12 +155,12 @@ struct Reflection<S> {
     listing: Option<BoxFuture<'static, Result<Reading, StoreError>>>,
     /// Value of `last` at the start of the listing, and the changes since then.
     listed_from: Revision,
-    meanwhile: Vec<Change>,
+    changes_during_listing: Vec<Change>,
     /// `true` if a listing is required (the first, or after a compaction), and yielded even if it finds no changes.
     forced: bool,
     requests: Arc<Requests>,
     /// Newest request before the start of the listing; a newer request needs another listing.
-    covers: u64,
+    covered_request: u64,
     relist_at: Instant,
     retry_at: Option<Instant>,
     backoff: Duration,
@@ -177,10 +177,10 @@ impl<S: Store + Clone> Reflection<S> {
             watch: None,
             listing: None,
             listed_from: Revision(0),
-            meanwhile: Vec::new(),
+            changes_during_listing: Vec::new(),
             forced: true,
             requests,
-            covers: 0,
+            covered_request: 0,
             relist_at: Instant::now() + options.relist_interval,
             retry_at: None,
             backoff: options.backoff_min,
@@ -212,7 +212,7 @@ impl<S: Store + Clone> Reflection<S> {
         tokio::select! {
             item = watched => Event::Watched(item),
             result = listing => Event::Listed(result),
-            () = self.requests.wake.notified() => Event::Asked,
+            () = self.requests.wake.notified() => Event::RefreshRequested,
             () = tokio::time::sleep_until(self.relist_at) => Event::RelistDue,
             () = retry => Event::RetryDue,
         }
@@ -254,7 +254,7 @@ impl<S: Store + Clone> Reflection<S> {
                     }
                 }
             }
-            Event::Asked => {
+            Event::RefreshRequested => {
                 self.start_listing();
                 None
             }
@@ -265,7 +265,7 @@ impl<S: Store + Clone> Reflection<S> {
             }
             Event::RetryDue => {
                 self.retry_at = None;
-                if self.forced || self.is_asked() {
+                if self.forced || self.is_refresh_requested() {
                     self.start_listing();
                 }
                 if self.synced && self.watch.is_none() {
@@ -281,10 +281,10 @@ impl<S: Store + Clone> Reflection<S> {
         // A duplicate event, or one that a listing already covers, is not newer than the view.
         changes.retain(|change| change.revision() > self.last);
         for change in &changes {
-            note(&mut self.view, change);
+            apply_change(&mut self.view, change);
         }
         if self.listing.is_some() {
-            self.meanwhile.extend(changes.iter().cloned());
+            self.changes_during_listing.extend(changes.iter().cloned());
         }
         let advanced = revision > self.last;
         self.last = self.last.max(revision);
@@ -295,7 +295,7 @@ impl<S: Store + Clone> Reflection<S> {
         }
     }
 
-    fn is_asked(&self) -> bool {
+    fn is_refresh_requested(&self) -> bool {
         let requests = &self.requests;
         requests.requested.load(Ordering::SeqCst) > requests.answered.load(Ordering::SeqCst)
     }
@@ -305,8 +305,8 @@ impl<S: Store + Clone> Reflection<S> {
         if self.listing.is_some() {
             return;
         }
-        self.covers = self.requests.requested.load(Ordering::SeqCst);
-        self.meanwhile.clear();
+        self.covered_request = self.requests.requested.load(Ordering::SeqCst);
+        self.changes_during_listing.clear();
         self.listed_from = self.last;
         let store = self.store.clone();
         let selectors = self.selectors.clone();
@@ -321,7 +321,8 @@ impl<S: Store + Clone> Reflection<S> {
         self.relist_at = Instant::now() + self.options.relist_interval;
         let went_back = reading.revision < self.listed_from;
         let overtaken = reading.revision > self.last;
-        let reading = if went_back { reading } else { join(reading, std::mem::take(&mut self.meanwhile)) };
+        let reading =
+            if went_back { reading } else { join(reading, std::mem::take(&mut self.changes_during_listing)) };
         let view: BTreeMap<String, Revision> =
             reading.entries.iter().map(|entry| (entry.key.clone(), entry.mod_revision)).collect();
         let differs = view != self.view;
@@ -340,11 +341,12 @@ impl<S: Store + Clone> Reflection<S> {
         if self.watch.is_none() || watch_is_wrong {
             self.start_watch();
         }
-        let answers = self.covers > self.requests.answered.swap(self.covers, Ordering::SeqCst);
+        let answers =
+            self.covered_request > self.requests.answered.swap(self.covered_request, Ordering::SeqCst);
         let tell = self.forced || differs || answers || went_back;
         self.synced = true;
         self.forced = false;
-        if self.is_asked() {
+        if self.is_refresh_requested() {
             self.start_listing();
         }
         if tell {
@@ -365,7 +367,7 @@ impl<S: Store + Clone> Reflection<S> {
     }
 }
 
-fn note(view: &mut BTreeMap<String, Revision>, change: &Change) {
+fn apply_change(view: &mut BTreeMap<String, Revision>, change: &Change) {
     match change {
         Change::Put(entry) => {
             view.insert(entry.key.clone(), entry.mod_revision);

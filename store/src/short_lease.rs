@@ -53,7 +53,7 @@ mod tests {
     use crate::memory::MemoryStore;
 
     #[tokio::test]
-    async fn a_lease_is_used_again_until_it_is_half_used_or_forgotten() {
+    async fn a_lease_is_reused_until_half_its_time() {
         let store = MemoryStore::new();
         let lease = ShortLease::new(3600);
         let first = lease.id(&store).await.expect("a lease");

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_guards_no_revision_is_sent_once() {
+    fn writes_without_revision_guards_are_sent_once() {
         let create = || Transaction::new().put("a", Guard::Absent, vec![1]);
         assert!(!create().may_be_sent_again());
         assert!(!create().guard("b", Guard::Absent).may_be_sent_again());
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn guards_that_contradict_each_other_never_hold_and_the_stricter_of_two_stays() {
+    fn contradictory_guards_never_hold() {
         let check = |first: Guard, second: Guard, expected: Guard| {
             let both = Transaction::new().guard("key", first).guard("key", second);
             assert_eq!(both.guards()["key"], expected, "{first:?} {second:?}");

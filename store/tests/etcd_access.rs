@@ -20,28 +20,28 @@ fn put(key: &str) -> Transaction {
     Transaction::new().put(key, Guard::Absent, vec![1])
 }
 
-fn tls_config(cluster: &Cluster, folder: &Path) -> Config {
+fn tls_config(cluster: &Cluster, directory: &Path) -> Config {
     Config {
-        ca: Some(folder.join("ca.pem")),
-        cert: Some(folder.join("client.pem")),
-        key: Some(folder.join("client.key")),
+        ca: Some(directory.join("ca.pem")),
+        cert: Some(directory.join("client.pem")),
+        key: Some(directory.join("client.key")),
         ..Config::new(cluster.endpoints())
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_certificates_are_shown_checked_and_read_again() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let addresses = etcd::addresses(1);
     let authority = Authority::new("store");
-    authority.write(&folder.path().join("ca.pem"));
-    authority.issue(folder.path(), "member", &addresses);
-    authority.issue(folder.path(), "client", &[]);
-    let at = |name: &str| folder.path().join(name);
+    authority.write(&directory.path().join("ca.pem"));
+    authority.issue(directory.path(), "member", &addresses);
+    authority.issue(directory.path(), "client", &[]);
+    let at = |name: &str| directory.path().join(name);
     let flags = Flags { tls: Some((at("ca.pem"), at("member.pem"), at("member.key"))), ..Flags::default() };
     let cluster = Cluster::start_on(&addresses, &flags);
 
-    let store = EtcdStore::connect(tls_config(&cluster, folder.path())).await.expect("good settings");
+    let store = EtcdStore::connect(tls_config(&cluster, directory.path())).await.expect("good settings");
     let outcome = store.commit(put("/tls/1")).await;
     assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
 
@@ -53,21 +53,22 @@ async fn client_certificates_are_shown_checked_and_read_again() {
     );
 
     // Without a client certificate, or with a member whose certificate another authority has signed, no read succeeds.
-    let without = Config { cert: None, key: None, ..tls_config(&cluster, folder.path()) };
-    let stranger = EtcdStore::connect(without).await.expect("good settings");
-    assert!(matches!(stranger.get("/tls/1").await, Err(StoreError::Unreachable(_))));
+    let without = Config { cert: None, key: None, ..tls_config(&cluster, directory.path()) };
+    let without_certificate = EtcdStore::connect(without).await.expect("good settings");
+    assert!(matches!(without_certificate.get("/tls/1").await, Err(StoreError::Unreachable(_))));
     let elsewhere = tempfile::tempdir().expect("a temporary directory");
     let other_authority = Authority::new("other");
     other_authority.write(&elsewhere.path().join("ca.pem"));
     other_authority.issue(elsewhere.path(), "client", &[]);
-    let misled = EtcdStore::connect(tls_config(&cluster, elsewhere.path())).await.expect("good settings");
-    assert!(matches!(misled.get("/tls/1").await, Err(StoreError::Unreachable(_))));
+    let wrong_authority =
+        EtcdStore::connect(tls_config(&cluster, elsewhere.path())).await.expect("good settings");
+    assert!(matches!(wrong_authority.get("/tls/1").await, Err(StoreError::Unreachable(_))));
 
     // The right files are installed while the client runs: the client reads them and connects.
     authority.write(&elsewhere.path().join("ca.pem"));
     authority.issue(elsewhere.path(), "client", &[]);
     let deadline = Instant::now() + Duration::from_secs(20);
-    while misled.get("/tls/1").await.is_err() {
+    while wrong_authority.get("/tls/1").await.is_err() {
         assert!(Instant::now() < deadline, "the new certificates are not used");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -75,15 +76,15 @@ async fn client_certificates_are_shown_checked_and_read_again() {
     std::fs::write(elsewhere.path().join("client.pem"), "half of a").expect("a file");
     let watching = Instant::now();
     while watching.elapsed() < Duration::from_millis(2500) {
-        misled.get("/tls/1").await.expect("the client still works");
+        wrong_authority.get("/tls/1").await.expect("the client still works");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
 #[tokio::test]
-async fn unusable_certificates_are_said_at_once() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let file = |name: &str| Some(folder.path().join(name));
+async fn unusable_certificates_are_reported_immediately() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = |name: &str| Some(directory.path().join(name));
     let check = |config: Config, part: &'static str| async move {
         match EtcdStore::connect(config).await {
             Err(StoreError::Configuration(text)) => assert!(text.contains(part), "{text} has no {part}"),
@@ -92,7 +93,7 @@ async fn unusable_certificates_are_said_at_once() {
     };
     let one = Config::new(["https://127.0.0.1:1"]);
     check(Config { ca: file("missing.pem"), ..one.clone() }, "missing.pem").await;
-    std::fs::write(folder.path().join("empty.pem"), "").expect("a file");
+    std::fs::write(directory.path().join("empty.pem"), "").expect("a file");
     check(Config { ca: file("empty.pem"), ..one.clone() }, "empty.pem").await;
     let user = Config {
         user: Some("node1".to_owned()),
@@ -150,9 +151,9 @@ async fn an_agent_writes_only_what_is_its_own() {
     }
     etcdctl(&endpoint, &["auth", "enable"]).expect("etcdctl");
 
-    let folder = tempfile::tempdir().expect("a temporary directory");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let connect = |user: &str, password: &str| {
-        let file = folder.path().join(user);
+        let file = directory.path().join(user);
         std::fs::write(&file, format!("{password}\n")).expect("a file");
         let config = Config {
             user: Some(user.to_owned()),
@@ -185,8 +186,8 @@ async fn an_agent_writes_only_what_is_its_own() {
     }
     assert!(agent.keep_alive(lease).await.is_ok());
     let request = keys.log_request(&"node1".into(), "1");
-    let asked = controller.commit(put(&request)).await.applied().expect("applied");
-    let answer = Transaction::new().guard(request, Guard::Created(asked)).put_leased(
+    let requested_at = controller.commit(put(&request)).await.applied().expect("applied");
+    let answer = Transaction::new().guard(request, Guard::Created(requested_at)).put_leased(
         keys.log_answer(&"node1".into(), "1"),
         Guard::Absent,
         vec![1],
@@ -233,14 +234,14 @@ async fn an_agent_writes_only_what_is_its_own() {
     assert_eq!(reading.entries.len(), 4);
     let mut watch = agent.watch_all(&selectors, reading.revision + 1);
     let assigned = controller.commit(put(&keys.assignment(&"web".into()))).await.applied().expect("applied");
-    let told = async {
+    let changes = async {
         loop {
             if let Some(Ok(WatchItem::Changes { changes, .. })) = watch.next().await {
                 return changes.iter().map(ha_store::Change::revision).collect::<Vec<_>>();
             }
         }
     };
-    assert_eq!(tokio::time::timeout(Duration::from_secs(10), told).await, Ok(vec![assigned]));
+    assert_eq!(tokio::time::timeout(Duration::from_secs(10), changes).await, Ok(vec![assigned]));
     let forbidden = agent.watch(&keys.alive(&"node2".into()), Revision(1)).next().await;
     assert!(matches!(forbidden, Some(Err(StoreError::Refused(_)))), "{forbidden:?}");
 

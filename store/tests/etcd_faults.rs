@@ -58,7 +58,7 @@ async fn put_eventually(store: &EtcdStore, key: &str) -> Revision {
 
 /// Outcomes that one worker received.
 #[derive(Default)]
-struct Told {
+struct WorkerOutcomes {
     applied: BTreeMap<Vec<u8>, Revision>,
     conflict: BTreeSet<Vec<u8>>,
     unknown: BTreeSet<Vec<u8>>,
@@ -68,8 +68,8 @@ struct Told {
 
 /// Writes unique values until a request to stop: to a key of its own, to a shared key, and with a lease. Every second
 /// write uses a revision that may be stale.
-async fn work(store: EtcdStore, worker: u32, stop: Arc<AtomicBool>) -> Told {
-    let mut told = Told::default();
+async fn work(store: EtcdStore, worker: u32, stop: Arc<AtomicBool>) -> WorkerOutcomes {
+    let mut outcomes = WorkerOutcomes::default();
     let lease = loop {
         if let Ok(lease) = store.grant_lease(120).await {
             break lease;
@@ -100,19 +100,19 @@ async fn work(store: EtcdStore, worker: u32, stop: Arc<AtomicBool>) -> Told {
         let started = Instant::now();
         match store.commit(transaction).await {
             Outcome::Applied(revision) => {
-                told.applied.insert(value, revision);
+                outcomes.applied.insert(value, revision);
             }
             Outcome::Conflict(_) => {
-                told.conflict.insert(value);
+                outcomes.conflict.insert(value);
             }
             Outcome::Unknown(_) => {
-                told.unknown.insert(value);
+                outcomes.unknown.insert(value);
             }
-            outcome @ (Outcome::LeaseNotFound | Outcome::Refused(_)) => told.impossible.push(outcome),
+            outcome @ (Outcome::LeaseNotFound | Outcome::Refused(_)) => outcomes.impossible.push(outcome),
         }
         assert!(started.elapsed() < BOUND, "a commit took {:?}", started.elapsed());
     }
-    told
+    outcomes
 }
 
 /// Returns every value that was written, with the revisions of its writes.
@@ -141,7 +141,7 @@ async fn history(store: &EtcdStore, from: Revision) -> BTreeMap<Vec<u8>, Vec<Rev
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn outcomes_are_true_whatever_happens_to_the_members() {
+async fn outcomes_are_true_despite_member_failures() {
     let mut cluster = Cluster::start(3, &Flags::default());
     let store = connect(&cluster).await;
     let from = put_eventually(&store, "/marks/begin").await;
@@ -166,7 +166,7 @@ async fn outcomes_are_true_whatever_happens_to_the_members() {
         put_eventually(&store, "/marks/between").await;
     }
     stop.store(true, Ordering::Relaxed);
-    let summary = judge(&store, from, workers).await;
+    let summary = check_outcomes(&store, from, workers).await;
     println!("{summary:?}");
     assert!(summary.applied > 100 && summary.conflicts > 0, "too little happened: {summary:?}");
 }
@@ -181,10 +181,14 @@ struct Summary {
 }
 
 /// Compares the reported outcomes with the written values.
-async fn judge(store: &EtcdStore, from: Revision, workers: Vec<JoinHandle<Told>>) -> Summary {
-    let mut told = Vec::new();
+async fn check_outcomes(
+    store: &EtcdStore,
+    from: Revision,
+    workers: Vec<JoinHandle<WorkerOutcomes>>,
+) -> Summary {
+    let mut all_outcomes = Vec::new();
     for worker in workers {
-        told.push(worker.await.expect("the worker's assertions hold"));
+        all_outcomes.push(worker.await.expect("the worker's assertions hold"));
     }
     // A copy that is still in progress is applied before this write, or conflicts.
     let written = history(store, from).await;
@@ -193,12 +197,12 @@ async fn judge(store: &EtcdStore, from: Revision, workers: Vec<JoinHandle<Told>>
         assert_eq!(revisions.len(), 1, "{value} was written more than once: {revisions:?}");
     }
     let mut summary = Summary::default();
-    for told in told {
-        assert_eq!(told.impossible, vec![]);
-        for (value, revision) in &told.applied {
+    for outcomes in all_outcomes {
+        assert_eq!(outcomes.impossible, vec![]);
+        for (value, revision) in &outcomes.applied {
             assert_eq!(written.get(value), Some(&vec![*revision]), "{}", String::from_utf8_lossy(value));
         }
-        for value in &told.conflict {
+        for value in &outcomes.conflict {
             assert_eq!(
                 written.get(value),
                 None,
@@ -206,18 +210,18 @@ async fn judge(store: &EtcdStore, from: Revision, workers: Vec<JoinHandle<Told>>
                 String::from_utf8_lossy(value)
             );
         }
-        summary.applied += told.applied.len();
-        summary.conflicts += told.conflict.len();
-        summary.unknown += told.unknown.len();
+        summary.applied += outcomes.applied.len();
+        summary.conflicts += outcomes.conflict.len();
+        summary.unknown += outcomes.unknown.len();
         summary.unknown_but_applied +=
-            told.unknown.iter().filter(|value| written.contains_key(*value)).count();
+            outcomes.unknown.iter().filter(|value| written.contains_key(*value)).count();
     }
     summary
 }
 
 /// Starts a proxy for a member that loses answers: after some answers, it drops the next one and closes the
 /// connection.
-async fn lose_answers(to: String) -> String {
+async fn start_lossy_proxy(to: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
@@ -248,7 +252,7 @@ async fn forward(client: TcpStream, to: String, answers: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_is_lost_makes_no_outcome_wrong() {
+async fn a_lost_answer_makes_no_outcome_wrong() {
     let cluster = Cluster::start(1, &Flags::default());
     let store = connect(&cluster).await;
     let from = put_eventually(&store, "/marks/begin").await;
@@ -256,14 +260,14 @@ async fn an_answer_that_is_lost_makes_no_outcome_wrong() {
     let stop = Arc::new(AtomicBool::new(false));
     let mut workers = Vec::new();
     for worker in 0..4 {
-        let ways = [lose_answers(member.clone()).await, lose_answers(member.clone()).await];
-        let config = Config { attempt_timeout_ms: 500, ..Config::new(ways) };
+        let proxies = [start_lossy_proxy(member.clone()).await, start_lossy_proxy(member.clone()).await];
+        let config = Config { attempt_timeout_ms: 500, ..Config::new(proxies) };
         let store = EtcdStore::connect(config).await.expect("good settings");
         workers.push(tokio::spawn(work(store, worker, stop.clone())));
     }
     tokio::time::sleep(Duration::from_secs(6)).await;
     stop.store(true, Ordering::Relaxed);
-    let summary = judge(&store, from, workers).await;
+    let summary = check_outcomes(&store, from, workers).await;
     println!("{summary:?}");
     assert!(summary.applied > 100, "too little happened: {summary:?}");
     assert!(summary.unknown_but_applied > 0, "no answer was lost: {summary:?}");
@@ -352,7 +356,7 @@ async fn a_watch_on_a_paused_member_moves_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_comes_up_without_a_store_and_finds_it_later() {
+async fn a_client_starts_without_a_store() {
     let mut cluster = Cluster::start(1, &Flags::default());
     // A member that is killed before it has committed its own membership never recovers.
     put_eventually(&connect(&cluster).await, "/early/key").await;
@@ -381,7 +385,7 @@ async fn a_client_comes_up_without_a_store_and_finds_it_later() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_store_says_so_and_one_reading_settles_what_was_applied() {
+async fn a_full_store_is_reported_and_a_read_resolves_writes() {
     let flags = Flags { more: vec!["--quota-backend-bytes=2000000".to_owned()], ..Flags::default() };
     let cluster = Cluster::start(1, &flags);
     let store = connect(&cluster).await;
@@ -426,7 +430,7 @@ async fn a_full_store_says_so_and_one_reading_settles_what_was_applied() {
 }
 
 /// Starts a proxy for a member that can be closed: it then holds all data until it is opened again.
-async fn valve(to: String, open: Arc<AtomicBool>) -> String {
+async fn start_pausable_proxy(to: String, open: Arc<AtomicBool>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
@@ -454,14 +458,14 @@ async fn valve(to: String, open: Arc<AtomicBool>) -> String {
 
 /// Otherwise a delayed copy could restore a key that was deleted in the meantime.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_only_creates_is_sent_once() {
+async fn creations_are_sent_once() {
     let cluster = Cluster::start(1, &Flags::default());
     let member = cluster.endpoints()[0].clone();
     let direct = connect(&cluster).await;
     let known = put_eventually(&direct, "/once/known").await;
     let open = Arc::new(AtomicBool::new(true));
-    let way = valve(member.trim_start_matches("http://").to_owned(), open.clone()).await;
-    let config = Config { attempt_timeout_ms: 500, ..Config::new([way, member]) };
+    let proxy = start_pausable_proxy(member.trim_start_matches("http://").to_owned(), open.clone()).await;
+    let config = Config { attempt_timeout_ms: 500, ..Config::new([proxy, member]) };
     let store = EtcdStore::connect(config).await.expect("good settings");
     store.get("/once/known").await.expect("the way is open");
     open.store(false, Ordering::Relaxed);

@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 
 /// Starts a server that answers a status request with a version and nothing else, which is enough to be refused. It
 /// ends with the runtime of the test. Returns its URL.
-async fn pretend(version: &'static str) -> String {
+async fn start_fake_member(version: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(serve(listener, version));
@@ -70,44 +70,50 @@ async fn first_answer(store: &EtcdStore) -> Result<(), StoreError> {
     loop {
         match store.check_versions().await {
             Err(StoreError::Unreachable(_)) if tokio::time::Instant::now() < deadline => {}
-            said => return said,
+            result => return result,
         }
     }
 }
 
-fn names(text: &str, member: &str, version: &str) -> bool {
+fn names_member_and_version(text: &str, member: &str, version: &str) -> bool {
     text.contains(member) && text.contains(version) && text.contains("--allow-old-store")
 }
 
 #[tokio::test]
 async fn an_old_member_is_refused_by_name() {
-    let old = pretend("3.4.23").await;
+    let old = start_fake_member("3.4.23").await;
     let store = EtcdStore::connect(Config::new([old.clone()])).await.expect("good settings");
     for result in [store.check_versions().await, store.get("/version/key").await.map(|_| ())] {
         assert!(
-            matches!(&result, Err(StoreError::Unsupported(text)) if names(text, &old, "3.4.23")),
+            matches!(&result, Err(StoreError::Unsupported(text)) if names_member_and_version(text, &old, "3.4.23")),
             "{result:?}"
         );
     }
     let outcome = store.commit(put()).await;
-    assert!(matches!(&outcome, Outcome::Refused(text) if names(text, &old, "3.4.23")), "{outcome:?}");
+    assert!(
+        matches!(&outcome, Outcome::Refused(text) if names_member_and_version(text, &old, "3.4.23")),
+        "{outcome:?}"
+    );
     let watched = store.watch("/version/", Revision(1)).next().await;
     assert!(matches!(&watched, Some(Err(StoreError::Unsupported(_)))), "{watched:?}");
     let lease = store.grant_lease(10).await;
     assert!(matches!(&lease, Err(StoreError::Unsupported(_))), "{lease:?}");
     let status = store.status().await;
-    assert!(status[0].problem.as_ref().is_some_and(|text| names(text, &old, "3.4.23")), "{status:?}");
+    assert!(
+        status[0].problem.as_ref().is_some_and(|text| names_member_and_version(text, &old, "3.4.23")),
+        "{status:?}"
+    );
 }
 
 #[tokio::test]
-async fn an_old_member_among_new_ones_is_refused_too() {
-    let old = pretend("3.5.16").await;
+async fn an_old_member_among_new_ones_is_refused() {
+    let old = start_fake_member("3.5.16").await;
     let cluster = Cluster::start(1, &Flags::default());
     let endpoints = [cluster.endpoints()[0].clone(), old.clone()];
     let store = EtcdStore::connect(Config::new(endpoints.clone())).await.expect("good settings");
     let result = store.get("/version/key").await;
     assert!(
-        matches!(&result, Err(StoreError::Unsupported(text)) if names(text, &old, "3.5.16")),
+        matches!(&result, Err(StoreError::Unsupported(text)) if names_member_and_version(text, &old, "3.5.16")),
         "{result:?}"
     );
     let accepted = Config { allow_old_store: true, ..Config::new(endpoints) };

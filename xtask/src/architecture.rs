@@ -19,7 +19,7 @@ pub(crate) fn check() -> Result<()> {
     let metadata = dependencies::Metadata::read(&root)?;
     let mut violations = dependencies::violations(&metadata);
     violations.extend(linkage::violations(&root)?);
-    violations.extend(sources::violations(&root, &metadata.folders())?);
+    violations.extend(sources::violations(&root, &metadata.directories())?);
     violations.extend(protocol::violations(&root)?);
     for violation in &violations {
         crate::report(violation);
@@ -36,6 +36,6 @@ pub(crate) fn check() -> Result<()> {
 }
 
 pub(crate) fn workspace_root() -> Result<PathBuf> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    folder.parent().map(PathBuf::from).context("xtask has no parent folder")
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    directory.parent().map(PathBuf::from).context("xtask has no parent folder")
 }

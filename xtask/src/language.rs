@@ -33,25 +33,27 @@ const SINCE: &str = "2026-11-24T18:00:00Z";
 /// Fails if a text breaks a rule, if git fails, or if a file cannot be read.
 pub(crate) fn check() -> Result<()> {
     let root = crate::architecture::workspace_root()?;
-    let listed = Command::new("git")
+    let output = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
         .current_dir(&root)
         .output()
         .context("git ls-files")?;
-    let listed = String::from_utf8(listed.stdout).context("git ls-files")?;
+    let output = String::from_utf8(output.stdout).context("git ls-files")?;
     let guide = std::fs::read_to_string(root.join(GUIDE)).context(GUIDE)?;
     let glossary = rules::Glossary::read(&guide);
     let mut found = Vec::new();
-    for path in listed.lines().filter(|path| !EXCLUDED.iter().any(|left_out| path.starts_with(left_out))) {
+    for path in output.lines().filter(|path| !EXCLUDED.iter().any(|excluded| path.starts_with(excluded))) {
         // A tracked file may have been deleted since, and pictures are not text.
         let Ok(source) = std::fs::read_to_string(root.join(path)) else { continue };
-        for text in texts::of(path, &source) {
-            let broken = rules::broken(&text, &glossary);
-            found.extend(broken.iter().map(|said| format!("{path}:{}: {said}", text.line)));
+        for text in texts::extract(path, &source) {
+            let violations = rules::violations(&text, &glossary);
+            found.extend(violations.iter().map(|message| format!("{path}:{}: {message}", text.line)));
         }
     }
     for (hash, subject) in commits(&root)? {
-        found.extend(rules::broken(&subject, &glossary).iter().map(|said| format!("commit {hash}: {said}")));
+        found.extend(
+            rules::violations(&subject, &glossary).iter().map(|message| format!("commit {hash}: {message}")),
+        );
     }
     for violation in &found {
         crate::report(violation);
@@ -70,16 +72,16 @@ pub(crate) fn check() -> Result<()> {
 /// # Errors
 /// Fails if git cannot be run. A directory without history has no commits.
 fn commits(root: &Path) -> Result<Vec<(String, Text)>> {
-    let listed = Command::new("git")
+    let output = Command::new("git")
         .args(["log", "--no-merges", "--format=%h %s", "--since", SINCE])
         .current_dir(root)
         .output()
         .context("git log")?;
-    Ok(parsed(&String::from_utf8_lossy(&listed.stdout)))
+    Ok(parse_commits(&String::from_utf8_lossy(&output.stdout)))
 }
 
-fn parsed(listed: &str) -> Vec<(String, Text)> {
-    let commits = listed.lines().filter_map(|line| line.split_once(' '));
+fn parse_commits(output: &str) -> Vec<(String, Text)> {
+    let commits = output.lines().filter_map(|line| line.split_once(' '));
     let text = |words: &str| Text { kind: Kind::Commit, line: 1, words: words.to_owned() };
     commits.map(|(hash, words)| (hash.to_owned(), text(words))).collect()
 }
@@ -91,8 +93,8 @@ mod tests {
     #[test]
     fn commits_have_a_hash_and_a_subject() {
         let subject = Text { kind: Kind::Commit, line: 1, words: "docs: fix a link".to_owned() };
-        assert_eq!(parsed("1a2b docs: fix a link\n"), [("1a2b".to_owned(), subject)]);
-        assert_eq!(parsed(""), []);
+        assert_eq!(parse_commits("1a2b docs: fix a link\n"), [("1a2b".to_owned(), subject)]);
+        assert_eq!(parse_commits(""), []);
     }
 
     #[test]

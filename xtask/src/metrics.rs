@@ -6,7 +6,7 @@ use ha_api_types::metric::{Exposer, Metric};
 use std::fmt::Write;
 use std::path::Path;
 
-const HEAD: &str = "\
+const INTRODUCTION: &str = "\
 # Metrics
 
 Controllers serve `/metrics` on the port of their API (`--listen`), agents on `--admin-listen`, in the text format of
@@ -32,7 +32,7 @@ pub(crate) fn write(check: bool) -> Result<()> {
 }
 
 fn page() -> String {
-    let mut page = HEAD.to_owned();
+    let mut page = INTRODUCTION.to_owned();
     let parts = [
         (Exposer::Every, "Every process"),
         (Exposer::Controller, "Every controller, about itself"),
@@ -62,18 +62,18 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn the_reference_in_the_docs_is_that_of_the_metrics() {
+    fn the_generated_page_is_current() {
         write(true).unwrap();
     }
 
     /// Returns the names of metrics in a text.
-    fn named(text: &str) -> BTreeSet<&str> {
+    fn metric_names(text: &str) -> BTreeSet<&str> {
         let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
         words.filter(|word| word.starts_with("hactl_")).collect()
     }
 
     #[test]
-    fn rules_and_pages_speak_of_no_metric_that_there_is_not() {
+    fn rules_and_pages_name_only_declared_metrics() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let declared: BTreeSet<&str> = Metric::all().map(|metric| metric.name).collect();
         let parts = ["_bucket", "_sum", "_count"];
@@ -87,7 +87,7 @@ mod tests {
             "docs/reservation.md",
         ] {
             let text = fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
-            let found = named(&text);
+            let found = metric_names(&text);
             for name in &found {
                 let whole = parts.iter().find_map(|part| name.strip_suffix(part)).unwrap_or(name);
                 assert!(declared.contains(name) || declared.contains(whole), "{file}: there is no {name}");

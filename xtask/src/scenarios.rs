@@ -34,7 +34,7 @@ const TOPICS: [(&str, &str); 23] = [
 ];
 
 /// Maximum number of columns of a line of the index.
-const COLUMNS: usize = 120;
+const MAX_COLUMNS: usize = 120;
 /// Columns of a bullet's marker, and of the indentation of its other lines.
 const INDENT: usize = 2;
 
@@ -55,14 +55,14 @@ index.
 
 /// Writes the index; with `check` only compares it. A difference is an error that names the chore to run.
 pub(crate) fn write(check: bool) -> Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../simulator/scenarios");
-    let path = folder.join("README.md");
-    let text = index(&folder)?;
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../simulator/scenarios");
+    let path = directory.join("README.md");
+    let text = index(&directory)?;
     generated::write(&path, &text, "scenarios", check)
 }
 
-fn index(folder: &Path) -> Result<String> {
-    let mut names: Vec<String> = entries(folder)?
+fn index(directory: &Path) -> Result<String> {
+    let mut names: Vec<String> = entries(directory)?
         .iter()
         .filter(|path| path.is_dir())
         .filter_map(|path| path.file_name().map(|name| name.to_string_lossy().into_owned()))
@@ -71,35 +71,36 @@ fn index(folder: &Path) -> Result<String> {
     names.sort_by_key(|name| (rank(name), name.clone()));
     let mut text = INTRODUCTION.to_owned();
     for name in names {
-        let about = TOPICS.iter().find(|(topic, _)| *topic == name).map_or("", |(_, about)| about);
-        let files: Vec<PathBuf> = entries(&folder.join(&name))?
+        let description =
+            TOPICS.iter().find(|(topic, _)| *topic == name).map_or("", |(_, description)| description);
+        let files: Vec<PathBuf> = entries(&directory.join(&name))?
             .into_iter()
             .filter(|path| path.extension().is_some_and(|end| end == "yaml"))
             .collect();
         if files.is_empty() {
             continue;
         }
-        let _ = write!(text, "\n## {name}\n\n{about}\n\n");
+        let _ = write!(text, "\n## {name}\n\n{description}\n\n");
         for file in files {
-            let (what, proves) = first_lines(&file)?;
+            let (events, proves) = header_parts(&file)?;
             let stem = file.file_stem().unwrap_or_default().to_string_lossy();
-            let mut bullet = format!("[{stem}]({name}/{stem}.yaml): {what}");
+            let mut bullet = format!("[{stem}]({name}/{stem}.yaml): {events}");
             if !proves.is_empty() {
                 let _ = write!(bullet, " *{proves}*");
             }
-            text.push_str(&wrapped(&bullet));
+            text.push_str(&wrap_bullet(&bullet));
         }
     }
     Ok(text)
 }
 
-/// Returns a bullet in lines of at most [`COLUMNS`], except for a word that is longer.
-fn wrapped(bullet: &str) -> String {
+/// Returns a bullet in lines of at most [`MAX_COLUMNS`], except for a word that is longer.
+fn wrap_bullet(bullet: &str) -> String {
     let mut text = "- ".to_owned();
     let mut columns = INDENT;
     for word in bullet.split(' ') {
         let length = word.chars().count();
-        if columns > INDENT && columns + 1 + length > COLUMNS {
+        if columns > INDENT && columns + 1 + length > MAX_COLUMNS {
             text.push_str("\n  ");
             columns = INDENT;
         } else if columns > INDENT {
@@ -113,9 +114,9 @@ fn wrapped(bullet: &str) -> String {
     text
 }
 
-fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+    for entry in fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))? {
         paths.push(entry?.path());
     }
     paths.sort();
@@ -123,14 +124,14 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Returns the two parts of the comment at the start of a file: the events, and the claim after `Proves:`.
-fn first_lines(path: &Path) -> Result<(String, String)> {
+fn header_parts(path: &Path) -> Result<(String, String)> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let comment: Vec<&str> = text.lines().map_while(|line| line.strip_prefix('#')).map(str::trim).collect();
     let comment = comment.join(" ");
-    let (what, proves) = comment.split_once("Proves:").unwrap_or((comment.as_str(), ""));
-    let (what, proves) = (what.trim().to_owned(), proves.trim().to_owned());
-    ensure!(!what.is_empty(), "{} must begin with a comment that says what it proves", path.display());
-    Ok((what, proves))
+    let (events, proves) = comment.split_once("Proves:").unwrap_or((comment.as_str(), ""));
+    let (events, proves) = (events.trim().to_owned(), proves.trim().to_owned());
+    ensure!(!events.is_empty(), "{} must begin with a comment that says what it proves", path.display());
+    Ok((events, proves))
 }
 
 #[cfg(test)]

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 /// Writes the files; with `check` only compares them. A difference is an error that names the chore to run.
 pub(crate) fn write(check: bool) -> Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/schemas");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/schemas");
     if !check {
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
     }
     for kind in Kind::ALL {
-        let path: PathBuf = folder.join(format!("{}.json", kind.singular()));
+        let path: PathBuf = directory.join(format!("{}.json", kind.singular()));
         let text = format!("{}\n", serde_json::to_string_pretty(&schema::document(kind))?);
         generated::write(&path, &text, "schemas", check)?;
     }
@@ -24,7 +24,7 @@ pub(crate) fn write(check: bool) -> Result<()> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_schemas_in_the_docs_are_those_of_the_types() {
+    fn the_generated_schemas_are_current() {
         super::write(true).unwrap();
     }
 }

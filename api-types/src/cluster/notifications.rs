@@ -187,7 +187,7 @@ impl NotificationsSpec {
     }
 
     /// Returns `true` if notifications of this kind are sent.
-    pub fn tells(&self, kind: NotificationKind) -> bool {
+    pub fn sends(&self, kind: NotificationKind) -> bool {
         self.kinds.is_empty() || kind == NotificationKind::Test || self.kinds.contains(&kind)
     }
 }
@@ -230,7 +230,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_was_accepted_before_is_still_read() {
+    fn earlier_formats_are_still_read() {
         let read: NotificationsSpec = serde_json::from_value(json!({
             "webhooks": ["https://a.example/x", {"url": "https://b.example"}, "https://a.example/x"],
             "smtp": {"server": "mail:25", "from": "a@b.c", "to": "d@e.f", "tls": "yes", "port": "25"},
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_a_host_and_perhaps_a_port() {
+    fn a_server_is_a_host_with_an_optional_port() {
         let check = |server: &str, tls: SmtpTls, expected: Option<(&str, u16)>| {
             let spec = SmtpSpec { server: server.to_owned(), tls, ..SmtpSpec::default() };
             assert_eq!(
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_secret_in_a_url_is_not_shown() {
+    fn secrets_in_urls_are_not_shown() {
         let check = |url: &str, expected: &str| {
             let spec = WebhookSpec { url: url.to_owned(), ..WebhookSpec::default() };
             assert_eq!(Target::Webhook(spec).name(), expected);

@@ -80,7 +80,7 @@ impl DriverSpec {
 
     /// Returns `true` if both drivers run the same unit, domain or container for a resource: equal identities, or equal
     /// specs if neither has an identity.
-    pub fn is_same_thing(&self, other: &DriverSpec, resource: &ResourceName) -> bool {
+    pub fn has_same_identity(&self, other: &DriverSpec, resource: &ResourceName) -> bool {
         match (self.identity(resource), other.identity(resource)) {
             (Some(one), Some(another)) => one == another,
             (None, None) => self == other,
@@ -189,16 +189,16 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_the_same_as_nothing_else() {
+    fn an_unknown_identity_equals_no_other() {
         check(json!({}), None);
         check(json!({"exec": {"command": ["/a"]}, "systemd": {"unit": "a"}}), None);
         check(json!({"libvirt": {"xml": "<domain>"}}), None);
         check(json!({"ocf": {"agent": "nothing"}}), None);
         let (none, broken) = (spec(json!({})), spec(json!({"libvirt": {"xml": "<domain>"}})));
         let exec = spec(json!({"exec": {"command": ["/a"]}}));
-        assert!(!none.is_same_thing(&broken, &"web".into()));
-        assert!(!none.is_same_thing(&exec, &"web".into()));
-        assert!(broken.is_same_thing(&broken.clone(), &"web".into()), "nothing was edited");
+        assert!(!none.has_same_identity(&broken, &"web".into()));
+        assert!(!none.has_same_identity(&exec, &"web".into()));
+        assert!(broken.has_same_identity(&broken.clone(), &"web".into()), "nothing was edited");
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub struct LibvirtDriver {
     /// Amounts that `xml` requests, computed once.
     #[serde(skip)]
     #[schemars(skip)]
-    asked: Memo<Amounts>,
+    requested: Memo<Amounts>,
 }
 
 /// Settings for live migration of a virtual machine.
@@ -104,8 +104,8 @@ impl LibvirtDriver {
     }
 
     /// Returns the processors and memory in the definition of the resource; empty if the definition is in a file.
-    pub fn asked(&self) -> Amounts {
-        self.asked.get_or(|| {
+    pub fn requested_amounts(&self) -> Amounts {
+        self.requested.get_or(|| {
             DomainDefinition::parse(&self.xml).map(|definition| definition.amounts).unwrap_or_default()
         })
     }

@@ -13,11 +13,11 @@ metrics! { Leader:
         "Number of simultaneous node failures that the cluster can absorb (0 or 1); absent if the check has no result.";
     RESERVATION_STATE = Gauge "hactl_reservation_state" ["state"]
         "1 for the result of the failover capacity (N+1) check, 0 for the others: Holds, Failed or Undecided; absent if the check has no result.";
-    SLACK_CPU = Gauge "hactl_slack_cpu_cores" []
+    HEADROOM_CPU = Gauge "hactl_slack_cpu_cores" []
         "Headroom in CPUs for services after the worst node failure; below 0, some services cannot be scheduled. Absent if no node reports its capacity.";
-    SLACK_MEMORY = Gauge "hactl_slack_memory_bytes" []
+    HEADROOM_MEMORY = Gauge "hactl_slack_memory_bytes" []
         "Headroom in memory for services after the worst node failure; below 0, some services cannot be scheduled.";
-    SLACK_DISK = Gauge "hactl_slack_disk_bytes" []
+    HEADROOM_DISK = Gauge "hactl_slack_disk_bytes" []
         "Headroom in disk space for services after the worst node failure; below 0, some services cannot be scheduled.";
     BALANCE_SCORE = Gauge "hactl_balance_score_ratio" []
         "Load imbalance of the nodes: standard deviation over mean, compared with scheduler.autoRebalance.threshold; 0 if balanced.";

@@ -4,7 +4,7 @@ use super::{Notification, NotificationItem, NotificationKind, Severity};
 use std::fmt::Write;
 
 /// Maximum number of names in a summary; further ones are counted.
-const MOST_NAMES: usize = 3;
+const MAX_NAMES: usize = 3;
 
 impl Notification {
     /// Returns the summary for `items` and for `more` items that are not listed.
@@ -87,7 +87,7 @@ impl NotificationItem {
 }
 
 fn listed(names: &[&str], count: usize) -> String {
-    let shown: Vec<&str> = names.iter().take(MOST_NAMES).copied().collect();
+    let shown: Vec<&str> = names.iter().take(MAX_NAMES).copied().collect();
     let more = count - shown.len();
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("{}{rest}", shown.join(", "))
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mail_says_what_where_since_when_why_and_what_to_do() {
+    fn a_mail_contains_all_facts_and_the_action() {
         let items = vec![item("web")];
         let notification = Notification {
             id: "c1-7".to_owned(),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_names_some_and_counts_the_rest() {
+    fn a_summary_lists_some_and_counts_the_others() {
         let check = |names: &[&str], more: u32, expected: &str| {
             let items: Vec<NotificationItem> = names.iter().map(|name| item(name)).collect();
             assert_eq!(Notification::summarize(NotificationKind::ResourceError, &items, more), expected);

@@ -101,7 +101,7 @@ impl AgentMetadata {
     }
 
     /// Returns `true` if the agent supports an action.
-    pub fn knows(&self, action: &str) -> bool {
+    pub fn supports(&self, action: &str) -> bool {
         self.actions.iter().any(|known| known.name == action)
     }
 
@@ -274,7 +274,7 @@ Serves &lt;files&gt;.
         ] {
             assert_eq!(read.timeout_ms(action), expected, "{action}");
         }
-        assert!(read.knows("migrate_to") && !read.knows("migrate_from"));
+        assert!(read.supports("migrate_to") && !read.supports("migrate_from"));
         for (depth, expected) in [(0, 10_000), (10, 30_000), (20, 10_000)] {
             assert_eq!(read.monitor_interval_ms(depth), Some(expected), "{depth}");
         }

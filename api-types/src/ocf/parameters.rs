@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_parameters_are_told_one_by_one() {
+    fn each_wrong_parameter_is_reported() {
         check_of(&[("ip", "192.0.2.1")], &[]);
         check_of(
             &[

@@ -161,7 +161,7 @@ reasons! {
                 hactl node confirm-fenced NODE",
     }
 
-    Place {
+    NodeEligibility {
         /// Eligible.
         Allowed => "eligible", "",
         /// The node is not online.

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_is_followed_by_who_remembers_it_or_what_it_continues() {
+    fn data_is_followed_if_it_continues_the_remembered_data() {
         let first = Incarnation { value: "a".to_owned(), ..Incarnation::default() };
         let second = Incarnation::restored("b".to_owned(), Some(first.clone()));
         let third = Incarnation::restored("c".to_owned(), Some(second.clone()));

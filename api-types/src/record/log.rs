@@ -17,7 +17,7 @@ pub const LOG_LINES_DEFAULT: u32 = 100;
 pub const LOG_LEASE_SECONDS: i64 = 30;
 
 /// Time limit of the agent for reading a log, and of the API for the answer, milliseconds.
-pub const LOG_PATIENCE_MS: u64 = 10_000;
+pub const LOG_TIMEOUT_MS: u64 = 10_000;
 
 /// `log/<node>/<id>`, leased, written by the API. The agent of the node answers it under [`LogAnswer`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_read_back_and_fits_in_a_request_of_etcd() {
+    fn an_answer_parses_back_and_fits_into_an_etcd_request() {
         let failed = LogAnswer {
             failure: Some(LogFailure::NotKept("driver simulated does not provide logs".to_owned())),
             ..LogAnswer::default()

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[serde(rename_all = "camelCase", default)]
 pub struct Notified {
     /// Facts that were sent, or skipped because no target is configured for them.
-    pub told: Told,
+    pub told: SentFacts,
     /// Notifications to be delivered, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<QueuedNotification>,
@@ -20,7 +20,7 @@ pub struct Notified {
 /// Facts that were sent to the targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Told {
+pub struct SentFacts {
     /// Newest epoch of each node whose fencing was reported.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub fences: BTreeMap<NodeName, Epoch>,

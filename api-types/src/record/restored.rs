@@ -38,7 +38,7 @@ pub struct Restored {
 
 /// Returns the keys and prefixes that a restore deletes. Permits that were committed against them are no longer valid,
 /// and agents report the services on their nodes again.
-pub fn forgotten(keys: &Keys) -> [String; 5] {
+pub fn keys_deleted_by_restore(keys: &Keys) -> [String; 5] {
     [keys.assignments(), keys.heartbeats(), keys.refreshes(), keys.reports(), keys.leader()]
 }
 
@@ -46,7 +46,7 @@ pub fn forgotten(keys: &Keys) -> [String; 5] {
 ///
 /// It is the longest W for any watchdog, over all profiles, the restored settings and the reports of the backup. A machine
 /// that was armed under the lost data and is isolated from the restored etcd has reset by then.
-pub fn rest_ms(settings: &Timings, marker: &Restored) -> Millis {
+pub fn quiet_period_ms(settings: &Timings, marker: &Restored) -> Millis {
     [Profile::Default, Profile::Fast, Profile::Conservative]
         .map(Timings::of_profile)
         .iter()
@@ -65,10 +65,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_forgotten_is_what_agents_say_and_what_they_are_told() {
+    fn a_restore_deletes_assignments_and_reports() {
         let keys = Keys::new("default");
-        let forgotten = forgotten(&keys);
-        let is = |key: &str| forgotten.iter().any(|part| key.starts_with(part.as_str()));
+        let keys_deleted_by_restore = keys_deleted_by_restore(&keys);
+        let is = |key: &str| keys_deleted_by_restore.iter().any(|part| key.starts_with(part.as_str()));
         for key in [
             keys.assignment(&"web".into()),
             keys.alive(&"n1".into()),
@@ -94,13 +94,13 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_the_longest_wait_of_all() {
-        let rest_ms = |timings: &Timings| super::rest_ms(timings, &Restored::default());
-        let longest = rest_ms(&Timings::default());
-        assert_eq!(longest, rest_ms(&Timings::of_profile(Profile::Conservative)));
+    fn the_quiet_period_is_the_longest_wait() {
+        let quiet_period_ms = |timings: &Timings| super::quiet_period_ms(timings, &Restored::default());
+        let longest = quiet_period_ms(&Timings::default());
+        assert_eq!(longest, quiet_period_ms(&Timings::of_profile(Profile::Conservative)));
         let named = Restored { longest_wait_ms: Some(longest + 1), ..Restored::default() };
-        assert_eq!(super::rest_ms(&Timings::default(), &named), longest + 1);
+        assert_eq!(super::quiet_period_ms(&Timings::default(), &named), longest + 1);
         let drained = Timings { io_drain_ms: 600_000, ..Timings::default() };
-        assert!(rest_ms(&drained) >= 600_000 && rest_ms(&drained) > longest);
+        assert!(quiet_period_ms(&drained) >= 600_000 && quiet_period_ms(&drained) > longest);
     }
 }

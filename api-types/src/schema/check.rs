@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
 /// Minimum similarity of a suggested name (Jaro–Winkler, 0 to 1).
-const LEAST_RESEMBLANCE: f64 = 0.75;
+const MIN_SIMILARITY: f64 = 0.75;
 
 /// Returns every field that the schema does not contain, each with the nearest known name.
 pub fn unknown_fields(schema: &Value, value: &Value) -> Vec<Problem> {
@@ -16,9 +16,9 @@ pub fn unknown_fields(schema: &Value, value: &Value) -> Vec<Problem> {
 }
 
 /// Returns every value whose type or range does not match the schema. Unknown fields are not reported.
-pub fn shape(schema: &Value, value: &Value) -> Vec<Problem> {
+pub fn check_types(schema: &Value, value: &Value) -> Vec<Problem> {
     let mut found = Vec::new();
-    walk_shape(schema, value, "", &mut found);
+    walk_types(schema, value, "", &mut found);
     found
 }
 
@@ -26,7 +26,7 @@ pub fn shape(schema: &Value, value: &Value) -> Vec<Problem> {
 pub fn check_value(schema: &Value, value: &Value, path: &str) -> Vec<Problem> {
     let mut found = Vec::new();
     walk_unknown(schema, value, path, &mut found);
-    walk_shape(schema, value, path, &mut found);
+    walk_types(schema, value, path, &mut found);
     found
 }
 
@@ -57,7 +57,7 @@ pub fn suggestion<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Op
     let lower = written.to_ascii_lowercase();
     known
         .map(|name| (strsim::jaro_winkler(&lower, &name.to_ascii_lowercase()), name))
-        .filter(|(resemblance, _)| *resemblance >= LEAST_RESEMBLANCE)
+        .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
         // Of equally similar names, the first is selected, so that the result is deterministic.
         .fold(None, |best: Option<(f64, &str)>, next| match best {
             Some(best) if best.0 >= next.0 => Some(best),
@@ -133,7 +133,7 @@ fn list(known: &Map<String, Value>) -> String {
     known.keys().cloned().collect::<Vec<_>>().join(", ")
 }
 
-fn walk_shape(schema: &Value, value: &Value, path: &str, found: &mut Vec<Problem>) {
+fn walk_types(schema: &Value, value: &Value, path: &str, found: &mut Vec<Problem>) {
     if value.is_null() && is_nullable(schema) {
         return;
     }
@@ -148,7 +148,7 @@ fn walk_shape(schema: &Value, value: &Value, path: &str, found: &mut Vec<Problem
         let mut problems = Vec::new();
         for one in alternatives {
             let mut own = Vec::new();
-            walk_shape(one, value, path, &mut own);
+            walk_types(one, value, path, &mut own);
             if own.is_empty() {
                 return;
             }
@@ -174,7 +174,7 @@ fn walk_shape(schema: &Value, value: &Value, path: &str, found: &mut Vec<Problem
         Value::Array(parts) => {
             if let Some(schema) = schema.get("items") {
                 for (index, part) in parts.iter().enumerate() {
-                    walk_shape(schema, part, &element(path, index), found);
+                    walk_types(schema, part, &element(path, index), found);
                 }
             }
         }
@@ -187,7 +187,7 @@ fn walk_shape(schema: &Value, value: &Value, path: &str, found: &mut Vec<Problem
 fn walk_members(schema: &Value, map: &Map<String, Value>, path: &str, found: &mut Vec<Problem>) {
     for (name, part) in map {
         if let Some(schema) = member_schema(schema, name) {
-            walk_shape(schema, part, &member(path, name), found);
+            walk_types(schema, part, &member(path, name), found);
         }
     }
     for name in strings(schema, "required").into_iter().filter(|name| !map.contains_key(*name)) {

@@ -67,11 +67,11 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
         ("watchdogRateErrorPercent", t.watchdog_rate_error_ppm),
         ("clockRateErrorPercent", t.clock_rate_error_ppm),
     ] {
-        if ppm > MOST_PPM {
+        if ppm > MAX_PPM {
             let percent = |ppm: u64| ppm as f64 / 10_000.0;
             found.push((
                 field,
-                format!("is {}, must be at most 20: lower it by {}", percent(ppm), percent(ppm - MOST_PPM)),
+                format!("is {}, must be at most 20: lower it by {}", percent(ppm), percent(ppm - MAX_PPM)),
             ));
         }
     }
@@ -79,7 +79,7 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
 }
 
 /// Maximum rate error, in parts per million.
-const MOST_PPM: u64 = 200_000;
+const MAX_PPM: u64 = 200_000;
 
 /// Formats milliseconds as seconds, the unit of the settings.
 fn shown(ms: Millis) -> String {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_names_the_setting_and_by_how_much() {
+    fn problems_name_the_setting_and_the_excess() {
         let base = Timings::default();
         check(base, &[]);
         check(

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_is_what_its_symbol_says() {
+    fn each_part_equals_its_symbol() {
         let timings = Timings { io_drain_ms: 700, ..Timings::default() };
         let expected = WaitParts {
             heartbeat_valid_ms: 6_000,

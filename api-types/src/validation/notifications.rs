@@ -7,7 +7,7 @@ use crate::problem::{element, member};
 
 const PATH: &str = "spec.notifications";
 /// Maximum number of webhooks, and of mail addresses.
-const MOST: usize = 32;
+const MAX_ELEMENTS: usize = 32;
 
 pub(super) fn check(spec: &NotificationsSpec, context: &mut Context) {
     for (index, kind) in spec.kinds.iter().enumerate() {
@@ -17,9 +17,11 @@ pub(super) fn check(spec: &NotificationsSpec, context: &mut Context) {
         }
     }
     let webhooks = member(PATH, "webhooks");
-    if spec.webhooks.len() > MOST {
-        context
-            .invalid(&webhooks, format!("has {} elements, at most {MOST} are allowed", spec.webhooks.len()));
+    if spec.webhooks.len() > MAX_ELEMENTS {
+        context.invalid(
+            &webhooks,
+            format!("has {} elements, at most {MAX_ELEMENTS} are allowed", spec.webhooks.len()),
+        );
     }
     for (index, webhook) in spec.webhooks.iter().enumerate() {
         check_webhook(&element(&webhooks, index), webhook, context);
@@ -71,8 +73,8 @@ fn check_smtp(path: &str, smtp: &SmtpSpec, context: &mut Context) {
     if addresses.is_empty() {
         context.required(&to, "required: at least one recipient");
     }
-    if addresses.len() > MOST {
-        context.invalid(&to, format!("has {} elements, at most {MOST} are allowed", addresses.len()));
+    if addresses.len() > MAX_ELEMENTS {
+        context.invalid(&to, format!("has {} elements, at most {MAX_ELEMENTS} are allowed", addresses.len()));
     }
     for (index, text) in addresses.iter().enumerate() {
         address(&element(&to, index), text, context);

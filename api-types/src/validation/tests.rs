@@ -193,7 +193,7 @@ fn metadata() {
 }
 
 #[test]
-fn unknown_fields_name_the_nearest() {
+fn unknown_fields_suggest_the_most_similar_name() {
     let object = json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "a", "label": {}},
         "spec": {"driver": {"exec": {"comand": ["x"]}}, "maxrestart": 2, "tmeouts": {}}});
     let found = schema::unknown_fields(schema::of(Kind::Resource), &object);
@@ -207,7 +207,7 @@ fn unknown_fields_name_the_nearest() {
 proptest::proptest! {
     /// Any input must get a verdict without a panic.
     #[test]
-    fn any_json_is_judged(text in "\\PC*", number in proptest::num::f64::ANY, field in "[a-zA-Z]{0,12}") {
+    fn any_json_is_validated_without_panic(text in "\\PC*", number in proptest::num::f64::ANY, field in "[a-zA-Z]{0,12}") {
         for kind in Kind::ALL {
             for value in [json!(text), json!({field.as_str(): text}), json!({"spec": {field.as_str(): number}}),
                 json!({"apiVersion": "hactl.io/v1", "kind": kind.name(), "metadata": {"name": text}, "spec": {field.as_str(): [text]}})] {

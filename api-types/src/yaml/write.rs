@@ -31,7 +31,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_look_like_something_else_come_back_as_texts() {
+    fn ambiguous_texts_stay_texts() {
         for text in [
             "",
             " ",
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_like_what_people_write() {
+    fn written_yaml_is_readable() {
         let value = json!({"kind": "Group", "spec": {"nodes": {"node1": 2}, "empty": {}, "list": ["a", {"b": 1}], "none": []}});
         assert_eq!(
             to_text(&value).expect("written"),
@@ -126,7 +126,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(value in any_value()) {
+        fn written_yaml_parses_back(value in any_value()) {
             // A document that is only null counts as empty, so the value is wrapped in a map.
             check(&json!({"value": value}));
         }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// The action that the client asks about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Question {
+struct AccessQuestion {
     verb: String,
     group: String,
     resource: String,
@@ -59,7 +59,7 @@ pub(crate) async fn review(request: Request) -> Result<Response, ApiError> {
     Ok((StatusCode::CREATED, Json(review)).into_response())
 }
 
-fn answer(question: &Question) -> (bool, &'static str) {
+fn answer(question: &AccessQuestion) -> (bool, &'static str) {
     let ours = question.group == GROUP || question.group == "*";
     let verbs = |verbs: &[&str]| question.verb == "*" || verbs.contains(&question.verb.as_str());
     let known = question.resource == "*" || Kind::ALL.iter().any(|kind| kind.plural() == question.resource);
@@ -84,7 +84,7 @@ fn has_log(plural: &str) -> bool {
     plural == "*" || plural == Kind::Resource.plural()
 }
 
-fn from_json(review: &Value) -> Question {
+fn from_json(review: &Value) -> AccessQuestion {
     let text = |name: &str| {
         review
             .pointer(&format!("/spec/resourceAttributes/{name}"))
@@ -92,7 +92,7 @@ fn from_json(review: &Value) -> Question {
             .unwrap_or_default()
             .to_owned()
     };
-    Question {
+    AccessQuestion {
         verb: text("verb"),
         group: text("group"),
         resource: text("resource"),
@@ -102,19 +102,21 @@ fn from_json(review: &Value) -> Question {
 
 /// Reads a review from protobuf: `k8s\0`, then runtime.Unknown {2: raw}, SelfSubjectAccessReview {2: spec}, spec {1:
 /// resourceAttributes}, resourceAttributes {2: verb, 3: group, 5: resource, 6: subresource}.
-fn from_protobuf(bytes: &[u8]) -> Option<Question> {
+fn from_protobuf(bytes: &[u8]) -> Option<AccessQuestion> {
     let unknown = fields(bytes.strip_prefix(b"k8s\0")?)?;
-    let raw = fields(last(&unknown, 2)?)?;
-    let spec = fields(last(&raw, 2)?)?;
-    let Some(attributes) = last(&spec, 1) else { return Some(Question::default()) };
+    let raw = fields(last_field(&unknown, 2)?)?;
+    let spec = fields(last_field(&raw, 2)?)?;
+    let Some(attributes) = last_field(&spec, 1) else { return Some(AccessQuestion::default()) };
     let attributes = fields(attributes)?;
     let text = |number: u64| {
-        last(&attributes, number).map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
+        last_field(&attributes, number)
+            .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+            .unwrap_or_default()
     };
-    Some(Question { verb: text(2), group: text(3), resource: text(5), subresource: text(6) })
+    Some(AccessQuestion { verb: text(2), group: text(3), resource: text(5), subresource: text(6) })
 }
 
-fn last<'a>(fields: &[(u64, &'a [u8])], number: u64) -> Option<&'a [u8]> {
+fn last_field<'a>(fields: &[(u64, &'a [u8])], number: u64) -> Option<&'a [u8]> {
     fields.iter().rev().find(|(own, _)| *own == number).map(|(_, bytes)| *bytes)
 }
 
@@ -178,10 +180,10 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_do_is_denied() {
+    fn actions_that_the_api_never_allows_are_denied() {
         let ask = |verb: &str, resource: &str, subresource: &str| {
             let group = if resource == "events" { "" } else { GROUP };
-            answer(&Question {
+            answer(&AccessQuestion {
                 verb: verb.to_owned(),
                 group: group.to_owned(),
                 resource: resource.to_owned(),

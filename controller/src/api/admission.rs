@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 pub(crate) const MANAGED_FINALIZER: &str = "hactl.io/managed";
 
 /// Metadata that the API writes and users cannot.
-const OWN_METADATA: [&str; 4] = ["uid", "generation", "creationTimestamp", "deletionTimestamp"];
+const API_METADATA: [&str; 4] = ["uid", "generation", "creationTimestamp", "deletionTimestamp"];
 
 /// Input of an admission in addition to the objects.
 #[derive(Clone, Debug)]
@@ -70,9 +70,9 @@ pub(crate) fn admit(
         let problems = validation::problems(kind, &proposed);
         return Err(ApiError::invalid(kind, "", &problems));
     }
-    let name = settle_name(context, current, &mut proposed)?;
-    settle_metadata(context, current, &mut proposed)?;
-    settle_operation(context, current, &mut proposed)?;
+    let name = resolve_name(context, current, &mut proposed)?;
+    resolve_metadata(context, current, &mut proposed)?;
+    complete_operation(context, current, &mut proposed)?;
     let problems = problems(kind, current, &proposed);
     if !problems.is_empty() {
         return Err(ApiError::invalid(kind, &name, &problems));
@@ -80,7 +80,7 @@ pub(crate) fn admit(
     let stored = current.map(|current| current.spec.value.clone());
     set_generation(stored.as_ref(), &mut proposed);
     if let Some(manager) = context.manager {
-        managed::updated(stored.as_ref(), &mut proposed, manager, context.now);
+        managed::record_update(stored.as_ref(), &mut proposed, manager, context.now);
     }
     Ok(Admitted { name, value: in_order(kind, &proposed), warnings })
 }
@@ -137,7 +137,7 @@ fn duplicate(path: &str) -> Problem {
 }
 
 /// Returns the name without a type prefix: the given one, after a check of its type, or a generated one.
-fn settle_name(
+fn resolve_name(
     context: &Context<'_>,
     current: Option<&Stored>,
     proposed: &mut Value,
@@ -177,7 +177,7 @@ fn settle_name(
     Ok(name)
 }
 
-fn settle_metadata(
+fn resolve_metadata(
     context: &Context<'_>,
     current: Option<&Stored>,
     proposed: &mut Value,
@@ -198,7 +198,7 @@ fn settle_metadata(
     for field in ["resourceVersion", "generateName", "selfLink"] {
         metadata.shift_remove(field);
     }
-    for field in OWN_METADATA {
+    for field in API_METADATA {
         match known.and_then(|known| known.get(field)) {
             Some(value) => {
                 metadata.insert(field.to_owned(), value.clone());
@@ -218,13 +218,13 @@ fn settle_metadata(
         metadata.shift_remove("managedFields");
     }
     if context.kind == Kind::Resource {
-        keep_finalizer(metadata);
+        ensure_finalizer(metadata);
     }
     Ok(())
 }
 
 /// Adds the leader's finalizer if it is missing. Only the leader removes it, by deleting the object.
-fn keep_finalizer(metadata: &mut Map<String, Value>) {
+fn ensure_finalizer(metadata: &mut Map<String, Value>) {
     let list = metadata.entry("finalizers").or_insert_with(|| json!([]));
     if let Some(list) = list.as_array_mut()
         && !list.iter().any(|one| one.as_str() == Some(MANAGED_FINALIZER))
@@ -234,7 +234,7 @@ fn keep_finalizer(metadata: &mut Map<String, Value>) {
 }
 
 /// Sets the requester of a new Operation, and refuses changes of a recorded one.
-fn settle_operation(
+fn complete_operation(
     context: &Context<'_>,
     current: Option<&Stored>,
     proposed: &mut Value,

@@ -48,7 +48,7 @@ impl Shape {
 }
 
 /// Returns a response with one object.
-pub(crate) fn one<S>(
+pub(crate) fn object_response<S>(
     state: &ApiState<S>,
     shape: Shape,
     object: Value,
@@ -92,7 +92,7 @@ struct Token {
 }
 
 /// Returns the page of a list, sorted by key, that the parameters ask for.
-pub(crate) fn page(
+pub(crate) fn select_page(
     items: Vec<(String, Value)>,
     revision: Revision,
     parameters: &Parameters,
@@ -106,14 +106,14 @@ pub(crate) fn page(
         })
         .transpose()?;
     let revision = token.as_ref().map_or(revision, |token| token.revision);
-    let mut rest: Vec<(String, Value)> =
+    let mut remaining_items: Vec<(String, Value)> =
         items.into_iter().filter(|(key, _)| token.as_ref().is_none_or(|token| *key > token.after)).collect();
     let limit = parameters.limit.unwrap_or(usize::MAX);
     let mut metadata = json!({"resourceVersion": revision.to_string()});
-    if rest.len() > limit {
-        let remaining = rest.len() - limit;
-        rest.truncate(limit);
-        if let Some((after, _)) = rest.last() {
+    if remaining_items.len() > limit {
+        let remaining = remaining_items.len() - limit;
+        remaining_items.truncate(limit);
+        if let Some((after, _)) = remaining_items.last() {
             let token = Token { revision, after: after.clone() };
             let text =
                 serde_json::to_string(&token).map_err(|error| ApiError::internal(error.to_string()))?;
@@ -121,11 +121,11 @@ pub(crate) fn page(
             metadata["remainingItemCount"] = json!(remaining);
         }
     }
-    Ok(Page { items: rest.into_iter().map(|(_, object)| object).collect(), metadata })
+    Ok(Page { items: remaining_items.into_iter().map(|(_, object)| object).collect(), metadata })
 }
 
 /// Returns a response with a list.
-pub(crate) fn list<S>(
+pub(crate) fn list_response<S>(
     state: &ApiState<S>,
     shape: Shape,
     kind: &str,

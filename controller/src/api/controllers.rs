@@ -5,8 +5,8 @@ use super::ApiState;
 use super::commit::{Written, commit};
 use super::error::ApiError;
 use super::request::Parameters;
-use crate::core::candidates::deletion;
-use crate::core::commands::controller_deletion_refused;
+use crate::core::candidates::controller_deletion;
+use crate::core::commands::controller_deletion_refusal;
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
@@ -40,11 +40,11 @@ pub(crate) async fn delete<S: Store>(
     let observer = state.observer();
     let watched_ms = observer.watching_ms().filter(|watched_ms| *watched_ms >= valid_ms);
     let silent_ms = observer.controller_silent_ms(keys, &id).or(watched_ms);
-    if let Some(text) = controller_deletion_refused(&id, silent_ms, valid_ms) {
+    if let Some(text) = controller_deletion_refusal(&id, silent_ms, valid_ms) {
         return Err(refused(text));
     }
     if !parameters.dry_run {
-        let transaction = deletion(keys, &id, candidate.mod_revision, refresh);
+        let transaction = controller_deletion(keys, &id, candidate.mod_revision, refresh);
         if commit(state.store(), transaction, &candidate_key, None).await? == Written::Conflict {
             return Err(refused(format!(
                 "controller {id} is running: its key just changed. Stop the controller first"

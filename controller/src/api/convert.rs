@@ -8,8 +8,8 @@ use super::ApiState;
 use super::commit::commit;
 use super::facts;
 use super::read;
-use crate::core::placement::declared;
-use crate::core::world::World;
+use crate::core::placement::declarations;
+use crate::core::world::ClusterView;
 use ha_api_types::id::ResourceName;
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
@@ -20,49 +20,49 @@ use ha_store::{Guard, Store, Transaction};
 use serde_json::{Value, json};
 
 /// Removes the group of a proposed resource if a rule supersedes it. Returns warnings.
-pub(crate) async fn resource<S: Store>(state: &ApiState<S>, proposed: &mut Value) -> Vec<String> {
+pub(crate) async fn convert_resource<S: Store>(state: &ApiState<S>, proposed: &mut Value) -> Vec<String> {
     let text = |pointer: &str| proposed.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let (Some(name), Some(group)) = (text("/metadata/name"), text("/spec/group")) else { return Vec::new() };
     let name = ResourceName::from(names::bare(&name));
-    let Ok(world) = facts::world(state).await else { return Vec::new() };
-    let (rules, _) = Rules::compile(&declared(&world));
+    let Ok(cluster_view) = facts::cluster_view(state).await else { return Vec::new() };
+    let (rules, _) = Rules::compile(&declarations(&cluster_view));
     let Some(rule) = rules.node_rule(&name) else { return Vec::new() };
-    let known = world.groups.get(&group).map(|group| &group.value.spec);
+    let known = cluster_view.groups.get(&group).map(|group| &group.value.spec);
     drop_group(proposed, known);
-    vec![sentence(&name, &group, known, rule)]
+    vec![warning_text(&name, &group, known, rule)]
 }
 
 /// Removes the groups that a stored rule supersedes from the resources that it names. Returns warnings. A dry run
 /// writes nothing.
-pub(crate) async fn rule<S: Store>(
+pub(crate) async fn convert_resources_of_rule<S: Store>(
     state: &ApiState<S>,
     name: &str,
     value: &Value,
     dry_run: bool,
 ) -> Vec<String> {
-    let Ok(world) = facts::world(state).await else { return Vec::new() };
+    let Ok(cluster_view) = facts::cluster_view(state).await else { return Vec::new() };
     let spec: AffinityRuleSpec = read::spec_of(value);
-    let mut all = declared(&world);
+    let mut all = declarations(&cluster_view);
     all.rules.insert(name.to_owned(), spec.clone());
     let (rules, _) = Rules::compile(&all);
-    let mut told = Vec::new();
+    let mut new_warnings = Vec::new();
     for resource in spec.node_affinity.iter().flat_map(|rule| &rule.resources) {
         let resource = &ResourceName::from(names::bare(resource));
         // A rule that is not applied, such as one in conflict, supersedes no group.
         let Some(rule) = rules.node_rule(resource).filter(|rule| rule.name == name) else { continue };
         let Some(group) = all.group_of.get(resource) else { continue };
-        let known = world.groups.get(group).map(|group| &group.value.spec);
-        if dry_run || convert_stored(state, &world, resource, known).await {
-            told.push(sentence(resource, group, known, rule));
+        let known = cluster_view.groups.get(group).map(|group| &group.value.spec);
+        if dry_run || convert_stored(state, &cluster_view, resource, known).await {
+            new_warnings.push(warning_text(resource, group, known, rule));
         }
     }
-    told
+    new_warnings
 }
 
 /// Rewrites a stored resource. Returns `false` if another write came first; the next apply converts the resource.
 async fn convert_stored<S: Store>(
     state: &ApiState<S>,
-    world: &World,
+    cluster_view: &ClusterView,
     resource: &ResourceName,
     group: Option<&GroupSpec>,
 ) -> bool {
@@ -71,7 +71,7 @@ async fn convert_stored<S: Store>(
     };
     let mut value = stored.spec.value.clone();
     drop_group(&mut value, group);
-    let generation = world.resources.get(resource).map_or(1, |known| known.value.metadata.generation);
+    let generation = cluster_view.resources.get(resource).map_or(1, |known| known.value.metadata.generation);
     value["metadata"]["generation"] = json!(generation.saturating_add(1));
     let Ok(bytes) = read::bytes(Kind::Resource, &value) else { return false };
     let key = state.keys().spec(Kind::Resource, resource);
@@ -92,7 +92,7 @@ fn drop_group(object: &mut Value, group: Option<&GroupSpec>) {
     }
 }
 
-fn sentence(resource: &ResourceName, group: &str, known: Option<&GroupSpec>, rule: &NodeRule) -> String {
+fn warning_text(resource: &ResourceName, group: &str, known: Option<&GroupSpec>, rule: &NodeRule) -> String {
     let mut text = format!(
         "resource {resource}: node affinity rule {} takes precedence, so group {group} is removed from \
          the resource",

@@ -43,8 +43,8 @@ pub(crate) async fn namespaces<S: Store>(
 ) -> Result<Response, ApiError> {
     let parameters = Parameters::of(request.uri())?;
     let shape = Shape::of(request.headers(), &parameters, Rows::Namespaces)?;
-    let page = answer::page(vec![(NAMESPACE.to_owned(), namespace())], Revision(1), &parameters)?;
-    Ok(answer::list(&state, shape, "NamespaceList", "v1", page))
+    let page = answer::select_page(vec![(NAMESPACE.to_owned(), namespace())], Revision(1), &parameters)?;
+    Ok(answer::list_response(&state, shape, "NamespaceList", "v1", page))
 }
 
 /// Handles `/api/v1/namespaces/{name}`.
@@ -83,7 +83,7 @@ pub(crate) async fn one_event<S: Store>(
     let found = events.remove(&name).filter(|_| namespace == NAMESPACE);
     let event =
         found.ok_or_else(|| ApiError::new(ErrorReason::NotFound, format!("events {name:?} not found")))?;
-    Ok(answer::one(&state, shape, event, axum::http::StatusCode::OK, &[]))
+    Ok(answer::object_response(&state, shape, event, axum::http::StatusCode::OK, &[]))
 }
 
 async fn events<S: Store>(state: &ApiState<S>, parts: &Parts, shown: bool) -> Result<Response, ApiError> {
@@ -94,13 +94,19 @@ async fn events<S: Store>(state: &ApiState<S>, parts: &Parts, shown: bool) -> Re
         return watch_events(state, parts, &parameters, shape, selector).await;
     }
     let (events, revision) = read(state).await?;
-    let items = events.into_iter().filter(|(_, event)| shown && fits(&selector, event)).collect();
-    Ok(answer::list(state, shape, "EventList", "v1", answer::page(items, revision, &parameters)?))
+    let items = events.into_iter().filter(|(_, event)| shown && matches_event(&selector, event)).collect();
+    Ok(answer::list_response(
+        state,
+        shape,
+        "EventList",
+        "v1",
+        answer::select_page(items, revision, &parameters)?,
+    ))
 }
 
 /// Returns `true` if a selector matches an event. Clients disagree on the namespace of a cluster-scoped object, so
 /// both forms match.
-fn fits(selector: &Selector, event: &Value) -> bool {
+fn matches_event(selector: &Selector, event: &Value) -> bool {
     let with = |namespace: &str| {
         let mut event = event.clone();
         event["involvedObject"]["namespace"] = json!(namespace);
@@ -201,17 +207,17 @@ async fn watch_events<S: Store>(
     selector: Selector,
 ) -> Result<Response, ApiError> {
     let permit = state.watch_permit()?;
-    let from = watch::start(parameters)?;
+    let from = watch::start_revision(parameters)?;
     let (mut events, revision) = read(state).await?;
     watch::check_start(from, revision)?;
-    let length = watch::length(parameters);
+    let length = watch::watch_duration(parameters);
     let state = state.clone();
     let lines = async_stream::stream! {
         let _permit = permit;
         let end = tokio::time::Instant::now() + length;
         if from.is_none() {
-            for event in events.values().filter(|event| fits(&selector, event)) {
-                yield watch::line("ADDED", &shape.object(event.clone(), state.now_seconds()));
+            for event in events.values().filter(|event| matches_event(&selector, event)) {
+                yield watch::watch_line("ADDED", &shape.object(event.clone(), state.now_seconds()));
             }
         }
         let mut items = state.store().watch(&state.keys().events(), from.unwrap_or(revision) + 1);
@@ -240,14 +246,14 @@ async fn watch_events<S: Store>(
                                 ("DELETED", gone)
                             }
                         };
-                        if let Some(event) = event.filter(|event| fits(&selector, event)) {
-                            yield watch::line(event_type, &shape.object(event, state.now_seconds()));
+                        if let Some(event) = event.filter(|event| matches_event(&selector, event)) {
+                            yield watch::watch_line(event_type, &shape.object(event, state.now_seconds()));
                         }
                     }
                 }
                 Some(Ok(WatchItem::Progress(_))) => {}
                 Some(Err(error)) => {
-                    yield watch::line("ERROR", &ApiError::from(error).status());
+                    yield watch::watch_line("ERROR", &ApiError::from(error).status());
                     break;
                 }
                 None => break,
@@ -258,7 +264,7 @@ async fn watch_events<S: Store>(
 }
 
 /// Interval of keep-alive comments on an idle stream.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Handles `/apis/hactl.io/v1/events/stream`: hactl's events as server-sent events. The id is the revision. A client
 /// that reconnects with `Last-Event-ID` misses no event that still exists.
@@ -306,5 +312,5 @@ pub(crate) async fn stream<S: Store>(
         Some(shutdown) => ha_runtime::http::until_shutdown(lines, shutdown).boxed(),
         None => lines.boxed(),
     };
-    Ok(Sse::new(lines).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+    Ok(Sse::new(lines).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL)).into_response())
 }

@@ -3,7 +3,7 @@
 use super::ApiState;
 use super::error::ApiError;
 use super::read::Stored;
-use crate::core::definition_change::{Traces, is_harmless, refused};
+use crate::core::definition_change::{BlockingRecords, keeps_identity_and_exclusive, refusal};
 use ha_api_types::id::{ResourceName, Revision};
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
@@ -27,7 +27,7 @@ pub(crate) async fn check<S: Store>(
     }
     let read = |value: &Value| serde_json::from_value::<Resource>(value.clone()).ok();
     let (Some(before), Some(after)) = (read(&current.spec.value), read(value)) else { return Ok(Vec::new()) };
-    if is_harmless(&before, &after) {
+    if keeps_identity_and_exclusive(&before, &after) {
         return Ok(Vec::new());
     }
     let keys = state.keys();
@@ -44,12 +44,12 @@ pub(crate) async fn check<S: Store>(
     let reading = state.store().list_all(&[assignment_key.clone(), tombstone_key.clone()]).await?;
     let find = |key: &str| reading.entries.iter().find(|entry| entry.key == key);
     let assignment = find(&assignment_key);
-    let mut traces = Traces {
+    let mut blocking_records = BlockingRecords {
         assigned: assignment.map(|entry| {
             serde_json::from_slice::<Assignment>(&entry.value)
                 .map_or_else(|_| "a node".to_owned(), |it| it.node.to_string())
         }),
-        buried: find(&tombstone_key).is_some(),
+        has_tombstone: find(&tombstone_key).is_some(),
         reported: Vec::new(),
     };
     if status.as_ref().is_none_or(|status| status.state == ServiceState::Queued) {
@@ -59,16 +59,16 @@ pub(crate) async fn check<S: Store>(
                 && serde_json::from_slice::<ServiceReport>(&entry.value)
                     .map_or(true, |report| report.uid == before.metadata.uid && report.phase.may_run())
             {
-                traces.reported.push(node);
+                blocking_records.reported.push(node);
             }
         }
     }
-    if let Some(found) = refused(&before, &after, status.as_ref(), &traces) {
+    if let Some(found) = refusal(&before, &after, status.as_ref(), &blocking_records) {
         return Err(ApiError::invalid(kind, name, &[Problem::forbidden(found.field, found.message)]));
     }
-    let of = |known: Option<Revision>| known.map_or(Guard::Absent, Guard::Unchanged);
+    let guard_of = |known: Option<Revision>| known.map_or(Guard::Absent, Guard::Unchanged);
     Ok(vec![
-        (keys.status(kind, name), of(current.status.as_ref().map(|status| status.mod_revision))),
-        (assignment_key, of(assignment.map(|entry| entry.mod_revision))),
+        (keys.status(kind, name), guard_of(current.status.as_ref().map(|status| status.mod_revision))),
+        (assignment_key, guard_of(assignment.map(|entry| entry.mod_revision))),
     ])
 }

@@ -54,7 +54,7 @@ impl ApiError {
 
     pub(crate) fn not_found(kind: Kind, name: &str) -> ApiError {
         ApiError::new(ErrorReason::NotFound, format!("{}.{GROUP} {name:?} not found", kind.plural()))
-            .about(kind, name)
+            .with_object(kind, name)
     }
 
     pub(crate) fn no_such_path() -> ApiError {
@@ -70,7 +70,7 @@ impl ApiError {
             ErrorReason::AlreadyExists,
             format!("{}.{GROUP} {name:?} already exists", kind.plural()),
         )
-        .about(kind, name)
+        .with_object(kind, name)
     }
 
     /// Returns the error for a write that lost against another write, or for an object that may not change in its
@@ -80,7 +80,7 @@ impl ApiError {
             ErrorReason::Conflict,
             format!("Operation cannot be fulfilled on {}.{GROUP} {name:?}: {message}", kind.plural()),
         )
-        .about(kind, name)
+        .with_object(kind, name)
     }
 
     /// Returns the conflict after which a client reads the object again and repeats its change.
@@ -99,10 +99,10 @@ impl ApiError {
 
     /// Returns the error for a revision that this etcd data never reached, as after a restore without `hactl
     /// restore`. A watch that waited for it would miss every change until then.
-    pub(crate) fn of_other_data(asked: Revision, newest: Revision) -> ApiError {
+    pub(crate) fn revision_not_reached(requested: Revision, newest: Revision) -> ApiError {
         ApiError::new(
             ErrorReason::Expired,
-            format!("resource version {asked} is newer than the newest version {newest}: list again"),
+            format!("resource version {requested} is newer than the newest version {newest}: list again"),
         )
     }
 
@@ -153,7 +153,7 @@ impl ApiError {
 
     /// Adds the kind and name of the object to the details.
     #[must_use]
-    pub(crate) fn about(mut self, kind: Kind, name: &str) -> ApiError {
+    pub(crate) fn with_object(mut self, kind: Kind, name: &str) -> ApiError {
         self.details = Some(Box::new(json!({"name": name, "group": GROUP, "kind": kind.plural()})));
         self
     }

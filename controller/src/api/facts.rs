@@ -2,7 +2,7 @@
 
 use super::ApiState;
 use super::error::ApiError;
-use crate::core::world::World;
+use crate::core::world::ClusterView;
 use ha_api_types::keys::Keys;
 use ha_api_types::time::Mono;
 use ha_store::Store;
@@ -22,12 +22,12 @@ pub(crate) fn selectors(keys: &Keys) -> Vec<String> {
 }
 
 /// Reads the keys of [`selectors`], at one revision.
-pub(crate) async fn world<S: Store>(state: &ApiState<S>) -> Result<World, ApiError> {
+pub(crate) async fn cluster_view<S: Store>(state: &ApiState<S>) -> Result<ClusterView, ApiError> {
     let keys = state.keys();
     let selectors = selectors(keys);
     let reading = state.store().list_all(&selectors).await?;
-    let mut world = World::new(keys.clone());
+    let mut cluster_view = ClusterView::new(keys.clone());
     // Only the leader uses the times at which keys were seen; this view is used for one request.
-    world.replace(reading.entries, reading.revision, Mono(0));
-    Ok(world)
+    cluster_view.replace(reading.entries, reading.revision, Mono(0));
+    Ok(cluster_view)
 }

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_nodes_own_certificate_may_ask_for_it() {
+    fn only_a_nodes_own_certificate_may_request_a_hold() {
         let of = |identity: Option<ClientIdentity>| {
             let (mut parts, ()) = axum::http::Request::new(()).into_parts();
             if let Some(identity) = identity {

@@ -32,12 +32,14 @@ pub(super) async fn check<S: Store>(
         before.driver.identity(&resource) == identity && (before.exclusive || !spec.exclusive)
     });
     let Some(identity) = identity.filter(|_| !is_as_before) else { return Ok(()) };
-    let world = facts::world(state).await?;
-    let taken = world.named_as(&identity).filter(|other| **other != resource).find(|other| {
-        let exclusive = world.resources.get(*other).is_some_and(|other| other.value.spec.exclusive);
-        exclusive || spec.exclusive
-    });
-    let Some(other) = taken else { return Ok(()) };
+    let cluster_view = facts::cluster_view(state).await?;
+    let conflicting =
+        cluster_view.resources_with_identity(&identity).filter(|other| **other != resource).find(|other| {
+            let exclusive =
+                cluster_view.resources.get(*other).is_some_and(|other| other.value.spec.exclusive);
+            exclusive || spec.exclusive
+        });
+    let Some(other) = conflicting else { return Ok(()) };
     let message = format!(
         "resource {other} already manages {identity}: delete resource {other}, or change spec.driver"
     );

@@ -15,7 +15,7 @@ use ha_api_types::id::{NodeName, ResourceName, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::record::{
-    Assignment, LOG_BYTES_MAX, LOG_LINES_DEFAULT, LOG_LINES_MAX, LOG_PATIENCE_MS, LogAnswer, LogFailure,
+    Assignment, LOG_BYTES_MAX, LOG_LINES_DEFAULT, LOG_LINES_MAX, LOG_TIMEOUT_MS, LogAnswer, LogFailure,
     LogRequest,
 };
 use ha_api_types::resource::{Resource, ResourceStatus, ServiceDefinition};
@@ -24,7 +24,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 /// Delay before a failed watch is opened again.
-const WATCH_AGAIN: Duration = Duration::from_millis(200);
+const WATCH_RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// The query parameters of a request for a log; others are ignored, as in Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,13 +72,13 @@ pub(crate) async fn handler<S: Store>(
         .map_err(|error| ApiError::bad_request(format!("invalid query: {error}")))?;
     let parameters = Parameters::of(&pairs)?;
     let _permit = state.log_permit()?;
-    let (node, request) = ask_of(&state, &name, parameters).await?;
-    let answer = ask(&state, &node, &request).await?;
-    text_of(&request.definition.name, &node, answer)
+    let (node, request) = log_target(&state, &name, parameters).await?;
+    let answer = request_log(&state, &node, &request).await?;
+    log_response(&request.definition.name, &node, answer)
 }
 
 /// Returns the node to ask, and the request for it.
-async fn ask_of<S: Store>(
+async fn log_target<S: Store>(
     state: &ApiState<S>,
     name: &str,
     parameters: Parameters,
@@ -120,17 +120,17 @@ fn definition_on(node: &NodeName, assignment: Option<Assignment>, spec: &Value) 
 }
 
 /// Writes a request, waits for the answer, and removes both.
-async fn ask<S: Store>(
+async fn request_log<S: Store>(
     state: &ApiState<S>,
     node: &NodeName,
     request: &LogRequest,
 ) -> Result<LogAnswer, ApiError> {
     let (store, keys) = (state.store(), state.keys());
     let id = uuid::Uuid::new_v4().to_string();
-    let (asked, answered) = (keys.log_request(node, &id), keys.log_answer(node, &id));
+    let (request_key, answer_key) = (keys.log_request(node, &id), keys.log_answer(node, &id));
     let value = serde_json::to_vec(request).map_err(|error| ApiError::internal(error.to_string()))?;
     let lease = state.log_lease().id(store).await?;
-    let write = Transaction::new().put_leased(asked.clone(), Guard::Absent, value, lease);
+    let write = Transaction::new().put_leased(request_key.clone(), Guard::Absent, value, lease);
     let revision = match store.commit(write).await {
         Outcome::Applied(revision) => revision,
         Outcome::LeaseNotFound => {
@@ -142,16 +142,16 @@ async fn ask<S: Store>(
             return Err(ApiError::unavailable(format!("etcd did not confirm the request: {why}")));
         }
     };
-    let patience = Duration::from_millis(LOG_PATIENCE_MS);
-    let answer = tokio::time::timeout(patience, wait_for(store, &answered, revision)).await;
-    let mut remove = Transaction::new().delete(asked, Guard::Created(revision));
+    let timeout = Duration::from_millis(LOG_TIMEOUT_MS);
+    let answer = tokio::time::timeout(timeout, wait_for_answer(store, &answer_key, revision)).await;
+    let mut remove = Transaction::new().delete(request_key, Guard::Created(revision));
     if let Ok((_, created)) = &answer {
-        remove = remove.delete(answered, Guard::Created(*created));
+        remove = remove.delete(answer_key, Guard::Created(*created));
     }
     // Leases remove the keys that remain.
     let _ = store.commit(remove).await;
     let (answer, _) = answer.map_err(|_| {
-        let seconds = LOG_PATIENCE_MS / 1000;
+        let seconds = LOG_TIMEOUT_MS / 1000;
         let message = format!(
             "the agent of node {node} did not respond within {seconds} s: \
              the agent's version may not support logs, or its etcd user lacks access to the keys log and log-answer"
@@ -162,7 +162,7 @@ async fn ask<S: Store>(
 }
 
 /// Waits until a key exists, and returns its value and the revision at which it was created.
-async fn wait_for<S: Store>(store: &S, key: &str, mut from: Revision) -> (LogAnswer, Revision) {
+async fn wait_for_answer<S: Store>(store: &S, key: &str, mut from: Revision) -> (LogAnswer, Revision) {
     loop {
         let mut items = store.watch(key, from);
         while let Some(Ok(item)) = items.next().await {
@@ -179,7 +179,7 @@ async fn wait_for<S: Store>(store: &S, key: &str, mut from: Revision) -> (LogAns
                 WatchItem::Progress(revision) => from = from.max(revision + 1),
             }
         }
-        tokio::time::sleep(WATCH_AGAIN).await;
+        tokio::time::sleep(WATCH_RETRY_DELAY).await;
     }
 }
 
@@ -190,7 +190,7 @@ fn unreadable(error: serde_json::Error) -> LogAnswer {
 }
 
 /// Returns the response for an answer.
-fn text_of(resource: &ResourceName, node: &NodeName, answer: LogAnswer) -> Result<Response, ApiError> {
+fn log_response(resource: &ResourceName, node: &NodeName, answer: LogAnswer) -> Result<Response, ApiError> {
     match answer.failure {
         Some(LogFailure::NotKept(why)) => {
             Err(ApiError::bad_request(format!("no log of resource {resource} on node {node}: {why}")))
@@ -219,7 +219,7 @@ fn text_of(resource: &ResourceName, node: &NodeName, answer: LogAnswer) -> Resul
 fn not_assigned(name: &ResourceName) -> ApiError {
     let message = format!("resource {name} is not assigned to a node: name a node to read its log there");
     let cause = ("NotAssigned".to_owned(), "status.node".to_owned(), message.clone());
-    ApiError::new(ErrorReason::Conflict, message).about(Kind::Resource, name).with_causes(vec![cause])
+    ApiError::new(ErrorReason::Conflict, message).with_object(Kind::Resource, name).with_causes(vec![cause])
 }
 
 #[cfg(test)]

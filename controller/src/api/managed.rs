@@ -84,7 +84,7 @@ pub(crate) fn apply(
 
 /// Records that a manager changed an object by a request other than apply. The manager owns the fields that it
 /// changed; other managers lose them.
-pub(crate) fn updated(before: Option<&Value>, after: &mut Value, manager: &str, now: &Timestamp) {
+pub(crate) fn record_update(before: Option<&Value>, after: &mut Value, manager: &str, now: &Timestamp) {
     let empty = json!({});
     let before = before.unwrap_or(&empty);
     // A client that sends managedFields replaces them (kubectl does when it migrates an object to server-side

@@ -59,7 +59,11 @@ impl Drop for WatchPermit {
 }
 
 /// Counts a request. The `route` label is the route pattern, not the path, so that names create no new series.
-pub(super) async fn count(State(metrics): State<ApiMetrics>, request: Request, next: Next) -> Response {
+pub(super) async fn count_request(
+    State(metrics): State<ApiMetrics>,
+    request: Request,
+    next: Next,
+) -> Response {
     let begun = Instant::now();
     let method = match *request.method() {
         axum::http::Method::GET => "GET",

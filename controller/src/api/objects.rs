@@ -26,7 +26,7 @@ fn kind_of(plural: &str) -> Result<Kind, ApiError> {
 }
 
 /// Handles `/apis/hactl.io/v1/{plural}`.
-pub(crate) async fn collection<S: Store>(
+pub(crate) async fn handle_collection<S: Store>(
     State(state): State<ApiState<S>>,
     Path(plural): Path<String>,
     request: Request,
@@ -38,7 +38,7 @@ pub(crate) async fn collection<S: Store>(
         Method::GET | Method::HEAD if parameters.watch => {
             watch::objects(&state, kind, &parameters, &parts).await
         }
-        Method::GET | Method::HEAD => list(&state, kind, &parameters, &parts).await,
+        Method::GET | Method::HEAD => list_objects(&state, kind, &parameters, &parts).await,
         Method::POST => write::create(&state, kind, &parameters, &parts, body).await,
         Method::DELETE => delete::collection(&state, kind, &parameters).await,
         _ => Err(ApiError::method_not_allowed(
@@ -48,7 +48,7 @@ pub(crate) async fn collection<S: Store>(
 }
 
 /// Handles `/apis/hactl.io/v1/{plural}/{name}`.
-pub(crate) async fn item<S: Store>(
+pub(crate) async fn handle_object<S: Store>(
     State(state): State<ApiState<S>>,
     Path((plural, name)): Path<(String, String)>,
     request: Request,
@@ -57,10 +57,10 @@ pub(crate) async fn item<S: Store>(
     let (parts, body) = request.into_parts();
     let parameters = Parameters::of(&parts.uri)?;
     match parts.method {
-        Method::GET | Method::HEAD => get(&state, kind, &name, &parameters, &parts).await,
+        Method::GET | Method::HEAD => get_object(&state, kind, &name, &parameters, &parts).await,
         Method::PUT => write::replace(&state, kind, &name, &parameters, &parts, body).await,
         Method::PATCH => write::patch(&state, kind, &name, &parameters, &parts, body).await,
-        Method::DELETE => delete::one(&state, kind, &name, &parameters, &parts, body).await,
+        Method::DELETE => delete::delete_object(&state, kind, &name, &parameters, &parts, body).await,
         _ => Err(ApiError::method_not_allowed(
             "method not allowed: an object supports GET, PUT, PATCH and DELETE",
         )),
@@ -68,7 +68,7 @@ pub(crate) async fn item<S: Store>(
 }
 
 /// Handles `/apis/hactl.io/v1/{plural}/{name}/status`, which is read-only because only the leader writes it.
-pub(crate) async fn status<S: Store>(
+pub(crate) async fn handle_status<S: Store>(
     State(state): State<ApiState<S>>,
     Path((plural, name)): Path<(String, String)>,
     request: Request,
@@ -77,14 +77,14 @@ pub(crate) async fn status<S: Store>(
     let (parts, _) = request.into_parts();
     let parameters = Parameters::of(&parts.uri)?;
     match parts.method {
-        Method::GET | Method::HEAD => get(&state, kind, &name, &parameters, &parts).await,
+        Method::GET | Method::HEAD => get_object(&state, kind, &name, &parameters, &parts).await,
         _ => Err(ApiError::method_not_allowed(
             "status is read-only: only the leader writes it. Change the spec",
         )),
     }
 }
 
-async fn get<S: Store>(
+async fn get_object<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
     name: &str,
@@ -93,10 +93,10 @@ async fn get<S: Store>(
 ) -> Result<Response, ApiError> {
     let shape = Shape::of(&parts.headers, parameters, Rows::Of(kind))?;
     let stored = read::find(state.store(), state.keys(), kind, name).await?;
-    Ok(answer::one(state, shape, stored.object(kind), axum::http::StatusCode::OK, &[]))
+    Ok(answer::object_response(state, shape, stored.object(kind), axum::http::StatusCode::OK, &[]))
 }
 
-async fn list<S: Store>(
+async fn list_objects<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
     parameters: &Parameters,
@@ -109,8 +109,8 @@ async fn list<S: Store>(
         .iter()
         .map(|(name, stored)| (name.clone(), stored.object(kind)))
         .filter(|(_, object)| selector.matches(object));
-    let page = answer::page(items.collect(), revision, parameters)?;
-    Ok(answer::list(state, shape, &format!("{kind}List"), ha_api_types::kind::API_VERSION, page))
+    let page = answer::select_page(items.collect(), revision, parameters)?;
+    Ok(answer::list_response(state, shape, &format!("{kind}List"), ha_api_types::kind::API_VERSION, page))
 }
 
 /// Reads a JSON body, and the paths of duplicate fields.

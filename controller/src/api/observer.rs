@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Observation of one key.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct KeyObservation {
     revision: Revision,
     /// Time of the last change; `None` if the key has not changed since this process began to watch.
     changed: Option<Instant>,
@@ -22,18 +22,18 @@ struct Seen {
 /// Times of changes of keys, on this process's clock.
 #[derive(Debug)]
 pub(crate) struct Observer {
-    seen: Mutex<BTreeMap<String, Seen>>,
+    observations: Mutex<BTreeMap<String, KeyObservation>>,
     since: Mutex<Option<Instant>>,
 }
 
 impl Observer {
     pub(crate) fn new() -> Observer {
-        Observer { seen: Mutex::new(BTreeMap::new()), since: Mutex::new(None) }
+        Observer { observations: Mutex::new(BTreeMap::new()), since: Mutex::new(None) }
     }
 
     /// Returns the time since a key changed; `None` if no change was seen.
     pub(crate) fn silent_ms(&self, key: &str) -> Option<Millis> {
-        let changed = lock(&self.seen).get(key)?.changed?;
+        let changed = lock(&self.observations).get(key)?.changed?;
         Some(milliseconds(changed.elapsed()))
     }
 
@@ -56,19 +56,19 @@ impl Observer {
             match item {
                 Item::Synced(reading) => {
                     lock(&self.since).get_or_insert_with(Instant::now);
-                    let mut seen = lock(&self.seen);
-                    seen.retain(|key, _| reading.entries.iter().any(|entry| entry.key == *key));
+                    let mut observations = lock(&self.observations);
+                    observations.retain(|key, _| reading.entries.iter().any(|entry| entry.key == *key));
                     for entry in &reading.entries {
-                        note(&mut seen, entry, false);
+                        record_entry(&mut observations, entry, false);
                     }
                 }
                 Item::Changes { changes, revision: _ } => {
-                    let mut seen = lock(&self.seen);
+                    let mut observations = lock(&self.observations);
                     for change in &changes {
                         match change {
-                            Change::Put(entry) => note(&mut seen, entry, true),
+                            Change::Put(entry) => record_entry(&mut observations, entry, true),
                             Change::Delete { key, revision: _ } => {
-                                seen.remove(key);
+                                observations.remove(key);
                             }
                         }
                     }
@@ -81,14 +81,14 @@ impl Observer {
 
 /// Records an entry. A key that is listed for the first time may be old; a key whose revision differs from the
 /// recorded one has changed.
-fn note(seen: &mut BTreeMap<String, Seen>, entry: &Entry, live: bool) {
-    let known = seen.get(&entry.key).copied();
+fn record_entry(observations: &mut BTreeMap<String, KeyObservation>, entry: &Entry, live: bool) {
+    let known = observations.get(&entry.key).copied();
     let changed = match known {
         Some(known) if known.revision == entry.mod_revision => known.changed,
         Some(_) => Some(Instant::now()),
         None => live.then(Instant::now),
     };
-    seen.insert(entry.key.clone(), Seen { revision: entry.mod_revision, changed });
+    observations.insert(entry.key.clone(), KeyObservation { revision: entry.mod_revision, changed });
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

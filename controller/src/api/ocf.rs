@@ -21,7 +21,7 @@ use tokio::process::Command;
 pub(super) struct Agents {
     root: PathBuf,
     /// Metadata by the path of the agent's program, valid while the program's modification time is the same.
-    known: Mutex<BTreeMap<PathBuf, (SystemTime, Arc<AgentMetadata>)>>,
+    cache: Mutex<BTreeMap<PathBuf, (SystemTime, Arc<AgentMetadata>)>>,
 }
 
 /// Maximum size of a metadata document, in bytes; a longer one is refused.
@@ -29,7 +29,7 @@ const DOCUMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 impl Agents {
     pub(super) fn new(root: PathBuf) -> Agents {
-        Agents { root, known: Mutex::default() }
+        Agents { root, cache: Mutex::default() }
     }
 
     /// Checks the parameters of a resource. Returns a warning if the agent cannot be checked on this machine. Stored
@@ -67,7 +67,7 @@ impl Agents {
         let changed = std::fs::metadata(&program).and_then(|found| found.modified());
         let changed = changed
             .map_err(|_| format!("{agent} is not installed on the controller that handled the request"))?;
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&program).cloned();
+        let known = self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(&program).cloned();
         if let Some((_, metadata)) = known.filter(|(read_at, _)| *read_at == changed) {
             return Ok(metadata);
         }
@@ -77,7 +77,7 @@ impl Agents {
             .map_err(|_| format!("meta-data request timed out after {METADATA_LIMIT_SECONDS} s"))?
             .map_err(|error| format!("meta-data request failed: {error}"))?;
         let metadata = Arc::new(AgentMetadata::parse(&document).map_err(|error| error.to_string())?);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(program, (changed, Arc::clone(&metadata)));
         Ok(metadata)
     }

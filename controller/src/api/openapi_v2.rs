@@ -52,7 +52,7 @@ impl Message {
         self.bytes(field, &message.0);
     }
 
-    fn truth(&mut self, field: u64, value: bool) {
+    fn bool_field(&mut self, field: u64, value: bool) {
         self.varint(field << 3);
         self.varint(u64::from(value));
     }
@@ -108,7 +108,7 @@ fn of_schema(schema: &Value) -> Message {
 
             ("additionalProperties", Value::Bool(allowed)) => {
                 let mut item = Message::default();
-                item.truth(2, *allowed);
+                item.bool_field(2, *allowed);
                 message.message(21, &item);
             }
             ("additionalProperties", further) => {

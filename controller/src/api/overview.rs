@@ -6,7 +6,7 @@ mod problems;
 use super::ApiState;
 use super::facts;
 use crate::core::stored_view::status_of;
-use crate::core::world::World;
+use crate::core::world::ClusterView;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -35,22 +35,22 @@ pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Respo
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..Overview::default()
     };
-    let (world, members) = futures::join!(facts::world(&state), state.options().members());
-    overview.store = StoreOverview { quorum: world.is_ok(), revision: Revision(0), members };
-    match world {
-        Ok(world) => {
-            fill(&state, &world, &mut overview);
-            overview.checks = checks::of(&world, &overview);
-            overview.problems = problems::of(&world, &overview);
+    let (cluster_view, members) = futures::join!(facts::cluster_view(&state), state.options().members());
+    overview.store = StoreOverview { quorum: cluster_view.is_ok(), revision: Revision(0), members };
+    match cluster_view {
+        Ok(cluster_view) => {
+            fill_overview(&state, &cluster_view, &mut overview);
+            overview.checks = checks::cluster_checks(&cluster_view, &overview);
+            overview.problems = problems::list_problems(&cluster_view, &overview);
         }
-        Err(error) => overview.problems = vec![problems::no_store(&error)],
+        Err(error) => overview.problems = vec![problems::etcd_unreadable(&error)],
     }
     Json(overview).into_response()
 }
 
-fn fill<S>(state: &ApiState<S>, world: &World, overview: &mut Overview) {
-    overview.store.revision = world.revision;
-    overview.leader = world.leader.as_ref().map(|entry| {
+fn fill_overview<S>(state: &ApiState<S>, cluster_view: &ClusterView, overview: &mut Overview) {
+    overview.store.revision = cluster_view.revision;
+    overview.leader = cluster_view.leader.as_ref().map(|entry| {
         let leader: Leader = serde_json::from_slice(&entry.value).unwrap_or_default();
         LeaderOverview {
             id: leader.id,
@@ -59,14 +59,14 @@ fn fill<S>(state: &ApiState<S>, world: &World, overview: &mut Overview) {
             since: leader.since,
         }
     });
-    overview.controllers = controllers(state, world, overview.leader.as_ref());
-    overview.nodes = nodes(state, world);
+    overview.controllers = controllers(state, cluster_view, overview.leader.as_ref());
+    overview.nodes = nodes(state, cluster_view);
     let mut services: BTreeMap<ServiceState, u32> = BTreeMap::new();
-    for resource in world.resources.values() {
-        *services.entry(status_of(world, &resource.value).state).or_default() += 1;
+    for resource in cluster_view.resources.values() {
+        *services.entry(status_of(cluster_view, &resource.value).state).or_default() += 1;
     }
     overview.services = services;
-    if let Some(status) = world.cluster_status.as_ref().map(|status| &status.value) {
+    if let Some(status) = cluster_view.cluster_status.as_ref().map(|status| &status.value) {
         overview.arming.clone_from(&status.arming);
         overview.waiting_for.clone_from(&status.waiting_for);
         overview.recent_fences.clone_from(&status.recent_fences);
@@ -75,14 +75,14 @@ fn fill<S>(state: &ApiState<S>, world: &World, overview: &mut Overview) {
 
 fn controllers<S>(
     state: &ApiState<S>,
-    world: &World,
+    cluster_view: &ClusterView,
     leader: Option<&LeaderOverview>,
 ) -> Vec<ControllerOverview> {
     let observer = state.observer();
-    world
+    cluster_view
         .candidates()
         .map(|(id, candidate)| {
-            let silent_ms = observer.controller_silent_ms(&world.keys, id);
+            let silent_ms = observer.controller_silent_ms(&cluster_view.keys, id);
             // A controller without an observed refresh counts as lost only after this process has watched long
             // enough.
             let silence = silent_ms.or(observer.watching_ms()).unwrap_or(0);
@@ -105,17 +105,19 @@ fn controllers<S>(
         .collect()
 }
 
-fn nodes<S>(state: &ApiState<S>, world: &World) -> Vec<NodeOverview> {
-    let names: BTreeSet<&NodeName> = world.nodes.keys().chain(world.node_statuses.keys()).collect();
+fn nodes<S>(state: &ApiState<S>, cluster_view: &ClusterView) -> Vec<NodeOverview> {
+    let names: BTreeSet<&NodeName> =
+        cluster_view.nodes.keys().chain(cluster_view.node_statuses.keys()).collect();
     names
         .into_iter()
         .map(|name| {
-            let status = world.node_statuses.get(name).map(|status| status.value.clone()).unwrap_or_default();
-            let fence = world.fences.get(name).map(|fence| &fence.value);
+            let status =
+                cluster_view.node_statuses.get(name).map(|status| status.value.clone()).unwrap_or_default();
+            let fence = cluster_view.fences.get(name).map(|fence| &fence.value);
             let (reason, message) = ready(&status.conditions);
             NodeOverview {
                 name: name.clone(),
-                state: if world.nodes.contains_key(name) { status.state } else { NodeState::Gone },
+                state: if cluster_view.nodes.contains_key(name) { status.state } else { NodeState::Gone },
                 agent: status.agent,
                 mode: status.mode,
                 arming: status.arming,
@@ -123,12 +125,12 @@ fn nodes<S>(state: &ApiState<S>, world: &World) -> Vec<NodeOverview> {
                 epoch: fence.map_or(status.epoch, |fence| fence.epoch),
                 fence: fence.map_or(status.fence, |fence| fence.state.name().to_owned()),
                 // Until the etcd lease of a fenced node expires, its heartbeat key remains.
-                lease: world
+                lease: cluster_view
                     .alive
                     .get(name)
                     .is_some_and(|alive| fence.is_none_or(|fence| alive.value.epoch >= fence.epoch)),
                 watchdog: status.watchdog,
-                silent_seconds: state.observer().silent_ms(&world.keys.alive(name)).map(Seconds),
+                silent_seconds: state.observer().silent_ms(&cluster_view.keys.alive(name)).map(Seconds),
                 last_seen: status.last_heartbeat_time,
                 services: status.services,
                 reason,

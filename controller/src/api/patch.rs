@@ -51,7 +51,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn patches_change_what_they_say() {
+    fn patches_change_the_named_fields() {
         let object = json!({"spec": {"a": 1, "b": {"c": 2}}});
         assert_eq!(
             merge(&object, &json!({"spec": {"a": null, "b": {"d": 3}}})),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_copies_are_stopped() {
+    fn repeated_copies_are_refused() {
         let copies: Vec<Value> =
             (0..40).map(|n| json!({"op": "copy", "from": "", "path": format!("/x{n}")})).collect();
         assert!(json(&json!({"text": "x".repeat(100)}), &json!(copies)).is_err());

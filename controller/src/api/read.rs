@@ -17,39 +17,39 @@ static UNREADABLE: Problems<String, Revision> = Problems::new();
 
 /// Value and revisions of one key.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Half {
+pub(crate) struct KeyContent {
     pub(crate) value: Value,
     pub(crate) create_revision: Revision,
     pub(crate) mod_revision: Revision,
 }
 
-impl Half {
+impl KeyContent {
     /// Reads the value of a spec key, with the current names of its fields.
-    pub(crate) fn of_spec(kind: Kind, entry: &Entry) -> Half {
-        let mut half = Half::of(entry);
-        renamed::from_stored(kind, &mut half.value);
-        half
+    pub(crate) fn of_spec(kind: Kind, entry: &Entry) -> KeyContent {
+        let mut key_content = KeyContent::of(entry);
+        renamed::from_stored(kind, &mut key_content.value);
+        key_content
     }
 
     /// Reads the value of a key as stored in etcd; the types of statuses can read that form. A value that is not a JSON
     /// map is served as an empty map, so that one unreadable key does not hide the others.
-    pub(crate) fn of(entry: &Entry) -> Half {
+    pub(crate) fn of(entry: &Entry) -> KeyContent {
         let value = serde_json::from_slice(&entry.value).unwrap_or_else(|error| {
-            if UNREADABLE.note(&entry.key, Some(entry.mod_revision)) {
+            if UNREADABLE.record(&entry.key, Some(entry.mod_revision)) {
                 tracing::warn!(key = entry.key, %error, "cannot parse a value in etcd as JSON");
             }
             Value::Null
         });
         let value = if value.is_object() { value } else { json!({}) };
-        Half { value, create_revision: entry.create_revision, mod_revision: entry.mod_revision }
+        KeyContent { value, create_revision: entry.create_revision, mod_revision: entry.mod_revision }
     }
 }
 
 /// An object: its spec key, and its status key if one exists.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Stored {
-    pub(crate) spec: Half,
-    pub(crate) status: Option<Half>,
+    pub(crate) spec: KeyContent,
+    pub(crate) status: Option<KeyContent>,
 }
 
 impl Stored {
@@ -168,14 +168,14 @@ fn join(keys: &Keys, entries: &[Entry]) -> BTreeMap<String, Stored> {
     let mut objects = BTreeMap::new();
     for entry in entries {
         if let Some(Key::Spec(kind, name)) = keys.parse(&entry.key) {
-            objects.insert(name.to_owned(), Stored { spec: Half::of_spec(kind, entry), status: None });
+            objects.insert(name.to_owned(), Stored { spec: KeyContent::of_spec(kind, entry), status: None });
         }
     }
     for entry in entries {
         if let Some(Key::Status(_, name)) = keys.parse(&entry.key)
             && let Some(stored) = objects.get_mut(name)
         {
-            stored.status = Some(Half::of(entry));
+            stored.status = Some(KeyContent::of(entry));
         }
     }
     objects

@@ -61,7 +61,7 @@ impl Parameters {
     fn set(&mut self, name: &str, value: String) -> Result<(), ApiError> {
         let wrong = |expected: &str| ApiError::bad_request(format!("{name}={value}: must be {expected}"));
         match name {
-            "watch" => self.watch = truth(&value),
+            "watch" => self.watch = parse_flag(&value),
             "resourceVersion" => self.resource_version = (!value.is_empty()).then_some(value),
             "limit" => {
                 let limit: usize = value.parse().map_err(|_| wrong("a number"))?;
@@ -90,10 +90,10 @@ impl Parameters {
                     _ => return Err(wrong("Strict, Warn or Ignore")),
                 };
             }
-            "force" => self.force = truth(&value),
+            "force" => self.force = parse_flag(&value),
             "timeoutSeconds" => self.timeout_seconds = Some(value.parse().map_err(|_| wrong("a number"))?),
-            "allowWatchBookmarks" => self.allow_bookmarks = truth(&value),
-            "sendInitialEvents" => self.send_initial_events = truth(&value),
+            "allowWatchBookmarks" => self.allow_bookmarks = parse_flag(&value),
+            "sendInitialEvents" => self.send_initial_events = parse_flag(&value),
             "includeObject" => {
                 self.include_object = match value.as_str() {
                     "None" => IncludeObject::None,
@@ -108,7 +108,7 @@ impl Parameters {
     }
 }
 
-fn truth(value: &str) -> bool {
+fn parse_flag(value: &str) -> bool {
     matches!(value, "1" | "true" | "True" | "t" | "")
 }
 
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_form_that_we_have_is_given() {
+    fn the_first_supported_form_is_used() {
         check("application/json", Some(Form::Plain));
         check("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(Form::Table));
         check("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", Some(Form::Plain));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_is_who_the_certificate_names() {
+    fn the_requester_is_the_name_in_the_certificate() {
         let (mut parts, ()) = axum::http::Request::new(()).into_parts();
         assert_eq!(requester(&parts), "loopback");
         parts.extensions.insert(ClientIdentity::Certificate {

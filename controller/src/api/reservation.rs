@@ -7,14 +7,14 @@ use super::ApiState;
 use super::error::ApiError;
 use super::facts;
 use crate::core::stored_view::view;
-use crate::core::world::World;
+use crate::core::world::ClusterView;
 use axum::Json;
 use axum::extract::{Query, Request, State};
 use axum::response::{IntoResponse, Response};
 use ha_api_types::id::NodeName;
-use ha_scheduler::balance::live::name_of_rest;
+use ha_scheduler::balance::live::ungrouped_name;
 use ha_store::Store;
-use report::{Failure, Question};
+use report::{Failure, ReportOptions};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Handles GET with `failures` (1 or 2), `by` (`node`, `group` or a label key) and `proof` (also lists the new nodes
@@ -25,38 +25,41 @@ pub(crate) async fn handler<S: Store>(
 ) -> Result<Response, ApiError> {
     let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(request.uri())
         .map_err(|error| ApiError::bad_request(format!("invalid query: {error}")))?;
-    let mut question = Question { cluster: state.options().cluster.clone(), ..Question::default() };
+    let mut options = ReportOptions { cluster: state.options().cluster.clone(), ..ReportOptions::default() };
     let mut by = "node".to_owned();
     for (name, value) in pairs {
         match name.as_str() {
             "failures" => {
-                question.failures = match value.as_str() {
+                options.failures = match value.as_str() {
                     "1" => 1,
                     "2" => 2,
                     _ => return Err(ApiError::bad_request(format!("failures={value}: must be 1 or 2"))),
                 }
             }
             "by" => by = value,
-            "proof" => question.proof = matches!(value.as_str(), "true" | "1"),
+            "proof" => options.proof = matches!(value.as_str(), "true" | "1"),
             _ => {}
         }
     }
-    if question.failures == 2 && by != "node" {
+    if options.failures == 2 && by != "node" {
         return Err(ApiError::bad_request("failures=2 cannot be combined with by"));
     }
-    let world = facts::world(&state).await?;
-    let failures = failures(&world, &by);
-    let report = tokio::task::spawn_blocking(move || report::of(view(&world).0, &question, &failures)).await;
+    let cluster_view = facts::cluster_view(&state).await?;
+    let failures = failures(&cluster_view, &by);
+    let report =
+        tokio::task::spawn_blocking(move || report::build_report(view(&cluster_view).0, &options, &failures))
+            .await;
     let report = report.map_err(|error| ApiError::internal(error.to_string()))?;
     Ok(Json(report).into_response())
 }
 
 /// Returns the sets of nodes that fail together: each node, or the nodes of each group, or those with the same value
 /// of a label. Nodes without a group form a group of their own.
-fn failures(world: &World, by: &str) -> Vec<Failure> {
-    let rest = name_of_rest(world.nodes.values().filter_map(|node| node.value.spec.node_group.as_deref()));
+fn failures(cluster_view: &ClusterView, by: &str) -> Vec<Failure> {
+    let rest =
+        ungrouped_name(cluster_view.nodes.values().filter_map(|node| node.value.spec.node_group.as_deref()));
     let mut domains: BTreeMap<String, BTreeSet<NodeName>> = BTreeMap::new();
-    for (name, node) in &world.nodes {
+    for (name, node) in &cluster_view.nodes {
         let domain = match by {
             "node" => Some(name.as_str()),
             "group" => Some(node.value.spec.node_group.as_deref().unwrap_or(rest)),

@@ -79,13 +79,13 @@ impl Selector {
             Requirement::Exists(name) => label(name).is_some(),
             Requirement::Absent(name) => label(name).is_none(),
         });
-        labels_fit && self.fields.iter().all(|field| (field.of(object) == field.value) == field.equal)
+        labels_fit && self.fields.iter().all(|field| (field.text_in(object) == field.value) == field.equal)
     }
 }
 
 impl FieldRequirement {
     /// Returns the text of the field in an object.
-    fn of(&self, object: &Value) -> String {
+    fn text_in(&self, object: &Value) -> String {
         let found = self.path.split('.').try_fold(object, |value, name| value.get(name));
         match found {
             Some(Value::String(text)) => text.clone(),
@@ -99,12 +99,12 @@ impl FieldRequirement {
 fn default(rows: Rows, path: &str) -> Result<String, ApiError> {
     match rows {
         Rows::Of(kind) => default_in_schema(kind, path),
-        Rows::Events => known(&EVENT_FIELDS, "Event", path),
-        Rows::Namespaces => known(&["metadata.name"], "Namespace", path),
+        Rows::Events => check_known_field(&EVENT_FIELDS, "Event", path),
+        Rows::Namespaces => check_known_field(&["metadata.name"], "Namespace", path),
     }
 }
 
-fn known(fields: &[&str], kind: &str, path: &str) -> Result<String, ApiError> {
+fn check_known_field(fields: &[&str], kind: &str, path: &str) -> Result<String, ApiError> {
     if fields.contains(&path) {
         return Ok(String::new());
     }
@@ -115,9 +115,9 @@ fn known(fields: &[&str], kind: &str, path: &str) -> Result<String, ApiError> {
 }
 
 fn default_in_schema(kind: Kind, path: &str) -> Result<String, ApiError> {
-    let mut place = schema::of(kind);
+    let mut field_schema = schema::of(kind);
     for name in path.split('.') {
-        let fields = &place["properties"];
+        let fields = &field_schema["properties"];
         let Some(field) = fields.get(name) else {
             let known = fields.as_object().into_iter().flat_map(|fields| fields.keys().map(String::as_str));
             let hint = suggestion(name, known).map(|nearest| format!("; did you mean {nearest}?"));
@@ -126,13 +126,13 @@ fn default_in_schema(kind: Kind, path: &str) -> Result<String, ApiError> {
                 hint.unwrap_or_default()
             )));
         };
-        place = field;
+        field_schema = field;
     }
-    match place["type"].as_str() {
+    match field_schema["type"].as_str() {
         Some("object" | "array") => {
             Err(ApiError::bad_request(format!("fieldSelector: {path} of {kind} is not a single value")))
         }
-        Some(_) | None => Ok(default_of(place).unwrap_or_default()),
+        Some(_) | None => Ok(default_of(field_schema).unwrap_or_default()),
     }
 }
 

@@ -4,7 +4,7 @@ use super::admission::Admitted;
 use super::error::ApiError;
 use super::read::Stored;
 use super::{ApiState, facts};
-use crate::core::world::World;
+use crate::core::world::ClusterView;
 use ha_api_types::kind::Kind;
 use ha_api_types::problem::Problem;
 use ha_api_types::protocol::{Protocol, Word, newer_words};
@@ -25,20 +25,20 @@ pub(super) async fn check<S: Store>(
     if words.is_empty() {
         return Ok(());
     }
-    let world = facts::world(state).await?;
-    let problems = refusals(&world, &words);
+    let cluster_view = facts::cluster_view(state).await?;
+    let problems = refusals(&cluster_view, &words);
     if problems.is_empty() { Ok(()) } else { Err(ApiError::invalid(kind, &admitted.name, &problems)) }
 }
 
-fn refusals(world: &World, words: &[Word]) -> Vec<Problem> {
-    let refused = words.iter().filter(|word| !world.may_write(word.since));
+fn refusals(cluster_view: &ClusterView, words: &[Word]) -> Vec<Problem> {
+    let refused = words.iter().filter(|word| !cluster_view.may_write(word.since));
     refused
         .map(|word| {
-            let behind = world.behind(word.since);
-            let remedy = if behind.is_empty() {
+            let outdated = cluster_view.outdated_readers(word.since);
+            let remedy = if outdated.is_empty() {
                 ", which the leader has not confirmed yet: try again in a few seconds".to_owned()
             } else {
-                format!(": finish the upgrade of {}", behind.join(", "))
+                format!(": finish the upgrade of {}", outdated.join(", "))
             };
             let message = format!("{} requires protocol {}{remedy}", word.value, word.since);
             Problem::forbidden(word.field.trim_start_matches('/').replace('/', "."), message)
@@ -63,11 +63,11 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_word_is_refused_naming_who_is_behind() {
+    fn a_newer_word_is_refused_with_the_outdated_readers() {
         let keys = Keys::new("test");
         let word =
             Word { kind: Kind::Operation, field: "/spec/action", value: "NotHere", since: Protocol(2) };
-        let world = |stored: u32, controller: u32, node: u32| {
+        let cluster_view = |stored: u32, controller: u32, node: u32| {
             let status = ClusterStatus { protocol: Protocol(stored), ..ClusterStatus::default() };
             let candidate = Candidate { protocol: Protocol(controller), ..Candidate::default() };
             let fence = Fence { state: FenceState::Open, epoch: Epoch(1), ..Fence::default() };
@@ -78,23 +78,23 @@ mod tests {
                 entry(keys.fence(&"n3".into()), &fence),
                 entry(keys.node_report(&"n3".into()), &report),
             ];
-            let mut world = World::new(keys.clone());
-            world.replace(entries, Revision(1), Mono(0));
-            world
+            let mut cluster_view = ClusterView::new(keys.clone());
+            cluster_view.replace(entries, Revision(1), Mono(0));
+            cluster_view
         };
-        let messages = |world: &World| {
-            let problems = refusals(world, &[word]);
+        let messages = |cluster_view: &ClusterView| {
+            let problems = refusals(cluster_view, &[word]);
             problems.into_iter().map(|problem| problem.message).collect::<Vec<_>>().join("; ")
         };
-        assert_eq!(messages(&world(2, 2, 2)), "");
-        let refused = messages(&world(1, 1, 2));
+        assert_eq!(messages(&cluster_view(2, 2, 2)), "");
+        let refused = messages(&cluster_view(1, 1, 2));
         assert!(
             refused.contains("finish the upgrade of controller/c2") && !refused.contains("n3"),
             "{refused}"
         );
-        let refused = messages(&world(1, 2, 1));
+        let refused = messages(&cluster_view(1, 2, 1));
         assert!(refused.contains("finish the upgrade of node/n3") && !refused.contains("c2"), "{refused}");
         // The stored version decides, because agents use it.
-        assert_ne!(messages(&world(1, 2, 2)), "");
+        assert_ne!(messages(&cluster_view(1, 2, 2)), "");
     }
 }

@@ -2,8 +2,8 @@
 //! change.
 
 use super::{ApiState, facts, read, what_if};
-use crate::core::order::Order;
-use crate::core::placement::declared;
+use crate::core::order::DependencyGraph;
+use crate::core::placement::declarations;
 use ha_api_types::id::ResourceName;
 use ha_api_types::kind::Kind;
 use ha_api_types::names::{self, TypedName};
@@ -26,7 +26,7 @@ struct Reference {
 
 /// Returns warnings about an object as it is stored, or would be in a dry run. This function does not fail: data that
 /// cannot be read causes no warning.
-pub(crate) async fn of<S: Store>(
+pub(crate) async fn object_warnings<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
     name: &str,
@@ -41,7 +41,7 @@ pub(crate) async fn of<S: Store>(
     if dry_run {
         // The plan also reports conflicts.
         let changed = [(kind, name.to_owned(), value.clone())];
-        if let Ok(plan) = what_if::of(state, &changed, &[]).await {
+        if let Ok(plan) = what_if::plan_changes(state, &changed, &[]).await {
             warnings.extend(plan.effects.iter().map(ha_api_types::view::PlannedEffect::sentence));
             warnings.extend(plan.warnings);
         }
@@ -72,12 +72,15 @@ async fn stopped_with_it<S: Store>(
         }
         Kind::Group | Kind::AffinityRule | Kind::Node | Kind::NodeGroup | Kind::Cluster => None,
     }?;
-    let world = facts::world(state).await.ok()?;
-    let order = Order::of(world.resources.iter().map(|(name, read)| (name, &read.value)));
+    let cluster_view = facts::cluster_view(state).await.ok()?;
+    let order = DependencyGraph::of(cluster_view.resources.iter().map(|(name, read)| (name, &read.value)));
     let stopped: Vec<&str> = order
-        .following(&first)
+        .dependents(&first)
         .filter(|next| {
-            world.resources.get(*next).is_some_and(|next| next.value.spec.state == RequestedState::Started)
+            cluster_view
+                .resources
+                .get(*next)
+                .is_some_and(|next| next.value.spec.state == RequestedState::Started)
         })
         .map(ResourceName::as_str)
         .collect();
@@ -156,8 +159,8 @@ async fn conflicts<S: Store>(state: &ApiState<S>, kind: Kind, name: &str) -> Vec
     if !matches!(kind, Kind::AffinityRule | Kind::Group | Kind::Resource | Kind::Node) {
         return Vec::new();
     }
-    let Ok(world) = facts::world(state).await else { return Vec::new() };
-    let declared = declared(&world);
+    let Ok(cluster_view) = facts::cluster_view(state).await else { return Vec::new() };
+    let declared = declarations(&cluster_view);
     let (_, conflicts) = Rules::compile(&declared);
     let in_group =
         |resource: &ResourceName| declared.group_of.get(resource).is_some_and(|group| group == name);

@@ -14,7 +14,7 @@ use axum::http::header;
 use axum::http::request::Parts;
 use axum::response::Response;
 use bytes::Bytes;
-use changes::{Event, EventType, View};
+use changes::{Event, EventType, WatchedObjects};
 use futures::{Stream, StreamExt};
 use ha_api_types::id::Revision;
 use ha_api_types::kind::{API_VERSION, Kind};
@@ -30,7 +30,7 @@ use tokio::time::Instant;
 /// Interval at which a client that requests bookmarks gets one while nothing changes.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum duration of a watch, unless the client asks for less. Clients resume from the last revision.
-const LONGEST_WATCH: Duration = Duration::from_secs(3600);
+const MAX_WATCH_DURATION: Duration = Duration::from_secs(3600);
 
 /// Handles GET of a collection with `watch=true`.
 pub(crate) async fn objects<S: Store>(
@@ -42,10 +42,10 @@ pub(crate) async fn objects<S: Store>(
     let shape = Shape::of(&parts.headers, parameters, Rows::Of(kind))?;
     let selector = Selector::parse(Rows::Of(kind), &parameters.label_selector, &parameters.field_selector)?;
     let permit = state.watch_permit()?;
-    let from = start(parameters)?;
+    let from = start_revision(parameters)?;
     let (objects, revision) = read::list(state.store(), state.keys(), kind).await?;
     check_start(from, revision)?;
-    let view = View::new(kind, state.keys().clone(), objects, selector, from.is_some());
+    let view = WatchedObjects::new(kind, state.keys().clone(), objects, selector, from.is_some());
     let shutdown = parts.extensions.get::<Shutdown>().cloned();
     let watcher = Watcher {
         state: state.clone(),
@@ -59,7 +59,7 @@ pub(crate) async fn objects<S: Store>(
 }
 
 /// Returns the revision after which the client requests changes; `None` means all existing objects first, then changes.
-pub(crate) fn start(parameters: &Parameters) -> Result<Option<Revision>, ApiError> {
+pub(crate) fn start_revision(parameters: &Parameters) -> Result<Option<Revision>, ApiError> {
     if parameters.send_initial_events {
         return Ok(None);
     }
@@ -78,14 +78,14 @@ pub(crate) fn start(parameters: &Parameters) -> Result<Option<Revision>, ApiErro
 /// R10.19). The current revision must come from a linearizable read that was made after the request arrived.
 pub(crate) fn check_start(from: Option<Revision>, present: Revision) -> Result<(), ApiError> {
     match from {
-        Some(asked) if asked > present => Err(ApiError::of_other_data(asked, present)),
+        Some(requested) if requested > present => Err(ApiError::revision_not_reached(requested, present)),
         Some(_) | None => Ok(()),
     }
 }
 
-pub(crate) fn length(parameters: &Parameters) -> Duration {
+pub(crate) fn watch_duration(parameters: &Parameters) -> Duration {
     let seconds = parameters.timeout_seconds.filter(|seconds| *seconds > 0);
-    seconds.map_or(LONGEST_WATCH, Duration::from_secs).min(LONGEST_WATCH)
+    seconds.map_or(MAX_WATCH_DURATION, Duration::from_secs).min(MAX_WATCH_DURATION)
 }
 
 /// Returns a streamed response. The stream ends when the process shuts down.
@@ -104,7 +104,7 @@ pub(crate) fn respond(
 }
 
 /// Returns one line of a watch.
-pub(crate) fn line(event_type: &str, object: &Value) -> Bytes {
+pub(crate) fn watch_line(event_type: &str, object: &Value) -> Bytes {
     let mut text = json!({"type": event_type, "object": object}).to_string();
     text.push('\n');
     Bytes::from(text)
@@ -124,13 +124,13 @@ impl<S: Store> Watcher<S> {
     /// Returns the lines of the watch: first the existing objects (unless resumed), then changes.
     fn run(
         self,
-        mut view: View,
+        mut view: WatchedObjects,
         from: Option<Revision>,
         revision: Revision,
     ) -> impl Stream<Item = Bytes> + Send {
         async_stream::stream! {
             let _permit = &self.permit;
-            let end = Instant::now() + length(&self.parameters);
+            let end = Instant::now() + watch_duration(&self.parameters);
             if from.is_none() {
                 for event in view.initial() {
                     yield self.event(event);
@@ -139,18 +139,18 @@ impl<S: Store> Watcher<S> {
                     yield self.bookmark(revision, true);
                 }
             }
-            let mut complete = from.unwrap_or(revision);
-            let mut marked = complete;
-            let mut items = self.state.store().watch_all(&self.selectors, complete + 1);
+            let mut complete_up_to = from.unwrap_or(revision);
+            let mut bookmarked = complete_up_to;
+            let mut items = self.state.store().watch_all(&self.selectors, complete_up_to + 1);
             let mut next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
             loop {
                 let item = tokio::select! {
                     item = items.next() => item,
                     () = tokio::time::sleep_until(next_bookmark), if self.parameters.allow_bookmarks => {
                         next_bookmark += BOOKMARK_INTERVAL;
-                        if complete > marked {
-                            marked = complete;
-                            yield self.bookmark(complete, false);
+                        if complete_up_to > bookmarked {
+                            bookmarked = complete_up_to;
+                            yield self.bookmark(complete_up_to, false);
                         }
                         continue;
                     }
@@ -161,11 +161,11 @@ impl<S: Store> Watcher<S> {
                         for event in view.changes(&changes) {
                             yield self.event(event);
                         }
-                        complete = complete.max(revision);
+                        complete_up_to = complete_up_to.max(revision);
                     }
-                    Some(Ok(WatchItem::Progress(revision))) => complete = complete.max(revision),
+                    Some(Ok(WatchItem::Progress(revision))) => complete_up_to = complete_up_to.max(revision),
                     Some(Err(error)) => {
-                        yield line("ERROR", &ApiError::from(error).status());
+                        yield watch_line("ERROR", &ApiError::from(error).status());
                         break;
                     }
                     None => break,
@@ -180,7 +180,7 @@ impl<S: Store> Watcher<S> {
             EventType::Modified => "MODIFIED",
             EventType::Deleted => "DELETED",
         };
-        line(name, &self.shape.object(event.object, self.state.now_seconds()))
+        watch_line(name, &self.shape.object(event.object, self.state.now_seconds()))
     }
 
     fn bookmark(&self, revision: Revision, initial: bool) -> Bytes {
@@ -189,6 +189,6 @@ impl<S: Store> Watcher<S> {
         if initial {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        line("BOOKMARK", &self.shape.object(object, self.state.now_seconds()))
+        watch_line("BOOKMARK", &self.shape.object(object, self.state.now_seconds()))
     }
 }

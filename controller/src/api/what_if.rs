@@ -4,13 +4,13 @@ pub(super) mod effects;
 
 use super::ApiState;
 use super::admission::{Context, admit};
-use super::circle;
+use super::dependency_cycle;
 use super::error::ApiError;
 use super::facts;
 use super::read;
 use super::request::{FieldValidation, read_body, requester};
 use super::reservation::gate;
-use crate::core::world::World;
+use crate::core::world::ClusterView;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -34,36 +34,36 @@ pub(crate) async fn handler<S: Store>(
     let (parts, body) = request.into_parts();
     let bytes = read_body(body).await?;
     let read = ha_api_types::document::json(&bytes).map_err(|error| ApiError::bad_request(error.message))?;
-    let question: PlanRequest = serde_json::from_value(read.value).map_err(|error| {
+    let plan_request: PlanRequest = serde_json::from_value(read.value).map_err(|error| {
         ApiError::bad_request(format!("request body is not a valid plan request: {error}"))
     })?;
-    if question.objects.len() + question.deletions.len() > MAX_OBJECTS {
+    if plan_request.objects.len() + plan_request.deletions.len() > MAX_OBJECTS {
         return Err(ApiError::bad_request(format!(
             "at most {MAX_OBJECTS} objects can be simulated in one request"
         )));
     }
-    let who = requester(&parts);
+    let requester_name = requester(&parts);
     let mut changed = Vec::new();
-    for object in question.objects {
-        changed.push(admitted(&state, &who, object).await?);
+    for object in plan_request.objects {
+        changed.push(admit_object(&state, &requester_name, object).await?);
     }
-    let deleted: Vec<(Kind, String)> = question
+    let deleted: Vec<(Kind, String)> = plan_request
         .deletions
         .into_iter()
         .map(|deletion| (deletion.kind, names::bare(&deletion.name).to_owned()))
         .collect();
-    let (mut plan, before, after) = compared(&state, &changed, &deleted).await?;
+    let (mut plan, before, after) = compare(&state, &changed, &deleted).await?;
     let resources = changed.iter().filter(|(kind, ..)| *kind == Kind::Resource);
     let resources: Vec<ResourceName> = resources.map(|(_, name, _)| name.as_str().into()).collect();
-    circle::check_all(&before, &after, resources.iter())?;
+    dependency_cycle::check_all(&before, &after, resources.iter())?;
     plan.warnings.extend(gate::warning(&state, before, after).await?);
     Ok(Json(plan).into_response())
 }
 
 /// Returns an object as admission would store it.
-async fn admitted<S: Store>(
+async fn admit_object<S: Store>(
     state: &ApiState<S>,
-    who: &str,
+    requester_name: &str,
     mut object: Value,
 ) -> Result<(Kind, String, Value), ApiError> {
     let kind_name = object.get("kind").and_then(Value::as_str).unwrap_or_default();
@@ -83,32 +83,32 @@ async fn admitted<S: Store>(
         kind,
         field_validation: FieldValidation::Strict,
         manager: None,
-        requester: who,
+        requester: requester_name,
         now: &now,
         fresh_uid: &fresh_uid,
     };
-    let given = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    renamed::accept(kind, &mut object).map_err(|problems| ApiError::invalid(kind, &given, &problems))?;
+    let given_name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    renamed::accept(kind, &mut object).map_err(|problems| ApiError::invalid(kind, &given_name, &problems))?;
     let admitted = admit(&context, current.as_ref(), object, &[])?;
     Ok((kind, admitted.name, admitted.value))
 }
 
 /// Returns the effects of storing the changed objects, in the form that would be stored, and of deleting the others.
-pub(crate) async fn of<S: Store>(
+pub(crate) async fn plan_changes<S: Store>(
     state: &ApiState<S>,
     changed: &[(Kind, String, Value)],
     deleted: &[(Kind, String)],
 ) -> Result<Plan, ApiError> {
-    Ok(compared(state, changed, deleted).await?.0)
+    Ok(compare(state, changed, deleted).await?.0)
 }
 
 /// Returns the plan, and the views of the cluster before and after the change.
-async fn compared<S: Store>(
+async fn compare<S: Store>(
     state: &ApiState<S>,
     changed: &[(Kind, String, Value)],
     deleted: &[(Kind, String)],
-) -> Result<(Plan, World, World), ApiError> {
-    let before = facts::world(state).await?;
+) -> Result<(Plan, ClusterView, ClusterView), ApiError> {
+    let before = facts::cluster_view(state).await?;
     let mut after = before.clone();
     let revision = before.revision + 1;
     let mut changes = Vec::new();
@@ -123,7 +123,7 @@ async fn compared<S: Store>(
         changes.push(Change::Delete { key: state.keys().spec(*kind, name), revision });
     }
     after.apply(changes, revision, Mono(0));
-    let mut plan = effects::of(&before, &after);
+    let mut plan = effects::planned_effects(&before, &after);
     if changed.iter().any(|(kind, _, _)| *kind == Kind::Operation) {
         plan.warnings
             .push("operations are not simulated: the leader checks them when it carries them out".to_owned());

@@ -1,8 +1,8 @@
 //! The election of the leader. It is a core separate from the planner, so that no plan delays refreshes and
 //! keep-alives.
 //!
-//! The election reports its state to the planner ([`Standing`]). It receives the facts that only the planner's view
-//! shows ([`Orders`]).
+//! The election reports its state to the planner ([`ElectionState`]). It receives the facts that only the planner's view
+//! shows ([`ElectionInputs`]).
 
 use super::interface::{CommitId, Config, Effect, Input};
 use ha_api_types::id::Revision;
@@ -12,7 +12,7 @@ use ha_api_types::record::Candidate;
 use ha_api_types::time::{Millis, Mono, Now};
 use ha_api_types::timing::Timings;
 use ha_store::election::{
-    CommitClock, Election, ElectionView, Leadership, Membership, Readings, Step, Subject,
+    CommitGaps, Election, ElectionView, Leadership, Membership, Readings, Step, WriteKind,
 };
 use ha_store::{Change, Entry};
 use std::collections::{BTreeMap, VecDeque};
@@ -22,13 +22,13 @@ pub(super) const FIRST_ID: u64 = 1 << 62;
 
 /// State of the election, as reported to the planner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct ElectionState {
     /// Leadership, while it is not known to be lost.
     pub leadership: Option<Leadership>,
     /// This process's own candidate key; `None` while it is not committed.
     pub membership: Option<Membership>,
     /// Times of this process's commits.
-    pub commits: CommitClock,
+    pub commits: CommitGaps,
     /// Machine of another process that refreshes this controller's keys; `None` if there is no such process.
     pub duplicate: Option<String>,
     /// Number of times that this process resigned in favor of an older controller.
@@ -39,7 +39,7 @@ pub struct Standing {
 
 /// Facts that the election needs from the planner's view.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Orders {
+pub struct ElectionInputs {
     /// Heartbeat interval (Ki) of the cluster, in milliseconds.
     pub interval_ms: Millis,
     /// Time in milliseconds for which a refresh is valid (Th).
@@ -53,9 +53,9 @@ pub struct Orders {
     pub yields_now: bool,
 }
 
-impl Orders {
-    pub(super) fn of(timings: &Timings, yields_until: Option<Mono>) -> Orders {
-        Orders {
+impl ElectionInputs {
+    pub(super) fn of(timings: &Timings, yields_until: Option<Mono>) -> ElectionInputs {
+        ElectionInputs {
             interval_ms: timings.heartbeat_interval_ms,
             valid_ms: timings.heartbeat_valid_ms,
             lease_seconds: timings.leader_lease_seconds(),
@@ -74,10 +74,10 @@ pub struct Candidacy {
     election: Election,
     readings: Readings,
     view: ElectionView,
-    commits: BTreeMap<CommitId, Subject>,
+    commits: BTreeMap<CommitId, WriteKind>,
     next_commit: u64,
     effects: VecDeque<Effect>,
-    told: Standing,
+    reported: ElectionState,
     yields: u32,
     ended: bool,
 }
@@ -105,7 +105,7 @@ impl Candidacy {
             commits: BTreeMap::new(),
             next_commit: FIRST_ID,
             effects: VecDeque::new(),
-            told: Standing::default(),
+            reported: ElectionState::default(),
             yields: 0,
             ended: false,
         }
@@ -122,7 +122,7 @@ impl Candidacy {
         self.now = now.clone();
         match input {
             Input::Synced { entries, revision, answers } => {
-                self.readings.answer(answers.saturating_sub(FIRST_ID));
+                self.readings.complete(answers.saturating_sub(FIRST_ID));
                 if revision >= self.view.revision {
                     (self.view.leader, self.view.candidate, self.view.refresh) = (None, None, None);
                     for entry in entries {
@@ -142,31 +142,31 @@ impl Candidacy {
                         Change::Put(_) | Change::Delete { .. } => {}
                     }
                 }
-                self.seen(revision);
+                self.advance_revision(revision);
             }
-            Input::Progress(revision) => self.seen(revision),
+            Input::Progress(revision) => self.advance_revision(revision),
             Input::Committed { id, outcome } => {
-                if let Some(subject) = self.commits.remove(&id) {
-                    self.election.committed(now, subject, &outcome, &mut self.readings);
+                if let Some(kind) = self.commits.remove(&id) {
+                    self.election.committed(now, kind, &outcome, &mut self.readings);
                 }
             }
             Input::LeaseGranted { result } => self.election.lease_granted(now, result.ok()),
             Input::LeaseKept { lease, result } => {
                 self.election.lease_kept(now, lease, result.is_ok(), &mut self.readings);
             }
-            Input::Orders(orders) => {
-                self.election.set_timings(orders.interval_ms, orders.valid_ms, orders.lease_seconds);
-                self.view.yields_until = orders.yields_until;
-                if orders.yields_now && self.election.yield_to_older(now) {
+            Input::ElectionInputs(inputs) => {
+                self.election.set_timings(inputs.interval_ms, inputs.valid_ms, inputs.lease_seconds);
+                self.view.yields_until = inputs.yields_until;
+                if inputs.yields_now && self.election.yield_to_older(now) {
                     self.yields += 1;
                 }
                 self.observe();
             }
             Input::Shutdown => self.election.shut_down(),
             Input::Tick
-            | Input::Standing(_)
+            | Input::ElectionState(_)
             | Input::FencerDone { .. }
-            | Input::HoldAsked { .. }
+            | Input::HoldRequested { .. }
             | Input::Delivered { .. } => {}
         }
     }
@@ -187,10 +187,10 @@ impl Candidacy {
     fn advance(&mut self) {
         while let Some(step) = self.election.poll(&self.now) {
             let effect = match step {
-                Step::Commit(subject, transaction) => {
+                Step::Commit(kind, transaction) => {
                     let id = CommitId(self.next_commit);
                     self.next_commit += 1;
-                    self.commits.insert(id, subject);
+                    self.commits.insert(id, kind);
                     Effect::Commit { id, transaction }
                 }
                 Step::GrantLease { ttl_seconds } => Effect::GrantLease { ttl_seconds },
@@ -199,7 +199,7 @@ impl Candidacy {
             };
             self.effects.push_back(effect);
         }
-        let standing = Standing {
+        let election_state = ElectionState {
             leadership: self.election.leadership().cloned(),
             membership: self.election.membership(),
             commits: self.election.commits().clone(),
@@ -207,9 +207,9 @@ impl Candidacy {
             yields: self.yields,
             is_ending: self.election.is_shutting_down(),
         };
-        if standing != self.told {
-            self.told = standing.clone();
-            self.effects.push_back(Effect::Tell(Box::new(standing)));
+        if election_state != self.reported {
+            self.reported = election_state.clone();
+            self.effects.push_back(Effect::ReportElection(Box::new(election_state)));
         }
         if self.election.is_done() {
             self.ended = true;
@@ -219,7 +219,7 @@ impl Candidacy {
         }
     }
 
-    fn seen(&mut self, revision: Revision) {
+    fn advance_revision(&mut self, revision: Revision) {
         self.view.revision = self.view.revision.max(revision);
         self.observe();
     }
@@ -232,18 +232,18 @@ impl Candidacy {
     }
 
     fn put(&mut self, entry: Entry) {
-        if let Some(slot) = self.slot(&entry.key) {
+        if let Some(slot) = self.own_key_entry(&entry.key) {
             *slot = Some(entry);
         }
     }
 
     fn remove(&mut self, key: &str) {
-        if let Some(slot) = self.slot(key) {
+        if let Some(slot) = self.own_key_entry(key) {
             *slot = None;
         }
     }
 
-    fn slot(&mut self, key: &str) -> Option<&mut Option<Entry>> {
+    fn own_key_entry(&mut self, key: &str) -> Option<&mut Option<Entry>> {
         if key == self.keys.leader() {
             return Some(&mut self.view.leader);
         }

@@ -1,11 +1,11 @@
 //! Join order of controllers: which may declare a node dead, which one becomes leader then, and which keys are
 //! obsolete (FENCING, section 9).
 
-use super::candidacy::Orders;
+use super::candidacy::ElectionInputs;
 use super::health::hold_terms;
-use super::plan::{Note, Plan, Subject, cluster_event};
-use super::situation::Situation;
-use super::world::{Refreshed, World};
+use super::plan::{OnApplied, Plan, Subject, cluster_event};
+use super::plan_input::PlanInput;
+use super::world::{ClusterView, RefreshObservation};
 use super::{Controller, Effect};
 use ha_api_types::event::EventType;
 use ha_api_types::id::Revision;
@@ -20,90 +20,100 @@ impl Controller {
     /// Returns the time until which an older controller counts as present (R9.28). Only a controller counts that may
     /// act on a node's silence where this one may not.
     pub(super) fn yields_until(&self) -> Option<Mono> {
-        let joined = self.standing.membership?.joined;
-        let valid_ms = self.world.timings().heartbeat_valid_ms;
-        let until = older(&self.world, joined).into_iter().map(|(_, refreshed)| refreshed.since + valid_ms);
+        let joined = self.election_state.membership?.joined;
+        let valid_ms = self.cluster_view.timings().heartbeat_valid_ms;
+        let until = older_controllers(&self.cluster_view, joined)
+            .into_iter()
+            .map(|(_, refreshed)| refreshed.since + valid_ms);
         until.filter(|until| *until > self.now.raw).max()
     }
 
     /// Asks the election to resign in favor of an older controller, if allowed (R9.29).
-    pub(super) fn yield_to_older(&mut self) {
-        let orders = Orders::of(&self.world.timings(), self.yields_until());
-        self.effects.push_back(Effect::Order(Orders { yields_now: true, ..orders }));
+    pub(super) fn request_yield_to_older(&mut self) {
+        let election_inputs = ElectionInputs::of(&self.cluster_view.timings(), self.yields_until());
+        self.effects
+            .push_back(Effect::UpdateElection(ElectionInputs { yields_now: true, ..election_inputs }));
     }
 
     /// Reports once that another process refreshes this controller's keys (R9.14).
-    pub(super) fn note_duplicate(&mut self) {
-        let machine = self.standing.duplicate.clone();
-        let is_news = machine.is_some() && !self.is_duplicate;
+    pub(super) fn report_duplicate(&mut self) {
+        let machine = self.election_state.duplicate.clone();
+        let is_new = machine.is_some() && !self.is_duplicate;
         self.is_duplicate = machine.is_some();
-        if let (true, Some(machine)) = (is_news, machine) {
-            let place =
+        if let (true, Some(machine)) = (is_new, machine) {
+            let machine_text =
                 if machine.is_empty() { "another machine".to_owned() } else { format!("machine {machine}") };
             let message = format!(
-                "Controller {}: {} ({place}), so this process only serves the API",
+                "Controller {}: {} ({machine_text}), so this process only serves the API",
                 self.config.id,
                 Reason::DuplicateController.sentence()
             );
-            self.tell_of_cluster(EventType::Warning, Reason::DuplicateController, message);
+            self.emit_cluster_event(EventType::Warning, Reason::DuplicateController, message);
         }
     }
 }
 
 /// Returns the hold terms of nodes whose silence is no proof for a controller that joined at `joined`. The epoch of
 /// such a node is open, or closed without a proof.
-fn held_by_others(world: &World, joined: Revision) -> impl Iterator<Item = HoldTerms> {
-    world
+fn hold_terms_excluding(cluster_view: &ClusterView, joined: Revision) -> impl Iterator<Item = HoldTerms> {
+    cluster_view
         .fences
         .iter()
         .filter(|(_, fence)| matches!(fence.value.state, FenceState::Open | FenceState::Fencing))
         .filter_map(|(name, fence)| {
-            hold_terms(Some(&fence.value), world.node_reports.get(name).map(|report| &report.value))
+            hold_terms(Some(&fence.value), cluster_view.node_reports.get(name).map(|report| &report.value))
         })
         .filter(move |terms| !terms.include(joined))
 }
 
 /// Returns the older controllers that may act on the silence of a node that has not read a candidate key created at
 /// `joined`.
-fn older(world: &World, joined: Revision) -> Vec<(&String, Refreshed)> {
-    let newest_known = held_by_others(world, joined).map(|terms| terms.candidate_generation).max();
+fn older_controllers(cluster_view: &ClusterView, joined: Revision) -> Vec<(&String, RefreshObservation)> {
+    let newest_known =
+        hold_terms_excluding(cluster_view, joined).map(|terms| terms.candidate_generation).max();
     let Some(newest_known) = newest_known else { return Vec::new() };
-    known_to(world, newest_known).filter_map(|id| Some((id, *world.refreshed.get(id)?))).collect()
+    candidates_known_to(cluster_view, newest_known)
+        .filter_map(|id| Some((id, *cluster_view.refreshed.get(id)?)))
+        .collect()
 }
 
-fn known_to(world: &World, generation: Revision) -> impl Iterator<Item = &String> {
+fn candidates_known_to(cluster_view: &ClusterView, generation: Revision) -> impl Iterator<Item = &String> {
     let is_known = move |created: Revision| HoldTerms { candidate_generation: generation }.include(created);
-    world.candidate_entries.iter().filter(move |(_, entry)| is_known(entry.create_revision)).map(|(id, _)| id)
+    cluster_view
+        .candidate_entries
+        .iter()
+        .filter(move |(_, entry)| is_known(entry.create_revision))
+        .map(|(id, _)| id)
 }
 
-fn is_refreshed(world: &World, id: &str, now: Mono) -> bool {
-    let valid_ms = world.timings().heartbeat_valid_ms;
-    world.refreshed.get(id).is_some_and(|known| known.is_seen && now < known.since + valid_ms)
+fn is_refreshed(cluster_view: &ClusterView, id: &str, now: Mono) -> bool {
+    let valid_ms = cluster_view.timings().heartbeat_valid_ms;
+    cluster_view.refreshed.get(id).is_some_and(|known| known.has_changed && now < known.since + valid_ms)
 }
 
 /// Returns `true` if an older controller is present that may act on a node where one that joined at `joined` may not.
-pub(super) fn is_older_there(world: &World, now: Mono, joined: Revision) -> bool {
-    older(world, joined).into_iter().any(|(id, _)| is_refreshed(world, id, now))
+pub(super) fn is_older_controller_present(cluster_view: &ClusterView, now: Mono, joined: Revision) -> bool {
+    older_controllers(cluster_view, joined).into_iter().any(|(id, _)| is_refreshed(cluster_view, id, now))
 }
 
 /// Waits for a controller that joined before the node's last report, and names a possible remedy (R9.27).
-pub(super) fn wait_for_older(situation: &Situation<'_>, name: &str, plan: &mut Plan) {
+pub(super) fn wait_for_older_controller(input: &PlanInput<'_>, name: &str, plan: &mut Plan) {
     plan.is_held_by_others = true;
-    let world = situation.world;
-    let fence = world.fences.get(name).map(|fence| &fence.value);
-    let report = world.node_reports.get(name).map(|report| &report.value);
+    let cluster_view = input.cluster_view;
+    let fence = cluster_view.fences.get(name).map(|fence| &fence.value);
+    let report = cluster_view.node_reports.get(name).map(|report| &report.value);
     let generation =
         hold_terms(fence, report).map_or(Revision::default(), |terms| terms.candidate_generation);
-    let known: Vec<&str> = known_to(world, generation).map(String::as_str).collect();
-    let there: Vec<&str> =
-        known.iter().copied().filter(|id| is_refreshed(world, id, situation.now.raw)).collect();
-    let otherwise =
+    let known: Vec<&str> = candidates_known_to(cluster_view, generation).map(String::as_str).collect();
+    let present: Vec<&str> =
+        known.iter().copied().filter(|id| is_refreshed(cluster_view, id, input.now.raw)).collect();
+    let confirm_hint =
         format!("If you have confirmed that {name} is powered off, run hactl node confirm-fenced {name}");
-    let message = if !there.is_empty() {
+    let message = if !present.is_empty() {
         format!(
             "Waiting for controller {} to become leader: node {name} may keep running under an etcd-outage hold of controllers \
-             that joined before this leader. {otherwise}",
-            there.join(" or ")
+             that joined before this leader. {confirm_hint}",
+            present.join(" or ")
         )
     } else if known.is_empty() {
         format!(
@@ -113,43 +123,52 @@ pub(super) fn wait_for_older(situation: &Situation<'_>, name: &str, plan: &mut P
     } else {
         format!(
             "Start controller {} again: node {name} may keep running under the etcd-outage hold of that controller, and this leader \
-             joined later. {otherwise}",
+             joined later. {confirm_hint}",
             known.join(" or ")
         )
     };
-    plan.wait(Kind::Node, name, Reason::JoinedLater, message);
+    plan.add_wait(Kind::Node, name, Reason::JoinedLater, message);
     // The presence of an older controller can change without an input that causes a plan.
-    plan.wake(situation, situation.now.raw + LOOK_MS, "an older controller may be available again");
+    plan.wake_at(
+        input,
+        input.now.raw + OLDER_CHECK_INTERVAL_MS,
+        "an older controller may be available again",
+    );
 }
 
 /// Interval, in milliseconds, at which a leader that waits for an older controller checks for one.
-const LOOK_MS: Millis = 1_000;
+const OLDER_CHECK_INTERVAL_MS: Millis = 1_000;
 
 /// Deletes the keys of controllers that were not refreshed for `candidateRetentionSeconds`. The time restarts after a
 /// start of this process or a gap in its own commits (R9.23).
-pub(super) fn plan(situation: &Situation<'_>, plan: &mut Plan) {
-    let world = situation.world;
-    let retention_ms = world.settings().timing.candidate_retention_ms();
-    let gap_ms = world.timings().heartbeat_valid_ms / 2;
-    for (id, entry) in &world.candidate_entries {
-        let Some(refreshed) = world.refreshed.get(id).filter(|_| *id != situation.config.id) else {
+pub(super) fn plan(input: &PlanInput<'_>, plan: &mut Plan) {
+    let cluster_view = input.cluster_view;
+    let retention_ms = cluster_view.settings().timing.candidate_retention_ms();
+    let gap_ms = cluster_view.timings().heartbeat_valid_ms / 2;
+    for (id, entry) in &cluster_view.candidate_entries {
+        let Some(refreshed) = cluster_view.refreshed.get(id).filter(|_| *id != input.config.id) else {
             continue;
         };
-        let since = situation.commits.restart_of(refreshed.since, gap_ms).unwrap_or(refreshed.since);
+        let since = input.commits.restart_of(refreshed.since, gap_ms).unwrap_or(refreshed.since);
         let due = since + retention_ms;
-        if situation.now.raw < due {
+        if input.now.raw < due {
             continue;
         }
         let message = format!("Deleted controller {id}: not refreshed for {} s", retention_ms / 1000);
-        let event = cluster_event(situation, EventType::Normal, Reason::ControllerDeleted, message);
-        let refresh = world.refresh_entries.get(id).map(|entry| entry.mod_revision);
-        let transaction = deletion(&world.keys, id, entry.mod_revision, refresh);
-        plan.act(Subject::Candidate(id.clone()), transaction, vec![event], Note::None);
+        let event = cluster_event(input, EventType::Normal, Reason::ControllerDeleted, message);
+        let refresh = cluster_view.refresh_entries.get(id).map(|entry| entry.mod_revision);
+        let transaction = controller_deletion(&cluster_view.keys, id, entry.mod_revision, refresh);
+        plan.add_action(Subject::Candidate(id.clone()), transaction, vec![event], OnApplied::None);
     }
 }
 
 /// Returns the transaction that deletes a controller's keys, guarded by their revisions.
-pub fn deletion(keys: &Keys, id: &str, candidate: Revision, refresh: Option<Revision>) -> Transaction {
+pub fn controller_deletion(
+    keys: &Keys,
+    id: &str,
+    candidate: Revision,
+    refresh: Option<Revision>,
+) -> Transaction {
     let transaction = Transaction::new().delete(keys.candidate(id), Guard::Unchanged(candidate));
     match refresh {
         Some(revision) => transaction.delete(keys.refresh(id), Guard::Unchanged(revision)),

@@ -9,7 +9,7 @@ use ha_api_types::time::Millis;
 /// Returns why maintenance of a node cannot begin now. The end of maintenance is never refused.
 ///
 /// `state` is the state of the node. `disarmed` is `true` if the cluster is disarmed or is being disarmed.
-pub fn maintenance_refused(node: &NodeName, state: NodeState, disarmed: bool) -> Option<(Reason, String)> {
+pub fn maintenance_refusal(node: &NodeName, state: NodeState, disarmed: bool) -> Option<(Reason, String)> {
     if disarmed {
         let message = format!(
             "cannot drain {node} because the cluster is disarmed: run \"hactl arm\" before maintenance"
@@ -31,7 +31,7 @@ pub fn maintenance_refused(node: &NodeName, state: NodeState, disarmed: bool) ->
 /// Returns why a node cannot be deleted now: a service may run there under its epoch, or is assigned to it.
 ///
 /// `assigned` are the services whose assignment names the node ([`names_node`]).
-pub fn node_deletion_refused(
+pub fn node_deletion_refusal(
     node: &NodeName,
     fence: Option<FenceState>,
     assigned: &[&str],
@@ -58,7 +58,7 @@ pub fn node_deletion_refused(
 /// that long.
 ///
 /// `silent_ms` is the time without a refresh that this process has observed; `None` if unknown.
-pub fn controller_deletion_refused(id: &str, silent_ms: Option<Millis>, valid_ms: Millis) -> Option<String> {
+pub fn controller_deletion_refusal(id: &str, silent_ms: Option<Millis>, valid_ms: Millis) -> Option<String> {
     let seconds = |ms: Millis| ms as f64 / 1000.0;
     match silent_ms {
         Some(silent_ms) if silent_ms >= valid_ms => None,
@@ -92,9 +92,9 @@ mod tests {
     use ha_api_types::id::{BootId, Epoch};
 
     #[test]
-    fn a_node_goes_only_when_nothing_can_run_there() {
+    fn a_node_is_deleted_only_if_no_service_can_run_there() {
         let check = |fence: Option<FenceState>, assigned: &[&str], expected: Option<&str>| {
-            let refused = node_deletion_refused(&"node1".into(), fence, assigned);
+            let refused = node_deletion_refusal(&"node1".into(), fence, assigned);
             assert_eq!(refused.is_some(), expected.is_some(), "{refused:?}");
             assert!(refused.unwrap_or_default().contains(expected.unwrap_or_default()), "{fence:?}");
         };
@@ -107,9 +107,9 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_is_seen_is_not_deleted() {
+    fn a_controller_that_refreshes_its_key_is_not_deleted() {
         let check = |silent_ms: Option<Millis>, expected: Option<&str>| {
-            let refused = controller_deletion_refused("c1", silent_ms, 6_000);
+            let refused = controller_deletion_refusal("c1", silent_ms, 6_000);
             assert_eq!(refused.is_some(), expected.is_some(), "{refused:?}");
             assert!(refused.unwrap_or_default().contains(expected.unwrap_or_default()), "{silent_ms:?}");
         };
@@ -138,9 +138,9 @@ mod tests {
     }
 
     #[test]
-    fn maintenance_begins_only_on_a_node_that_can_be_left() {
+    fn maintenance_begins_only_on_an_online_node() {
         let check = |state: NodeState, disarmed: bool, expected: Option<Reason>| {
-            let refused = maintenance_refused(&"node1".into(), state, disarmed);
+            let refused = maintenance_refusal(&"node1".into(), state, disarmed);
             assert_eq!(refused.map(|(reason, _)| reason), expected, "{state:?} {disarmed}");
         };
         check(NodeState::Online, false, None);

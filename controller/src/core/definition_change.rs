@@ -7,18 +7,18 @@ use std::collections::BTreeSet;
 
 /// Records, in addition to the status, that prevent a change of a Queued resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Traces {
+pub struct BlockingRecords {
     /// Node of the resource's assignment.
     pub assigned: Option<String>,
     /// Nodes that report the resource.
     pub reported: Vec<NodeName>,
     /// `true` if a tombstone of this name exists.
-    pub buried: bool,
+    pub has_tombstone: bool,
 }
 
 /// A refused change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedChange {
     /// Field that must not change now.
     pub field: &'static str,
     /// The fact that prevents the change, and the command that removes it.
@@ -27,20 +27,20 @@ pub struct Refused {
 
 /// Returns `true` if both resources have the same identity, and guarantee 1 covers both or neither. Such a change is
 /// never refused.
-pub fn is_harmless(before: &Resource, after: &Resource) -> bool {
+pub fn keeps_identity_and_exclusive(before: &Resource, after: &Resource) -> bool {
     ServiceDefinition::of(before).may_replace(&ServiceDefinition::of(after))
 }
 
 /// Returns why the change is refused; `None` if no copy may exist, so that any change is allowed.
 ///
 /// The write must guard the status and the assignment on which this decision is based.
-pub fn refused(
+pub fn refusal(
     before: &Resource,
     after: &Resource,
     status: Option<&ResourceStatus>,
-    traces: &Traces,
-) -> Option<Refused> {
-    if is_harmless(before, after) {
+    blocking_records: &BlockingRecords,
+) -> Option<RefusedChange> {
+    if keeps_identity_and_exclusive(before, after) {
         return None;
     }
     let field = if before.spec.exclusive == after.spec.exclusive { "spec.driver" } else { "spec.exclusive" };
@@ -50,8 +50,8 @@ pub fn refused(
     let copies: BTreeSet<&str> = status.copies.iter().map(|copy| copy.node.as_str()).collect();
     let copies: Vec<&str> = copies.into_iter().collect();
     let refuse = |why: String| {
-        let what = if field == "spec.driver" { "identity of the service" } else { "exclusive" };
-        Some(Refused { field, message: format!("{what} cannot change while a copy may run: {why}") })
+        let subject = if field == "spec.driver" { "identity of the service" } else { "exclusive" };
+        Some(RefusedChange { field, message: format!("{subject} cannot change while a copy may run: {why}") })
     };
     match status.state {
         ServiceState::Stopped | ServiceState::Disabled | ServiceState::Queued if !copies.is_empty() => {
@@ -64,18 +64,18 @@ pub fn refused(
         }
         ServiceState::Stopped | ServiceState::Disabled => None,
         ServiceState::Queued => {
-            let mut places: Vec<String> = Vec::new();
-            places.extend(traces.assigned.iter().map(|node| format!("assigned to {node}")));
-            if !traces.reported.is_empty() {
-                places.push(format!("reported by {}", traces.reported.join(", ")));
+            let mut blockers: Vec<String> = Vec::new();
+            blockers.extend(blocking_records.assigned.iter().map(|node| format!("assigned to {node}")));
+            if !blocking_records.reported.is_empty() {
+                blockers.push(format!("reported by {}", blocking_records.reported.join(", ")));
             }
-            if traces.buried {
-                places.push("a deleted resource of this name may still run".to_owned());
+            if blocking_records.has_tombstone {
+                blockers.push("a deleted resource of this name may still run".to_owned());
             }
-            if places.is_empty() {
+            if blockers.is_empty() {
                 return None;
             }
-            refuse(format!("state Queued, {}. Run \"hactl stop {name}\" first", places.join(", ")))
+            refuse(format!("state Queued, {}. Run \"hactl stop {name}\" first", blockers.join(", ")))
         }
         state @ (ServiceState::RequestStart
         | ServiceState::Starting
@@ -90,14 +90,14 @@ pub fn refused(
         | ServiceState::Error
         | ServiceState::Ignored
         | ServiceState::Deleting) => {
-            let place = status.node.as_ref().map_or(String::new(), |node| format!(" on {node}"));
+            let on_node = status.node.as_ref().map_or(String::new(), |node| format!(" on {node}"));
             let first = if state == ServiceState::Error {
                 format!("hactl set {name} state=Disabled")
             } else {
                 format!("hactl stop {name}")
             };
             refuse(format!(
-                "state {state:?}{place}. Run \"{first}\" first and wait for state Stopped or Disabled, or use \
+                "state {state:?}{on_node}. Run \"{first}\" first and wait for state Stopped or Disabled, or use \
                  \"hactl apply --stop-first\""
             ))
         }
@@ -126,12 +126,17 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(after: &Resource, status: Option<&ResourceStatus>, traces: &Traces, expected: Option<&str>) {
-        let found = refused(&unit("a"), after, status, traces);
+    fn check(
+        after: &Resource,
+        status: Option<&ResourceStatus>,
+        blocking_records: &BlockingRecords,
+        expected: Option<&str>,
+    ) {
+        let found = refusal(&unit("a"), after, status, blocking_records);
         match (found, expected) {
             (None, None) => {}
-            (Some(found), Some(words)) => {
-                assert!(format!("{}: {}", found.field, found.message).contains(words), "{found:?}");
+            (Some(found), Some(text)) => {
+                assert!(format!("{}: {}", found.field, found.message).contains(text), "{found:?}");
             }
             (found, expected) => panic!("{found:?}, expected {expected:?}"),
         }
@@ -139,14 +144,14 @@ mod tests {
 
     #[test]
     fn identity_and_exclusive_are_fixed_while_a_copy_may_exist() {
-        let none = Traces::default();
-        let loose = resource(&json!({"systemd": {"unit": "a.service"}}), false);
+        let none = BlockingRecords::default();
+        let non_exclusive = resource(&json!({"systemd": {"unit": "a.service"}}), false);
         for state in ServiceState::ALL {
             let allowed =
                 matches!(state, ServiceState::Stopped | ServiceState::Disabled | ServiceState::Queued);
             let expected = (!allowed).then_some("Run \"hactl ");
             check(&unit("b"), Some(&status(state, &[])), &none, expected);
-            check(&loose, Some(&status(state, &[])), &none, (!allowed).then_some("spec.exclusive"));
+            check(&non_exclusive, Some(&status(state, &[])), &none, (!allowed).then_some("spec.exclusive"));
             // The same identity in other words is allowed at any time.
             check(&unit("a.service"), Some(&status(state, &["n1"])), &none, None);
             check(&unit("b"), Some(&status(state, &["n1", "n2"])), &none, Some("cannot change"));
@@ -166,12 +171,17 @@ mod tests {
     }
 
     #[test]
-    fn a_queued_resource_changes_only_where_nothing_tells_of_it() {
-        check(&unit("b"), None, &Traces::default(), None);
-        let traces = Traces { assigned: Some("n1".into()), ..Traces::default() };
-        check(&unit("b"), None, &traces, Some("assigned to n1"));
-        let traces = Traces { reported: vec!["n2".into()], ..Traces::default() };
-        check(&unit("b"), None, &traces, Some("reported by n2"));
-        check(&unit("b"), None, &Traces { buried: true, ..Traces::default() }, Some("deleted resource"));
+    fn a_queued_resource_changes_only_without_blocking_records() {
+        check(&unit("b"), None, &BlockingRecords::default(), None);
+        let blocking_records = BlockingRecords { assigned: Some("n1".into()), ..BlockingRecords::default() };
+        check(&unit("b"), None, &blocking_records, Some("assigned to n1"));
+        let blocking_records = BlockingRecords { reported: vec!["n2".into()], ..BlockingRecords::default() };
+        check(&unit("b"), None, &blocking_records, Some("reported by n2"));
+        check(
+            &unit("b"),
+            None,
+            &BlockingRecords { has_tombstone: true, ..BlockingRecords::default() },
+            Some("deleted resource"),
+        );
     }
 }

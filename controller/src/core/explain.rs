@@ -2,31 +2,33 @@
 //! state.
 
 use super::pause;
-use super::placement::{proves, ungated_note};
+use super::placement::{has_fence_device, ungated_note};
 use super::stored_view::{status_of, view};
 use super::usage;
-use super::world::World;
+use super::world::ClusterView;
 use ha_api_types::id::ResourceName;
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
 use ha_api_types::view::{Explanation, Verdict, VerdictCause};
-use ha_scheduler::place::{class_name, score_terms};
+use ha_scheduler::place::{priority_tier_name, score_terms};
 use ha_scheduler::rebalance::overload::{Counts, relieve};
-use ha_scheduler::rebalance::{Loads, best_move, stays};
-use ha_scheduler::score::{Class, Score, class_of};
-use ha_scheduler::topsis::carried;
+use ha_scheduler::rebalance::{Loads, best_move, immovable_reason};
+use ha_scheduler::score::{PriorityTier, Score, priority_tier_of};
+use ha_scheduler::topsis::describe_load;
 use ha_scheduler::{Placement, ServiceFacts, Unit, Verdict as Judged, View, place};
 use std::collections::BTreeSet;
 
 /// Returns the explanation of a service. It uses only stored state, so every controller can compute it.
-pub fn explain(world: &World, resource: &Resource) -> Explanation {
+pub fn explain(cluster_view: &ClusterView, resource: &Resource) -> Explanation {
     let name = &ResourceName::from(resource.name());
-    let status = status_of(world, resource);
-    let (mut view, _) = view(world);
-    for companion in view.rules.companions(name) {
-        let paused =
-            world.resource_statuses.get(&companion).is_some_and(|known| pause::is_reported(&known.value));
+    let status = status_of(cluster_view, resource);
+    let (mut view, _) = view(cluster_view);
+    for companion in view.rules.strict_affinity_partners(name) {
+        let paused = cluster_view
+            .resource_statuses
+            .get(&companion)
+            .is_some_and(|known| pause::is_paused_in_status(&known.value));
         if let Some(mut facts) = view.services.get_mut(&companion) {
             facts.paused = paused;
         }
@@ -34,12 +36,12 @@ pub fn explain(world: &World, resource: &Resource) -> Explanation {
     let service = view.services.get(name).cloned().unwrap_or_default();
     let placement = place(&view, name, &service);
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
-    let who = format!("resource {name}: ");
-    let waiting_for = world
+    let prefix = format!("resource {name}: ");
+    let waiting_for = cluster_view
         .cluster_status
         .iter()
         .flat_map(|cluster| &cluster.value.waiting_for)
-        .filter_map(|sentence| sentence.strip_prefix(&who).map(str::to_owned))
+        .filter_map(|sentence| sentence.strip_prefix(&prefix).map(str::to_owned))
         .collect();
     Explanation {
         resource: name.clone(),
@@ -49,48 +51,48 @@ pub fn explain(world: &World, resource: &Resource) -> Explanation {
         node: status.node.clone(),
         target: status.target.clone(),
         running: status.running,
-        usage: usage::of_service(world, resource, &status).copied(),
+        usage: usage::service_usage(cluster_view, resource, &status).copied(),
         reason: ready.map_or(Reason::Pending, |ready| ready.reason),
         message: ready.map_or_else(|| Reason::Pending.sentence().to_owned(), |ready| ready.message.clone()),
         waiting_for,
         conditions: status.conditions.clone(),
         balance: balance(&view, name, &service),
-        nodes: note_ungated(world, resource, verdicts(&view, name, &status, &placement)),
-        help: help(resource, &status, &placement, world),
+        nodes: note_ungated(cluster_view, resource, verdicts(&view, name, &status, &placement)),
+        help: suggested_actions(resource, &status, &placement, cluster_view),
     }
 }
 
 /// Describes how automatic rebalancing and the limit of services per node affect a service. `None` if both are off, or
 /// if the service cannot be moved now.
 fn balance(view: &View, name: &ResourceName, service: &ServiceFacts) -> Option<String> {
-    let parts = [by_load(view, name, service), by_services(view, name, service)];
+    let parts = [describe_load_imbalance(view, name, service), describe_service_limit(view, name, service)];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// Describes the effect of the service limit per node on a service.
-fn by_services(view: &View, name: &ResourceName, service: &ServiceFacts) -> Option<String> {
+fn describe_service_limit(view: &View, name: &ResourceName, service: &ServiceFacts) -> Option<String> {
     let node = service.node.as_ref().filter(|_| view.reservation.enabled && service.movable)?;
-    let told = Counts::of(view).told(node)?;
+    let limit_text = Counts::of(view).describe(node)?;
     let leaves = relieve(view, &BTreeSet::from([name]), |from| from == node);
     Some(match leaves {
-        Some(planned) => format!("{told}; the service could move to {}", planned.to),
-        None => told,
+        Some(planned) => format!("{limit_text}; the service could move to {}", planned.to),
+        None => limit_text,
     })
 }
 
-fn by_load(view: &View, name: &ResourceName, service: &ServiceFacts) -> Option<String> {
+fn describe_load_imbalance(view: &View, name: &ResourceName, service: &ServiceFacts) -> Option<String> {
     let settings = &view.settings.auto_rebalance;
     if !settings.enabled || !service.movable {
         return None;
     }
-    let unevenness = Loads::of(view).unevenness();
-    let verdict = if let Some(why) = stays(view, name, service) {
+    let imbalance = Loads::of(view).imbalance();
+    let verdict = if let Some(why) = immovable_reason(view, name, service) {
         format!("the service is not moved because {why}")
-    } else if unevenness <= settings.threshold {
+    } else if imbalance <= settings.threshold {
         "no rebalancing is needed".to_owned()
     } else {
-        let partners = view.rules.companions(name);
+        let partners = view.rules.strict_affinity_partners(name);
         let set = partners.iter().chain([name]).collect();
         match best_move(view, &set, |_, _| true) {
             Some(planned) => {
@@ -103,7 +105,7 @@ fn by_load(view: &View, name: &ResourceName, service: &ServiceFacts) -> Option<S
         }
     };
     let threshold = settings.threshold;
-    Some(format!("load imbalance of the nodes is {unevenness:.2}, threshold {threshold}: {verdict}"))
+    Some(format!("load imbalance of the nodes is {imbalance:.2}, threshold {threshold}: {verdict}"))
 }
 
 /// Returns the verdicts of all nodes: allowed nodes first, the best one at the top, then refused nodes by name.
@@ -123,9 +125,9 @@ fn verdicts(
             node: node.clone(),
             current: status.node.as_ref() == Some(node),
             chosen,
-            priority: match class_of(view, name, &service, node) {
-                Class::Member(priority) => Some(priority),
-                Class::Others => None,
+            priority: match priority_tier_of(view, name, &service, node) {
+                PriorityTier::Listed(priority) => Some(priority),
+                PriorityTier::Unlisted => None,
             },
             ..Verdict::default()
         };
@@ -143,7 +145,7 @@ fn verdicts(
                     Verdict {
                         allowed: true,
                         score: Some(terms),
-                        load: carried(view, &unit, node),
+                        load: describe_load(view, &unit, node),
                         causes: vec![cause],
                         ..verdict
                     },
@@ -170,9 +172,10 @@ fn verdicts(
 
 /// Adds notes to eligible nodes (R8.18): a live migration there would be a relocation, or would need an operator if
 /// that node failed.
-fn note_ungated(world: &World, resource: &Resource, mut verdicts: Vec<Verdict>) -> Vec<Verdict> {
+fn note_ungated(cluster_view: &ClusterView, resource: &Resource, mut verdicts: Vec<Verdict>) -> Vec<Verdict> {
     for verdict in verdicts.iter_mut().filter(|verdict| verdict.allowed && !verdict.current) {
-        let has_device = world.nodes.get(&verdict.node).is_some_and(|node| proves(&node.value));
+        let has_device =
+            cluster_view.nodes.get(&verdict.node).is_some_and(|node| has_fence_device(&node.value));
         if let (Some(note), Some(cause)) =
             (ungated_note(&resource.spec, &verdict.node, has_device), verdict.causes.first_mut())
         {
@@ -196,7 +199,7 @@ fn not_chosen(
     }
     let chosen = placement.node.as_ref().and_then(|node| Some((node, placement.verdicts.get(node)?)));
     if let Some((node, Judged::Allowed(best))) = chosen
-        && best.class < score.class
+        && best.priority_tier < score.priority_tier
     {
         let by = match (view.rules.node_rule(name), &service.group) {
             (Some(rule), _) => format!("rule {}", rule.name),
@@ -205,8 +208,8 @@ fn not_chosen(
         };
         let message = format!(
             "tier {} by {by}; {node} of tier {} is eligible",
-            class_name(score.class.0),
-            class_name(best.class.0)
+            priority_tier_name(score.priority_tier.0),
+            priority_tier_name(best.priority_tier.0)
         );
         return (Reason::LowerPriorityTier, message);
     }
@@ -214,7 +217,12 @@ fn not_chosen(
 }
 
 /// Returns suggested actions; none if the service is in its desired state.
-fn help(resource: &Resource, status: &ResourceStatus, placement: &Placement, world: &World) -> Vec<String> {
+fn suggested_actions(
+    resource: &Resource,
+    status: &ResourceStatus,
+    placement: &Placement,
+    cluster_view: &ClusterView,
+) -> Vec<String> {
     let name = &ResourceName::from(resource.name());
     let mut help = Vec::new();
     match (resource.spec.state, status.state) {
@@ -227,7 +235,7 @@ fn help(resource: &Resource, status: &ResourceStatus, placement: &Placement, wor
         | (RequestedState::Started, ServiceState::Started) => return help,
         (RequestedState::Started, _) => {}
     }
-    if world.leader.is_none() {
+    if cluster_view.leader.is_none() {
         help.push("start ha-controller: no controller is leader (hactl status)".to_owned());
     }
     if placement.node.is_none() {

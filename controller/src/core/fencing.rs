@@ -8,9 +8,9 @@ mod registration;
 mod silence;
 
 use super::health::{Health, NodeHealth, NodeTable};
-use super::plan::{Note, Plan, Subject, node_event, stored};
-use super::service::some_of;
-use super::situation::Situation;
+use super::plan::{OnApplied, Plan, Subject, node_event, stored};
+use super::plan_input::PlanInput;
+use super::service::first_names;
 use super::world::{Versioned, guard_of};
 use ha_api_types::cluster::ShutdownPolicy;
 use ha_api_types::event::EventType;
@@ -31,9 +31,9 @@ pub(super) struct FencedNode<'a> {
 }
 
 impl<'a> FencedNode<'a> {
-    pub(super) fn of(situation: &Situation<'a>, name: &'a NodeName, node: &'a NodeHealth) -> FencedNode<'a> {
-        let report = situation.world.node_reports.get(name);
-        FencedNode { name, node, report, is_readable: !situation.world.is_node_report_unreadable(name) }
+    pub(super) fn of(input: &PlanInput<'a>, name: &'a NodeName, node: &'a NodeHealth) -> FencedNode<'a> {
+        let report = input.cluster_view.node_reports.get(name);
+        FencedNode { name, node, report, is_readable: !input.cluster_view.is_node_report_unreadable(name) }
     }
 
     /// Returns the registration that the node's agent has committed, if the agent is registering.
@@ -44,40 +44,40 @@ impl<'a> FencedNode<'a> {
 
 /// Returns `true` if a node's fence still has the epoch and the boot id that the operator saw when requesting an
 /// action.
-pub(super) fn is_as_seen(spec: &OperationSpec, fence: &Fence) -> bool {
+pub(super) fn is_unchanged_since_request(spec: &OperationSpec, fence: &Fence) -> bool {
     spec.epoch == Some(fence.epoch) && spec.boot_id.as_ref() == Some(&fence.boot_id)
 }
 
 /// Plans the epochs of all nodes.
-pub fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
-    let mut budget = limits::Budget::of(situation);
+pub fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
+    let mut budget = limits::FencingBudget::of(input);
     for (name, node) in nodes {
-        let world = situation.world;
-        if world.is_fence_unreadable(name) {
+        let cluster_view = input.cluster_view;
+        if cluster_view.is_fence_unreadable(name) {
             // An unreadable fence counts as Fencing, and only an operator's confirmation overwrites it.
-            plan.wait(Kind::Node, name, Reason::Unreadable, unreadable_fence(name));
+            plan.add_wait(Kind::Node, name, Reason::Unreadable, unreadable_fence_message(name));
             continue;
         }
-        let subject = FencedNode::of(situation, name, node);
-        match world.fences.get(name) {
-            None => registration::plan_new(situation, &subject, plan),
+        let subject = FencedNode::of(input, name, node);
+        match cluster_view.fences.get(name) {
+            None => registration::plan_new(input, &subject, plan),
             Some(fence) => match fence.value.state {
                 FenceState::Open => {
-                    probes::plan(situation, &subject, plan);
-                    plan_open(situation, &subject, fence, &mut budget, plan);
+                    probes::plan(input, &subject, plan);
+                    plan_open(input, &subject, fence, &mut budget, plan);
                 }
-                FenceState::Fencing => proof::plan(situation, &subject, fence, plan),
+                FenceState::Fencing => proof::plan(input, &subject, fence, plan),
                 FenceState::Fenced | FenceState::Closed => {
-                    plan_closed(situation, &subject, fence, plan);
+                    plan_closed(input, &subject, fence, plan);
                 }
             },
         }
     }
-    budget.wake(situation, plan);
+    budget.wake_when_allowed(input, plan);
 }
 
 /// Returns the message about a fence that cannot be read, with the operator's options.
-pub(super) fn unreadable_fence(name: &str) -> String {
+pub(super) fn unreadable_fence_message(name: &str) -> String {
     format!(
         "Fencing state of {name} cannot be read by this version, so no service of {name} is recovered. Finish the \
          upgrade, or power the machine off and run hactl node confirm-fenced {name}"
@@ -85,122 +85,130 @@ pub(super) fn unreadable_fence(name: &str) -> String {
 }
 
 fn plan_open(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
-    budget: &mut limits::Budget,
+    budget: &mut limits::FencingBudget,
     plan: &mut Plan,
 ) {
     if let Some(report) = subject.registration()
         && fence.value.request != Some(report.modified)
     {
-        registration::plan_close(situation, subject, fence, report, plan);
+        registration::plan_close(input, subject, fence, report, plan);
         return;
     }
-    if fence.value.verify && subject.node.is_heard() {
-        verify(situation, subject, fence, plan);
+    if fence.value.verify && subject.node.is_reachable() {
+        finish_verification(input, subject, fence, plan);
     }
-    if learn_machine(situation, subject, fence, plan) {
+    if record_product_id(input, subject, fence, plan) {
         return;
     }
     match &subject.node.health {
         Health::Leaving(leave) => {
-            if subject.node.active.is_empty() && !situation.world.alive.contains_key(subject.name) {
+            if subject.node.active.is_empty() && !input.cluster_view.alive.contains_key(subject.name) {
                 let proof = Proof::CleanLeave { leave: *leave };
-                close(situation, subject, fence, Some(&proof), Note::None, plan);
+                close(input, subject, fence, Some(&proof), OnApplied::None, plan);
             }
         }
         Health::Late | Health::Registering | Health::Online => {
-            silence::plan(situation, subject, fence, budget, plan);
+            silence::plan(input, subject, fence, budget, plan);
         }
         Health::ShuttingDown(leave) => {
-            plan_shutting_down(situation, subject, *leave, plan);
-            silence::plan(situation, subject, fence, budget, plan);
+            plan_shutting_down(input, subject, *leave, plan);
+            silence::plan(input, subject, fence, budget, plan);
         }
-        Health::Restarting => plan_restarting(situation, subject, plan),
+        Health::Restarting => plan_restarting(input, subject, plan),
         Health::Unregistered | Health::Fencing | Health::Down(_) => {}
     }
 }
 
 /// Clears `verify` in the fence, so that permits are possible on the node again, once the agent has reported on every
 /// resource for which the node was counted as empty. Otherwise waits, and names those resources.
-fn verify(situation: &Situation<'_>, subject: &FencedNode<'_>, fence: &Versioned<Fence>, plan: &mut Plan) {
+fn finish_verification(
+    input: &PlanInput<'_>,
+    subject: &FencedNode<'_>,
+    fence: &Versioned<Fence>,
+    plan: &mut Plan,
+) {
     let name = subject.name;
-    let world = situation.world;
-    if let Some(resources) = world.unverified().get(name) {
+    let cluster_view = input.cluster_view;
+    if let Some(resources) = cluster_view.unverified().get(name) {
         let sentence = Reason::NodeUnverified.sentence();
-        let message = format!("{sentence}: {}", some_of(resources));
-        plan.wait(Kind::Node, name, Reason::NodeUnverified, message);
+        let message = format!("{sentence}: {}", first_names(resources));
+        plan.add_wait(Kind::Node, name, Reason::NodeUnverified, message);
         return;
     }
     let value = Fence { verify: false, ..fence.value.clone() };
-    let transaction =
-        Transaction::new().put(world.keys.fence(name), Guard::Unchanged(fence.modified), stored(&value));
-    plan.act(Subject::Fence(name.to_owned()), transaction, Vec::new(), Note::None);
+    let transaction = Transaction::new().put(
+        cluster_view.keys.fence(name),
+        Guard::Unchanged(fence.modified),
+        stored(&value),
+    );
+    plan.add_action(Subject::Fence(name.to_owned()), transaction, Vec::new(), OnApplied::None);
 }
 
 /// Adds the hardware's product id to a fence that was opened before the agent reported the id, such as after an upgrade
 /// of agents. The next boot of the machine is a proof only if both product ids are known. Returns `true` if the fence
 /// is written.
-fn learn_machine(
-    situation: &Situation<'_>,
+fn record_product_id(
+    input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     plan: &mut Plan,
 ) -> bool {
-    let Some(report) = subject.report.filter(|_| subject.node.is_heard()) else { return false };
-    let is_its_own = report.value.epoch == fence.value.epoch
+    let Some(report) = subject.report.filter(|_| subject.node.is_reachable()) else { return false };
+    let is_same_registration = report.value.epoch == fence.value.epoch
         && report.value.boot_id == fence.value.boot_id
         && report.value.machine().same(fence.value.machine()) == SameMachine::Unclear
         && fence.value.product_id.is_none()
         && !fence.value.verify;
-    if !is_its_own {
+    if !is_same_registration {
         return false;
     }
     let known = Fence { product_id: report.value.product_id.clone(), ..fence.value.clone() };
-    let transaction = rewrite(situation, subject, fence, &known);
-    plan.act(Subject::Fence(subject.name.to_owned()), transaction, Vec::new(), Note::None);
+    let transaction = rewrite(input, subject, fence, &known);
+    plan.add_action(Subject::Fence(subject.name.to_owned()), transaction, Vec::new(), OnApplied::None);
     true
 }
 
 /// Reports the services that delay a shutdown.
-fn plan_shutting_down(situation: &Situation<'_>, subject: &FencedNode<'_>, leave: Leave, plan: &mut Plan) {
-    let world = situation.world;
+fn plan_shutting_down(input: &PlanInput<'_>, subject: &FencedNode<'_>, leave: Leave, plan: &mut Plan) {
+    let cluster_view = input.cluster_view;
     let name = subject.name;
-    let held: Vec<&str> = world
+    let delaying_services: Vec<&str> = cluster_view
         .service_reports
         .iter()
         .filter(|(service, reports)| {
             reports.get(name).is_some_and(|report| {
-                world.report_lives(service, name, report) && report.value.phase.may_run()
+                cluster_view.is_report_current(service, name, report) && report.value.phase.may_run()
             })
         })
         .map(|(service, _)| service.as_str())
         .collect();
-    let what = match leave {
+    let activity = match leave {
         Leave::Poweroff => "powering off",
         Leave::Reboot => "rebooting",
     };
-    let message = match (world.shutdown_policy(name), held.is_empty()) {
-        (_, true) => format!("Node is {what}"),
+    let message = match (cluster_view.shutdown_policy(name), delaying_services.is_empty()) {
+        (_, true) => format!("Node is {activity}"),
         (ShutdownPolicy::Migrate, false) => format!(
-            "Node is {what} and is waiting for {} to move away (hactl node shutdown-continue {name} ends the wait)",
-            held.join(", ")
+            "Node is {activity} and is waiting for {} to move away (hactl node shutdown-continue {name} ends the wait)",
+            delaying_services.join(", ")
         ),
         (ShutdownPolicy::Conditional | ShutdownPolicy::Freeze | ShutdownPolicy::Failover, false) => {
-            format!("Node is {what} and is stopping {}", held.join(", "))
+            format!("Node is {activity} and is stopping {}", delaying_services.join(", "))
         }
     };
-    plan.wait(Kind::Node, name, Reason::ShuttingDown, message);
+    plan.add_wait(Kind::Node, name, Reason::ShuttingDown, message);
 }
 
 /// Handles a node whose agent is down for a restart. The services continue unmonitored, and the node is not declared
 /// dead on silence (FENCING, section 10). After `freezeTimeoutSeconds`, the plan reports that the agent is down.
-fn plan_restarting(situation: &Situation<'_>, subject: &FencedNode<'_>, plan: &mut Plan) {
+fn plan_restarting(input: &PlanInput<'_>, subject: &FencedNode<'_>, plan: &mut Plan) {
     let Some(report) = subject.report else { return };
-    let alert_at = report.seen + situation.world.timings().freeze_timeout_ms;
-    if situation.now.raw < alert_at {
-        plan.wake(situation, alert_at, "a restarting agent has been down for freezeTimeoutSeconds");
+    let alert_at = report.seen + input.cluster_view.timings().freeze_timeout_ms;
+    if input.now.raw < alert_at {
+        plan.wake_at(input, alert_at, "a restarting agent has been down for freezeTimeoutSeconds");
         return;
     }
     let name = subject.name;
@@ -208,52 +216,47 @@ fn plan_restarting(situation: &Situation<'_>, subject: &FencedNode<'_>, plan: &m
         "Agent was stopped for a restart and has not started again; its services continue unmonitored. Start \
          ha-node-agent on {name}, or, if the machine is powered off, run hactl node confirm-fenced {name}"
     );
-    plan.wait(Kind::Node, name, Reason::AgentDown, message);
+    plan.add_wait(Kind::Node, name, Reason::AgentDown, message);
 }
 
-fn plan_closed(
-    situation: &Situation<'_>,
-    subject: &FencedNode<'_>,
-    fence: &Versioned<Fence>,
-    plan: &mut Plan,
-) {
-    if devices::plan_closed(situation, subject, fence, plan) {
+fn plan_closed(input: &PlanInput<'_>, subject: &FencedNode<'_>, fence: &Versioned<Fence>, plan: &mut Plan) {
+    if devices::plan_closed(input, subject, fence, plan) {
         return;
     }
-    registration::plan_admission(situation, subject, fence, plan);
+    registration::plan_admission(input, subject, fence, plan);
 }
 
 /// Closes an open epoch: commits epoch + 1, guarding the fence, the node's report, and the heartbeat at the revision
 /// observed. With a proof that holds under these guards the node is Fenced immediately, otherwise Fencing.
 fn close(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     proof: Option<&Proof>,
-    note: Note,
+    on_applied: OnApplied,
     plan: &mut Plan,
 ) {
-    let on_silence = matches!(note, Note::ClosesOnSilence(_));
-    let (transaction, message) = closing(situation, subject, fence, proof, on_silence);
+    let on_silence = matches!(on_applied, OnApplied::ClosesOnSilence(_));
+    let (transaction, message) = closing_transaction(input, subject, fence, proof, on_silence);
     let reason = proof.map_or(Reason::DeclaredDead, Proof::reason);
     let event_type = if matches!(proof, Some(Proof::CleanLeave { .. } | Proof::NewBoot { .. })) {
         EventType::Normal
     } else {
         EventType::Warning
     };
-    let events = vec![node_event(situation, subject.name, event_type, reason, message)];
-    plan.act(Subject::Fence(subject.name.to_owned()), transaction, events, note);
+    let events = vec![node_event(input, subject.name, event_type, reason, message)];
+    plan.add_action(Subject::Fence(subject.name.to_owned()), transaction, events, on_applied);
 }
 
 /// Returns the transaction that closes an open epoch, and its events.
-pub(super) fn closing(
-    situation: &Situation<'_>,
+pub(super) fn closing_transaction(
+    input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     proof: Option<&Proof>,
     on_silence: bool,
 ) -> (Transaction, String) {
-    let world = situation.world;
+    let cluster_view = input.cluster_view;
     let name = subject.name;
     let epoch = fence.value.epoch + 1;
     let message = match proof {
@@ -265,52 +268,52 @@ pub(super) fn closing(
         state: if proof.is_some() { FenceState::Fenced } else { FenceState::Fencing },
         proof: proof.cloned(),
         on_silence,
-        armed_wait_ms: subject.node.silence_proves.ok(),
+        armed_wait_ms: subject.node.silence_fencing_delay.ok(),
         hold: subject.report.and_then(|report| report.value.hold_terms()),
         device: None,
         switched_off: Vec::new(),
-        at: situation.now.timestamp(),
+        at: input.now.timestamp(),
         ..fence.value.clone()
     };
     let transaction = Transaction::new()
-        .put(world.keys.fence(name), Guard::Unchanged(fence.modified), stored(&closed))
-        .guard(world.keys.node_report(name), guard_of(subject.report))
-        .guard(world.keys.alive(name), guard_of(world.alive.get(name)))
-        .guard(world.keys.candidate(&situation.config.id), Guard::Unchanged(situation.membership.revision));
+        .put(cluster_view.keys.fence(name), Guard::Unchanged(fence.modified), stored(&closed))
+        .guard(cluster_view.keys.node_report(name), guard_of(subject.report))
+        .guard(cluster_view.keys.alive(name), guard_of(cluster_view.alive.get(name)))
+        .guard(cluster_view.keys.candidate(&input.config.id), Guard::Unchanged(input.membership.revision));
     (transaction, message)
 }
 
 /// Replaces an unreadable fence after an operator's confirmation. The new epoch is above every epoch that a key of
 /// the node names. So no write under any of them can commit (FENCING, R1.24).
-pub(super) fn replacing_unreadable(
-    situation: &Situation<'_>,
+pub(super) fn unreadable_fence_replacement(
+    input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     proof: &Proof,
 ) -> Transaction {
-    let world = situation.world;
+    let cluster_view = input.cluster_view;
     let value = Fence {
-        epoch: world.newest_epoch_of(subject.name) + 1,
+        epoch: cluster_view.highest_epoch(subject.name) + 1,
         machine_id: fence.value.machine_id.clone(),
         boot_id: fence.value.boot_id.clone(),
         request: fence.value.request,
         state: FenceState::Fenced,
         proof: Some(proof.clone()),
-        at: situation.now.timestamp(),
+        at: input.now.timestamp(),
         ..Fence::default()
     };
-    rewrite(situation, subject, fence, &value)
-        .guard(world.keys.alive(subject.name), guard_of(world.alive.get(subject.name)))
+    rewrite(input, subject, fence, &value)
+        .guard(cluster_view.keys.alive(subject.name), guard_of(cluster_view.alive.get(subject.name)))
 }
 
 /// Returns a transaction that changes a closed fence, guarding the fence and the node's report.
 fn rewrite(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     value: &Fence,
 ) -> Transaction {
-    let keys = &situation.world.keys;
+    let keys = &input.cluster_view.keys;
     Transaction::new()
         .put(keys.fence(subject.name), Guard::Unchanged(fence.modified), stored(value))
         .guard(keys.node_report(subject.name), guard_of(subject.report))

@@ -1,7 +1,7 @@
 //! State of each node at one moment: whether it is alive, late or closed, its active services, and possible proofs.
 
-use super::situation::Situation;
-use super::world::World;
+use super::plan_input::PlanInput;
+use super::world::ClusterView;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::FenceDevice;
@@ -12,7 +12,7 @@ use ha_api_types::record::{
 };
 use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_api_types::time::{Millis, Mono};
-use ha_store::election::CommitClock;
+use ha_store::election::CommitGaps;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Health of a node.
@@ -53,7 +53,7 @@ pub struct NodeHealth {
     /// Active services (FENCING, section 4): exclusive services that may run there under the current epoch.
     pub active: BTreeSet<ResourceName>,
     /// W in milliseconds if silence for W and an armed watchdog prove the node dead, otherwise the reason why not.
-    pub silence_proves: Result<Millis, Reason>,
+    pub silence_fencing_delay: Result<Millis, Reason>,
     /// `true` if the node asks other controllers for hold, but not this one, whose candidate key the node has not read.
     /// This process then concludes nothing from the node's silence (FENCING, section 9).
     pub is_held_by_others: bool,
@@ -70,7 +70,7 @@ impl NodeHealth {
     }
 
     /// Returns `true` if the node's heartbeat is seen, so that the agent can stop a service or hand it over.
-    pub fn is_heard(&self) -> bool {
+    pub fn is_reachable(&self) -> bool {
         match self.health {
             Health::Online | Health::ShuttingDown(_) => true,
             Health::Unregistered
@@ -88,22 +88,26 @@ impl NodeHealth {
 pub type NodeTable = BTreeMap<NodeName, NodeHealth>;
 
 /// Returns the state of all nodes that any key in etcd names.
-pub fn node_table(situation: &Situation<'_>) -> NodeTable {
-    let world = situation.world;
-    let active = active_services(world);
-    let names: BTreeSet<&NodeName> =
-        world.fences.keys().chain(world.nodes.keys()).chain(world.node_reports.keys()).collect();
+pub fn node_table(input: &PlanInput<'_>) -> NodeTable {
+    let cluster_view = input.cluster_view;
+    let active = active_services(cluster_view);
+    let names: BTreeSet<&NodeName> = cluster_view
+        .fences
+        .keys()
+        .chain(cluster_view.nodes.keys())
+        .chain(cluster_view.node_reports.keys())
+        .collect();
     names
         .into_iter()
         .map(|name| {
             let active = active.get(name).cloned().unwrap_or_default();
-            (name.clone(), node_health(situation, name, active))
+            (name.clone(), node_health(input, name, active))
         })
         .collect()
 }
 
 /// Time of the last observed heartbeat, and the time until which it counts.
-struct Hearing {
+struct HeartbeatTimes {
     observed: Mono,
     silent_since: Mono,
     late_at: Mono,
@@ -112,49 +116,59 @@ struct Hearing {
     was_late: bool,
 }
 
-fn hearing(world: &World, commits: &CommitClock, name: &NodeName, now: Mono) -> Hearing {
-    let valid_ms = world.heartbeat_valid_ms(name);
-    let observed = world.observations.get(name).map_or(now, |known| known.since);
+fn heartbeat_times(
+    cluster_view: &ClusterView,
+    commits: &CommitGaps,
+    name: &NodeName,
+    now: Mono,
+) -> HeartbeatTimes {
+    let valid_ms = cluster_view.heartbeat_valid_ms(name);
+    let observed = cluster_view.observations.get(name).map_or(now, |known| known.since);
     let silent_since = commits.restart_of(observed, valid_ms / 2).unwrap_or(observed);
     let was_late = commits.lasted_before_pause(observed, valid_ms / 2, valid_ms);
-    Hearing { observed, silent_since, late_at: silent_since + valid_ms, was_late }
+    HeartbeatTimes { observed, silent_since, late_at: silent_since + valid_ms, was_late }
 }
 
 /// Returns the time at which the first of these nodes becomes late without another heartbeat.
-pub fn first_late_at(world: &World, commits: &CommitClock, names: &[NodeName], now: Mono) -> Option<Mono> {
-    names.iter().map(|name| hearing(world, commits, name, now).late_at).min()
+pub fn first_late_at(
+    cluster_view: &ClusterView,
+    commits: &CommitGaps,
+    names: &[NodeName],
+    now: Mono,
+) -> Option<Mono> {
+    names.iter().map(|name| heartbeat_times(cluster_view, commits, name, now).late_at).min()
 }
 
-fn node_health(situation: &Situation<'_>, name: &NodeName, active: BTreeSet<ResourceName>) -> NodeHealth {
-    let world = situation.world;
-    let fence = world.fences.get(name).map(|fence| &fence.value);
-    let report = world.node_reports.get(name).map(|report| &report.value);
-    let Hearing { observed, silent_since, late_at, was_late } =
-        hearing(world, situation.commits, name, situation.now.raw);
-    let spec = world.nodes.get(name).map(|node| &node.value.spec.fencing);
+fn node_health(input: &PlanInput<'_>, name: &NodeName, active: BTreeSet<ResourceName>) -> NodeHealth {
+    let cluster_view = input.cluster_view;
+    let fence = cluster_view.fences.get(name).map(|fence| &fence.value);
+    let report = cluster_view.node_reports.get(name).map(|report| &report.value);
+    let HeartbeatTimes { observed, silent_since, late_at, was_late } =
+        heartbeat_times(cluster_view, input.commits, name, input.now.raw);
+    let spec = cluster_view.nodes.get(name).map(|node| &node.value.spec.fencing);
     let has_device = spec.is_some_and(|fencing| fencing.devices.iter().any(FenceDevice::proves));
     let trust_watchdog_on_virtual_machine =
         spec.is_some_and(|fencing| fencing.trust_watchdog_on_virtual_machine);
     NodeHealth {
-        health: health(situation, name, fence, report, was_late || situation.now.raw >= late_at),
+        health: health(input, name, fence, report, was_late || input.now.raw >= late_at),
         observed,
         silent_since,
         late_at,
         active,
-        silence_proves: silence_proves(situation, name, trust_watchdog_on_virtual_machine),
+        silence_fencing_delay: silence_fencing_delay(input, name, trust_watchdog_on_virtual_machine),
         is_held_by_others: hold_terms(fence, report)
-            .is_some_and(|terms| !terms.include(situation.membership.joined)),
+            .is_some_and(|terms| !terms.include(input.membership.joined)),
         has_device,
         fenceable: match report {
-            Some(_) if world.is_node_report_unreadable(name) => Err(Reason::Unreadable),
+            Some(_) if cluster_view.is_node_report_unreadable(name) => Err(Reason::Unreadable),
             None => Err(Reason::WatchdogMissing),
-            Some(report) => watchdog_counts(world, report),
+            Some(report) => check_watchdog(cluster_view, report),
         },
     }
 }
 
 fn health(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     name: &NodeName,
     fence: Option<&Fence>,
     report: Option<&NodeReport>,
@@ -170,9 +184,9 @@ fn health(
         },
         FenceState::Open => {
             let mode = report.map_or(Mode::Registering, |report| report.mode);
-            let beats = situation.world.is_heartbeat_unreadable(name)
-                || situation.world.alive.get(name).is_some_and(|alive| alive.value.epoch == fence.epoch);
-            if situation.world.is_node_report_unreadable(name) {
+            let has_heartbeat = input.cluster_view.is_heartbeat_unreadable(name)
+                || input.cluster_view.alive.get(name).is_some_and(|alive| alive.value.epoch == fence.epoch);
+            if input.cluster_view.is_node_report_unreadable(name) {
                 // Send no orders to this node and conclude nothing from its report until the report can be read.
                 return Health::Late;
             }
@@ -186,7 +200,9 @@ fn health(
                         Health::Registering
                     }
                 }
-                Mode::Active | Mode::Maintenance | Mode::Disarmed | Mode::Shutdown(_) if late || !beats => {
+                Mode::Active | Mode::Maintenance | Mode::Disarmed | Mode::Shutdown(_)
+                    if late || !has_heartbeat =>
+                {
                     Health::Late
                 }
                 Mode::Active | Mode::Maintenance | Mode::Disarmed => Health::Online,
@@ -198,14 +214,18 @@ fn health(
 
 /// Returns `Ok` if a node's watchdog works, is of a kind that the cluster accepts, and is tested if the cluster
 /// requires a test.
-pub fn watchdog_counts(world: &World, report: &NodeReport) -> Result<(), Reason> {
-    watchdog_counts_but(world, report, None)
+pub fn check_watchdog(cluster_view: &ClusterView, report: &NodeReport) -> Result<(), Reason> {
+    check_watchdog_except(cluster_view, report, None)
 }
 
-/// Behaves like [`watchdog_counts`], but ignores the problem `forgiven`.
-fn watchdog_counts_but(world: &World, report: &NodeReport, forgiven: Option<Reason>) -> Result<(), Reason> {
+/// Behaves like [`check_watchdog`], but ignores the problem `ignored`.
+fn check_watchdog_except(
+    cluster_view: &ClusterView,
+    report: &NodeReport,
+    ignored: Option<Reason>,
+) -> Result<(), Reason> {
     let fencing =
-        world.cluster.as_ref().map(|cluster| cluster.value.spec.fencing.clone()).unwrap_or_default();
+        cluster_view.cluster.as_ref().map(|cluster| cluster.value.spec.fencing.clone()).unwrap_or_default();
     let watchdog = &report.watchdog;
     match watchdog.kind {
         WatchdogKind::Kernel => {}
@@ -218,7 +238,7 @@ fn watchdog_counts_but(world: &World, report: &NodeReport, forgiven: Option<Reas
     }
     if !watchdog.problem.is_empty() {
         let problem = watchdog.reason.unwrap_or(Reason::WatchdogFailed);
-        if forgiven != Some(problem) {
+        if ignored != Some(problem) {
             return Err(problem);
         }
     }
@@ -241,28 +261,28 @@ pub(super) fn hold_terms(fence: Option<&Fence>, report: Option<&NodeReport>) -> 
 ///
 /// The proof depends on the node's own report, which the close guards: armed, with a watchdog that counts. A virtual
 /// machine can be paused with its clock. No waiting time covers that, so the operator must allow it.
-fn silence_proves(
-    situation: &Situation<'_>,
+fn silence_fencing_delay(
+    input: &PlanInput<'_>,
     name: &NodeName,
     trust_watchdog_on_virtual_machine: bool,
 ) -> Result<Millis, Reason> {
-    let world = situation.world;
-    let Some(report) = world.node_reports.get(name) else { return Err(Reason::FencingUnavailable) };
-    if let Some(fence) = world.fences.get(name)
+    let cluster_view = input.cluster_view;
+    let Some(report) = cluster_view.node_reports.get(name) else { return Err(Reason::FencingUnavailable) };
+    if let Some(fence) = cluster_view.fences.get(name)
         && fence.value.state != FenceState::Open
         && (report.modified > fence.modified || report.value.mode == Mode::Registering)
     {
         // The report was overwritten after the close; the fence keeps the waiting time that followed from it.
         return fence.value.armed_wait_ms.ok_or(Reason::FencingUnavailable);
     }
-    if world.is_node_report_unreadable(name) {
+    if cluster_view.is_node_report_unreadable(name) {
         return Err(Reason::Unreadable);
     }
     if !report.value.armed {
         return Err(Reason::FencingUnavailable);
     }
     // A watchdog daemon that has died does not pet, so an armed watchdog resets the node even earlier.
-    watchdog_counts_but(world, &report.value, Some(Reason::WatchdogMissing))?;
+    check_watchdog_except(cluster_view, &report.value, Some(Reason::WatchdogMissing))?;
     if report.value.is_virtual && !trust_watchdog_on_virtual_machine {
         return Err(Reason::FencingUnavailable);
     }
@@ -274,39 +294,43 @@ fn silence_proves(
     Ok(report.value.wait_ms())
 }
 
-fn active_services(world: &World) -> BTreeMap<NodeName, BTreeSet<ResourceName>> {
+fn active_services(cluster_view: &ClusterView) -> BTreeMap<NodeName, BTreeSet<ResourceName>> {
     let mut active: BTreeMap<NodeName, BTreeSet<ResourceName>> = BTreeMap::new();
     // A deleted resource is no longer managed. A resource with an unreadable spec still is.
-    let managed = |name: &ResourceName| match world.resources.get(name) {
+    let managed = |name: &ResourceName| match cluster_view.resources.get(name) {
         Some(resource) => resource.value.spec.state != RequestedState::Ignored,
-        None => world.unreadable.contains_key(&world.keys.spec(Kind::Resource, name)),
+        None => cluster_view.unreadable.contains_key(&cluster_view.keys.spec(Kind::Resource, name)),
     };
-    for (name, reports) in &world.service_reports {
+    for (name, reports) in &cluster_view.service_reports {
         for (node, report) in reports {
-            let lives = world.report_lives(name, node, report);
-            if lives && report.value.exclusive && report.value.phase.may_run() && managed(name) {
+            let may_still_run = cluster_view.is_report_current(name, node, report);
+            if may_still_run && report.value.exclusive && report.value.phase.may_run() && managed(name) {
                 active.entry(node.clone()).or_default().insert(name.clone());
             }
         }
     }
     // R8.17: the node was ordered to stop a copy that may have arrived there in a live migration. Until the node
     // answers, the service may run there, regardless of its earlier reports.
-    for (name, assignment) in &world.assignments {
+    for (name, assignment) in &cluster_view.assignments {
         let Assignment { node, epoch, action_uid, action, definition, .. } = &assignment.value;
-        let is_asked = matches!(action, Action::Stop { .. })
+        let is_stop_ordered = matches!(action, Action::Stop { .. })
             && definition.exclusive
             && definition.driver.can_migrate()
             && !definition.driver.is_gated();
         let has_answered = || {
-            world.service_report(name, node).is_some_and(|report| {
+            cluster_view.service_report(name, node).is_some_and(|report| {
                 report.value.action_uid.as_ref() == Some(action_uid) && report.value.epoch == *epoch
             })
         };
-        if is_asked && world.living_epoch(node) == Some(*epoch) && !has_answered() && managed(name) {
+        if is_stop_ordered
+            && cluster_view.unreleased_epoch(node) == Some(*epoch)
+            && !has_answered()
+            && managed(name)
+        {
             active.entry(node.clone()).or_default().insert(name.clone());
         }
     }
-    for (name, status) in &world.resource_statuses {
+    for (name, status) in &cluster_view.resource_statuses {
         let status = &status.value;
         let unconfirmed = match status.state {
             ServiceState::Error => status.stop_confirmed != Some(true),
@@ -325,9 +349,10 @@ fn active_services(world: &World) -> BTreeMap<NodeName, BTreeSet<ResourceName>> 
             | ServiceState::Ignored
             | ServiceState::Deleting => false,
         };
-        let exclusive = world.resources.get(name).is_some_and(|resource| resource.value.spec.exclusive);
+        let exclusive =
+            cluster_view.resources.get(name).is_some_and(|resource| resource.value.spec.exclusive);
         if let (true, true, Some(node), Some(epoch)) = (unconfirmed, exclusive, &status.node, status.epoch)
-            && world.lives(node, epoch)
+            && cluster_view.may_run_under(node, epoch)
             && managed(name)
         {
             active.entry(node.clone()).or_default().insert(name.clone());

@@ -7,12 +7,12 @@ use ha_api_types::time::Mono;
 
 impl Controller {
     /// Answers an agent. A grant counts as an observation of the node, from now on.
-    pub(super) fn hold_asked(&mut self, node: &NodeName, request: &HoldRequest) -> HoldAnswer {
+    pub(super) fn answer_hold(&mut self, node: &NodeName, request: &HoldRequest) -> HoldAnswer {
         let now = self.now.raw;
-        if let Some(reason) = self.refuses_to_hold(node, request, now) {
+        if let Some(reason) = self.hold_refusal(node, request, now) {
             return HoldAnswer { granted: false, reason };
         }
-        self.world.observe_hold(node, now);
+        self.cluster_view.observe_hold(node, now);
         self.dirty = true;
         HoldAnswer { granted: true, reason: String::new() }
     }
@@ -20,48 +20,48 @@ impl Controller {
     /// Returns why this controller may not, or need not, grant hold to a node. The controller grants hold only if the
     /// request names it, and if it has read etcd since its start but cannot commit either. No declaration against the
     /// node may be committed or possibly committed.
-    fn refuses_to_hold(&self, node: &NodeName, request: &HoldRequest, now: Mono) -> Option<String> {
+    fn hold_refusal(&self, node: &NodeName, request: &HoldRequest, now: Mono) -> Option<String> {
         if request.candidate != self.config.id {
             return Some(format!(
                 "request is for controller {}, but this is {}: each controller needs its own URL",
                 request.candidate, self.config.id
             ));
         }
-        if self.standing.is_ending {
+        if self.election_state.is_ending {
             return Some("this controller is shutting down".to_owned());
         }
-        if self.world.revision.is_zero() {
+        if self.cluster_view.revision.is_zero() {
             return Some("this controller has not read etcd since it started".to_owned());
         }
-        if self.standing.membership.is_none() {
+        if self.election_state.membership.is_none() {
             return Some(format!(
                 "candidate key of {} belongs to another process, or is not written yet",
                 self.config.id
             ));
         }
-        let commits = &self.standing.commits;
+        let commits = &self.election_state.commits;
         if !commits.has_committed() {
             return Some("this controller has not committed to etcd since it started".to_owned());
         }
         // Two intervals, because an attempt that began one Ki ago has had its full time limit (Ki).
-        if commits.is_current(now, 2 * self.world.timings().heartbeat_interval_ms) {
+        if commits.is_current(now, 2 * self.cluster_view.timings().heartbeat_interval_ms) {
             return Some("this controller can reach etcd, but the node cannot".to_owned());
         }
         let leader: Option<Leader> =
-            self.world.leader.as_ref().and_then(|entry| serde_json::from_slice(&entry.value).ok());
+            self.cluster_view.leader.as_ref().and_then(|entry| serde_json::from_slice(&entry.value).ok());
         if leader.is_some_and(|leader| leader.id == self.config.id && leader.instance != self.config.instance)
         {
             return Some(
                 "leader key belongs to an earlier process of this controller, whose writes may still be applied".to_owned(),
             );
         }
-        let Some(fence) = self.world.fences.get(node).map(|fence| &fence.value) else {
+        let Some(fence) = self.cluster_view.fences.get(node).map(|fence| &fence.value) else {
             return Some(format!("no registration of {node} is known"));
         };
-        let is_its_own = fence.state == FenceState::Open
+        let is_same_registration = fence.state == FenceState::Open
             && fence.epoch == request.epoch
             && fence.boot_id == request.boot_id;
-        if !is_its_own {
+        if !is_same_registration {
             return Some(format!(
                 "request is for registration {} of {node}, but registration {} is {}",
                 request.epoch,

@@ -1,7 +1,7 @@
 //! Inputs and effects of the controller's cores.
 
-use super::candidacy::{Orders, Standing};
-use super::counted::Counted;
+use super::candidacy::{ElectionInputs, ElectionState};
+use super::metric_event::MetricEvent;
 use super::notifications::deliveries::{Delivery, DeliveryId, DeliveryOutcome};
 use ha_api_types::event::Event;
 use ha_api_types::id::{NodeName, Revision};
@@ -128,7 +128,7 @@ pub enum Input {
         outcome: DeliveryOutcome,
     },
     /// An agent that cannot commit asks not to be declared dead; answered by [`Effect::AnswerHold`].
-    HoldAsked {
+    HoldRequested {
         /// Id of the hold request.
         id: HoldId,
         /// Name of the agent's node.
@@ -139,9 +139,9 @@ pub enum Input {
     /// The time of [`crate::core::Controller::deadline`] has come, or the shell requests another check.
     Tick,
     /// For the planner: the state of the election.
-    Standing(Box<Standing>),
+    ElectionState(Box<ElectionState>),
     /// For the election: facts from the planner's view.
-    Orders(Orders),
+    ElectionInputs(ElectionInputs),
     /// Give up all keys and end; answered by [`Effect::Ended`].
     Shutdown,
 }
@@ -196,11 +196,11 @@ pub enum Effect {
         answer: HoldAnswer,
     },
     /// Count this in a metric; no decision depends on it.
-    Count(Counted),
-    /// From the election to the planner: [`Input::Standing`].
-    Tell(Box<Standing>),
-    /// From the planner to the election: [`Input::Orders`].
-    Order(Orders),
+    Count(MetricEvent),
+    /// From the election to the planner: [`Input::ElectionState`].
+    ReportElection(Box<ElectionState>),
+    /// From the planner to the election: [`Input::ElectionInputs`].
+    UpdateElection(ElectionInputs),
     /// The shutdown is complete; no effect follows.
     Ended,
 }

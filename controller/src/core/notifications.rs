@@ -12,8 +12,8 @@ mod compose;
 pub(super) mod test_run;
 
 use super::health::NodeTable;
-use super::plan::{Note, Plan, Subject, cluster_event, stored};
-use super::situation::Situation;
+use super::plan::{OnApplied, Plan, Subject, cluster_event, stored};
+use super::plan_input::PlanInput;
 use super::world::guard_of;
 use changes::changes;
 use deliveries::Delivery;
@@ -21,90 +21,91 @@ use ha_api_types::cluster::{CLUSTER_NAME, NotificationsSpec, Target};
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Notified, QueuedNotification, Told};
+use ha_api_types::record::{Notified, QueuedNotification, SentFacts};
 use ha_api_types::time::Millis;
 use ha_store::{Guard, Transaction};
 
 /// Time in milliseconds in which changes are collected into one notification. A change that is undone within this time
 /// is not reported.
-const GATHER_MS: Millis = 5_000;
+const COLLECTION_MS: Millis = 5_000;
 /// Maximum number of queued notifications; beyond it, the oldest is dropped.
-const MOST_QUEUED: usize = 50;
+const MAX_QUEUED: usize = 50;
 /// Maximum size of the queue in etcd, in bytes; beyond it, the oldest notification is dropped. Together with the state
 /// that was reported, the record stays below the 1.5 MiB that etcd accepts in one request.
-const MOST_QUEUED_BYTES: usize = 768 << 10;
+const MAX_QUEUED_BYTES: usize = 768 << 10;
 
 /// Plans new notifications and deliveries. This function runs last, because it reads the wait conditions in the plan.
-pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
-    let world = situation.world;
-    let key = world.keys.notified();
-    if let Some((key, error)) = world.is_unreadable(std::slice::from_ref(&key)) {
+pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
+    let cluster_view = input.cluster_view;
+    let key = cluster_view.keys.notified();
+    if let Some((key, error)) = cluster_view.first_unreadable(std::slice::from_ref(&key)) {
         let message = format!("Notifications are not sent: {key} cannot be read: {error}");
-        plan.wait(Kind::Cluster, CLUSTER_NAME, Reason::Invalid, message);
+        plan.add_wait(Kind::Cluster, CLUSTER_NAME, Reason::Invalid, message);
         return;
     }
-    let settings = world.settings();
+    let settings = cluster_view.settings();
     let spec = settings.notifications.as_ref();
     let targets = spec.map(NotificationsSpec::targets).unwrap_or_default();
-    let known = world.notified.as_ref();
+    let known = cluster_view.notified.as_ref();
     let (Some(spec), false) = (spec, targets.is_empty()) else {
         // A target that is configured later starts without history, and gets no notifications about the past.
         if let Some(known) = known {
             let transaction = Transaction::new().delete(key, Guard::Unchanged(known.modified));
-            plan.act(Subject::Notified, transaction, Vec::new(), Note::None);
+            plan.add_action(Subject::Notified, transaction, Vec::new(), OnApplied::None);
         }
         return;
     };
-    let mut next = known.map_or_else(|| begun(situation), |known| known.value.clone());
-    situation.deliveries.enter(&mut next);
-    forget_delivered(&mut next, &targets);
-    let (dropped, events) = tell(situation, nodes, spec, &targets, &mut next, plan);
+    let mut next = known.map_or_else(|| initial_record(input), |known| known.value.clone());
+    input.deliveries.mark_ended_in(&mut next);
+    remove_delivered(&mut next, &targets);
+    let (dropped, events) = queue_notifications(input, nodes, spec, &targets, &mut next, plan);
     if known.map(|known| &known.value) != Some(&next) {
         let transaction = Transaction::new().put(key, guard_of(known), stored(&next));
-        let note = if dropped.is_empty() { Note::None } else { Note::NotificationsDropped(dropped) };
-        plan.act(Subject::Notified, transaction, events, note);
+        let on_applied =
+            if dropped.is_empty() { OnApplied::None } else { OnApplied::NotificationsDropped(dropped) };
+        plan.add_action(Subject::Notified, transaction, events, on_applied);
     }
-    send(situation, targets, plan);
+    send(input, targets, plan);
 }
 
 /// Returns the initial record: current problems will be reported, past ones will not.
-fn begun(situation: &Situation<'_>) -> Notified {
-    let fences = situation.world.cluster_status.iter().flat_map(|status| &status.value.recent_fences);
+fn initial_record(input: &PlanInput<'_>) -> Notified {
+    let fences = input.cluster_view.cluster_status.iter().flat_map(|status| &status.value.recent_fences);
     let fences = fences.map(|fence| (fence.node.clone(), fence.epoch)).collect();
-    Notified { told: Told { fences, ..Told::default() }, queue: Vec::new() }
+    Notified { told: SentFacts { fences, ..SentFacts::default() }, queue: Vec::new() }
 }
 
 /// Removes notifications that every configured target has. A target whose URL was corrected gets the queued ones.
-fn forget_delivered(next: &mut Notified, targets: &[Target]) {
+fn remove_delivered(next: &mut Notified, targets: &[Target]) {
     next.queue.retain(|queued| targets.iter().any(|target| !queued.done.contains(&target.key())));
 }
 
 /// Adds new notifications to the queue once the collection time is over. Returns the target kinds and the events of
 /// dropped notifications.
-fn tell(
-    situation: &Situation<'_>,
+fn queue_notifications(
+    input: &PlanInput<'_>,
     nodes: &NodeTable,
     spec: &NotificationsSpec,
     targets: &[Target],
     next: &mut Notified,
     plan: &mut Plan,
 ) -> (Vec<&'static str>, Vec<Event>) {
-    let (mut items, told) = changes(situation, nodes, &next.told, plan);
-    items.retain(|kind, _| spec.tells(*kind));
+    let (mut items, told) = changes(input, nodes, &next.told, plan);
+    items.retain(|kind, _| spec.sends(*kind));
     if items.is_empty() {
         next.told = told;
         return (Vec::new(), Vec::new());
     }
     // Set until etcd shows that the changes were reported, regardless of the outcome of the write.
     plan.unreported = true;
-    let gathered_at = situation.deliveries.unsaid_since().unwrap_or(situation.now.raw) + GATHER_MS;
-    if situation.now.raw < gathered_at {
-        plan.wake(situation, gathered_at, "the collection time of a notification is over");
+    let due_at = input.deliveries.unreported_since().unwrap_or(input.now.raw) + COLLECTION_MS;
+    if input.now.raw < due_at {
+        plan.wake_at(input, due_at, "the collection time of a notification is over");
         return (Vec::new(), Vec::new());
     }
     next.told = told;
     for (kind, items) in items {
-        let notification = compose::compose(situation, plan, kind, items);
+        let notification = compose::compose(input, plan, kind, items);
         next.queue.push(QueuedNotification { notification, ..QueuedNotification::default() });
     }
     let surplus = surplus(&next.queue);
@@ -112,17 +113,17 @@ fn tell(
     let mut dropped = Vec::new();
     let mut events = Vec::new();
     for queued in next.queue.drain(..surplus) {
-        let missed: Vec<&Target> =
+        let undelivered: Vec<&Target> =
             targets.iter().filter(|target| !queued.done.contains(&target.key())).collect();
-        dropped.extend(missed.iter().map(|target| target.kind()));
-        let names: Vec<String> = missed.iter().map(|target| target.name()).collect();
+        dropped.extend(undelivered.iter().map(|target| target.kind()));
+        let names: Vec<String> = undelivered.iter().map(|target| target.name()).collect();
         let message = format!(
             "Notification {} ({}) dropped because {kept} newer ones are pending; not delivered to {}",
             queued.notification.id,
             queued.notification.summary,
             names.join(", ")
         );
-        events.push(cluster_event(situation, EventType::Warning, Reason::NotificationFailed, message));
+        events.push(cluster_event(input, EventType::Warning, Reason::NotificationFailed, message));
     }
     (dropped, events)
 }
@@ -131,26 +132,26 @@ fn tell(
 /// always stays.
 fn surplus(queue: &[QueuedNotification]) -> usize {
     let mut bytes = 0;
-    let kept = queue.iter().rev().take(MOST_QUEUED).take_while(|queued| {
+    let kept = queue.iter().rev().take(MAX_QUEUED).take_while(|queued| {
         let first = bytes == 0;
         bytes += stored(queued).len();
-        first || bytes <= MOST_QUEUED_BYTES
+        first || bytes <= MAX_QUEUED_BYTES
     });
     queue.len() - kept.count()
 }
 
 /// Sends each target its oldest pending notification, one at a time, from the stored queue.
-fn send(situation: &Situation<'_>, targets: Vec<Target>, plan: &mut Plan) {
-    let Some(known) = &situation.world.notified else { return };
+fn send(input: &PlanInput<'_>, targets: Vec<Target>, plan: &mut Plan) {
+    let Some(known) = &input.cluster_view.notified else { return };
     for target in targets {
         let key = target.key();
         let queued = known.value.queue.iter().find(|queued| {
-            !queued.done.contains(&key) && !situation.deliveries.has_ended(&queued.notification.id, &key)
+            !queued.done.contains(&key) && !input.deliveries.has_ended(&queued.notification.id, &key)
         });
-        let Some(queued) = queued.filter(|_| !situation.deliveries.is_busy(&key)) else { continue };
-        let begins_at = situation.deliveries.retry_at(&key, &queued.notification.id);
-        if begins_at.is_some_and(|at| situation.now.raw < at) {
-            plan.wake(situation, begins_at.unwrap_or_default(), "retry of a notification");
+        let Some(queued) = queued.filter(|_| !input.deliveries.is_busy(&key)) else { continue };
+        let begins_at = input.deliveries.retry_at(&key, &queued.notification.id);
+        if begins_at.is_some_and(|at| input.now.raw < at) {
+            plan.wake_at(input, begins_at.unwrap_or_default(), "retry of a notification");
             continue;
         }
         let notification = queued.notification.clone();

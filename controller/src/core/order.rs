@@ -8,39 +8,41 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 /// Graph of dependencies. Names without a resource are kept, because services wait for them too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Order {
-    before: BTreeMap<ResourceName, BTreeSet<ResourceName>>,
-    following: BTreeMap<ResourceName, BTreeSet<ResourceName>>,
+pub struct DependencyGraph {
+    dependencies: BTreeMap<ResourceName, BTreeSet<ResourceName>>,
+    dependents: BTreeMap<ResourceName, BTreeSet<ResourceName>>,
     /// Priorities that are raised because a dependent service has a higher one, by service.
-    raised: BTreeMap<ResourceName, i32>,
+    raised_priorities: BTreeMap<ResourceName, i32>,
 }
 
-impl Order {
+impl DependencyGraph {
     /// Returns the order that these resources, by name, declare.
-    pub fn of<'a>(resources: impl Iterator<Item = (&'a ResourceName, &'a Resource)> + Clone) -> Order {
-        let mut order = Order::default();
+    pub fn of<'a>(
+        resources: impl Iterator<Item = (&'a ResourceName, &'a Resource)> + Clone,
+    ) -> DependencyGraph {
+        let mut order = DependencyGraph::default();
         for (name, resource) in resources.clone() {
             for first in resource.spec.depends_on.iter().map(|first| ResourceName::from(names::bare(first))) {
-                order.before.entry(name.clone()).or_default().insert(first.clone());
-                order.following.entry(first).or_default().insert(name.clone());
+                order.dependencies.entry(name.clone()).or_default().insert(first.clone());
+                order.dependents.entry(first).or_default().insert(name.clone());
             }
         }
-        if !order.before.is_empty() {
+        if !order.dependencies.is_empty() {
             let own: BTreeMap<&ResourceName, i32> =
                 resources.map(|(name, resource)| (name, resource.spec.priority)).collect();
-            order.raise(&own);
+            order.raise_priorities(&own);
         }
         order
     }
 
     /// Raises the priority of each service to that of its dependents. Priorities only rise, so the loop also ends in
     /// a dependency cycle.
-    fn raise(&mut self, own: &BTreeMap<&ResourceName, i32>) {
-        let mut queue: VecDeque<&ResourceName> = self.before.keys().collect();
+    fn raise_priorities(&mut self, own: &BTreeMap<&ResourceName, i32>) {
+        let mut queue: VecDeque<&ResourceName> = self.dependencies.keys().collect();
         let mut raised: BTreeMap<&ResourceName, i32> = BTreeMap::new();
         while let Some(name) = queue.pop_front() {
             let Some(priority) = raised.get(name).or_else(|| own.get(name)).copied() else { continue };
-            for first in self.before(name) {
+            for first in self.dependencies(name) {
                 let known = raised.get(first).or_else(|| own.get(first)).copied();
                 if known.is_some_and(|known| known < priority) {
                     raised.insert(first, priority);
@@ -48,40 +50,41 @@ impl Order {
                 }
             }
         }
-        self.raised = raised.into_iter().map(|(name, priority)| (name.clone(), priority)).collect();
+        self.raised_priorities =
+            raised.into_iter().map(|(name, priority)| (name.clone(), priority)).collect();
     }
 
     /// Returns the dependencies of a service: they start before it and stop after it.
-    pub fn before(&self, name: &ResourceName) -> impl Iterator<Item = &ResourceName> {
-        self.before.get(name).into_iter().flatten()
+    pub fn dependencies(&self, name: &ResourceName) -> impl Iterator<Item = &ResourceName> {
+        self.dependencies.get(name).into_iter().flatten()
     }
 
     /// Returns the dependents of a service: they start after it and stop before it.
-    pub fn following(&self, name: &ResourceName) -> impl Iterator<Item = &ResourceName> {
-        self.following.get(name).into_iter().flatten()
+    pub fn dependents(&self, name: &ResourceName) -> impl Iterator<Item = &ResourceName> {
+        self.dependents.get(name).into_iter().flatten()
     }
 
     /// Returns the priority of a service: the highest of its own and those of its dependents.
     pub fn priority(&self, name: &ResourceName, own: i32) -> i32 {
-        self.raised.get(name).copied().unwrap_or(own)
+        self.raised_priorities.get(name).copied().unwrap_or(own)
     }
 
     /// Returns the shortest dependency cycle through a service, in start order, from the service back to itself.
     /// `None` if there is no cycle.
-    pub fn circle(&self, name: &ResourceName) -> Option<Vec<ResourceName>> {
+    pub fn dependency_cycle(&self, name: &ResourceName) -> Option<Vec<ResourceName>> {
         let mut came_from: BTreeMap<&ResourceName, &ResourceName> = BTreeMap::new();
         let mut queue = VecDeque::from([name]);
         while let Some(current) = queue.pop_front() {
-            for first in self.before(current) {
+            for first in self.dependencies(current) {
                 if first == name {
-                    let mut way = vec![name.clone()];
-                    let mut back = current;
-                    while back != name {
-                        way.push(back.clone());
-                        back = came_from.get(back).copied().unwrap_or(name);
+                    let mut path = vec![name.clone()];
+                    let mut step = current;
+                    while step != name {
+                        path.push(step.clone());
+                        step = came_from.get(step).copied().unwrap_or(name);
                     }
-                    way.push(name.clone());
-                    return Some(way);
+                    path.push(name.clone());
+                    return Some(path);
                 }
                 if let std::collections::btree_map::Entry::Vacant(entry) = came_from.entry(first) {
                     entry.insert(current);
@@ -100,41 +103,43 @@ impl Order {
         services: impl Iterator<Item = (&'a ResourceName, i32, u64)>,
     ) -> Vec<&'a ResourceName> {
         let ranked = services.map(|(name, own, size)| ((self.priority(name, own), size), name));
-        if self.before.is_empty() {
+        if self.dependencies.is_empty() {
             let mut ranked: Vec<_> = ranked.map(|(rank, name)| (Reverse(rank), name)).collect();
             ranked.sort_unstable();
             return ranked.into_iter().map(|(_, name)| name).collect();
         }
         let ranks: BTreeMap<&'a ResourceName, (i32, u64)> = ranked.map(|(rank, name)| (name, rank)).collect();
-        let mut missing: BTreeMap<&'a ResourceName, usize> = BTreeMap::new();
+        let mut open_dependencies: BTreeMap<&'a ResourceName, usize> = BTreeMap::new();
         let mut ready: BinaryHeap<((i32, u64), Reverse<&'a ResourceName>)> = BinaryHeap::new();
         for (name, rank) in &ranks {
-            let waits_for = self.before(name).filter(|first| ranks.contains_key(first)).count();
-            if waits_for == 0 {
+            let dependency_count = self.dependencies(name).filter(|first| ranks.contains_key(first)).count();
+            if dependency_count == 0 {
                 ready.push((*rank, Reverse(name)));
             } else {
-                missing.insert(name, waits_for);
+                open_dependencies.insert(name, dependency_count);
             }
         }
         let mut sequence = Vec::with_capacity(ranks.len());
         loop {
             while let Some((_, Reverse(name))) = ready.pop() {
                 sequence.push(name);
-                for next in self.following(name) {
+                for next in self.dependents(name) {
                     let Some((next, rank)) = ranks.get_key_value(next) else { continue };
-                    if let Some(count) = missing.get_mut(next) {
+                    if let Some(count) = open_dependencies.get_mut(next) {
                         *count -= 1;
                         if *count == 0 {
-                            missing.remove(next);
+                            open_dependencies.remove(next);
                             ready.push((*rank, Reverse(next)));
                         }
                     }
                 }
             }
             // The remaining services are in a cycle, or depend on one.
-            let next = missing.keys().find(|name| self.circle(name).is_some());
-            let Some(next) = next.or_else(|| missing.keys().next()).copied() else { return sequence };
-            missing.remove(next);
+            let next = open_dependencies.keys().find(|name| self.dependency_cycle(name).is_some());
+            let Some(next) = next.or_else(|| open_dependencies.keys().next()).copied() else {
+                return sequence;
+            };
+            open_dependencies.remove(next);
             ready.push((ranks.get(next).copied().unwrap_or_default(), Reverse(next)));
         }
     }
@@ -162,7 +167,7 @@ mod tests {
 
     fn check_sequence(text: &str, expected: &str) {
         let resources = resources(text);
-        let order = Order::of(resources.iter());
+        let order = DependencyGraph::of(resources.iter());
         // A name in upper case is a large service.
         let services = resources.iter().map(|(name, resource)| {
             (name, resource.spec.priority, u64::from(name.starts_with(char::is_uppercase)))
@@ -171,14 +176,15 @@ mod tests {
         assert_eq!(sequence.join(" "), expected, "{text}");
     }
 
-    fn check_circle(text: &str, name: &str, expected: Option<&str>) {
+    fn check_dependency_cycle(text: &str, name: &str, expected: Option<&str>) {
         let resources = resources(text);
-        let circle = Order::of(resources.iter()).circle(&name.into()).map(|names| names.join(" "));
-        assert_eq!(circle.as_deref(), expected, "{text}");
+        let dependency_cycle =
+            DependencyGraph::of(resources.iter()).dependency_cycle(&name.into()).map(|names| names.join(" "));
+        assert_eq!(dependency_cycle.as_deref(), expected, "{text}");
     }
 
     #[test]
-    fn each_is_planned_after_those_that_it_comes_after() {
+    fn services_are_planned_after_their_dependencies() {
         check_sequence("a b c=5", "c a b");
         check_sequence("a>b b>c c", "c b a");
         check_sequence("a>missing b", "a b");
@@ -193,11 +199,11 @@ mod tests {
     }
 
     #[test]
-    fn who_is_waited_for_is_as_important_as_who_waits() {
+    fn dependencies_inherit_the_priority_of_their_dependents() {
         check_sequence("address other=3 web>address=5", "address web other");
         check_sequence("address=9 other=3 web>address=1", "address other web");
         let resources = resources("a b>a c>b=7");
-        let order = Order::of(resources.iter());
+        let order = DependencyGraph::of(resources.iter());
         assert_eq!(
             (order.priority(&"a".into(), 0), order.priority(&"b".into(), 0), order.priority(&"c".into(), 7)),
             (7, 7, 7)
@@ -205,11 +211,11 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_found_and_yet_everybody_is_planned() {
-        check_circle("a>b b>c c", "a", None);
-        check_circle("a>b b>a", "a", Some("a b a"));
-        check_circle("a>b b>c c>a", "b", Some("b a c b"));
-        check_circle("a>b b>c c>b", "a", None);
+    fn a_dependency_cycle_is_found_and_all_services_are_planned() {
+        check_dependency_cycle("a>b b>c c", "a", None);
+        check_dependency_cycle("a>b b>a", "a", Some("a b a"));
+        check_dependency_cycle("a>b b>c c>a", "b", Some("b a c b"));
+        check_dependency_cycle("a>b b>c c>b", "a", None);
         check_sequence("a>b b>c c>b d", "d b a c");
     }
 }

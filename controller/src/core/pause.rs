@@ -1,7 +1,7 @@
 //! The pause after a failed move, during which the controller does not try again.
 
+use super::plan_input::PlanInput;
 use super::service::operation;
-use super::situation::Situation;
 use ha_api_types::id::ResourceName;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{ResourceStatus, ServiceState};
@@ -15,33 +15,34 @@ fn pause_ms(failures: u32) -> Millis {
 }
 
 /// Returns the start and the length of a service's pause; `None` if its last move did not fail.
-pub(super) fn of(situation: &Situation<'_>, name: &ResourceName) -> Option<(Mono, Millis)> {
-    let world = situation.world;
-    let failed = world.failed_moves.get(name)?;
-    let status = world.resource_statuses.get(name)?;
+pub(super) fn pause_of(input: &PlanInput<'_>, name: &ResourceName) -> Option<(Mono, Millis)> {
+    let cluster_view = input.cluster_view;
+    let failed = cluster_view.failed_moves.get(name)?;
+    let status = cluster_view.resource_statuses.get(name)?;
     (status.value.state == ServiceState::Started).then(|| (failed.since, pause_ms(failed.count)))
 }
 
 /// Returns the services that pause now. A service that moves together with an operator's move does not pause.
-pub(super) fn pausing(situation: &Situation<'_>, rules: &Rules) -> BTreeSet<ResourceName> {
-    let now = situation.now.raw;
-    let is_now =
-        |name: &&ResourceName| of(situation, name).is_some_and(|(since, length_ms)| now < since + length_ms);
-    let mut pausing: BTreeSet<ResourceName> =
-        situation.world.failed_moves.keys().filter(is_now).cloned().collect();
-    if !pausing.is_empty() {
-        for name in operation::moved(situation) {
-            pausing.remove(&name);
-            for companion in rules.companions(&name) {
-                pausing.remove(&companion);
+pub(super) fn paused_services(input: &PlanInput<'_>, rules: &Rules) -> BTreeSet<ResourceName> {
+    let now = input.now.raw;
+    let is_current = |name: &&ResourceName| {
+        pause_of(input, name).is_some_and(|(since, length_ms)| now < since + length_ms)
+    };
+    let mut paused: BTreeSet<ResourceName> =
+        input.cluster_view.failed_moves.keys().filter(is_current).cloned().collect();
+    if !paused.is_empty() {
+        for name in operation::services_to_move(input) {
+            paused.remove(&name);
+            for companion in rules.strict_affinity_partners(&name) {
+                paused.remove(&companion);
             }
         }
     }
-    pausing
+    paused
 }
 
 /// Returns `true` if a service pauses according to its status. Stored times are not compared.
-pub(super) fn is_reported(status: &ResourceStatus) -> bool {
+pub(super) fn is_paused_in_status(status: &ResourceStatus) -> bool {
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
     status.state == ServiceState::Started
         && status.move_failures > 0

@@ -1,11 +1,11 @@
 //! The scheduler's view of the cluster, kept up to date while a plan is made.
 
-use super::asked::requests;
 use super::health::{Health, NodeTable};
 use super::pause;
-use super::situation::Situation;
+use super::plan_input::PlanInput;
+use super::resource_requests::requests;
 use super::usage;
-use super::world::World;
+use super::world::ClusterView;
 use ha_api_types::cluster::ShutdownPolicy;
 use ha_api_types::driver::DriverSpec;
 use ha_api_types::id::NodeName;
@@ -17,27 +17,30 @@ use ha_api_types::resource::{
 };
 use ha_api_types::time::{Millis, Mono};
 use ha_api_types::usage::Usage;
-use ha_scheduler::{Declared, NodeFacts, RuleConflict, Rules, ServiceFacts, Services, View};
+use ha_scheduler::{NodeFacts, RuleConflict, RuleInput, Rules, ServiceFacts, Services, View};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the scheduler's view of the cluster, and the conflicting rules.
-pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConflict>) {
-    let world = situation.world;
-    let (rules, conflicts) = Rules::compile(&Declared {
-        settling: settling_until(situation).is_some_and(|until| situation.now.raw < until),
-        judged: short_of_nodes_before(world),
-        ..declared(world)
+pub fn view(input: &PlanInput<'_>, nodes: &NodeTable) -> (View, Vec<RuleConflict>) {
+    let cluster_view = input.cluster_view;
+    let (rules, conflicts) = Rules::compile(&RuleInput {
+        nodes_may_join: nodes_incomplete_until(input).is_some_and(|until| input.now.raw < until),
+        known_short_of_nodes: rules_short_of_nodes(cluster_view),
+        ..declarations(cluster_view)
     });
-    let pausing = pause::pausing(situation, &rules);
-    let services = world
+    let paused = pause::paused_services(input, &rules);
+    let services = cluster_view
         .resources
         .iter()
         .map(|(name, resource)| {
-            let status =
-                world.resource_statuses.get(name).map(|status| status.value.clone()).unwrap_or_default();
-            let mut facts = service_facts(world, &resource.value, &status);
-            facts.paused = pausing.contains(name);
-            if let Some(uses) = situation.placing.get(name) {
+            let status = cluster_view
+                .resource_statuses
+                .get(name)
+                .map(|status| status.value.clone())
+                .unwrap_or_default();
+            let mut facts = service_facts(cluster_view, &resource.value, &status);
+            facts.paused = paused.contains(name);
+            if let Some(uses) = input.pending_uses.get(name) {
                 facts.movable &= facts.uses == *uses;
                 // A write that frees a node has an effect only after it is seen: another write may be committed
                 // first.
@@ -48,71 +51,84 @@ pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConf
             (name.clone(), facts)
         })
         .collect();
-    let unverified = world.unverified();
+    let unverified = cluster_view.unverified();
     let facts = |name: &NodeName| {
-        let mut facts = node_facts(world, nodes, name)?;
+        let mut facts = node_facts(cluster_view, nodes, name)?;
         if unverified.contains_key(name) && facts.fenceable.is_ok() {
             facts.fenceable = Err(Reason::NodeUnverified);
         }
         Some((name.clone(), facts))
     };
-    let view = assembled(world, world.nodes.keys().filter_map(facts).collect(), services, rules);
+    let view =
+        assemble_view(cluster_view, cluster_view.nodes.keys().filter_map(facts).collect(), services, rules);
     (view, conflicts)
 }
 
 /// Assembles the view from nodes, services and rules, with the declarations of users.
-pub(super) fn assembled(
-    world: &World,
+pub(super) fn assemble_view(
+    cluster_view: &ClusterView,
     mut nodes: BTreeMap<NodeName, NodeFacts>,
     services: Services,
     rules: Rules,
 ) -> View {
-    usage::count_outside(world, &mut nodes, &services);
+    usage::add_outside_usage(cluster_view, &mut nodes, &services);
     View {
         nodes,
         services,
-        groups: world.groups.iter().map(|(name, group)| (name.clone(), group.value.spec.clone())).collect(),
-        node_groups: world
+        groups: cluster_view
+            .groups
+            .iter()
+            .map(|(name, group)| (name.clone(), group.value.spec.clone()))
+            .collect(),
+        node_groups: cluster_view
             .node_groups
             .iter()
             .map(|(name, group)| (name.clone(), group.value.spec.allocation_policy))
             .collect(),
         rules,
-        settings: world.settings().scheduler.clone(),
-        reservation: world.settings().reservation.clone(),
+        settings: cluster_view.settings().scheduler.clone(),
+        reservation: cluster_view.settings().reservation.clone(),
     }
 }
 
 /// Returns the declarations of users, for the check of the rules.
-pub fn declared(world: &World) -> Declared {
-    Declared {
-        rules: world.rules.iter().map(|(name, rule)| (name.clone(), rule.value.spec.clone())).collect(),
-        groups: world.groups.iter().map(|(name, group)| (name.clone(), group.value.spec.clone())).collect(),
-        group_of: world
+pub fn declarations(cluster_view: &ClusterView) -> RuleInput {
+    RuleInput {
+        rules: cluster_view
+            .rules
+            .iter()
+            .map(|(name, rule)| (name.clone(), rule.value.spec.clone()))
+            .collect(),
+        groups: cluster_view
+            .groups
+            .iter()
+            .map(|(name, group)| (name.clone(), group.value.spec.clone()))
+            .collect(),
+        group_of: cluster_view
             .resources
             .iter()
             .filter_map(|(name, resource)| Some((name.clone(), resource.value.spec.group.clone()?)))
             .collect(),
-        nodes: world.nodes.keys().cloned().collect(),
-        settling: false,
-        judged: BTreeSet::new(),
+        nodes: cluster_view.nodes.keys().cloned().collect(),
+        nodes_may_join: false,
+        known_short_of_nodes: BTreeSet::new(),
     }
 }
 
 /// Time in milliseconds to wait for further nodes after one has appeared. The nodes of a new cluster register one at a
 /// time, and rules must hold from the first node on.
-const SETTLING_MS: Millis = 30_000;
+const NODES_INCOMPLETE_MS: Millis = 30_000;
 
-/// Returns the time, on this process's clock, until which the set of nodes counts as incomplete: `SETTLING_MS` after
+/// Returns the time, on this process's clock, until which the set of nodes counts as incomplete: `NODES_INCOMPLETE_MS` after
 /// the latest node that no user has edited appeared.
-pub fn settling_until(situation: &Situation<'_>) -> Option<Mono> {
-    let nodes = situation.world.nodes.values();
-    nodes.filter(|node| node.created == node.modified).map(|node| node.seen + SETTLING_MS).max()
+pub fn nodes_incomplete_until(input: &PlanInput<'_>) -> Option<Mono> {
+    let nodes = input.cluster_view.nodes.values();
+    nodes.filter(|node| node.created == node.modified).map(|node| node.seen + NODES_INCOMPLETE_MS).max()
 }
 
 /// Returns the rules whose status reports too few nodes. The status outlives a change of leader.
-fn short_of_nodes_before(world: &World) -> BTreeSet<String> {
-    world
+fn rules_short_of_nodes(cluster_view: &ClusterView) -> BTreeSet<String> {
+    cluster_view
         .rule_statuses
         .iter()
         .filter(|(_, status)| {
@@ -127,7 +143,7 @@ fn short_of_nodes_before(world: &World) -> BTreeSet<String> {
 }
 
 /// Returns `Ok` if a node is Online, otherwise the reason why it is not.
-pub fn not_online(health: &Health) -> Result<(), Reason> {
+pub fn check_online(health: &Health) -> Result<(), Reason> {
     match health {
         Health::Online => Ok(()),
         Health::Unregistered => Err(Reason::Pending),
@@ -141,13 +157,13 @@ pub fn not_online(health: &Health) -> Result<(), Reason> {
     }
 }
 
-fn node_facts(world: &World, nodes: &NodeTable, name: &NodeName) -> Option<NodeFacts> {
-    let spec = &world.nodes.get(name)?.value.spec;
+fn node_facts(cluster_view: &ClusterView, nodes: &NodeTable, name: &NodeName) -> Option<NodeFacts> {
+    let spec = &cluster_view.nodes.get(name)?.value.spec;
     let node = nodes.get(name)?;
-    let report = world.node_reports.get(name).map(|report| &report.value);
+    let report = cluster_view.node_reports.get(name).map(|report| &report.value);
     Some(NodeFacts {
-        online: not_online(&node.health),
-        maintenance: is_left(world, nodes, name),
+        online: check_online(&node.health),
+        maintenance: is_being_vacated(cluster_view, nodes, name),
         schedulable: spec.schedulable,
         fenceable: node.fenceable,
         // Also until the agent has armed again.
@@ -163,7 +179,7 @@ fn node_facts(world: &World, nodes: &NodeTable, name: &NodeName) -> Option<NodeF
 
 /// Returns `true` if services leave a node: it is in maintenance, or it shuts down under the policy Migrate
 /// (SEMANTICS, section 7).
-fn is_left(world: &World, nodes: &NodeTable, name: &NodeName) -> bool {
+fn is_being_vacated(cluster_view: &ClusterView, nodes: &NodeTable, name: &NodeName) -> bool {
     let shuts_down = nodes.get(name).is_some_and(|node| match node.health {
         Health::ShuttingDown(_) => true,
         Health::Unregistered
@@ -175,8 +191,8 @@ fn is_left(world: &World, nodes: &NodeTable, name: &NodeName) -> bool {
         | Health::Fencing
         | Health::Down(_) => false,
     });
-    let in_maintenance = world.nodes.get(name).is_some_and(|node| node.value.spec.maintenance);
-    in_maintenance || (shuts_down && world.shutdown_policy(name) == ShutdownPolicy::Migrate)
+    let in_maintenance = cluster_view.nodes.get(name).is_some_and(|node| node.value.spec.maintenance);
+    in_maintenance || (shuts_down && cluster_view.shutdown_policy(name) == ShutdownPolicy::Migrate)
 }
 
 /// R8.18: returns `true` if a live migration may begin to a target with or without a fence device. With an ungated
@@ -187,7 +203,7 @@ pub fn may_move_live(driver: &DriverSpec, spec: &ResourceSpec, has_device: bool)
 }
 
 /// Returns `true` if a fence device can confirm the node off.
-pub fn proves(node: &Node) -> bool {
+pub fn has_fence_device(node: &Node) -> bool {
     node.spec.fencing.devices.iter().any(FenceDevice::proves)
 }
 
@@ -203,12 +219,12 @@ pub fn ungated_note(spec: &ResourceSpec, target: &NodeName, has_device: bool) ->
              may have to confirm that the node is powered off"
         )
     } else {
-        not_live(target)
+        not_live_message(target)
     })
 }
 
 /// Returns the message that explains why a service that can live-migrate relocates to this node.
-pub fn not_live(target: &NodeName) -> String {
+pub fn not_live_message(target: &NodeName) -> String {
     format!(
         "not live: the driver starts the migrated service immediately, and node {target} has no fence device (set \
          allowUngated to permit live migration)"
@@ -216,21 +232,31 @@ pub fn not_live(target: &NodeName) -> String {
 }
 
 /// Returns a service as the scheduler sees it.
-pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus) -> ServiceFacts {
+pub fn service_facts(
+    cluster_view: &ClusterView,
+    resource: &Resource,
+    status: &ResourceStatus,
+) -> ServiceFacts {
     let spec = &resource.spec;
     let storage = spec.storage.as_ref();
     let known_nodes = || status.node.iter().cloned().collect::<BTreeSet<NodeName>>();
     ServiceFacts {
         node: status.node.clone(),
-        uses: uses(status),
+        uses: used_nodes(status),
         driver: spec.driver.capability(),
         group: spec.group.clone(),
         failback: spec.failback,
-        requests: requests(world, resource),
+        requests: requests(cluster_view, resource),
         moves_live: spec.driver.can_migrate()
-            && may_move_live(&spec.driver, spec, world.nodes.values().all(|node| proves(&node.value))),
+            && may_move_live(
+                &spec.driver,
+                spec,
+                cluster_view.nodes.values().all(|node| has_fence_device(&node.value)),
+            ),
         replaces_secondary: spec.exclusive && spec.driver.can_replace_secondary(),
-        measured: usage::of_service(world, resource, status).map(Usage::amounts).unwrap_or_default(),
+        measured: usage::service_usage(cluster_view, resource, status)
+            .map(Usage::amounts)
+            .unwrap_or_default(),
         storage_pool: storage.map(|storage| storage.pool.clone()).filter(|pool| !pool.is_empty()),
         storage_nodes: storage.and_then(|storage| match storage.mode {
             StorageMode::Shared => None,
@@ -284,7 +310,7 @@ pub(super) fn replicas(resource: &Resource, status: &ResourceStatus) -> BTreeSet
 /// error services use none, nor does a stopped service that is frozen because the cluster is disarmed. A service that
 /// could not be stopped counts as running (SEMANTICS, section 2). A service that is being probed counts on its last
 /// known node.
-pub fn uses(status: &ResourceStatus) -> BTreeSet<NodeName> {
+pub fn used_nodes(status: &ResourceStatus) -> BTreeSet<NodeName> {
     match status.state {
         ServiceState::Error if status.stop_confirmed == Some(false) => status.node.iter().cloned().collect(),
         ServiceState::Freeze if !status.running && status.copies.is_empty() => BTreeSet::new(),
@@ -318,7 +344,7 @@ mod tests {
             let copies = vec![ServiceCopy::default(); copies];
             let (state, node) = (ServiceState::Freeze, Some("node1".into()));
             let status = ResourceStatus { state, node, running, copies, ..ResourceStatus::default() };
-            assert_eq!(uses(&status).iter().map(NodeName::as_str).collect::<Vec<_>>(), expected);
+            assert_eq!(used_nodes(&status).iter().map(NodeName::as_str).collect::<Vec<_>>(), expected);
         };
         check(true, 1, &["node1"]);
         // Reported by a controller of an earlier version, without copies.
@@ -354,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_replaced_holds_until_another_secondary_is_declared() {
+    fn a_replacement_lasts_until_another_secondary_is_declared() {
         // Initially, and after a failover to the secondary.
         check("n2", None, &[], None, &["n2"]);
         check("n2", Some("n1"), &["n2"], Some("n2"), &["n1", "n2"]);

@@ -2,7 +2,7 @@
 
 use super::interface::FencerRun;
 use super::notifications::deliveries::Delivery;
-use super::situation::{Measure, Situation};
+use super::plan_input::{Measure, PlanInput};
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::id::{NodeName, OperationName, ResourceName};
@@ -31,10 +31,10 @@ pub struct Plan {
     /// nothing.
     pub wake: Option<(Mono, &'static str)>,
     /// Nodes whose heartbeats are in time. A new plan would also differ once one of them becomes late.
-    pub heard: Vec<NodeName>,
+    pub timely_nodes: Vec<NodeName>,
     /// Imbalance by node: `true` if its load is above the mean, or if it has too many services. Set only if nothing
     /// else is in progress. Empty if the load is balanced and no node has too many services.
-    pub uneven: BTreeMap<(Measure, NodeName), bool>,
+    pub imbalances: BTreeMap<(Measure, NodeName), bool>,
     /// `true` if a node is unreachable, and only controllers that joined before this one may act on that (R9.26).
     pub is_held_by_others: bool,
     /// Number of action uids that the plan used.
@@ -53,12 +53,12 @@ pub struct Action {
     /// Events to emit once the write is applied.
     pub events: Vec<Event>,
     /// Fact that this process must keep about the write.
-    pub note: Note,
+    pub on_applied: OnApplied,
 }
 
 /// Fact that this process must keep about a write while the outcome is unknown, or once the write is applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Note {
+pub enum OnApplied {
     /// No fact to keep.
     #[default]
     None,
@@ -67,9 +67,9 @@ pub enum Note {
     /// The write records that a fence device is about to work on this node.
     DeviceIntent(NodeName),
     /// The write changes the fence of a node while the fence device that this process started keeps working.
-    DeviceCarried(NodeName),
+    DeviceIntentKept(NodeName),
     /// The write ends the record of the device's work on this node.
-    DeviceSettled(NodeName),
+    DeviceIntentCleared(NodeName),
     /// The write drops notifications that targets of these kinds did not receive.
     NotificationsDropped(Vec<&'static str>),
     /// The nodes that a service uses after the write.
@@ -119,7 +119,7 @@ impl Waiting {
 
 impl Plan {
     /// Adds a condition that the leader waits for.
-    pub fn wait(&mut self, kind: Kind, name: &str, reason: Reason, message: impl Into<String>) {
+    pub fn add_wait(&mut self, kind: Kind, name: &str, reason: Reason, message: impl Into<String>) {
         self.waiting.push(Waiting { kind, name: name.to_owned(), reason, message: message.into() });
     }
 
@@ -129,27 +129,33 @@ impl Plan {
     }
 
     /// Sets a wake-up at a time, unless that time has passed.
-    pub fn wake(&mut self, situation: &Situation<'_>, at: Mono, why: &'static str) {
-        if at > situation.now.raw && self.wake.is_none_or(|(known, _)| at < known) {
+    pub fn wake_at(&mut self, input: &PlanInput<'_>, at: Mono, why: &'static str) {
+        if at > input.now.raw && self.wake.is_none_or(|(known, _)| at < known) {
             self.wake = Some((at, why));
         }
     }
 
     /// Returns `true` if the plan contains no action and waits for nothing. Time alone changes that only at `wake`,
     /// or when a node becomes late.
-    pub fn rests(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.actions.is_empty() && self.runs.is_empty() && self.waiting.is_empty()
     }
 
     /// Adds an action.
-    pub fn act(&mut self, subject: Subject, transaction: Transaction, events: Vec<Event>, note: Note) {
-        self.actions.push(Action { subject, transaction, events, note });
+    pub fn add_action(
+        &mut self,
+        subject: Subject,
+        transaction: Transaction,
+        events: Vec<Event>,
+        on_applied: OnApplied,
+    ) {
+        self.actions.push(Action { subject, transaction, events, on_applied });
     }
 }
 
 /// Returns an event of the leader.
 pub fn event(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     kind: Kind,
     name: &str,
     uid: &str,
@@ -164,37 +170,37 @@ pub fn event(
         event_type,
         reason,
         message: message.into(),
-        source: format!("controller/{}", situation.config.id),
+        source: format!("controller/{}", input.config.id),
         node: (kind == Kind::Node).then(|| name.into()),
         action_uid: None,
         operation: None,
         epoch: None,
-        at: situation.now.moment(),
+        at: input.now.moment(),
     }
 }
 
 /// Returns an event about a node.
 pub fn node_event(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     node: &NodeName,
     event_type: EventType,
     reason: Reason,
     message: impl Into<String>,
 ) -> Event {
     let uid =
-        situation.world.nodes.get(node).map(|known| known.value.metadata.uid.clone()).unwrap_or_default();
-    event(situation, Kind::Node, node, &uid, event_type, reason, message)
+        input.cluster_view.nodes.get(node).map(|known| known.value.metadata.uid.clone()).unwrap_or_default();
+    event(input, Kind::Node, node, &uid, event_type, reason, message)
 }
 
 /// Returns an event about the cluster.
 pub fn cluster_event(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     event_type: EventType,
     reason: Reason,
     message: impl Into<String>,
 ) -> Event {
-    let uid = situation.world.cluster.as_ref().map_or("", |known| known.value.metadata.uid.as_str());
-    event(situation, Kind::Cluster, CLUSTER_NAME, uid, event_type, reason, message)
+    let uid = input.cluster_view.cluster.as_ref().map_or("", |known| known.value.metadata.uid.as_str());
+    event(input, Kind::Cluster, CLUSTER_NAME, uid, event_type, reason, message)
 }
 
 /// Returns the stored form of a record or object.

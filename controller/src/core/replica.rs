@@ -12,7 +12,7 @@ use std::ops::Deref;
 
 /// A plan in progress: inputs that arrive for the planner meanwhile, and the effects of the plan.
 #[derive(Debug, Default)]
-struct Planning {
+struct PlanInProgress {
     inputs: VecDeque<Input>,
     effects: VecDeque<Effect>,
 }
@@ -26,12 +26,12 @@ pub struct Replica {
     now: Now,
     effects: VecDeque<Effect>,
     plans_slowly: bool,
-    planning: Option<Planning>,
+    planning: Option<PlanInProgress>,
 }
 
 /// Returns `true` if the election requested this refresh. The ids of the election are above all ids of the planner, and
 /// each of the two cores counts its own ids.
-pub fn is_elections(id: RefreshId) -> bool {
+pub fn is_election_refresh(id: RefreshId) -> bool {
     id >= FIRST_ID
 }
 
@@ -62,29 +62,32 @@ impl Replica {
         match input {
             Input::Synced { entries, revision, answers } => {
                 let seen = entries.iter().filter(|entry| self.keys.contains(&entry.key)).cloned().collect();
-                let (planners, own) = if is_elections(answers) { (0, answers) } else { (answers, 0) };
+                let (planners, own) = if is_election_refresh(answers) { (0, answers) } else { (answers, 0) };
                 self.candidacy.handle(now, Input::Synced { entries: seen, revision, answers: own });
-                self.tell_planner(Input::Synced { entries, revision, answers: planners });
+                self.pass_to_planner(Input::Synced { entries, revision, answers: planners });
             }
             Input::Changed { changes, revision } => {
                 let is_seen = |change: &&Change| self.keys.iter().any(|key| key == change.key());
                 let seen = changes.iter().filter(is_seen).cloned().collect();
                 self.candidacy.handle(now, Input::Changed { changes: seen, revision });
-                self.tell_planner(Input::Changed { changes, revision });
+                self.pass_to_planner(Input::Changed { changes, revision });
             }
             Input::Progress(_) | Input::Tick => {
                 self.candidacy.handle(now, input.clone());
-                self.tell_planner(input);
+                self.pass_to_planner(input);
             }
             Input::Committed { id, .. } if id.0 >= FIRST_ID => self.candidacy.handle(now, input),
-            Input::LeaseGranted { .. } | Input::LeaseKept { .. } | Input::Shutdown | Input::Orders(_) => {
+            Input::LeaseGranted { .. }
+            | Input::LeaseKept { .. }
+            | Input::Shutdown
+            | Input::ElectionInputs(_) => {
                 self.candidacy.handle(now, input);
             }
             Input::Committed { .. }
             | Input::FencerDone { .. }
             | Input::Delivered { .. }
-            | Input::HoldAsked { .. }
-            | Input::Standing(_) => self.tell_planner(input),
+            | Input::HoldRequested { .. }
+            | Input::ElectionState(_) => self.pass_to_planner(input),
         }
         self.poll_candidacy();
     }
@@ -101,8 +104,10 @@ impl Replica {
             let plans = self.planner.plans();
             let effect = self.planner.poll_effect();
             if self.plans_slowly && self.planner.plans() != plans {
-                self.planning =
-                    Some(Planning { effects: effect.into_iter().collect(), ..Planning::default() });
+                self.planning = Some(PlanInProgress {
+                    effects: effect.into_iter().collect(),
+                    ..PlanInProgress::default()
+                });
                 continue;
             }
             self.take_from_planner(effect?);
@@ -137,7 +142,7 @@ impl Replica {
         }
     }
 
-    fn tell_planner(&mut self, input: Input) {
+    fn pass_to_planner(&mut self, input: Input) {
         match &mut self.planning {
             Some(planning) => planning.inputs.push_back(input),
             None => self.planner.handle(&self.now, input),
@@ -145,8 +150,8 @@ impl Replica {
     }
 
     fn take_from_planner(&mut self, effect: Effect) {
-        if let Effect::Order(orders) = effect {
-            self.candidacy.handle(&self.now, Input::Orders(orders));
+        if let Effect::UpdateElection(election_inputs) = effect {
+            self.candidacy.handle(&self.now, Input::ElectionInputs(election_inputs));
             self.poll_candidacy();
         } else {
             self.effects.push_back(effect);
@@ -155,8 +160,8 @@ impl Replica {
 
     fn poll_candidacy(&mut self) {
         while let Some(effect) = self.candidacy.poll_effect() {
-            if let Effect::Tell(standing) = effect {
-                self.tell_planner(Input::Standing(standing));
+            if let Effect::ReportElection(election_state) = effect {
+                self.pass_to_planner(Input::ElectionState(election_state));
             } else {
                 self.effects.push_back(effect);
             }

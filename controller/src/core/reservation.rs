@@ -7,15 +7,15 @@ use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::time::{Millis, Mono};
 use ha_scheduler::View;
-use ha_scheduler::reservation::{Certificate, Failing, Unplaced, Verdict, Watch};
+use ha_scheduler::reservation::{Certificate, Failing, Unplaced, Verdict, VerdictCache};
 
 /// Number of candidates that are examined in one step, which takes some milliseconds.
-const EFFORT_AT_ONCE: u64 = 200_000;
+const STEP_EFFORT: u64 = 200_000;
 /// Pause between two steps, in milliseconds.
 const PAUSE_MS: Millis = 20;
 /// Maximum number of services in a message, and of nodes for each service.
-const MOST_NAMED: usize = 10;
-const MOST_NODES: usize = 4;
+const MAX_NAMED_SERVICES: usize = 10;
+const MAX_NAMED_NODES: usize = 4;
 
 /// Result of the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Finding {
 /// Progress of the check.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reservation {
-    watch: Option<Watch>,
+    watch: Option<VerdictCache>,
     /// Time at which the last complete check began, and the interval of complete checks in milliseconds.
     begun: Mono,
     interval_ms: Millis,
@@ -53,13 +53,13 @@ impl Reservation {
     }
 
     /// Takes over the current state of the cluster.
-    pub(super) fn look_at(&mut self, view: View, now: Mono) {
+    pub(super) fn update_view(&mut self, view: View, now: Mono) {
         self.interval_ms = Millis::from(view.reservation.interval_seconds) * 1_000;
         let is_due = now >= self.begun + self.interval_ms;
         match &mut self.watch {
             Some(watch) if !is_due => watch.update(view),
             Some(_) | None => {
-                self.watch = Some(Watch::new(view));
+                self.watch = Some(VerdictCache::new(view));
                 self.begun = now;
             }
         }
@@ -67,12 +67,12 @@ impl Reservation {
     }
 
     /// Runs the next step if it is due. Returns `true` if the result has changed.
-    pub(super) fn go_on(&mut self, now: Mono, cluster: &str) -> bool {
+    pub(super) fn advance(&mut self, now: Mono, cluster: &str) -> bool {
         if self.next.is_none_or(|at| now < at) {
             return false;
         }
         let Some(watch) = &mut self.watch else { return false };
-        if !watch.work(EFFORT_AT_ONCE) {
+        if !watch.compute_missing(STEP_EFFORT) {
             self.next = Some(now + PAUSE_MS);
             return false;
         }
@@ -94,7 +94,8 @@ fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a NodeName, 
             Verdict::Unknown(left) => undecided.push((node, left)),
         }
     }
-    let mut details: Vec<String> = failing.iter().flat_map(|(node, fails)| lines(node, fails)).collect();
+    let mut details: Vec<String> =
+        failing.iter().flat_map(|(node, fails)| failure_lines(node, fails)).collect();
     let undecided_nodes = nodes_named(undecided.iter().map(|(node, _)| node.as_str()));
     if !failing.is_empty() {
         if !undecided.is_empty() {
@@ -104,7 +105,7 @@ fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a NodeName, 
         return Finding {
             holds: Some(false),
             reason: Reason::InsufficientFailoverCapacity,
-            headline: failed(cluster, &nodes),
+            headline: check_failed_message(cluster, &nodes),
             details,
         };
     }
@@ -112,8 +113,8 @@ fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a NodeName, 
         let headline = format!(
             "Failover capacity (N+1) check of cluster {cluster} is inconclusive for failures of {undecided_nodes}"
         );
-        let left = undecided.iter().flat_map(|(_, left)| left.iter().map(unplaced));
-        let details = left.collect();
+        let unplaced_services = undecided.iter().flat_map(|(_, left)| left.iter().map(unplaced));
+        let details = unplaced_services.collect();
         return Finding { holds: None, reason: Reason::FailoverCapacityUnknown, headline, details };
     }
     let headline = Reason::FailoverCapacityAvailable.sentence().to_owned();
@@ -127,7 +128,7 @@ pub fn nodes_named<'a>(nodes: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 /// Returns the sentence of the condition, the event and the alert. `failures` names what fails, such as `node a`.
-pub fn failed(cluster: &str, failures: &str) -> String {
+pub fn check_failed_message(cluster: &str, failures: &str) -> String {
     format!(
         "Failover capacity (N+1) check of cluster {cluster} failed: services of {failures} cannot be restarted \
          elsewhere after a failure; add capacity or stop unused services"
@@ -139,13 +140,13 @@ pub fn message_of(finding: &Finding) -> String {
     if finding.details.is_empty() {
         return finding.headline.clone();
     }
-    let mut told: Vec<&str> = finding.details.iter().take(MOST_NAMED).map(String::as_str).collect();
-    let more = finding.details.len().saturating_sub(MOST_NAMED);
-    let rest = format!("and {more} more");
+    let mut parts: Vec<&str> = finding.details.iter().take(MAX_NAMED_SERVICES).map(String::as_str).collect();
+    let more = finding.details.len().saturating_sub(MAX_NAMED_SERVICES);
+    let more_text = format!("and {more} more");
     if more > 0 {
-        told.push(&rest);
+        parts.push(&more_text);
     }
-    format!("{}: {}", finding.headline, told.join("; "))
+    format!("{}: {}", finding.headline, parts.join("; "))
 }
 
 /// Returns the part of a message that names the nodes.
@@ -155,13 +156,13 @@ pub fn headline(message: &str) -> &str {
 }
 
 /// Returns why a failure is not survived: each service and its unmet requirements.
-pub fn lines(node: &NodeName, failing: &Failing) -> Vec<String> {
+pub fn failure_lines(node: &NodeName, failing: &Failing) -> Vec<String> {
     let mut lines: Vec<String> = failing.services.iter().map(unplaced).collect();
     match &failing.certificate {
-        Certificate::Capacity { message, .. } | Certificate::Apart { message } => {
+        Certificate::Capacity { message, .. } | Certificate::AntiAffinity { message } => {
             lines.push(format!("all services of {node}: {message}"));
         }
-        Certificate::NoNode | Certificate::Searched => {}
+        Certificate::NoNode | Certificate::Exhausted => {}
     }
     lines
 }
@@ -169,25 +170,25 @@ pub fn lines(node: &NodeName, failing: &Failing) -> Vec<String> {
 /// Returns a service and its unmet requirements.
 fn unplaced(service: &Unplaced) -> String {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
-    for lack in &service.lacks {
-        match reasons.iter_mut().find(|(message, _)| *message == lack.message) {
-            Some((_, nodes)) => nodes.push(&lack.node),
-            None => reasons.push((&lack.message, vec![&lack.node])),
+    for blocked in &service.blocked_nodes {
+        match reasons.iter_mut().find(|(message, _)| *message == blocked.message) {
+            Some((_, nodes)) => nodes.push(&blocked.node),
+            None => reasons.push((&blocked.message, vec![&blocked.node])),
         }
     }
     let mut listed = 0;
-    let told: Vec<String> = reasons
+    let parts: Vec<String> = reasons
         .into_iter()
-        .take(MOST_NODES)
+        .take(MAX_NAMED_NODES)
         .map(|(message, nodes)| {
             listed += nodes.len();
             format!("{message} ({})", nodes.join(", "))
         })
         .collect();
-    let more = service.more + service.lacks.len() - listed;
-    let rest = if more > 0 { format!(", and {more} more") } else { String::new() };
-    let told = if told.is_empty() { "no other node".to_owned() } else { told.join(", ") };
-    format!("{} on {}: {told}{rest}", service.service, service.node)
+    let more = service.more + service.blocked_nodes.len() - listed;
+    let more_text = if more > 0 { format!(", and {more} more") } else { String::new() };
+    let parts = if parts.is_empty() { "no other node".to_owned() } else { parts.join(", ") };
+    format!("{} on {}: {parts}{more_text}", service.service, service.node)
 }
 
 #[cfg(test)]

@@ -6,21 +6,21 @@
 //! has deleted assignments, heartbeats and reports, so existing ones are new.
 
 use super::health::NodeTable;
-use super::plan::{Note, Plan, Subject, cluster_event};
-use super::situation::Situation;
-use super::world::World;
+use super::plan::{OnApplied, Plan, Subject, cluster_event};
+use super::plan_input::PlanInput;
+use super::world::ClusterView;
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::event::EventType;
 use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{FenceState, Mode, rest_ms};
+use ha_api_types::record::{FenceState, Mode, quiet_period_ms};
 use ha_api_types::time::Mono;
 use ha_store::{Guard, Transaction};
 
-impl World {
+impl ClusterView {
     /// Returns `true` if a record at this revision comes from the backup and the marker still exists.
-    pub fn is_old(&self, modified: Revision) -> bool {
+    pub fn is_from_backup(&self, modified: Revision) -> bool {
         self.restored.as_ref().is_some_and(|marker| modified <= marker.modified)
     }
 
@@ -28,7 +28,7 @@ impl World {
     /// and its fence has not changed. The statements of the backup about the node prove nothing.
     pub fn has_no_evidence(&self, node: &NodeName) -> bool {
         let fence = self.fences.get(node);
-        fence.is_some_and(|fence| self.is_old(fence.modified)) && !self.has_reported(node)
+        fence.is_some_and(|fence| self.is_from_backup(fence.modified)) && !self.has_reported(node)
     }
 
     /// Returns `true` if a node's agent has reported under the epoch of its fence. A different machine that registers
@@ -44,7 +44,7 @@ impl World {
 }
 
 /// Returns the operator's options for such a node.
-pub(super) fn unheard(name: &str) -> String {
+pub(super) fn unreachable_since_restore(name: &str) -> String {
     format!(
         "Node has been unreachable since etcd was restored from a backup, and may run services that are not in the \
          backup. Start its agent, or power the node off and run hactl node confirm-fenced {name}"
@@ -54,61 +54,66 @@ pub(super) fn unheard(name: &str) -> String {
 /// Returns the time until which nothing is assigned: the longest W after this process saw the marker. The time
 /// restarts after a gap in this process's own commits, in which it may have granted hold to nodes (FENCING, section
 /// 9).
-pub(super) fn rests_until(situation: &Situation<'_>) -> Option<Mono> {
-    let marker = situation.world.restored.as_ref()?;
+pub(super) fn assignments_paused_until(input: &PlanInput<'_>) -> Option<Mono> {
+    let marker = input.cluster_view.restored.as_ref()?;
     let seen = marker.seen;
-    let timings = situation.world.timings();
-    let since = situation.commits.restart_of(seen, timings.heartbeat_valid_ms / 2).unwrap_or(seen);
-    Some(since + rest_ms(&timings, &marker.value)).filter(|until| situation.now.raw < *until)
+    let timings = input.cluster_view.timings();
+    let since = input.commits.restart_of(seen, timings.heartbeat_valid_ms / 2).unwrap_or(seen);
+    Some(since + quiet_period_ms(&timings, &marker.value)).filter(|until| input.now.raw < *until)
 }
 
 /// Reports the condition that the end of the restore waits for. Removes the marker once no record in etcd depends on
 /// the backup.
-pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
-    let world = situation.world;
-    let Some(marker) = &world.restored else { return };
+pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
+    let cluster_view = input.cluster_view;
+    let Some(marker) = &cluster_view.restored else { return };
     let mut is_over = true;
-    if let Some(until) = rests_until(situation) {
+    if let Some(until) = assignments_paused_until(input) {
         is_over = false;
-        plan.wake(situation, until, "a machine that is isolated from the restored etcd has been reset");
+        plan.wake_at(input, until, "a machine that is isolated from the restored etcd has been reset");
         let message = format!(
             "{}: no service is scheduled for {} s, until watchdogs have reset isolated machines",
             Reason::EtcdRestored.sentence(),
-            rest_ms(&world.timings(), &marker.value).div_ceil(1000)
+            quiet_period_ms(&cluster_view.timings(), &marker.value).div_ceil(1000)
         );
-        plan.wait(Kind::Cluster, CLUSTER_NAME, Reason::EtcdRestored, message);
+        plan.add_wait(Kind::Cluster, CLUSTER_NAME, Reason::EtcdRestored, message);
     }
-    for name in nodes.keys().filter(|name| world.nodes.contains_key(*name) && !is_accounted(world, name)) {
+    for name in nodes
+        .keys()
+        .filter(|name| cluster_view.nodes.contains_key(*name) && !is_accounted_for(cluster_view, name))
+    {
         is_over = false;
-        if world.has_no_evidence(name) {
-            plan.wait(Kind::Node, name, Reason::EtcdRestored, unheard(name));
+        if cluster_view.has_no_evidence(name) {
+            plan.add_wait(Kind::Node, name, Reason::EtcdRestored, unreachable_since_restore(name));
         }
     }
-    let waits_for_services = world
-        .resources
-        .keys()
-        .any(|name| world.resource_statuses.get(name).is_none_or(|status| world.is_old(status.modified)));
-    let waits_for_operations = world
-        .operations
-        .iter()
-        .any(|(name, operation)| world.is_old(operation.modified) && !world.has_ended(name));
+    let waits_for_services = cluster_view.resources.keys().any(|name| {
+        cluster_view
+            .resource_statuses
+            .get(name)
+            .is_none_or(|status| cluster_view.is_from_backup(status.modified))
+    });
+    let waits_for_operations = cluster_view.operations.iter().any(|(name, operation)| {
+        cluster_view.is_from_backup(operation.modified) && !cluster_view.has_ended(name)
+    });
     if !is_over || waits_for_services || waits_for_operations {
         return;
     }
-    let transaction = Transaction::new().delete(world.keys.restored(), Guard::Unchanged(marker.modified));
+    let transaction =
+        Transaction::new().delete(cluster_view.keys.restored(), Guard::Unchanged(marker.modified));
     let message =
         "Restore of etcd completed: every node has been reachable since, or is confirmed powered off";
-    let told = cluster_event(situation, EventType::Normal, Reason::EtcdRestored, message);
-    plan.act(Subject::Restored, transaction, vec![told], Note::None);
+    let event = cluster_event(input, EventType::Normal, Reason::EtcdRestored, message);
+    plan.add_action(Subject::Restored, transaction, vec![event], OnApplied::None);
 }
 
 /// Returns `true` if everything about a node was recorded since the restore: by its agent, or by a closed epoch with
 /// its proof.
-fn is_accounted(world: &World, name: &NodeName) -> bool {
-    let Some(fence) = world.fences.get(name) else { return true };
+fn is_accounted_for(cluster_view: &ClusterView, name: &NodeName) -> bool {
+    let Some(fence) = cluster_view.fences.get(name) else { return true };
     match fence.value.state {
-        FenceState::Open => world.has_reported(name),
+        FenceState::Open => cluster_view.has_reported(name),
         FenceState::Fencing => false,
-        FenceState::Fenced | FenceState::Closed => !world.is_old(fence.modified),
+        FenceState::Fenced | FenceState::Closed => !cluster_view.is_from_backup(fence.modified),
     }
 }

@@ -4,7 +4,7 @@ mod resources;
 
 use super::reservation::Finding;
 use super::stored_view;
-use super::world::World;
+use super::world::ClusterView;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::metric::{Metric, Sample, leader};
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 /// States of arming and disarming.
 const ARMING: [&str; 4] = ["Armed", "Disarming", "Disarmed", "Arming"];
 /// Results of the N+1 check.
-const FOUND: [(&str, Reason); 3] = [
+const CHECK_RESULTS: [(&str, Reason); 3] = [
     ("Holds", Reason::FailoverCapacityAvailable),
     ("Failed", Reason::InsufficientFailoverCapacity),
     ("Undecided", Reason::FailoverCapacityUnknown),
@@ -33,9 +33,9 @@ pub type Relocations = BTreeMap<(ResourceName, Reason), u64>;
 
 /// Input of the metrics.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct MetricsInput<'a> {
     /// The view of the cluster.
-    pub world: &'a World,
+    pub cluster_view: &'a ClusterView,
     /// The current time, on the view's clock and on the wall clock.
     pub now: &'a Now,
     /// Number of conditions that the leader waits for.
@@ -47,53 +47,59 @@ pub struct Seen<'a> {
 }
 
 /// Returns all metrics about objects. Only the leader's view is authoritative, so only the leader exports them.
-pub fn samples(seen: &Seen<'_>) -> Vec<Sample> {
-    let mut samples = vec![leader::WAITING.sample([], seen.waiting as f64)];
-    if let Some(status) = &seen.world.cluster_status {
+pub fn samples(input: &MetricsInput<'_>) -> Vec<Sample> {
+    let mut samples = vec![leader::WAITING.sample([], input.waiting as f64)];
+    if let Some(status) = &input.cluster_view.cluster_status {
         let arming = &status.value.arming;
         samples.extend(ARMING.map(|state| leader::CLUSTER_ARMING.sample([state], flag(arming == state))));
     }
-    let waiting = seen.world.notified.as_ref().map_or(0, |known| known.value.queue.len());
+    let waiting = input.cluster_view.notified.as_ref().map_or(0, |known| known.value.queue.len());
     samples.push(leader::NOTIFICATIONS_WAITING.sample([], waiting as f64));
-    if let Some(finding) = seen.reservation {
-        let of = |(state, reason)| leader::RESERVATION_STATE.sample([state], flag(finding.reason == reason));
-        samples.extend(FOUND.map(of));
+    if let Some(finding) = input.reservation {
+        let sample_of =
+            |(state, reason)| leader::RESERVATION_STATE.sample([state], flag(finding.reason == reason));
+        samples.extend(CHECK_RESULTS.map(sample_of));
         samples.extend(finding.holds.map(|holds| leader::FAILURE_TOLERANCE.sample([], flag(holds))));
     }
-    let (view, _) = stored_view::view(seen.world);
-    samples.push(leader::BALANCE_SCORE.sample([], Loads::of(&view).unevenness()));
-    let slack = slack(&view).into_iter().zip([leader::SLACK_CPU, leader::SLACK_MEMORY, leader::SLACK_DISK]);
-    samples.extend(slack.filter_map(|(left, metric)| Some(metric.sample([], thousandths(left?)))));
-    add_nodes(seen, &view, &mut samples);
-    resources::add(seen, &mut samples);
+    let (view, _) = stored_view::view(input.cluster_view);
+    samples.push(leader::BALANCE_SCORE.sample([], Loads::of(&view).imbalance()));
+    let headroom = headroom(&view).into_iter().zip([
+        leader::HEADROOM_CPU,
+        leader::HEADROOM_MEMORY,
+        leader::HEADROOM_DISK,
+    ]);
+    samples.extend(headroom.filter_map(|(left, metric)| Some(metric.sample([], thousandths(left?)))));
+    add_nodes(input, &view, &mut samples);
+    resources::add(input, &mut samples);
     samples
 }
 
 /// Adds the metrics of nodes. A node has one series per state, because nodes are few.
-fn add_nodes(seen: &Seen<'_>, view: &View, samples: &mut Vec<Sample>) {
-    let world = seen.world;
-    for (name, node) in &world.nodes {
-        let status = world.node_statuses.get(name).map(|known| &known.value);
+fn add_nodes(input: &MetricsInput<'_>, view: &View, samples: &mut Vec<Sample>) {
+    let cluster_view = input.cluster_view;
+    for (name, node) in &cluster_view.nodes {
+        let status = cluster_view.node_statuses.get(name).map(|known| &known.value);
         let state = status.map(|status| status.state).unwrap_or_default();
         for one in NodeState::ALL {
             samples.push(leader::NODE_STATE.sample([name, &format!("{one:?}")], flag(one == state)));
         }
-        if let Some(fence) = world.fences.get(name) {
+        if let Some(fence) = cluster_view.fences.get(name) {
             for one in FenceState::ALL {
-                let is_so = flag(one == fence.value.state);
-                samples.push(leader::NODE_FENCE_STATE.sample([name, one.name()], is_so));
+                let value = flag(one == fence.value.state);
+                samples.push(leader::NODE_FENCE_STATE.sample([name, one.name()], value));
             }
         }
         samples.push(leader::NODE_MAINTENANCE.sample([name], flag(node.value.spec.maintenance)));
-        if let Some(heard) = world.observations.get(name).filter(|heard| heard.revision.is_some()) {
-            let age_ms = seen.now.raw.since(heard.since);
+        if let Some(heard) = cluster_view.observations.get(name).filter(|heard| heard.revision.is_some()) {
+            let age_ms = input.now.raw.since(heard.since);
             samples.push(leader::NODE_HEARTBEAT_AGE.sample([name], age_ms as f64 / 1000.0));
         }
-        if let Some(report) = world.node_reports.get(name).map(|known| &known.value) {
+        if let Some(report) = cluster_view.node_reports.get(name).map(|known| &known.value) {
             samples.push(leader::NODE_WATCHDOG_ARMED.sample([name], flag(report.armed)));
-            let is_open = world.fences.get(name).is_some_and(|fence| fence.value.state == FenceState::Open);
-            let is_away = is_open && report.mode == Mode::Restart;
-            samples.push(leader::NODE_AGENT_AWAY.sample([name], flag(is_away)));
+            let is_open =
+                cluster_view.fences.get(name).is_some_and(|fence| fence.value.state == FenceState::Open);
+            let is_agent_down = is_open && report.mode == Mode::Restart;
+            samples.push(leader::NODE_AGENT_AWAY.sample([name], flag(is_agent_down)));
         }
         if let Some(usable) = status.and_then(is_fenceable) {
             samples.push(leader::NODE_WATCHDOG_USABLE.sample([name], flag(usable)));
@@ -137,9 +143,9 @@ fn amount(metric: &'static Metric, node: &NodeName, amount: Option<Quantity>) ->
 ///
 /// The failed node's whole capacity is lost, and its services must run elsewhere. So the free amount of the cluster
 /// decreases by the failed node's limit.
-fn slack(view: &View) -> [Option<i128>; 3] {
-    let takes = |node: &ha_scheduler::NodeFacts| node.online.is_ok() && !node.maintenance;
-    let nodes = view.nodes.iter().filter(|(_, node)| takes(node));
+fn headroom(view: &View) -> [Option<i128>; 3] {
+    let is_usable = |node: &ha_scheduler::NodeFacts| node.online.is_ok() && !node.maintenance;
+    let nodes = view.nodes.iter().filter(|(_, node)| is_usable(node));
     let limits: Vec<_> = nodes.map(|(name, node)| (name, limits(&view.settings, node))).collect();
     [0, 1, 2].map(|kind| {
         let most = limits.iter().map(|(_, limits)| limits[kind]).collect::<Option<Vec<i128>>>()?;
@@ -177,12 +183,12 @@ mod tests {
             let facts = ServiceFacts { uses, requests: cpus(*count), ..ServiceFacts::default() };
             view.services.insert(format!("s{number}").into(), facts);
         }
-        let found = slack(&view)[0].map(|milli| milli / 1000);
+        let found = headroom(&view)[0].map(|milli| milli / 1000);
         assert_eq!(found, expected, "{nodes:?} with {services:?}");
     }
 
     #[test]
-    fn slack_is_what_is_left_after_the_worst_failure() {
+    fn headroom_is_the_capacity_after_the_worst_failure() {
         check(&[("a", Some(8)), ("b", Some(8))], &[("a", 2), ("b", 3)], Some(3));
         check(&[("a", Some(8)), ("b", Some(4))], &[("a", 2), ("b", 3)], Some(-1));
         check(&[("a", Some(8))], &[("a", 2)], Some(-2));

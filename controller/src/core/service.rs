@@ -1,6 +1,5 @@
 //! The service planner: one pure function per state, over one draft of the service's records.
 
-mod arranged;
 mod assign;
 mod availability;
 mod conditions;
@@ -13,6 +12,7 @@ mod external_change;
 mod identity;
 mod ignore;
 mod in_place;
+mod joint_placement;
 mod migrate;
 mod moves;
 pub(super) mod operation;
@@ -28,41 +28,41 @@ mod replacement;
 mod start;
 mod stop;
 
-pub(super) use arranged::Arranged;
-pub(super) use assign::some_of;
-pub(super) use disarm::holds_up as holds_up_disarm;
+pub(super) use assign::first_names;
+pub(super) use disarm::delays_disarm;
+pub(super) use joint_placement::JointPlacement;
 
 use super::health::NodeTable;
-use super::order::Order;
+use super::order::DependencyGraph;
 use super::placement::replicas;
-use super::plan::{Note, Plan, Subject, Waiting};
-use super::situation::Situation;
+use super::plan::{OnApplied, Plan, Subject, Waiting};
+use super::plan_input::PlanInput;
 use super::unverified::Unverified;
 use super::world::{Versioned, guard_of};
-use draft::{Assign, Draft};
+use draft::{AssignmentChange, ServiceDraft};
 use ha_api_types::id::{ActionUid, Epoch, NodeName, ResourceName, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Assignment, Fence, FenceState, Mode, Phase, ServiceReport, Tombstone};
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
-use ha_scheduler::{Turn, View};
+use ha_scheduler::{MoveStep, View};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Input and output of the functions of this module. The input of the plan does not change; the plan and the
 /// scheduler's view do.
 pub struct Planner<'a> {
     /// Input of the plan.
-    pub situation: Situation<'a>,
+    pub input: PlanInput<'a>,
     /// State of the nodes.
     pub nodes: &'a NodeTable,
     /// The scheduler's view, updated with planned changes.
     pub view: View,
     /// Services whose moves depend on moves of others.
-    pub turns: BTreeMap<ResourceName, Turn>,
+    pub dependent_moves: BTreeMap<ResourceName, MoveStep>,
     /// Services that this plan moves on an operator's request.
     pub moved_by_operator: BTreeSet<ResourceName>,
     /// Moves that rebalance the load, by service.
-    rebalances: BTreeMap<ResourceName, rebalance::Rebalance>,
+    rebalances: BTreeMap<ResourceName, rebalance::PlannedRebalance>,
     /// The plan so far.
     pub plan: Plan,
     /// First condition that the leader waits for before a node can be fenced or used, by node. Fixed before services
@@ -71,15 +71,15 @@ pub struct Planner<'a> {
     /// Source and target nodes of the replacements of secondaries that this plan begins.
     replacements: Vec<[NodeName; 2]>,
     /// Services that a service of higher priority preempts, by name.
-    displaced: BTreeMap<ResourceName, preemption::Displacement>,
+    preempted_services: BTreeMap<ResourceName, preemption::Preemption>,
     /// Start and stop order.
-    order: Order,
+    order: DependencyGraph,
     /// Services that this plan stops, or will stop once their dependents are stopped.
-    leaving: BTreeSet<ResourceName>,
+    stopping_services: BTreeSet<ResourceName>,
     /// Joint placement of the services that are being scheduled, if it differs from separate placements.
-    arranged: Arranged,
+    joint_placement: JointPlacement,
     /// Services that were scheduled in this plan; `true` if an eligible node was found.
-    looked: BTreeMap<ResourceName, bool>,
+    scheduled: BTreeMap<ResourceName, bool>,
     /// Nodes that were counted as empty and have not answered yet. No service is started on them.
     unverified: Unverified,
 }
@@ -87,35 +87,37 @@ pub struct Planner<'a> {
 impl<'a> Planner<'a> {
     /// Creates a planner with an empty plan.
     pub fn new(
-        situation: Situation<'a>,
+        input: PlanInput<'a>,
         nodes: &'a NodeTable,
         view: View,
         plan: Plan,
-        arranged: Arranged,
+        joint_placement: JointPlacement,
     ) -> Planner<'a> {
         let mut planner = Planner {
-            situation,
+            input,
             nodes,
-            turns: BTreeMap::new(),
+            dependent_moves: BTreeMap::new(),
             view,
             moved_by_operator: BTreeSet::new(),
             rebalances: BTreeMap::new(),
             plan,
             node_waits: BTreeMap::new(),
             replacements: Vec::new(),
-            displaced: BTreeMap::new(),
-            order: Order::of(situation.world.resources.iter().map(|(name, read)| (name, &read.value))),
-            leaving: BTreeSet::new(),
-            arranged,
-            looked: BTreeMap::new(),
-            unverified: situation.world.unverified(),
+            preempted_services: BTreeMap::new(),
+            order: DependencyGraph::of(
+                input.cluster_view.resources.iter().map(|(name, read)| (name, &read.value)),
+            ),
+            stopping_services: BTreeSet::new(),
+            joint_placement,
+            scheduled: BTreeMap::new(),
+            unverified: input.cluster_view.unverified(),
         };
-        for name in ordering::held_back(&planner) {
+        for name in ordering::blocked_services(&planner) {
             if let Some(mut facts) = planner.view.services.get_mut(&name) {
                 facts.waits_for_others = true;
             }
         }
-        planner.turns = ha_scheduler::turns(&planner.view);
+        planner.dependent_moves = ha_scheduler::dependent_moves(&planner.view);
         planner
     }
 
@@ -123,36 +125,36 @@ impl<'a> Planner<'a> {
     fn is_being_opened(&self, node: &NodeName) -> bool {
         let subject = Subject::Fence(node.to_owned());
         let is_closed = |fence: &Versioned<Fence>| fence.value.state != FenceState::Open;
-        self.situation.world.fences.get(node).is_some_and(is_closed)
-            && (self.situation.busy.contains(&subject)
+        self.input.cluster_view.fences.get(node).is_some_and(is_closed)
+            && (self.input.busy.contains(&subject)
                 || self.plan.actions.iter().any(|action| action.subject == subject))
     }
 
     /// Waits for an unreachable node. If the node cannot be fenced, the message names the cause and the command for the
     /// operator.
-    fn await_node(&self, draft: &mut Draft, node: &NodeName) {
+    fn wait_for_node(&self, draft: &mut ServiceDraft, node: &NodeName) {
         let (reason, message) = match self.node_waits.get(node) {
             Some(waiting) => (waiting.reason, format!("{node}: {}", waiting.message)),
             None => (Reason::HeartbeatMissed, format!("Heartbeat of node {node} is late")),
         };
-        draft.wait(reason, message);
+        draft.add_wait(reason, message);
     }
 
     /// Waits for an action in progress on a node. If the node is unreachable, the reason is why it is not fenced yet,
     /// because the action may never end.
-    fn await_action(&self, draft: &mut Draft, node: &NodeName, reason: Reason, message: String) {
-        if self.nodes.get(node).is_some_and(crate::core::health::NodeHealth::is_heard) {
-            draft.wait(reason, message);
+    fn await_action(&self, draft: &mut ServiceDraft, node: &NodeName, reason: Reason, message: String) {
+        if self.nodes.get(node).is_some_and(crate::core::health::NodeHealth::is_reachable) {
+            draft.add_wait(reason, message);
         } else {
-            self.await_node(draft, node);
+            self.wait_for_node(draft, node);
         }
     }
 
     /// Returns a new action uid. The term makes it unique over leaders, the number within this leader.
     fn action_uid(&mut self) -> ActionUid {
-        let number = self.situation.next_uid + self.plan.uids;
+        let number = self.input.next_uid + self.plan.uids;
         self.plan.uids += 1;
-        format!("{}-{number}", self.situation.term).into()
+        format!("{}-{number}", self.input.term).into()
     }
 }
 
@@ -164,14 +166,14 @@ struct Service<'a> {
     status: Option<&'a Versioned<ResourceStatus>>,
     assignment: Option<&'a Versioned<Assignment>>,
     tombstone: Option<&'a Versioned<Tombstone>>,
-    operation: Option<operation::Request<'a>>,
+    operation: Option<operation::ServiceRequest<'a>>,
 }
 
 /// State of the epoch of an assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum EpochStatus {
     /// The epoch is open: the assignment holds.
-    InForce,
+    Active,
     /// The epoch is closed without a proof, so its services may still run.
     Closing,
     /// The epoch is closed with a proof, whether or not a newer epoch is open: none of its services runs.
@@ -179,7 +181,7 @@ enum Standing {
 }
 
 impl<'a> Service<'a> {
-    fn wanted(&self) -> RequestedState {
+    fn requested_state(&self) -> RequestedState {
         self.resource.value.spec.state
     }
 
@@ -195,8 +197,8 @@ impl<'a> Service<'a> {
     /// spec.
     ///
     /// The two differ only for a copy from before a restore or an upgrade (R6.11). No exclusive service starts in
-    /// addition to such a copy: see [`copies::elsewhere`].
-    fn is_exclusive_in_force(&self) -> bool {
+    /// addition to such a copy: see [`copies::prove_no_other_copy`].
+    fn is_assigned_exclusive(&self) -> bool {
         self.assignment
             .map(|assignment| &assignment.value.definition)
             .filter(|definition| definition.uid == self.uid())
@@ -207,72 +209,73 @@ impl<'a> Service<'a> {
     /// assigned copy nor the next start. The two differ only for a copy of R6.11, for which the leader waits as for an
     /// exclusive one.
     fn may_run_twice(&self) -> bool {
-        !self.is_exclusive_in_force() && !self.exclusive()
+        !self.is_assigned_exclusive() && !self.exclusive()
     }
 
     /// Returns the state of an epoch of a node. After a close, no assignment can exist under the epoch of the fence or
     /// a newer one. Such an assignment does not count as released.
-    fn standing(situation: &Situation<'_>, node: &NodeName, epoch: Epoch) -> Standing {
-        let Some(fence) = situation.world.fences.get(node) else { return Standing::Closing };
+    fn epoch_status(input: &PlanInput<'_>, node: &NodeName, epoch: Epoch) -> EpochStatus {
+        let Some(fence) = input.cluster_view.fences.get(node) else { return EpochStatus::Closing };
         let Fence { epoch: current, state, .. } = &fence.value;
         match state {
-            FenceState::Open if *current == epoch => Standing::InForce,
+            FenceState::Open if *current == epoch => EpochStatus::Active,
             FenceState::Open | FenceState::Fenced | FenceState::Closed if *current > epoch => {
-                Standing::Released
+                EpochStatus::Released
             }
             FenceState::Open | FenceState::Fenced | FenceState::Closed | FenceState::Fencing => {
-                Standing::Closing
+                EpochStatus::Closing
             }
         }
     }
 
     /// Returns the assignment and the state of its epoch; `None` without an assignment.
-    fn assigned(&self, situation: &Situation<'_>) -> Option<(&'a Assignment, Standing)> {
+    fn assigned(&self, input: &PlanInput<'_>) -> Option<(&'a Assignment, EpochStatus)> {
         let assignment = &self.assignment?.value;
-        Some((assignment, Service::standing(situation, &assignment.node, assignment.epoch)))
+        Some((assignment, Service::epoch_status(input, &assignment.node, assignment.epoch)))
     }
 
     /// Returns the report with which a node answers an action.
     fn answer_of(
         &self,
-        situation: &Situation<'a>,
+        input: &PlanInput<'a>,
         node: &NodeName,
         epoch: Epoch,
         action_uid: &ActionUid,
     ) -> Option<&'a Versioned<ServiceReport>> {
-        let world = situation.world;
-        world.service_report(self.name, node).filter(|report| {
+        let cluster_view = input.cluster_view;
+        cluster_view.service_report(self.name, node).filter(|report| {
             let is_answer =
                 report.value.action_uid.as_ref() == Some(action_uid) && report.value.epoch == epoch;
             // An unreadable report may be any answer.
             is_answer
-                || world.is_report_unreadable(self.name, node) && world.report_lives(self.name, node, report)
+                || cluster_view.is_report_unreadable(self.name, node)
+                    && cluster_view.is_report_current(self.name, node, report)
         })
     }
 
     /// Returns the answer to the current assignment, from its node.
-    fn answer(&self, situation: &Situation<'a>) -> Option<&'a Versioned<ServiceReport>> {
+    fn answer(&self, input: &PlanInput<'a>) -> Option<&'a Versioned<ServiceReport>> {
         let assignment = &self.assignment?.value;
-        self.answer_of(situation, &assignment.node, assignment.epoch, &assignment.action_uid)
+        self.answer_of(input, &assignment.node, assignment.epoch, &assignment.action_uid)
     }
 
-    fn phase(&self, situation: &Situation<'a>) -> Option<Phase> {
-        self.answer(situation).map(|report| report.value.phase)
+    fn phase(&self, input: &PlanInput<'a>) -> Option<Phase> {
+        self.answer(input).map(|report| report.value.phase)
     }
 
     /// Returns the other nodes that report, under a current epoch, that the service may run there.
-    fn may_run_elsewhere(&self, situation: &Situation<'a>, than: Option<&NodeName>) -> Vec<&'a NodeName> {
-        let world = situation.world;
-        let Some(reports) = world.service_reports.get(self.name) else { return Vec::new() };
+    fn other_possible_nodes(&self, input: &PlanInput<'a>, except: Option<&NodeName>) -> Vec<&'a NodeName> {
+        let cluster_view = input.cluster_view;
+        let Some(reports) = cluster_view.service_reports.get(self.name) else { return Vec::new() };
         reports
             .iter()
-            .filter(|(node, _)| Some(*node) != than)
+            .filter(|(node, _)| Some(*node) != except)
             .filter(|(node, report)| {
-                if world.is_report_unreadable(self.name, node) {
-                    return world.report_lives(self.name, node, report);
+                if cluster_view.is_report_unreadable(self.name, node) {
+                    return cluster_view.is_report_current(self.name, node, report);
                 }
                 report.value.uid == self.uid()
-                    && world.lives(node, report.value.epoch)
+                    && cluster_view.may_run_under(node, report.value.epoch)
                     && report.value.phase.may_run()
                     && report.value.phase != Phase::ProbedUnknown
             })
@@ -281,20 +284,24 @@ impl<'a> Service<'a> {
     }
 
     /// Returns another node that reports, under a current epoch, that an exclusive service runs there.
-    fn runs_elsewhere(&self, situation: &Situation<'a>, than: Option<&NodeName>) -> Option<&'a NodeName> {
-        self.running_elsewhere(situation, than).filter(|_| self.exclusive())
+    fn other_node_running_exclusive(
+        &self,
+        input: &PlanInput<'a>,
+        except: Option<&NodeName>,
+    ) -> Option<&'a NodeName> {
+        self.other_node_running(input, except).filter(|_| self.exclusive())
     }
 
     /// Returns a node that reports, under a current epoch, that a service with `exclusive: false` runs there.
-    fn runs_twice_on(&self, situation: &Situation<'a>) -> Option<&'a NodeName> {
-        self.running_elsewhere(situation, None).filter(|_| !self.exclusive())
+    fn node_running_non_exclusive(&self, input: &PlanInput<'a>) -> Option<&'a NodeName> {
+        self.other_node_running(input, None).filter(|_| !self.exclusive())
     }
 
     /// Returns another node that reports, under a current epoch, that the service runs there.
-    fn running_elsewhere(&self, situation: &Situation<'a>, than: Option<&NodeName>) -> Option<&'a NodeName> {
-        self.may_run_elsewhere(situation, than).into_iter().find(|node| {
-            situation
-                .world
+    fn other_node_running(&self, input: &PlanInput<'a>, except: Option<&NodeName>) -> Option<&'a NodeName> {
+        self.other_possible_nodes(input, except).into_iter().find(|node| {
+            input
+                .cluster_view
                 .service_report(self.name, node)
                 .is_some_and(|report| matches!(report.value.phase, Phase::ProbedRunning | Phase::Running))
         })
@@ -302,9 +309,9 @@ impl<'a> Service<'a> {
 
     /// Returns a registration, not yet admitted, that names this service as not stopped: the node, and the epoch to
     /// be opened.
-    fn not_stopped(&self, situation: &Situation<'a>) -> Option<(&'a NodeName, Epoch, &'a str)> {
-        let world = situation.world;
-        world.node_reports.iter().find_map(|(node, report)| {
+    fn not_stopped(&self, input: &PlanInput<'a>) -> Option<(&'a NodeName, Epoch, &'a str)> {
+        let cluster_view = input.cluster_view;
+        cluster_view.node_reports.iter().find_map(|(node, report)| {
             let named = report
                 .value
                 .not_stopped
@@ -313,7 +320,7 @@ impl<'a> Service<'a> {
             if report.value.mode != Mode::Registering {
                 return None;
             }
-            let epoch = match world.fences.get(node) {
+            let epoch = match cluster_view.fences.get(node) {
                 None => Epoch(1),
                 Some(fence) => {
                     // The registration may be older than the close: an epoch that is still open is closed first.
@@ -331,113 +338,114 @@ impl<'a> Service<'a> {
 
 /// Plans all services: dependencies before their dependents, otherwise higher priority first, then the largest first.
 pub fn plan(planner: &mut Planner<'_>) {
-    let world = planner.situation.world;
+    let cluster_view = planner.input.cluster_view;
     let waits = planner.plan.waiting.iter().rev().filter(|waiting| waiting.kind == Kind::Node);
     planner.node_waits = waits.map(|waiting| (waiting.name.as_str().into(), waiting.clone())).collect();
     let (mode, cluster) = (planner.view.settings.mode, planner.view.capacity());
     let size =
         |name: &ResourceName| planner.view.services.get(name).map_or(0, |facts| facts.size(mode, &cluster));
-    let services = world.resources.iter().map(|(name, read)| (name, read.value.spec.priority, size(name)));
+    let services =
+        cluster_view.resources.iter().map(|(name, read)| (name, read.value.spec.priority, size(name)));
     let sequence = planner.order.sequence(services);
-    let operations = operation::requests(&planner.situation);
+    let operations = operation::requests_by_service(&planner.input);
     rebalance::plan(planner, &operations);
     for name in sequence {
-        let Some(resource) = world.resources.get(name) else { continue };
-        if planner.situation.busy.contains(&Subject::Service(name.clone())) {
+        let Some(resource) = cluster_view.resources.get(name) else { continue };
+        if planner.input.busy.contains(&Subject::Service(name.clone())) {
             continue;
         }
-        let keys = [world.keys.tombstone(name)];
-        if !world.unreadable.is_empty()
-            && let Some((key, error)) = world.is_unreadable(&keys)
+        let keys = [cluster_view.keys.tombstone(name)];
+        if !cluster_view.unreadable.is_empty()
+            && let Some((key, error)) = cluster_view.first_unreadable(&keys)
         {
             let message = format!("{key} cannot be read: {error}");
-            planner.plan.wait(Kind::Resource, name, Reason::Unreadable, message);
+            planner.plan.add_wait(Kind::Resource, name, Reason::Unreadable, message);
             continue;
         }
         let service = Service {
             name,
             resource,
-            status: world.resource_statuses.get(name),
-            assignment: world.assignments.get(name),
-            tombstone: world.tombstones.get(name),
+            status: cluster_view.resource_statuses.get(name),
+            assignment: cluster_view.assignments.get(name),
+            tombstone: cluster_view.tombstones.get(name),
             operation: operations.get(name).copied(),
         };
-        plan_one(planner, &service);
+        plan_service(planner, &service);
     }
     delete::plan_orphans(planner);
 }
 
 /// Maximum number of transitions in one write. A service may pass through several states, such as Started → Fence →
 /// Recovery → Starting; a longer chain would be a loop.
-const MOST_STEPS: usize = 8;
+const MAX_TRANSITIONS: usize = 8;
 
-fn plan_one(planner: &mut Planner<'_>, service: &Service<'_>) {
+fn plan_service(planner: &mut Planner<'_>, service: &Service<'_>) {
     if service.resource.value.metadata.deletion_timestamp.is_some() {
         delete::plan(planner, service);
         return;
     }
-    let mut draft = Draft::of(service);
-    if service.status.is_some_and(|status| planner.situation.world.is_old(status.modified)) {
-        queued::after_restore(&mut draft);
-        finish(planner, service, draft);
+    let mut draft = ServiceDraft::of(service);
+    if service.status.is_some_and(|status| planner.input.cluster_view.is_from_backup(status.modified)) {
+        queued::probe_after_restore(&mut draft);
+        write_draft(planner, service, draft);
         return;
     }
-    if planner.situation.world.is_service_unreadable(service.name) {
-        queued::unreadable(&planner.situation, service, &mut draft);
-        finish(planner, service, draft);
+    if planner.input.cluster_view.is_service_unreadable(service.name) {
+        queued::replace_unreadable_records(&planner.input, service, &mut draft);
+        write_draft(planner, service, draft);
         return;
     }
-    if replacement::look(planner, service, &mut draft) {
-        finish(planner, service, draft);
+    if replacement::advance(planner, service, &mut draft) {
+        write_draft(planner, service, draft);
         return;
     }
-    queued::forget_verified(&planner.situation, service, &mut draft);
-    identity::follow(&planner.situation, service, &mut draft);
-    let rests = prepare(planner, service, &mut draft);
-    if !rests && migrate::hold_for_arrival(planner, service, &mut draft) {
-        finish(planner, service, draft);
+    queued::remove_verified_nodes(&planner.input, service, &mut draft);
+    identity::probe_changed_identity(&planner.input, service, &mut draft);
+    let is_frozen = apply_overrides(planner, service, &mut draft);
+    if !is_frozen && migrate::hold_for_arrival(planner, service, &mut draft) {
+        write_draft(planner, service, draft);
         return;
     }
-    operation::consider(planner, service, &mut draft);
-    preemption::leave(planner, service, &mut draft);
-    for _ in 0..MOST_STEPS {
-        if rests {
+    operation::check_pending(planner, service, &mut draft);
+    preemption::stop_if_preempted(planner, service, &mut draft);
+    for _ in 0..MAX_TRANSITIONS {
+        if is_frozen {
             break;
         }
         let before = draft.status.state;
-        if draft.assign != Assign::Keep {
+        if draft.assignment_change != AssignmentChange::Keep {
             break;
         }
-        step(planner, service, &mut draft);
+        advance_state(planner, service, &mut draft);
         if draft.status.state == before {
             break;
         }
     }
-    finish(planner, service, draft);
+    write_draft(planner, service, draft);
 }
 
 /// Applies the overrides of every state: a new object under the name, Ignored, a service that a registering node
 /// could not stop, a disarmed cluster. Returns `true` if a disarmed cluster freezes the service, so that no state
 /// function follows.
-fn prepare(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
-    let situation = planner.situation;
-    if let Some((node, epoch, message)) = service.not_stopped(&situation) {
+fn apply_overrides(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) -> bool {
+    let input = planner.input;
+    if let Some((node, epoch, message)) = service.not_stopped(&input) {
         error::could_not_stop(planner, service, draft, node, epoch, message);
         return false;
     }
-    if service.wanted() == RequestedState::Ignored && draft.status.state != ServiceState::Ignored {
-        ignore::enter(&situation, service, draft);
+    if service.requested_state() == RequestedState::Ignored && draft.status.state != ServiceState::Ignored {
+        ignore::enter(&input, service, draft);
         return false;
     }
-    match situation.world.settings().disarmed {
-        Some(disarmed) => disarm::rests(planner, service, draft, disarmed),
+    match input.cluster_view.settings().disarmed {
+        Some(disarmed) => disarm::freeze_if_disarmed(planner, service, draft, disarmed),
         None => false,
     }
 }
 
-fn step(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
-    if queued::is_to_be_looked_for(draft) {
-        queued::look_anew(&planner.situation, service, draft);
+fn advance_state(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+    if queued::needs_new_probe(draft) {
+        queued::probe_all_nodes(&planner.input, service, draft);
         return;
     }
     match draft.status.state {
@@ -457,59 +465,60 @@ fn step(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
         ServiceState::Error => error::error(planner, service, draft),
         ServiceState::Ignored => ignore::ignored(service, draft),
         // The object is no longer being deleted, so the service is probed again.
-        ServiceState::Deleting => draft.go(ServiceState::Queued, Reason::Pending, String::new()),
+        ServiceState::Deleting => draft.transition_to(ServiceState::Queued, Reason::Pending, String::new()),
     }
 }
 
 /// Writes the draft if it contains changes.
-fn finish(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Draft) {
-    let situation = planner.situation;
+fn write_draft(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: ServiceDraft) {
+    let input = planner.input;
     draft.status.replicas = replicas(&service.resource.value, &draft.status).into_iter().collect();
     let storage = service.resource.value.spec.storage.as_ref();
     draft.status.declared_secondary = storage.and_then(|storage| storage.secondary.clone());
-    external_change::follow_policy(&situation, service, &mut draft);
-    copies::record(&situation, service, &mut draft);
-    outcome::settle(&situation, service, &mut draft);
-    conditions::fill(&situation, service, &mut draft);
-    availability::note(planner, service, &mut draft);
+    external_change::follow_policy(&input, service, &mut draft);
+    copies::update_copies(&input, service, &mut draft);
+    outcome::set_outcome(&input, service, &mut draft);
+    conditions::set_conditions(&input, service, &mut draft);
+    availability::record(planner, service, &mut draft);
     for (reason, message) in std::mem::take(&mut draft.waiting) {
-        planner.plan.wait(Kind::Resource, service.name, reason, message);
+        planner.plan.add_wait(Kind::Resource, service.name, reason, message);
     }
     if let Some((at, why)) = draft.wake {
-        planner.plan.wake(&situation, at, why);
+        planner.plan.wake_at(&input, at, why);
     }
-    let uses = super::placement::uses(&draft.status);
+    let uses = super::placement::used_nodes(&draft.status);
     if let Some(mut facts) = planner.view.services.get_mut(service.name) {
-        let is_at_rest = draft.status.state == ServiceState::Started && draft.status.replacement.is_none();
-        facts.movable &= facts.uses == uses && is_at_rest;
+        let is_stable = draft.status.state == ServiceState::Started && draft.status.replacement.is_none();
+        facts.movable &= facts.uses == uses && is_stable;
         facts.uses.clone_from(&uses);
         // The reserved capacity is kept for this service, because services that are planned later are less
         // important.
-        facts.uses.extend(draft.reserves.take());
+        facts.uses.extend(draft.reserved_node.take());
         facts.node.clone_from(&draft.status.node);
     }
-    if let Some((transaction, events)) = draft.into_transaction(&situation, service) {
-        planner.plan.act(Subject::Service(service.name.to_owned()), transaction, events, Note::Uses(uses));
+    if let Some((transaction, events)) = draft.into_transaction(&input, service) {
+        planner.plan.add_action(
+            Subject::Service(service.name.to_owned()),
+            transaction,
+            events,
+            OnApplied::Uses(uses),
+        );
     }
 }
 
 /// Returns the guard of a key of this service, as it was read.
-fn revision_of<T>(known: Option<&Versioned<T>>) -> ha_store::Guard {
+fn record_guard<T>(known: Option<&Versioned<T>>) -> ha_store::Guard {
     guard_of(known)
 }
 
 /// Returns the key of a report and its guard.
-fn report_guard(
-    situation: &Situation<'_>,
-    node: &NodeName,
-    name: &ResourceName,
-) -> (String, ha_store::Guard) {
-    let report = situation.world.service_report(name, node);
-    (situation.world.keys.service_report(node, name), guard_of(report))
+fn report_guard(input: &PlanInput<'_>, node: &NodeName, name: &ResourceName) -> (String, ha_store::Guard) {
+    let report = input.cluster_view.service_report(name, node);
+    (input.cluster_view.keys.service_report(node, name), guard_of(report))
 }
 
 /// Returns the key of a fence and its revision; `None` if the node has no fence.
-fn fence_guard(situation: &Situation<'_>, node: &NodeName) -> Option<(String, Revision)> {
-    let fence = situation.world.fences.get(node)?;
-    Some((situation.world.keys.fence(node), fence.modified))
+fn fence_guard(input: &PlanInput<'_>, node: &NodeName) -> Option<(String, Revision)> {
+    let fence = input.cluster_view.fences.get(node)?;
+    Some((input.cluster_view.keys.fence(node), fence.modified))
 }

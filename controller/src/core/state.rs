@@ -63,19 +63,19 @@ impl Controller {
             reason: wait.reason,
             message: wait.message.clone(),
         });
-        let observations = self.world.observations.iter();
+        let observations = self.cluster_view.observations.iter();
         State {
             id: self.config.id.clone(),
             term: self.term(),
-            is_candidate: self.standing.membership.is_some(),
-            duplicate: self.standing.duplicate.clone(),
-            is_ending: self.standing.is_ending,
-            revision: self.world.revision,
+            is_candidate: self.election_state.membership.is_some(),
+            duplicate: self.election_state.duplicate.clone(),
+            is_ending: self.election_state.is_ending,
+            revision: self.cluster_view.revision,
             plans: self.plans,
-            rests: self.rests,
+            rests: self.is_idle,
             next: Next::of(self.deadline(), now),
             waiting: waits.collect(),
-            busy: self.writes.busy().iter().map(|subject| format!("{subject:?}")).collect(),
+            busy: self.writes.subjects_in_flight().iter().map(|subject| format!("{subject:?}")).collect(),
             devices: self.devices.keys().cloned().collect(),
             refused: self.refused.clone(),
             silent_ms: observations.map(|(node, seen)| (node.clone(), now.raw.since(seen.since))).collect(),

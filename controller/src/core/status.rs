@@ -7,8 +7,8 @@ mod rules;
 pub(super) use cluster::FAILOVER_CAPACITY;
 
 use super::health::NodeTable;
-use super::plan::{Note, Plan, Subject, stored};
-use super::situation::Situation;
+use super::plan::{OnApplied, Plan, Subject, stored};
+use super::plan_input::PlanInput;
 use super::world::{Versioned, guard_of};
 use ha_api_types::event::Event;
 use ha_api_types::kind::Kind;
@@ -19,20 +19,15 @@ use ha_store::{Guard, Transaction};
 use serde::Serialize;
 
 /// Plans all statuses except those of services and operations.
-pub(super) fn plan(
-    situation: &Situation<'_>,
-    nodes: &NodeTable,
-    conflicts: &[RuleConflict],
-    plan: &mut Plan,
-) {
-    node::plan(situation, nodes, plan);
-    rules::plan(situation, conflicts, plan);
-    cluster::plan(situation, nodes, plan);
+pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, conflicts: &[RuleConflict], plan: &mut Plan) {
+    node::plan(input, nodes, plan);
+    rules::plan(input, conflicts, plan);
+    cluster::plan(input, nodes, plan);
 }
 
 /// Writes a status if it differs from the stored one, and emits `events` once it is written.
 fn write<T: Serialize + PartialEq>(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     plan: &mut Plan,
     kind: Kind,
     name: &str,
@@ -40,31 +35,31 @@ fn write<T: Serialize + PartialEq>(
     status: &T,
     events: Vec<Event>,
 ) {
-    let key = situation.world.keys.status(kind, name);
+    let key = input.cluster_view.keys.status(kind, name);
     // The leader writes this key, so it replaces a value that this version cannot read (FENCING, R1.23).
-    let is_readable = !situation.world.unreadable.contains_key(&key);
+    let is_readable = !input.cluster_view.unreadable.contains_key(&key);
     if is_readable && known.is_some_and(|known| known.value == *status) {
         return;
     }
     let transaction = Transaction::new().put(key, guard_of(known), stored(status));
-    plan.act(Subject::Status(kind, name.to_owned()), transaction, events, Note::None);
+    plan.add_action(Subject::Status(kind, name.to_owned()), transaction, events, OnApplied::None);
 }
 
 /// Removes the status of an object that is gone.
-fn remove<T>(situation: &Situation<'_>, plan: &mut Plan, kind: Kind, name: &str, known: &Versioned<T>) {
-    let keys = &situation.world.keys;
+fn remove<T>(input: &PlanInput<'_>, plan: &mut Plan, kind: Kind, name: &str, known: &Versioned<T>) {
+    let keys = &input.cluster_view.keys;
     let spec = keys.spec(kind, name);
-    if situation.world.unreadable.contains_key(&spec) {
+    if input.cluster_view.unreadable.contains_key(&spec) {
         return;
     }
     let transaction = Transaction::new()
         .delete(keys.status(kind, name), Guard::Unchanged(known.modified))
         .guard(spec, Guard::Absent);
-    plan.act(Subject::Status(kind, name.to_owned()), transaction, Vec::new(), Note::None);
+    plan.add_action(Subject::Status(kind, name.to_owned()), transaction, Vec::new(), OnApplied::None);
 }
 
-fn condition(
-    situation: &Situation<'_>,
+fn put_condition(
+    input: &PlanInput<'_>,
     conditions: &mut Vec<Condition>,
     kind: &str,
     holds: bool,
@@ -80,5 +75,5 @@ fn condition(
         last_transition_time: None,
         observed_generation: generation,
     };
-    set_condition(conditions, condition, &situation.now.timestamp());
+    set_condition(conditions, condition, &input.now.timestamp());
 }

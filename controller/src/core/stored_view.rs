@@ -1,8 +1,8 @@
 //! The scheduler's view of the cluster from stored state alone, for answers that every controller can give.
 
-use super::health::watchdog_counts;
-use super::placement::{assembled, declared, service_facts};
-use super::world::World;
+use super::health::check_watchdog;
+use super::placement::{assemble_view, declarations, service_facts};
+use super::world::ClusterView;
 use ha_api_types::id::NodeName;
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::node::{NodeState, NodeStatus};
@@ -12,8 +12,8 @@ use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_scheduler::{NodeFacts, RuleConflict, Rules, View};
 
 /// Returns the status of a resource, unless it belongs to an earlier object of that name.
-pub fn status_of(world: &World, resource: &Resource) -> ResourceStatus {
-    world
+pub fn status_of(cluster_view: &ClusterView, resource: &Resource) -> ResourceStatus {
+    cluster_view
         .resource_statuses
         .get(resource.metadata.name.as_str())
         .map(|status| status.value.clone())
@@ -25,27 +25,31 @@ pub fn status_of(world: &World, resource: &Resource) -> ResourceStatus {
 ///
 /// Unlike the leader's own view, it takes the health of nodes from their statuses, so every controller can compute
 /// it.
-pub fn view(world: &World) -> (View, Vec<RuleConflict>) {
-    let (rules, conflicts) = Rules::compile(&declared(world));
-    let services = world
+pub fn view(cluster_view: &ClusterView) -> (View, Vec<RuleConflict>) {
+    let (rules, conflicts) = Rules::compile(&declarations(cluster_view));
+    let services = cluster_view
         .resources
         .iter()
         .map(|(name, resource)| {
-            (name.clone(), service_facts(world, &resource.value, &status_of(world, &resource.value)))
+            (
+                name.clone(),
+                service_facts(cluster_view, &resource.value, &status_of(cluster_view, &resource.value)),
+            )
         })
         .collect();
-    let facts = |name: &NodeName| Some((name.clone(), node_facts(world, name)?));
-    let view = assembled(world, world.nodes.keys().filter_map(facts).collect(), services, rules);
+    let facts = |name: &NodeName| Some((name.clone(), node_facts(cluster_view, name)?));
+    let view =
+        assemble_view(cluster_view, cluster_view.nodes.keys().filter_map(facts).collect(), services, rules);
     (view, conflicts)
 }
 
-fn node_facts(world: &World, name: &str) -> Option<NodeFacts> {
-    let spec = &world.nodes.get(name)?.value.spec;
-    let status = world.node_statuses.get(name).map(|status| &status.value);
-    let report = world.node_reports.get(name).map(|report| &report.value);
+fn node_facts(cluster_view: &ClusterView, name: &str) -> Option<NodeFacts> {
+    let spec = &cluster_view.nodes.get(name)?.value.spec;
+    let status = cluster_view.node_statuses.get(name).map(|status| &status.value);
+    let report = cluster_view.node_reports.get(name).map(|report| &report.value);
     let fenceable = match report {
         None => Err(Reason::WatchdogMissing),
-        Some(report) => watchdog_counts(world, report),
+        Some(report) => check_watchdog(cluster_view, report),
     };
     Some(NodeFacts {
         online: online(status),

@@ -1,7 +1,7 @@
 //! Nodes that were counted as empty while they were unreachable, and the resources for which each has yet to answer. A
 //! node must answer before any service starts on it again (FENCING, section 7).
 
-use super::world::World;
+use super::world::ClusterView;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::names;
 use ha_api_types::operation::OperationAction;
@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 /// Nodes, and the resources for which each has yet to answer.
 pub(super) type Unverified = BTreeMap<NodeName, Vec<ResourceName>>;
 
-impl World {
+impl ClusterView {
     /// Returns the nodes that have yet to answer, with the resources that counted them as empty.
     pub(super) fn unverified(&self) -> Unverified {
         let mut found = Unverified::new();
         for (name, status) in &self.resource_statuses {
-            if status.value.counted_empty.is_empty() || !self.is_verified_at_all(name, &status.value.uid) {
+            if status.value.counted_empty.is_empty() || !self.needs_answers(name, &status.value.uid) {
                 continue;
             }
             for node in &status.value.counted_empty {
@@ -29,7 +29,7 @@ impl World {
 
     /// Returns `true` if nodes must answer for the resource. A resource that is deleted, Ignored or safe to run twice
     /// needs no answers.
-    pub(super) fn is_verified_at_all(&self, name: &ResourceName, uid: &str) -> bool {
+    pub(super) fn needs_answers(&self, name: &ResourceName, uid: &str) -> bool {
         self.resources.get(name).is_some_and(|resource| {
             let spec = &resource.value.spec;
             resource.value.metadata.uid == uid && spec.exclusive && spec.state != RequestedState::Ignored

@@ -1,7 +1,7 @@
 //! Resource usage that agents have measured: the current figures, and the usage of a machine outside its services.
 
-use super::placement::uses;
-use super::world::World;
+use super::placement::used_nodes;
+use super::world::ClusterView;
 use ha_api_types::id::NodeName;
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::record::{FenceState, UsageReport};
@@ -12,18 +12,22 @@ use std::collections::BTreeMap;
 
 /// Returns the usage that was measured on a node under its open epoch. Figures of a closed epoch do not count,
 /// because its services are gone or in an unknown state.
-pub fn of_node<'a>(world: &'a World, node: &NodeName) -> Option<&'a UsageReport> {
-    let fence = &world.fences.get(node)?.value;
-    let report = &world.usage_reports.get(node)?.value;
-    let is_of_now =
+pub fn node_usage<'a>(cluster_view: &'a ClusterView, node: &NodeName) -> Option<&'a UsageReport> {
+    let fence = &cluster_view.fences.get(node)?.value;
+    let report = &cluster_view.usage_reports.get(node)?.value;
+    let is_current =
         fence.state == FenceState::Open && fence.epoch == report.epoch && fence.boot_id == report.boot_id;
-    is_of_now.then_some(report)
+    is_current.then_some(report)
 }
 
 /// Returns the measured usage of a service on its node; `None` if it was not measured there.
-pub fn of_service<'a>(world: &'a World, resource: &Resource, status: &ResourceStatus) -> Option<&'a Usage> {
-    let node = status.node.as_ref().filter(|node| uses(status).contains(*node))?;
-    let measured = of_node(world, node)?.services.get(resource.metadata.name.as_str())?;
+pub fn service_usage<'a>(
+    cluster_view: &'a ClusterView,
+    resource: &Resource,
+    status: &ResourceStatus,
+) -> Option<&'a Usage> {
+    let node = status.node.as_ref().filter(|node| used_nodes(status).contains(*node))?;
+    let measured = node_usage(cluster_view, node)?.services.get(resource.metadata.name.as_str())?;
     (measured.uid == resource.metadata.uid).then_some(&measured.usage)
 }
 
@@ -32,14 +36,18 @@ pub fn of_service<'a>(world: &'a World, resource: &Resource, status: &ResourceSt
 ///
 /// The usage of a service that has left since the report is subtracted too. The machine's figure still contains it,
 /// and would otherwise prevent the return of the service.
-pub(super) fn count_outside(world: &World, nodes: &mut BTreeMap<NodeName, NodeFacts>, services: &Services) {
-    if world.usage_reports.is_empty() {
+pub(super) fn add_outside_usage(
+    cluster_view: &ClusterView,
+    nodes: &mut BTreeMap<NodeName, NodeFacts>,
+    services: &Services,
+) {
+    if cluster_view.usage_reports.is_empty() {
         return;
     }
     let mut by_services: BTreeMap<&NodeName, Amounts> = BTreeMap::new();
     for (name, facts) in services {
         for node in &facts.uses {
-            let Some(report) = of_node(world, node) else { continue };
+            let Some(report) = node_usage(cluster_view, node) else { continue };
             let known = report.services.get(name).map(|service| service.usage).unwrap_or_default();
             let sum = by_services.entry(node).or_default();
             sum.cpu = add(sum.cpu, facts.requests.cpu.filter(|_| known.cpu.is_none()));
@@ -47,15 +55,15 @@ pub(super) fn count_outside(world: &World, nodes: &mut BTreeMap<NodeName, NodeFa
         }
     }
     for (name, facts) in nodes {
-        let Some(report) = of_node(world, name) else { continue };
+        let Some(report) = node_usage(cluster_view, name) else { continue };
         let mut sum = by_services.get(name).copied().unwrap_or_default();
         for service in report.services.values() {
             sum.cpu = add(sum.cpu, service.usage.cpu);
             sum.memory = add(sum.memory, service.usage.memory);
         }
         let outside = |measured: Option<Quantity>, services: Option<Quantity>| {
-            let left = measured?.milli().saturating_sub(services.unwrap_or_default().milli());
-            (left > 0).then(|| Quantity::from_milli(left))
+            let outside_milli = measured?.milli().saturating_sub(services.unwrap_or_default().milli());
+            (outside_milli > 0).then(|| Quantity::from_milli(outside_milli))
         };
         let (reserved, total) = (&mut facts.reserved, report.node);
         reserved.cpu = reserved.cpu.or_else(|| outside(total.cpu, sum.cpu));
@@ -89,7 +97,7 @@ mod tests {
     }
 
     /// Returns a node with `web`, measured under this epoch and boot id while another epoch may be open.
-    fn world(epoch: Epoch, boot_id: &str, state: FenceState) -> World {
+    fn cluster_view(epoch: Epoch, boot_id: &str, state: FenceState) -> ClusterView {
         let keys = Keys::new("t");
         let mut resource = Resource::new("web", ResourceSpec::default());
         resource.metadata.uid = "u1".to_owned();
@@ -116,8 +124,8 @@ mod tests {
             mod_revision: Revision(1),
             lease: 0,
         };
-        let mut world = World::new(keys.clone());
-        world.replace(
+        let mut cluster_view = ClusterView::new(keys.clone());
+        cluster_view.replace(
             vec![
                 entry(keys.spec(Kind::Resource, "web"), json(&resource)),
                 entry(keys.status(Kind::Resource, "web"), json(&status)),
@@ -127,31 +135,32 @@ mod tests {
             Revision(5),
             Mono(0),
         );
-        world
+        cluster_view
     }
 
     fn json(value: &impl Serialize) -> Vec<u8> {
         serde_json::to_vec(value).expect("it is written")
     }
 
-    fn measured(world: &World) -> Option<Quantity> {
-        let (resource, status) = (&world.resources["web"].value, &world.resource_statuses["web"].value);
-        of_service(world, resource, status).and_then(|usage| usage.memory)
+    fn measured(cluster_view: &ClusterView) -> Option<Quantity> {
+        let (resource, status) =
+            (&cluster_view.resources["web"].value, &cluster_view.resource_statuses["web"].value);
+        service_usage(cluster_view, resource, status).and_then(|usage| usage.memory)
     }
 
     #[test]
     fn only_figures_of_the_open_epoch_count() {
-        assert_eq!(measured(&world(Epoch(2), "b2", FenceState::Open)), gib(3));
-        assert_eq!(measured(&world(Epoch(2), "b2", FenceState::Fencing)), None);
-        assert_eq!(measured(&world(Epoch(2), "b2", FenceState::Fenced)), None);
-        assert_eq!(measured(&world(Epoch(1), "b2", FenceState::Open)), None);
-        assert_eq!(measured(&world(Epoch(2), "b1", FenceState::Open)), None);
+        assert_eq!(measured(&cluster_view(Epoch(2), "b2", FenceState::Open)), gib(3));
+        assert_eq!(measured(&cluster_view(Epoch(2), "b2", FenceState::Fencing)), None);
+        assert_eq!(measured(&cluster_view(Epoch(2), "b2", FenceState::Fenced)), None);
+        assert_eq!(measured(&cluster_view(Epoch(1), "b2", FenceState::Open)), None);
+        assert_eq!(measured(&cluster_view(Epoch(2), "b1", FenceState::Open)), None);
     }
 
     #[test]
-    fn people_are_told_what_counts() {
+    fn the_overview_shows_only_current_figures() {
         let of_web = |state| {
-            let overview = crate::core::usage_overview::overview(&world(Epoch(2), "b2", state));
+            let overview = crate::core::usage_overview::overview(&cluster_view(Epoch(2), "b2", state));
             let web = overview.resources.first().expect("it uses a node").clone();
             (web.node, web.usage.and_then(|usage| usage.memory), web.requests.memory)
         };
@@ -160,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn only_figures_of_what_runs_there_count() {
+    fn only_figures_of_services_on_the_node_count() {
         let check = |change: fn(&mut Resource, &mut ResourceStatus), expected: Option<Quantity>| {
-            let mut world = world(Epoch(2), "b2", FenceState::Open);
-            let resource = &mut world.resources.get_mut("web").expect("there").value;
-            let status = &mut world.resource_statuses.get_mut("web").expect("there").value;
+            let mut cluster_view = cluster_view(Epoch(2), "b2", FenceState::Open);
+            let resource = &mut cluster_view.resources.get_mut("web").expect("there").value;
+            let status = &mut cluster_view.resource_statuses.get_mut("web").expect("there").value;
             change(resource, status);
-            assert_eq!(measured(&world), expected);
+            assert_eq!(measured(&cluster_view), expected);
         };
         check(|_, _| {}, gib(3));
         check(|_, status| status.state = ServiceState::Stopped, None);
@@ -182,8 +191,8 @@ mod tests {
         on: &[&str],
         expected: Option<Quantity>,
     ) {
-        let mut world = world(Epoch(2), "b2", FenceState::Open);
-        let report = &mut world.usage_reports.get_mut("n1").expect("there").value;
+        let mut cluster_view = cluster_view(Epoch(2), "b2", FenceState::Open);
+        let report = &mut cluster_view.usage_reports.get_mut("n1").expect("there").value;
         report.services.get_mut("web").expect("there").usage.memory = known;
         let reserved = Amounts { memory: declared, ..Amounts::default() };
         let mut nodes: BTreeMap<NodeName, NodeFacts> =
@@ -194,12 +203,12 @@ mod tests {
             requests: Amounts { memory: gib(4), ..Amounts::default() },
             ..ServiceFacts::default()
         };
-        count_outside(&world, &mut nodes, &[("web".into(), facts)].into_iter().collect());
+        add_outside_usage(&cluster_view, &mut nodes, &[("web".into(), facts)].into_iter().collect());
         assert_eq!(nodes["n1"].reserved.memory, expected, "{declared:?} {known:?} {on:?}");
     }
 
     #[test]
-    fn what_is_used_outside_is_what_services_leave() {
+    fn outside_usage_is_the_total_minus_services() {
         check_outside(None, gib(3), &["n1"], gib(5));
         check_outside(None, None, &["n1"], gib(4));
         check_outside(None, gib(9), &["n1"], None);

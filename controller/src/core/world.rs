@@ -16,7 +16,7 @@ use ha_api_types::id::{Epoch, NodeName, OperationName, ResourceName, Revision};
 use identities::Identities;
 
 pub use failed_moves::FailedMoves;
-pub use observation::{Observation, Refreshed};
+pub use observation::{Observation, RefreshObservation};
 pub use versioned::Versioned;
 
 use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterSpec, ClusterStatus};
@@ -35,7 +35,7 @@ use ha_api_types::timing::Timings;
 use ha_store::{Change, Entry, Guard};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use tables::{drop_value, put, put_one, put_record};
+use tables::{error_text, put, put_record, put_single};
 
 /// Objects or records by name.
 pub type Table<K, T> = BTreeMap<K, Versioned<T>>;
@@ -46,7 +46,7 @@ pub type Table<K, T> = BTreeMap<K, Versioned<T>>;
 /// field, is in `unreadable` and counts as its most dangerous possible value (`world/unreadable.rs`). Only candidates
 /// are not parsed before they are shown.
 #[derive(Clone, Debug)]
-pub struct World {
+pub struct ClusterView {
     /// Layout of the keys.
     pub keys: Keys,
     /// Revision up to which the view is complete; 0 before the first read.
@@ -103,16 +103,16 @@ pub struct World {
     pub incarnation: Option<Versioned<Incarnation>>,
     /// The leader key; `None` without a leader.
     pub leader: Option<Entry>,
-    /// Candidate keys by id, unparsed. [`World::candidates`] parses them for display.
+    /// Candidate keys by id, unparsed. [`ClusterView::candidates`] parses them for display.
     pub candidate_entries: BTreeMap<String, Entry>,
     /// Refresh keys by candidate id, unparsed.
     pub refresh_entries: BTreeMap<String, Entry>,
     /// Time of the last observed refresh, by candidate id.
-    pub refreshed: BTreeMap<String, Refreshed>,
+    pub refreshed: BTreeMap<String, RefreshObservation>,
     /// Keys whose value is unreadable in some field, with the error.
     pub unreadable: BTreeMap<String, String>,
     /// Unreadable values that count as their most dangerous possible value.
-    pub(in crate::core) unreadable_subjects: unreadable::Doubts,
+    pub(in crate::core) unreadable_subjects: unreadable::UnreadableSubjects,
     /// Time of the last observed heartbeat, by node.
     pub observations: BTreeMap<NodeName, Observation>,
     /// Services whose last move failed.
@@ -121,27 +121,27 @@ pub struct World {
     identities: Identities,
     /// Timings of the Cluster object, computed when it changes, because every input needs them.
     timings: Timings,
-    /// Events that wait to be counted; `None` if this view does not count.
+    /// Events that wait to be counted_facts; `None` if this view does not count.
     counting: Option<counting::Counting>,
     /// All entries as read, so that a complete read only processes differences.
-    read: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, Entry>,
 }
 
 /// Effect of a change on planning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Touched {
+pub enum PlanRelevance {
     /// No plan depends on it.
-    Nothing,
+    Irrelevant,
     /// A heartbeat of a node that was in time before.
     Heartbeat,
     /// A plan may depend on it.
-    Something,
+    Relevant,
 }
 
-impl World {
+impl ClusterView {
     /// Creates an empty view, before the first read.
-    pub fn new(keys: Keys) -> World {
-        World {
+    pub fn new(keys: Keys) -> ClusterView {
+        ClusterView {
             keys,
             revision: Revision(0),
             cluster: None,
@@ -174,19 +174,19 @@ impl World {
             refresh_entries: BTreeMap::new(),
             refreshed: BTreeMap::new(),
             unreadable: BTreeMap::new(),
-            unreadable_subjects: unreadable::Doubts::default(),
+            unreadable_subjects: unreadable::UnreadableSubjects::default(),
             observations: BTreeMap::new(),
             failed_moves: BTreeMap::new(),
             identities: Identities::default(),
             timings: Timings::default(),
             counting: None,
-            read: BTreeMap::new(),
+            entries: BTreeMap::new(),
         }
     }
 
     /// Creates an empty view that collects events to count.
-    pub(in crate::core) fn counted(keys: Keys) -> World {
-        World { counting: Some(counting::Counting::default()), ..World::new(keys) }
+    pub(in crate::core) fn with_metric_events(keys: Keys) -> ClusterView {
+        ClusterView { counting: Some(counting::Counting::default()), ..ClusterView::new(keys) }
     }
 
     /// Replaces the view by a complete read, unless the view is already newer. Unchanged values keep the time at
@@ -196,13 +196,13 @@ impl World {
             return;
         }
         let present: BTreeSet<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
-        let is_gone = |key: &&String| !present.contains(key.as_str());
-        let gone: Vec<String> = self.read.keys().filter(is_gone).cloned().collect();
-        for key in &gone {
+        let is_removed = |key: &&String| !present.contains(key.as_str());
+        let removed_keys: Vec<String> = self.entries.keys().filter(is_removed).cloned().collect();
+        for key in &removed_keys {
             self.remove(key);
         }
         for entry in entries {
-            if self.read.get(&entry.key) != Some(&entry) {
+            if self.entries.get(&entry.key) != Some(&entry) {
                 self.put(entry, now);
             }
         }
@@ -210,18 +210,18 @@ impl World {
     }
 
     /// Applies changes in order. Changes that the view already contains are skipped.
-    pub fn apply(&mut self, changes: Vec<Change>, revision: Revision, now: Mono) -> Touched {
-        let mut touched = Touched::Nothing;
+    pub fn apply(&mut self, changes: Vec<Change>, revision: Revision, now: Mono) -> PlanRelevance {
+        let mut relevance = PlanRelevance::Irrelevant;
         for change in changes {
             let found = match change {
                 Change::Put(entry) if entry.mod_revision > self.revision => self.put(entry, now),
                 Change::Delete { key, revision } if revision > self.revision => self.remove(&key),
-                Change::Put(_) | Change::Delete { .. } => Touched::Nothing,
+                Change::Put(_) | Change::Delete { .. } => PlanRelevance::Irrelevant,
             };
-            touched = touched.max(found);
+            relevance = relevance.max(found);
         }
         self.revision = self.revision.max(revision);
-        touched
+        relevance
     }
 
     /// Returns the settings of the cluster; defaults without a Cluster object.
@@ -248,7 +248,7 @@ impl World {
 
     /// Returns the epoch under which services that may still run on a node were permitted. That is the open epoch, or
     /// the last one if it was closed without a proof. `None` if no managed service may run there.
-    pub fn living_epoch(&self, node: &NodeName) -> Option<Epoch> {
+    pub fn unreleased_epoch(&self, node: &NodeName) -> Option<Epoch> {
         let fence = &self.fences.get(node)?.value;
         match fence.state {
             FenceState::Open => Some(fence.epoch),
@@ -259,47 +259,49 @@ impl World {
 
     /// Returns an entry as it was read; `None` if the key does not exist.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
-        self.read.get(key)
+        self.entries.get(key)
     }
 
     /// Returns the first of these keys with an unreadable value, and the error.
-    pub fn is_unreadable(&self, keys: &[String]) -> Option<(&String, &String)> {
+    pub fn first_unreadable(&self, keys: &[String]) -> Option<(&String, &String)> {
         keys.iter().find_map(|key| self.unreadable.get_key_value(key))
     }
 
-    fn put(&mut self, entry: Entry, now: Mono) -> Touched {
-        let touched = match self.keys.parse(&entry.key) {
+    fn put(&mut self, entry: Entry, now: Mono) -> PlanRelevance {
+        let relevance = match self.keys.parse(&entry.key) {
             None | Some(Key::Event(..) | Key::LogRequest(..) | Key::LogAnswer(..)) => {
-                return Touched::Nothing;
+                return PlanRelevance::Irrelevant;
             }
-            Some(key) => self.take_in(&key, &entry, now),
+            Some(key) => self.apply_entry(&key, &entry, now),
         };
-        match self.read.get_mut(&entry.key) {
+        match self.entries.get_mut(&entry.key) {
             Some(known) => *known = entry,
-            None => drop(self.read.insert(entry.key.clone(), entry)),
+            None => drop(self.entries.insert(entry.key.clone(), entry)),
         }
-        touched
+        relevance
     }
 
-    fn take_in(&mut self, key: &Key<'_>, entry: &Entry, now: Mono) -> Touched {
+    fn apply_entry(&mut self, key: &Key<'_>, entry: &Entry, now: Mono) -> PlanRelevance {
         let read = match key {
             Key::Spec(kind, name) => self.put_spec(*kind, name, entry, now),
             Key::Status(kind, name) => self.put_status(*kind, name, entry, now),
             Key::Assignment(name) => {
                 let read = put_record(&mut self.assignments, name, entry, now);
-                self.doubt_assignment(name, read)
+                self.track_unreadable_assignment(name, read)
             }
             Key::Tombstone(name) => put(&mut self.tombstones, name, entry, now),
             Key::Fence(name) => {
                 let before = self.fences.get(name).map(|known| known.value.state);
                 let read = put_record(&mut self.fences, name, entry, now);
-                let read = self.doubt_fence(name, read);
+                let read = self.track_unreadable_fence(name, read);
                 self.count_fence(name, before, now);
                 self.observe_fence(name, now);
                 read
             }
-            Key::Notified => put_one(&mut self.notified, CLUSTER_NAME, entry, now).map_err(drop_value),
-            Key::Incarnation => put_one(&mut self.incarnation, CLUSTER_NAME, entry, now).map_err(drop_value),
+            Key::Notified => put_single(&mut self.notified, CLUSTER_NAME, entry, now).map_err(error_text),
+            Key::Incarnation => {
+                put_single(&mut self.incarnation, CLUSTER_NAME, entry, now).map_err(error_text)
+            }
             Key::Restored => {
                 // An unreadable marker still counts as a marker.
                 let value = serde_json::from_slice(&entry.value).unwrap_or_default();
@@ -317,60 +319,60 @@ impl World {
                 let known = self.candidate_entries.insert((*name).to_owned(), entry.clone());
                 self.observe_refresh(name, known.is_some(), now);
                 if known.is_some() {
-                    return Touched::Nothing;
+                    return PlanRelevance::Irrelevant;
                 }
                 Ok(())
             }
             Key::Refresh(name) => {
                 let known = self.refresh_entries.insert((*name).to_owned(), entry.clone());
                 self.observe_refresh(name, known.is_some(), now);
-                return Touched::Nothing;
+                return PlanRelevance::Irrelevant;
             }
             Key::Alive(name) => {
                 let expected =
                     self.alive.get(name).is_some_and(|known| known.created == entry.create_revision);
-                let before = self.read.get(&entry.key).map(|entry| &*entry.value);
+                let before = self.entries.get(&entry.key).map(|entry| &*entry.value);
                 let read = heartbeat::put(&mut self.alive, name, before, entry, now);
-                let read = self.doubt_heartbeat(name, read);
+                let read = self.track_unreadable_heartbeat(name, read);
                 let late = self.observe_heartbeat(name, entry.mod_revision, now);
                 if expected && !late && read.is_ok() {
-                    return Touched::Heartbeat;
+                    return PlanRelevance::Heartbeat;
                 }
                 read
             }
             Key::NodeReport(name) => {
                 let read = put_record(&mut self.node_reports, name, entry, now);
-                self.doubt_node_report(name, read)
+                self.track_unreadable_node_report(name, read)
             }
             Key::DoctorReport(name) => {
-                put_record(&mut self.doctor_reports, name, entry, now).map_err(drop_value)
+                put_record(&mut self.doctor_reports, name, entry, now).map_err(error_text)
             }
             Key::UsageReport(name) => {
-                put_record(&mut self.usage_reports, name, entry, now).map_err(drop_value)
+                put_record(&mut self.usage_reports, name, entry, now).map_err(error_text)
             }
             Key::ServiceReport(node, name) => {
                 let table = self.service_reports.entry(name.clone()).or_default();
                 let read = put_record(table, node, entry, now);
-                self.doubt_service_report(node, name, read)
+                self.track_unreadable_service_report(node, name, read)
             }
-            Key::Event(..) | Key::LogRequest(..) | Key::LogAnswer(..) => return Touched::Nothing,
+            Key::Event(..) | Key::LogRequest(..) | Key::LogAnswer(..) => return PlanRelevance::Irrelevant,
         };
         match read {
             Ok(()) => {
                 self.unreadable.remove(&entry.key);
             }
             Err(error) => {
-                if !unreadable::is_kept(key) {
-                    self.forget(key);
+                if !unreadable::keeps_readable_part(key) {
+                    self.remove_value(key);
                 }
                 self.unreadable.insert(entry.key.clone(), error);
             }
         }
         if matches!(key, Key::Spec(Kind::Cluster, _) | Key::Status(Kind::Cluster, _)) {
-            self.keep_settings(now);
+            self.restore_active_settings(now);
         }
         // Usage figures alone cause no plan; the next plan uses the latest ones.
-        if matches!(key, Key::UsageReport(_)) { Touched::Nothing } else { Touched::Something }
+        if matches!(key, Key::UsageReport(_)) { PlanRelevance::Irrelevant } else { PlanRelevance::Relevant }
     }
 
     fn put_spec(&mut self, kind: Kind, name: &str, entry: &Entry, now: Mono) -> Result<(), String> {
@@ -378,7 +380,7 @@ impl World {
             Kind::Resource => {
                 let name = &ResourceName::from(name);
                 let read = put(&mut self.resources, name, entry, now);
-                self.work_out_identity(name);
+                self.update_identity(name);
                 read
             }
             Kind::Group => put(&mut self.groups, &name.to_owned(), entry, now),
@@ -388,7 +390,7 @@ impl World {
             Kind::Cluster => {
                 // An unreadable Cluster object changes nothing: the previous settings stay active.
                 let mut read = self.cluster.clone();
-                let result = put_one(&mut read, name, entry, now).map_err(drop_value);
+                let result = put_single(&mut read, name, entry, now).map_err(error_text);
                 if result.is_ok() && name == CLUSTER_NAME {
                     self.cluster = read;
                 }
@@ -402,54 +404,56 @@ impl World {
         match kind {
             Kind::Resource => {
                 let name = &ResourceName::from(name);
-                let before = self.before(name);
+                let before = self.service_before(name);
                 let read = put_record(&mut self.resource_statuses, name, entry, now);
-                let read = self.doubt_status(name, read);
-                self.work_out_identity(name);
+                let read = self.track_unreadable_status(name, read);
+                self.update_identity(name);
                 self.count_service(name, before, now);
                 self.observe_failed_moves(name, now);
                 read
             }
             Kind::Group => {
-                put_record(&mut self.group_statuses, &name.to_owned(), entry, now).map_err(drop_value)
+                put_record(&mut self.group_statuses, &name.to_owned(), entry, now).map_err(error_text)
             }
             Kind::AffinityRule => {
-                put_record(&mut self.rule_statuses, &name.to_owned(), entry, now).map_err(drop_value)
+                put_record(&mut self.rule_statuses, &name.to_owned(), entry, now).map_err(error_text)
             }
-            Kind::Node => put_record(&mut self.node_statuses, &name.into(), entry, now).map_err(drop_value),
+            Kind::Node => put_record(&mut self.node_statuses, &name.into(), entry, now).map_err(error_text),
             Kind::NodeGroup => {
-                put_record(&mut self.node_group_statuses, &name.to_owned(), entry, now).map_err(drop_value)
+                put_record(&mut self.node_group_statuses, &name.to_owned(), entry, now).map_err(error_text)
             }
-            Kind::Cluster => put_one(&mut self.cluster_status, name, entry, now).map_err(drop_value),
+            Kind::Cluster => put_single(&mut self.cluster_status, name, entry, now).map_err(error_text),
             Kind::Operation => {
                 let before = self.operation_statuses.get(name).map(|known| known.value.phase);
                 let read =
-                    put_record(&mut self.operation_statuses, &name.into(), entry, now).map_err(drop_value);
+                    put_record(&mut self.operation_statuses, &name.into(), entry, now).map_err(error_text);
                 self.count_operation(name, before);
                 read
             }
         }
     }
 
-    fn remove(&mut self, key: &str) -> Touched {
-        self.read.remove(key);
+    fn remove(&mut self, key: &str) -> PlanRelevance {
+        self.entries.remove(key);
         self.unreadable.remove(key);
         match self.keys.parse(key) {
-            None | Some(Key::Event(..) | Key::LogRequest(..) | Key::LogAnswer(..)) => Touched::Nothing,
+            None | Some(Key::Event(..) | Key::LogRequest(..) | Key::LogAnswer(..)) => {
+                PlanRelevance::Irrelevant
+            }
             Some(parsed) => {
-                self.forget(&parsed);
-                Touched::Something
+                self.remove_value(&parsed);
+                PlanRelevance::Relevant
             }
         }
     }
 
-    fn forget(&mut self, key: &Key<'_>) {
+    fn remove_value(&mut self, key: &Key<'_>) {
         self.unreadable_subjects.forget(key);
         match key {
             Key::Spec(kind, name) => match kind {
                 Kind::Resource => {
                     self.resources.remove(*name);
-                    self.work_out_identity(&ResourceName::from(*name));
+                    self.update_identity(&ResourceName::from(*name));
                 }
                 Kind::Group => drop(self.groups.remove(*name)),
                 Kind::AffinityRule => drop(self.rules.remove(*name)),
@@ -457,7 +461,7 @@ impl World {
                 Kind::NodeGroup => drop(self.node_groups.remove(*name)),
                 Kind::Cluster => {
                     self.cluster = self.cluster.take().filter(|_| *name != CLUSTER_NAME);
-                    self.work_out_timings();
+                    self.update_timings();
                 }
                 Kind::Operation => drop(self.operations.remove(*name)),
             },
@@ -465,7 +469,7 @@ impl World {
                 Kind::Resource => {
                     let name = &ResourceName::from(*name);
                     self.resource_statuses.remove(name);
-                    self.work_out_identity(name);
+                    self.update_identity(name);
                     self.failed_moves.remove(name);
                     self.forget_counting(name);
                 }

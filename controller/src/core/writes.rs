@@ -2,8 +2,8 @@
 //! others.
 
 use super::interface::CommitId;
-use super::plan::{Action, Note, Plan, Subject};
-use super::world::World;
+use super::plan::{Action, OnApplied, Plan, Subject};
+use super::world::ClusterView;
 use ha_api_types::event::Event;
 use ha_api_types::id::{NodeName, ResourceName, Revision};
 use ha_api_types::record::FenceState;
@@ -13,7 +13,7 @@ use ha_store::{Outcome, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of batches in progress; more would only queue in front of etcd.
-const MOST_BATCHES: usize = 16;
+const MAX_BATCHES: usize = 16;
 /// Pause after etcd refused a write, in milliseconds.
 const REFUSED_PAUSE_MS: Millis = 1_000;
 /// Maximum pause after consecutive conflicts, in milliseconds.
@@ -22,20 +22,20 @@ const CONFLICT_PAUSE_MS: Millis = 1_000;
 /// One transaction in progress.
 #[derive(Clone, Debug)]
 struct Batch {
-    actions: Vec<Member>,
+    actions: Vec<BatchedAction>,
     sent: Mono,
 }
 
 #[derive(Clone, Debug)]
-struct Member {
+struct BatchedAction {
     subject: Subject,
     events: Vec<Event>,
-    note: Note,
+    on_applied: OnApplied,
 }
 
 /// Reason why a subject is not planned now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Busy {
+enum WriteState {
     /// The write is in progress.
     Sent,
     /// The write was applied, and the view must show this revision first.
@@ -48,18 +48,21 @@ enum Busy {
 
 /// Returns the revisions of a node's fence and heartbeat. They distinguish an earlier write to the fence from one
 /// that can still be applied.
-fn fence_and_alive(world: &World, node: &NodeName) -> (Revision, Option<Revision>) {
-    let fence = world.fences.get(node).map_or(Revision::default(), |fence| fence.modified);
-    (fence, world.alive.get(node).map(|alive| alive.modified))
+fn fence_and_heartbeat_revisions(
+    cluster_view: &ClusterView,
+    node: &NodeName,
+) -> (Revision, Option<Revision>) {
+    let fence = cluster_view.fences.get(node).map_or(Revision::default(), |fence| fence.modified);
+    (fence, cluster_view.alive.get(node).map(|alive| alive.modified))
 }
 
 /// Result of an answered batch for the core.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Answered {
+pub(super) struct CommitResult {
     /// Events to emit.
     pub(super) events: Vec<Event>,
     /// Notes of applied actions, with the time of sending and the revision.
-    pub(super) applied: Vec<(Note, Mono, Revision)>,
+    pub(super) applied: Vec<(OnApplied, Mono, Revision)>,
     /// Error of etcd if it refused the batch.
     pub(super) refused: Option<String>,
 }
@@ -68,40 +71,40 @@ pub(super) struct Answered {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes {
     batches: BTreeMap<CommitId, Batch>,
-    busy: BTreeMap<Subject, Busy>,
+    busy: BTreeMap<Subject, WriteState>,
     /// Subjects whose last batched write conflicted. They are sent alone next time, so that the conflicting one does
     /// not delay the others.
-    alone: BTreeSet<Subject>,
+    send_alone: BTreeSet<Subject>,
     conflicts: BTreeMap<Subject, u32>,
     /// Nodes that an unknown commit may have closed, with the fence's revision before it.
-    perhaps_closed: BTreeMap<NodeName, Revision>,
+    possibly_closed: BTreeMap<NodeName, Revision>,
     /// Fences that an unknown commit may have written: the revisions of fence and heartbeat before the commit. Once
     /// one of the two has changed, the commit can no longer be applied.
-    unknown_fences: BTreeMap<NodeName, (Revision, Option<Revision>)>,
+    fences_with_unknown_write: BTreeMap<NodeName, (Revision, Option<Revision>)>,
     /// Nodes that services will use once the writes in progress are seen.
-    placing: BTreeMap<ResourceName, (Subject, BTreeSet<NodeName>)>,
+    pending_uses: BTreeMap<ResourceName, (Subject, BTreeSet<NodeName>)>,
 }
 
 impl Writes {
     /// Returns the subjects that must not be planned.
-    pub(super) fn busy(&self) -> BTreeSet<Subject> {
+    pub(super) fn subjects_in_flight(&self) -> BTreeSet<Subject> {
         self.busy.keys().cloned().collect()
     }
 
     /// Returns the nodes that services will use.
-    pub(super) fn placing(&self) -> BTreeMap<ResourceName, BTreeSet<NodeName>> {
-        self.placing.iter().map(|(name, (_, uses))| (name.clone(), uses.clone())).collect()
+    pub(super) fn pending_uses(&self) -> BTreeMap<ResourceName, BTreeSet<NodeName>> {
+        self.pending_uses.iter().map(|(name, (_, uses))| (name.clone(), uses.clone())).collect()
     }
 
     /// Returns the nodes that count both as closed and as not closed.
-    pub(super) fn perhaps_closed(&self) -> BTreeSet<NodeName> {
-        self.perhaps_closed.keys().cloned().collect()
+    pub(super) fn possibly_closed(&self) -> BTreeSet<NodeName> {
+        self.possibly_closed.keys().cloned().collect()
     }
 
     /// Returns `true` if a write of this process may close a node's epoch, or has closed it.
     pub(super) fn may_close(&self, node: &NodeName) -> bool {
-        let about = |member: &Member| matches!(&member.subject, Subject::Fence(name) if name == node);
-        self.unknown_fences.contains_key(node)
+        let about = |member: &BatchedAction| matches!(&member.subject, Subject::Fence(name) if name == node);
+        self.fences_with_unknown_write.contains_key(node)
             || self.batches.values().any(|batch| batch.actions.iter().any(about))
     }
 
@@ -111,23 +114,29 @@ impl Writes {
     }
 
     /// Frees subjects whose wait has ended. Returns `true` if a subject became free.
-    pub(super) fn settle(&mut self, world: &World, readings: &Readings, now: Mono) -> bool {
+    pub(super) fn release_finished(
+        &mut self,
+        cluster_view: &ClusterView,
+        readings: &Readings,
+        now: Mono,
+    ) -> bool {
         let before = self.busy.len();
         self.busy.retain(|_, busy| match busy {
-            Busy::Sent => true,
-            Busy::Until(revision) => world.revision < *revision,
-            Busy::Reading(reading) => !readings.is_answered(*reading),
-            Busy::Pause(until) => now < *until,
+            WriteState::Sent => true,
+            WriteState::Until(revision) => cluster_view.revision < *revision,
+            WriteState::Reading(reading) => !readings.is_complete(*reading),
+            WriteState::Pause(until) => now < *until,
         });
         let busy = &self.busy;
-        self.placing.retain(|_, (subject, _)| busy.contains_key(subject));
-        self.perhaps_closed.retain(|node, revision| {
-            world
+        self.pending_uses.retain(|_, (subject, _)| busy.contains_key(subject));
+        self.possibly_closed.retain(|node, revision| {
+            cluster_view
                 .fences
                 .get(node)
                 .is_some_and(|fence| fence.value.state == FenceState::Open && fence.modified == *revision)
         });
-        self.unknown_fences.retain(|node, before| *before == fence_and_alive(world, node));
+        self.fences_with_unknown_write
+            .retain(|node, before| *before == fence_and_heartbeat_revisions(cluster_view, node));
         self.busy.len() != before
     }
 
@@ -136,8 +145,8 @@ impl Writes {
         self.busy
             .values()
             .filter_map(|busy| match busy {
-                Busy::Pause(until) => Some(*until),
-                Busy::Sent | Busy::Until(_) | Busy::Reading(_) => None,
+                WriteState::Pause(until) => Some(*until),
+                WriteState::Sent | WriteState::Until(_) | WriteState::Reading(_) => None,
             })
             .min()
     }
@@ -151,15 +160,15 @@ impl Writes {
         now: Mono,
         mut next_id: impl FnMut() -> CommitId,
     ) -> Vec<(CommitId, Transaction)> {
-        let mut groups: Vec<(Transaction, Vec<Member>, bool)> = Vec::new();
+        let mut groups: Vec<(Transaction, Vec<BatchedAction>, bool)> = Vec::new();
         for action in std::mem::take(&mut plan.actions) {
-            let Action { subject, transaction, events, note } = action;
+            let Action { subject, transaction, events, on_applied } = action;
             let signed = leadership.sign(transaction);
             if self.busy.contains_key(&subject) || !signed.fits() {
                 continue;
             }
-            let alone = matches!(subject, Subject::Fence(_)) || self.alone.remove(&subject);
-            let member = Member { subject, events, note };
+            let alone = matches!(subject, Subject::Fence(_)) || self.send_alone.remove(&subject);
+            let member = BatchedAction { subject, events, on_applied };
             let open = groups.last_mut().filter(|(_, _, closed)| !closed && !alone);
             if let Some((joined, members, _)) = open
                 && let Some(more) = joined.join(&signed)
@@ -168,7 +177,7 @@ impl Writes {
                 members.push(member);
                 continue;
             }
-            if self.batches.len() + groups.len() >= MOST_BATCHES {
+            if self.batches.len() + groups.len() >= MAX_BATCHES {
                 break;
             }
             groups.push((signed, vec![member], alone));
@@ -178,9 +187,11 @@ impl Writes {
             .map(|(transaction, actions, _)| {
                 let id = next_id();
                 for member in &actions {
-                    self.busy.insert(member.subject.clone(), Busy::Sent);
-                    if let (Subject::Service(name), Note::Uses(uses)) = (&member.subject, &member.note) {
-                        self.placing.insert(name.clone(), (member.subject.clone(), uses.clone()));
+                    self.busy.insert(member.subject.clone(), WriteState::Sent);
+                    if let (Subject::Service(name), OnApplied::Uses(uses)) =
+                        (&member.subject, &member.on_applied)
+                    {
+                        self.pending_uses.insert(name.clone(), (member.subject.clone(), uses.clone()));
                     }
                 }
                 self.batches.insert(id, Batch { actions, sent: now });
@@ -189,51 +200,52 @@ impl Writes {
             .collect()
     }
 
-    pub(super) fn answered(
+    pub(super) fn handle_answer(
         &mut self,
         id: CommitId,
         outcome: &Outcome,
-        world: &World,
+        cluster_view: &ClusterView,
         readings: &mut Readings,
         now: Mono,
-    ) -> Answered {
-        let mut answered = Answered::default();
+    ) -> CommitResult {
+        let mut answered = CommitResult::default();
         let Some(batch) = self.batches.remove(&id) else { return answered };
         let joined = batch.actions.len() > 1;
         for member in batch.actions {
-            let Member { subject, events, note } = member;
+            let BatchedAction { subject, events, on_applied } = member;
             let busy = match outcome {
                 Outcome::Applied(revision) => {
                     self.conflicts.remove(&subject);
                     answered.events.extend(events);
-                    answered.applied.push((note, batch.sent, *revision));
-                    Busy::Until(*revision)
+                    answered.applied.push((on_applied, batch.sent, *revision));
+                    WriteState::Until(*revision)
                 }
                 Outcome::Conflict(_) | Outcome::LeaseNotFound => {
                     if joined {
-                        self.alone.insert(subject.clone());
-                        Busy::Reading(readings.ask())
+                        self.send_alone.insert(subject.clone());
+                        WriteState::Reading(readings.request())
                     } else {
-                        self.conflicted(&subject, readings, now)
+                        self.handle_conflict(&subject, readings, now)
                     }
                 }
                 Outcome::Unknown(_) => {
-                    if let Note::ClosesOnSilence(node) = note
-                        && let Some(fence) = world.fences.get(&node)
+                    if let OnApplied::ClosesOnSilence(node) = on_applied
+                        && let Some(fence) = cluster_view.fences.get(&node)
                     {
-                        self.perhaps_closed.insert(node, fence.modified);
+                        self.possibly_closed.insert(node, fence.modified);
                     }
                     if let Subject::Fence(node) = &subject {
-                        self.unknown_fences.insert(node.clone(), fence_and_alive(world, node));
+                        self.fences_with_unknown_write
+                            .insert(node.clone(), fence_and_heartbeat_revisions(cluster_view, node));
                     }
-                    Busy::Reading(readings.ask())
+                    WriteState::Reading(readings.request())
                 }
                 Outcome::Refused(message) => {
                     answered.refused = Some(message.clone());
                     if joined {
-                        self.alone.insert(subject.clone());
+                        self.send_alone.insert(subject.clone());
                     }
-                    Busy::Pause(now + REFUSED_PAUSE_MS)
+                    WriteState::Pause(now + REFUSED_PAUSE_MS)
                 }
             };
             self.busy.insert(subject, busy);
@@ -243,22 +255,22 @@ impl Writes {
 
     /// Handles a write that conflicted alone: it is planned after another read, and after several conflicts also
     /// pauses.
-    fn conflicted(&mut self, subject: &Subject, readings: &mut Readings, now: Mono) -> Busy {
+    fn handle_conflict(&mut self, subject: &Subject, readings: &mut Readings, now: Mono) -> WriteState {
         let count = self.conflicts.entry(subject.clone()).or_default();
         *count = count.saturating_add(1);
-        let reading = readings.ask();
+        let reading = readings.request();
         if *count < 5 {
-            Busy::Reading(reading)
+            WriteState::Reading(reading)
         } else {
-            Busy::Pause(now + (50_u64 << (*count).min(10)).min(CONFLICT_PAUSE_MS))
+            WriteState::Pause(now + (50_u64 << (*count).min(10)).min(CONFLICT_PAUSE_MS))
         }
     }
 
     /// Handles the end of leadership. Writes in progress will conflict or have been applied, and no plan depends on
     /// them.
-    pub(super) fn depose(&mut self) {
-        self.busy.retain(|_, busy| *busy == Busy::Sent);
-        self.alone.clear();
+    pub(super) fn end_leadership(&mut self) {
+        self.busy.retain(|_, busy| *busy == WriteState::Sent);
+        self.send_alone.clear();
         self.conflicts.clear();
     }
 }

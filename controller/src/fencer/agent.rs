@@ -27,14 +27,14 @@ impl PowerState {
 
 /// Result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Ended {
+pub(super) struct AgentExit {
     /// Exit status; `None` if the agent was killed by a signal.
     pub(super) code: Option<i32>,
     /// Last line of the output.
-    pub(super) said: String,
+    pub(super) last_line: String,
 }
 
-impl Ended {
+impl AgentExit {
     /// Returns the power state that the exit status of `status` means; `None` for a failure.
     pub(super) fn power(&self) -> Option<PowerState> {
         match self.code {
@@ -47,8 +47,9 @@ impl Ended {
     pub(super) fn sentence(&self, verb: &str) -> String {
         let how =
             self.code.map_or_else(|| "was killed".to_owned(), |code| format!("ended with status {code}"));
-        let said = if self.said.is_empty() { String::new() } else { format!(": {}", self.said) };
-        format!("{verb} {how}{said}")
+        let last_line =
+            if self.last_line.is_empty() { String::new() } else { format!(": {}", self.last_line) };
+        format!("{verb} {how}{last_line}")
     }
 }
 
@@ -59,9 +60,9 @@ pub(super) struct Agent {
 }
 
 /// Process group of a run; it is killed on drop.
-struct Group(Option<Pid>);
+struct ProcessGroup(Option<Pid>);
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(pid) = self.0 {
             // The group may have ended on its own.
@@ -71,21 +72,24 @@ impl Drop for Group {
 }
 
 /// Maximum length of the agent's output that is kept, in bytes.
-const KEPT: usize = 2_000;
+const MAX_OUTPUT_BYTES: usize = 2_000;
 
 impl Agent {
     /// Finds the program and reads its attributes. The error contains the suggested action.
-    pub(super) fn find(folders: &[PathBuf], part: &FencePart) -> Result<Agent, String> {
+    pub(super) fn find(directories: &[PathBuf], part: &FencePart) -> Result<Agent, String> {
         if part.agent.is_empty() || part.agent.contains('/') {
             return Err(format!(
                 "{:?} is not a valid fence agent: use a name such as fence_ipmilan",
                 part.agent
             ));
         }
-        let program =
-            folders.iter().map(|folder| folder.join(&part.agent)).find(|path| path.is_file()).ok_or_else(
-                || format!("{} is not installed on this controller (package fence-agents)", part.agent),
-            )?;
+        let program = directories
+            .iter()
+            .map(|directory| directory.join(&part.agent))
+            .find(|path| path.is_file())
+            .ok_or_else(|| {
+                format!("{} is not installed on this controller (package fence-agents)", part.agent)
+            })?;
         let mut attributes = String::new();
         if let Some(file) = &part.attributes_file {
             let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
@@ -102,7 +106,7 @@ impl Agent {
     }
 
     /// Runs the agent. If `until` passes or the future is dropped, the whole process group is killed.
-    pub(super) async fn run(&self, verb: &str, until: Instant) -> Result<Ended, String> {
+    pub(super) async fn run(&self, verb: &str, until: Instant) -> Result<AgentExit, String> {
         let name = self.program.display().to_string();
         let child = Command::new(&self.program)
             .stdin(Stdio::piped())
@@ -115,12 +119,12 @@ impl Agent {
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
         // Dropped at the end of this run in every case, so that processes that the agent left in its group are also
         // killed.
-        let _group = Group(pid);
-        let ended = tokio::time::timeout_at(until, self.converse(child, verb)).await;
+        let _group = ProcessGroup(pid);
+        let ended = tokio::time::timeout_at(until, self.run_child(child, verb)).await;
         ended.map_err(|_| format!("{verb} timed out"))?.map_err(|error| format!("{name}: {error}"))
     }
 
-    async fn converse(&self, mut child: Child, verb: &str) -> std::io::Result<Ended> {
+    async fn run_child(&self, mut child: Child, verb: &str) -> std::io::Result<AgentExit> {
         if let Some(mut input) = child.stdin.take() {
             let text = format!("{}action={verb}\n", self.attributes);
             // An agent that does not read its input reports the result by its exit status.
@@ -128,8 +132,10 @@ impl Agent {
         }
         let output = child.wait_with_output().await?;
         let text = [output.stderr, output.stdout].concat();
-        let text = String::from_utf8_lossy(text.get(..text.len().min(KEPT)).unwrap_or_default()).into_owned();
-        let said = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned();
-        Ok(Ended { code: output.status.code(), said })
+        let text = String::from_utf8_lossy(text.get(..text.len().min(MAX_OUTPUT_BYTES)).unwrap_or_default())
+            .into_owned();
+        let last_line =
+            text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned();
+        Ok(AgentExit { code: output.status.code(), last_line })
     }
 }

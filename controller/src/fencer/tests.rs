@@ -17,34 +17,36 @@ case "$action" in
 esac
 "#;
 
-fn install(folder: &Path, name: &str, text: &str) {
-    let path = folder.join(name);
-    std::fs::write(&path, text).expect("written");
+fn install(directory: &Path, name: &str, script: &str) {
+    let path = directory.join(name);
+    std::fs::write(&path, script).expect("written");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("executable");
 }
 
-fn part(folder: &Path, state: &str, more: &[(&str, &str)]) -> FencePart {
-    std::fs::write(folder.join(state), "on\n").expect("written");
-    let file = folder.join(state).display().to_string();
-    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-    let attributes = std::iter::once(("state".to_owned(), file)).chain(more.iter().map(owned)).collect();
+fn fence_part(directory: &Path, state: &str, extra_attributes: &[(&str, &str)]) -> FencePart {
+    std::fs::write(directory.join(state), "on\n").expect("written");
+    let file = directory.join(state).display().to_string();
+    let to_owned_pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    let attributes = std::iter::once(("state".to_owned(), file))
+        .chain(extra_attributes.iter().map(to_owned_pair))
+        .collect();
     FencePart { agent: "fence_file".to_owned(), attributes, attributes_file: None }
 }
 
-async fn check(
-    folder: &Path,
+async fn run_fencer(
+    directory: &Path,
     parts: Vec<FencePart>,
     action: FencerAction,
     timeout_seconds: u32,
 ) -> FencerOutcome {
-    install(folder, "fence_file", AGENT);
+    install(directory, "fence_file", AGENT);
     let device =
         FenceDevice { name: "d".to_owned(), parts, timeout_seconds, retries: 1, ..FenceDevice::default() };
     let run = FencerRun { id: RunId(1), node: "node1".into(), device, action, limit_ms: 20_000 };
-    Fencer::new(Some(folder.to_owned())).run(&run).await
+    Fencer::new(Some(directory.to_owned())).run(&run).await
 }
 
-fn failed(outcome: FencerOutcome) -> String {
+fn failure_message(outcome: FencerOutcome) -> String {
     match outcome {
         FencerOutcome::Failed(message) => message,
         FencerOutcome::Confirmed => panic!("confirmed"),
@@ -53,48 +55,49 @@ fn failed(outcome: FencerOutcome) -> String {
 
 #[tokio::test]
 async fn every_part_must_be_confirmed_off_by_its_own_status() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let parts = vec![part(folder.path(), "a", &[]), part(folder.path(), "b", &[])];
-    assert_eq!(check(folder.path(), parts, FencerAction::Off, 10).await, FencerOutcome::Confirmed);
-    let parts = vec![part(folder.path(), "a", &[]), part(folder.path(), "b", &[("stuck", "yes")])];
-    let message = failed(check(folder.path(), parts, FencerAction::Off, 1).await);
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let parts = vec![fence_part(directory.path(), "a", &[]), fence_part(directory.path(), "b", &[])];
+    assert_eq!(run_fencer(directory.path(), parts, FencerAction::Off, 10).await, FencerOutcome::Confirmed);
+    let parts =
+        vec![fence_part(directory.path(), "a", &[]), fence_part(directory.path(), "b", &[("stuck", "yes")])];
+    let message = failure_message(run_fencer(directory.path(), parts, FencerAction::Off, 1).await);
     assert!(message.contains("status is on, expected off"), "{message}");
 }
 
 #[tokio::test]
 async fn a_failed_attempt_is_repeated() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let parts = vec![part(folder.path(), "a", &[])];
-    std::fs::write(folder.path().join("a.fail"), "").expect("written");
-    assert_eq!(check(folder.path(), parts, FencerAction::Off, 1).await, FencerOutcome::Confirmed);
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let parts = vec![fence_part(directory.path(), "a", &[])];
+    std::fs::write(directory.path().join("a.fail"), "").expect("written");
+    assert_eq!(run_fencer(directory.path(), parts, FencerAction::Off, 1).await, FencerOutcome::Confirmed);
 }
 
 #[tokio::test]
-async fn what_is_off_can_be_switched_on_again() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let parts = vec![part(folder.path(), "a", &[])];
-    std::fs::write(folder.path().join("a"), "off\n").expect("written");
-    assert_eq!(check(folder.path(), parts, FencerAction::On, 10).await, FencerOutcome::Confirmed);
-    assert_eq!(std::fs::read_to_string(folder.path().join("a")).expect("read"), "on\n");
+async fn a_part_that_is_off_can_be_switched_on_again() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let parts = vec![fence_part(directory.path(), "a", &[])];
+    std::fs::write(directory.path().join("a"), "off\n").expect("written");
+    assert_eq!(run_fencer(directory.path(), parts, FencerAction::On, 10).await, FencerOutcome::Confirmed);
+    assert_eq!(std::fs::read_to_string(directory.path().join("a")).expect("read"), "on\n");
 }
 
 #[tokio::test]
-async fn an_agent_that_is_not_there_is_named() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
+async fn a_missing_agent_is_named() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let missing = FencePart { agent: "fence_nobody".to_owned(), ..FencePart::default() };
-    let message = failed(check(folder.path(), vec![missing], FencerAction::Off, 1).await);
+    let message = failure_message(run_fencer(directory.path(), vec![missing], FencerAction::Off, 1).await);
     assert!(message.contains("fence_nobody is not installed"), "{message}");
     let path = FencePart { agent: "../sh".to_owned(), ..FencePart::default() };
-    let message = failed(check(folder.path(), vec![path], FencerAction::Off, 1).await);
+    let message = failure_message(run_fencer(directory.path(), vec![path], FencerAction::Off, 1).await);
     assert!(message.contains("not a valid fence agent"), "{message}");
 }
 
 #[tokio::test]
 async fn an_agent_that_hangs_is_killed_with_its_children() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let mark = folder.path().join("pid");
-    let text = format!("#!/bin/sh\nsleep 1000 &\necho $! > {}\nwait\n", mark.display());
-    install(folder.path(), "fence_hangs", &text);
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let pid_file = directory.path().join("pid");
+    let script = format!("#!/bin/sh\nsleep 1000 &\necho $! > {}\nwait\n", pid_file.display());
+    install(directory.path(), "fence_hangs", &script);
     let hangs = FencePart { agent: "fence_hangs".to_owned(), ..FencePart::default() };
     let mut pid = String::new();
     // On a loaded machine, a short timeout may expire before the agent has started its child.
@@ -113,9 +116,9 @@ async fn an_agent_that_hangs_is_killed_with_its_children() {
             action: FencerAction::Off,
             limit_ms: 100_000,
         };
-        let message = failed(Fencer::new(Some(folder.path().to_owned())).run(&run).await);
+        let message = failure_message(Fencer::new(Some(directory.path().to_owned())).run(&run).await);
         assert!(message.contains("timed out"), "{message}");
-        pid = std::fs::read_to_string(&mark).unwrap_or_default().trim().to_owned();
+        pid = std::fs::read_to_string(&pid_file).unwrap_or_default().trim().to_owned();
         if !pid.is_empty() {
             break;
         }

@@ -1,6 +1,6 @@
 //! Delivery of a notification by mail: plain text, with a message id that stays the same when the mail is sent again.
 
-use super::{deepest, file, secret};
+use super::{read_file, read_secret, root_cause};
 use crate::core::notifications::deliveries::DeliveryOutcome;
 use ha_api_types::cluster::{SmtpSpec, SmtpTls};
 use ha_api_types::notification::{Notification, Severity};
@@ -18,7 +18,7 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Status codes by which a server permanently refuses the mail: the mailbox, its name, its size. Other errors may
 /// concern the server or the login, which can be corrected.
-const REFUSALS: [u16; 5] = [550, 551, 552, 553, 556];
+const REFUSAL_CODES: [u16; 5] = [550, 551, 552, 553, 556];
 
 type Transport = AsyncSmtpTransport<Tokio1Executor>;
 
@@ -33,19 +33,19 @@ pub(super) async fn send(smtp: &SmtpSpec, notification: &Notification) -> Delive
     };
     match transport.send_raw(&envelope, &mail).await {
         Ok(answer) => {
-            let said: Vec<&str> = answer.message().collect();
-            DeliveryOutcome::Delivered(format!("{} {}", answer.code(), said.join(" ")))
+            let lines: Vec<&str> = answer.message().collect();
+            DeliveryOutcome::Delivered(format!("{} {}", answer.code(), lines.join(" ")))
         }
         Err(error) if is_refusal(&error) && envelope.to().len() > 1 => {
-            one_by_one(&transport, &envelope, &mail).await
+            send_separately(&transport, &envelope, &mail).await
         }
-        Err(error) if is_refusal(&error) => DeliveryOutcome::Refused(said(&error)),
-        Err(error) => DeliveryOutcome::Failed(said(&error)),
+        Err(error) if is_refusal(&error) => DeliveryOutcome::Refused(error_text(&error)),
+        Err(error) => DeliveryOutcome::Failed(error_text(&error)),
     }
 }
 
 /// Sends the mail to each address separately, so that a refused address does not affect the others.
-async fn one_by_one(transport: &Transport, envelope: &Envelope, mail: &[u8]) -> DeliveryOutcome {
+async fn send_separately(transport: &Transport, envelope: &Envelope, mail: &[u8]) -> DeliveryOutcome {
     let mut refused = Vec::new();
     for address in envelope.to() {
         let one = match Envelope::new(envelope.from().cloned(), vec![address.clone()]) {
@@ -54,13 +54,13 @@ async fn one_by_one(transport: &Transport, envelope: &Envelope, mail: &[u8]) -> 
         };
         match transport.send_raw(&one, mail).await {
             Ok(_) => {}
-            Err(error) if is_refusal(&error) => refused.push(format!("{address}: {}", said(&error))),
-            Err(error) => return DeliveryOutcome::Failed(said(&error)),
+            Err(error) if is_refusal(&error) => refused.push(format!("{address}: {}", error_text(&error))),
+            Err(error) => return DeliveryOutcome::Failed(error_text(&error)),
         }
     }
-    let of = envelope.to().len();
+    let recipient_count = envelope.to().len();
     DeliveryOutcome::Refused(format!(
-        "refused for {} of {of} addresses: {}",
+        "refused for {} of {recipient_count} addresses: {}",
         refused.len(),
         refused.join(", ")
     ))
@@ -68,12 +68,12 @@ async fn one_by_one(transport: &Transport, envelope: &Envelope, mail: &[u8]) -> 
 
 fn is_refusal(error: &Error) -> bool {
     let code = error.status().and_then(|code| code.to_string().parse::<u16>().ok());
-    code.is_some_and(|code| REFUSALS.contains(&code))
+    code.is_some_and(|code| REFUSAL_CODES.contains(&code))
 }
 
 /// Returns the text of an error: the server's answer from the error itself, a network failure from its cause.
-fn said(error: &Error) -> String {
-    if error.status().is_some() { error.to_string() } else { deepest(error) }
+fn error_text(error: &Error) -> String {
+    if error.status().is_some() { error.to_string() } else { root_cause(error) }
 }
 
 async fn transport(smtp: &SmtpSpec) -> Result<Transport, String> {
@@ -84,13 +84,14 @@ async fn transport(smtp: &SmtpSpec) -> Result<Transport, String> {
         SmtpTls::StartTls => Tls::Required(parameters(smtp, &host).await?),
         SmtpTls::Tls => Tls::Wrapper(parameters(smtp, &host).await?),
     };
-    let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host_name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let mut builder = Transport::builder_dangerous(host).port(port).tls(tls).timeout(Some(TIMEOUT));
-    if !own.trim().is_empty() {
-        builder = builder.hello_name(ClientId::Domain(own.trim().to_owned()));
+    if !host_name.trim().is_empty() {
+        builder = builder.hello_name(ClientId::Domain(host_name.trim().to_owned()));
     }
     if let (Some(user), Some(path)) = (&smtp.user, &smtp.password_file) {
-        builder = builder.credentials(Credentials::new(user.clone(), secret("passwordFile", path).await?));
+        builder =
+            builder.credentials(Credentials::new(user.clone(), read_secret("passwordFile", path).await?));
     }
     Ok(builder.build())
 }
@@ -98,12 +99,12 @@ async fn transport(smtp: &SmtpSpec) -> Result<Transport, String> {
 async fn parameters(smtp: &SmtpSpec, host: &str) -> Result<TlsParameters, String> {
     let mut builder = TlsParameters::builder(host.to_owned());
     if let Some(path) = &smtp.ca_file {
-        let authority = Certificate::from_pem(&file("caFile", path).await?)
+        let authority = Certificate::from_pem(&read_file("caFile", path).await?)
             .map_err(|_| format!("caFile {path} does not contain a PEM certificate"))?;
         builder = builder.certificate_store(CertificateStore::None).add_root_certificate(authority);
     }
     builder.build_rustls().map_err(|error| {
-        let why = deepest(&error);
+        let why = root_cause(&error);
         format!("TLS setup failed: {why}; set caFile to the CA certificate")
     })
 }
@@ -118,10 +119,10 @@ pub(super) fn message(smtp: &SmtpSpec, notification: &Notification) -> Result<Me
         .subject(notification.subject())
         .message_id(Some(id))
         .date_now()
-        .raw_header(raw("Auto-Submitted", "auto-generated"))
-        .raw_header(raw("X-Hactl-Notification", &notification.id));
+        .raw_header(raw_header("Auto-Submitted", "auto-generated"))
+        .raw_header(raw_header("X-Hactl-Notification", &notification.id));
     if notification.severity == Severity::Critical {
-        builder = builder.raw_header(raw("Importance", "high"));
+        builder = builder.raw_header(raw_header("Importance", "high"));
     }
     for to in smtp.to.addresses() {
         builder = builder.to(Mailbox::new(None, address(to)?));
@@ -129,6 +130,6 @@ pub(super) fn message(smtp: &SmtpSpec, notification: &Notification) -> Result<Me
     builder.header(ContentType::TEXT_PLAIN).body(notification.text()).map_err(|error| error.to_string())
 }
 
-fn raw(name: &'static str, value: &str) -> HeaderValue {
+fn raw_header(name: &'static str, value: &str) -> HeaderValue {
     HeaderValue::new(HeaderName::new_from_ascii_str(name), value.to_owned())
 }

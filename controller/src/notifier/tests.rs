@@ -22,42 +22,42 @@ fn notification() -> Notification {
 }
 
 /// Starts a server that answers one request. Returns its URL, and the task that returns the request.
-async fn answers(answer: &'static str) -> (String, tokio::task::JoinHandle<String>) {
+async fn serve_one_request(answer: &'static str) -> (String, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let served = tokio::spawn(async move {
+    let request_task = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
-        let mut got = Vec::new();
+        let mut received = Vec::new();
         let mut buffer = [0; 4096];
         // The client keeps the connection open, so the request is read up to the last brace of its document.
-        while !got.ends_with(b"}") {
+        while !received.ends_with(b"}") {
             let count = stream.read(&mut buffer).await.unwrap();
-            got.extend_from_slice(&buffer[..count]);
+            received.extend_from_slice(&buffer[..count]);
         }
         stream.write_all(answer.as_bytes()).await.unwrap();
         stream.shutdown().await.unwrap();
-        String::from_utf8(got).unwrap()
+        String::from_utf8(received).unwrap()
     });
-    (format!("http://{address}/hook"), served)
+    (format!("http://{address}/hook"), request_task)
 }
 
-async fn outcome(target: Target) -> DeliveryOutcome {
+async fn delivery_outcome(target: Target) -> DeliveryOutcome {
     deliver(&Delivery { id: 1, target, notification: notification(), operation: None }).await
 }
 
 #[tokio::test]
 async fn a_webhook_gets_the_document_its_id_and_its_signature() {
-    let folder = tempfile::tempdir().unwrap();
-    let key = folder.path().join("key");
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("key");
     std::fs::write(&key, "secret\n").unwrap();
-    let (url, served) = answers("HTTP/1.1 204 No Content\r\n\r\n").await;
+    let (url, request_task) = serve_one_request("HTTP/1.1 204 No Content\r\n\r\n").await;
     let spec = WebhookSpec {
         url,
         hmac_key_file: Some(key.to_string_lossy().into_owned()),
         ..WebhookSpec::default()
     };
-    assert_eq!(outcome(Target::Webhook(spec)).await, DeliveryOutcome::Delivered("204".to_owned()));
-    let request = served.await.unwrap();
+    assert_eq!(delivery_outcome(Target::Webhook(spec)).await, DeliveryOutcome::Delivered("204".to_owned()));
+    let request = request_task.await.unwrap();
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
     let lower = head.to_ascii_lowercase();
     assert!(lower.starts_with("post /hook http/1.1"), "{head}");
@@ -79,26 +79,26 @@ fn a_signature_is_hmac_sha256_in_hexadecimal() {
 }
 
 #[tokio::test]
-async fn what_a_webhook_answers_says_whether_to_try_again() {
+async fn the_response_of_a_webhook_decides_whether_to_retry() {
     for (answer, refused) in [
         ("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nbusy", false),
         ("HTTP/1.1 401 Unauthorized\r\n\r\n", false),
         ("HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\n\r\n", false),
         ("HTTP/1.1 422 Unprocessable Entity\r\n\r\n", true),
     ] {
-        let (url, _served) = answers(answer).await;
-        let found = outcome(Target::Webhook(WebhookSpec { url, ..WebhookSpec::default() })).await;
+        let (url, _request_task) = serve_one_request(answer).await;
+        let found = delivery_outcome(Target::Webhook(WebhookSpec { url, ..WebhookSpec::default() })).await;
         match found {
             DeliveryOutcome::Failed(why) => assert!(!refused && why.starts_with("server returned"), "{why}"),
             DeliveryOutcome::Refused(why) => assert!(refused, "{why}"),
-            DeliveryOutcome::Delivered(said) => panic!("{answer}: {said}"),
+            DeliveryOutcome::Delivered(response) => panic!("{answer}: {response}"),
         }
     }
 }
 
 #[tokio::test]
-async fn what_is_missing_on_the_controller_is_said_and_tried_again() {
-    let check = async |target: Target, expected: &str| match outcome(target).await {
+async fn missing_files_on_the_controller_are_reported_and_retried() {
+    let check = async |target: Target, expected: &str| match delivery_outcome(target).await {
         DeliveryOutcome::Failed(why) => assert!(why.contains(expected), "{why}"),
         other @ (DeliveryOutcome::Delivered(_) | DeliveryOutcome::Refused(_)) => panic!("{other:?}"),
     };
@@ -121,7 +121,7 @@ async fn what_is_missing_on_the_controller_is_said_and_tried_again() {
 }
 
 #[test]
-fn a_mail_has_the_headers_that_others_go_by() {
+fn a_mail_has_the_headers_that_receivers_need() {
     let smtp = SmtpSpec {
         from: "hactl@example.org".to_owned(),
         to: Recipients::Several(vec!["ops@example.org".to_owned(), "oncall@example.com".to_owned()]),

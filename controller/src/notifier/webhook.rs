@@ -1,6 +1,6 @@
 //! Delivery of a notification by POST, as JSON.
 
-use super::{deepest, file, secret};
+use super::{read_file, read_secret, root_cause};
 use crate::core::notifications::deliveries::DeliveryOutcome;
 use ha_api_types::cluster::WebhookSpec;
 use ha_api_types::notification::Notification;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Timeout of a connection to the host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum length of the quoted response, in characters.
-const LONGEST_ANSWER: usize = 200;
+const MAX_QUOTED_CHARS: usize = 200;
 
 pub(super) async fn post(webhook: &WebhookSpec, notification: &Notification) -> DeliveryOutcome {
     match attempt(webhook, notification).await {
@@ -30,27 +30,27 @@ async fn attempt(webhook: &WebhookSpec, notification: &Notification) -> Result<D
         .header("content-type", "application/json")
         .header("x-hactl-notification", &notification.id);
     if let Some(path) = &webhook.bearer_token_file {
-        request = request.bearer_auth(secret("bearerTokenFile", path).await?);
+        request = request.bearer_auth(read_secret("bearerTokenFile", path).await?);
     }
     if let Some(path) = &webhook.hmac_key_file {
-        let key = secret("hmacKeyFile", path).await?;
+        let key = read_secret("hmacKeyFile", path).await?;
         request = request.header("x-hactl-signature", signature(key.as_bytes(), &body));
     }
-    let answer = request.body(body).send().await.map_err(|error| deepest(&error.without_url()))?;
+    let answer = request.body(body).send().await.map_err(|error| root_cause(&error.without_url()))?;
     let status = answer.status();
     if status.is_success() {
         return Ok(DeliveryOutcome::Delivered(status.as_u16().to_string()));
     }
-    let said = said(answer).await;
-    let refuses = [
+    let excerpt = response_excerpt(answer).await;
+    let permanent_refusals = [
         StatusCode::BAD_REQUEST,
         StatusCode::GONE,
         StatusCode::PAYLOAD_TOO_LARGE,
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         StatusCode::UNPROCESSABLE_ENTITY,
     ];
-    let message = format!("server returned {status}{said}");
-    Ok(if refuses.contains(&status) {
+    let message = format!("server returned {status}{excerpt}");
+    Ok(if permanent_refusals.contains(&status) {
         DeliveryOutcome::Refused(message)
     } else {
         DeliveryOutcome::Failed(message)
@@ -68,7 +68,7 @@ async fn client(webhook: &WebhookSpec) -> Result<reqwest::Client, String> {
         .no_proxy()
         .connect_timeout(CONNECT_TIMEOUT);
     if let Some(path) = &webhook.ca_file {
-        let certificates = Certificate::from_pem_bundle(&file("caFile", path).await?)
+        let certificates = Certificate::from_pem_bundle(&read_file("caFile", path).await?)
             .ok()
             .filter(|certificates| !certificates.is_empty())
             .ok_or_else(|| format!("caFile {path} does not contain a PEM certificate"))?;
@@ -78,15 +78,15 @@ async fn client(webhook: &WebhookSpec) -> Result<reqwest::Client, String> {
         builder = builder.tls_certs_only(Vec::new());
     }
     builder.build().map_err(|error| {
-        let why = deepest(&error);
+        let why = root_cause(&error);
         format!("TLS setup failed: {why}; set caFile to the CA certificate")
     })
 }
 
 /// Returns the beginning of the response, on one line.
-async fn said(mut answer: reqwest::Response) -> String {
+async fn response_excerpt(mut answer: reqwest::Response) -> String {
     let mut body = Vec::new();
-    while body.len() < LONGEST_ANSWER * 4 {
+    while body.len() < MAX_QUOTED_CHARS * 4 {
         match answer.chunk().await {
             Ok(Some(chunk)) => body.extend_from_slice(&chunk),
             Ok(None) | Err(_) => break,
@@ -94,7 +94,7 @@ async fn said(mut answer: reqwest::Response) -> String {
     }
     let text = String::from_utf8_lossy(&body);
     let line: String =
-        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_ANSWER).collect();
+        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_QUOTED_CHARS).collect();
     let line = line.trim();
     if line.is_empty() { String::new() } else { format!(": {line}") }
 }

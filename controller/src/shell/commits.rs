@@ -16,7 +16,7 @@ pub(super) struct StoreLink {
 }
 
 /// Maximum wait for an answer, regardless of the client's own deadlines.
-const PATIENCE: Duration = Duration::from_secs(10);
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl StoreLink {
     pub(super) fn new(store: EtcdStore, inputs: Inputs, metrics: ControllerMetrics) -> StoreLink {
@@ -24,20 +24,20 @@ impl StoreLink {
     }
 
     pub(super) fn commit(&self, id: CommitId, transaction: Transaction) {
-        self.metrics.requested("commit");
+        self.metrics.count_request("commit");
         let (store, inputs, metrics) = (self.store.clone(), self.inputs.clone(), self.metrics.clone());
         tokio::spawn(async move {
-            let outcome = tokio::time::timeout(PATIENCE, store.commit(transaction))
+            let outcome = tokio::time::timeout(COMMIT_TIMEOUT, store.commit(transaction))
                 .await
                 .unwrap_or_else(|_| Outcome::Unknown("no response in time".to_owned()));
-            metrics.committed(&outcome);
+            metrics.count_commit(&outcome);
             // The receiver is gone once the loop has ended. The same holds for all answers here.
             let _ = inputs.send(Input::Committed { id, outcome });
         });
     }
 
     pub(super) fn grant(&self, ttl_seconds: i64) {
-        self.metrics.requested("grant");
+        self.metrics.count_request("grant");
         let (store, inputs) = (self.store.clone(), self.inputs.clone());
         tokio::spawn(async move {
             let result = store.grant_lease(ttl_seconds).await;
@@ -46,7 +46,7 @@ impl StoreLink {
     }
 
     pub(super) fn keep_alive(&self, lease: LeaseId) {
-        self.metrics.requested("keep-alive");
+        self.metrics.count_request("keep-alive");
         let (store, inputs) = (self.store.clone(), self.inputs.clone());
         tokio::spawn(async move {
             let result = store.keep_alive(lease).await;
@@ -55,7 +55,7 @@ impl StoreLink {
     }
 
     pub(super) fn revoke(&self, lease: LeaseId) {
-        self.metrics.requested("revoke");
+        self.metrics.count_request("revoke");
         let store = self.store.clone();
         tokio::spawn(async move {
             if let Err(error) = store.revoke_lease(lease).await {

@@ -2,9 +2,9 @@
 
 use super::Inputs;
 use super::commits::StoreLink;
-use super::holding::Holding;
+use super::holding::HoldRequests;
 use super::metrics::CoreMetrics;
-use super::watching::Refreshing;
+use super::watching::RefreshRequests;
 use crate::core::notifications::deliveries::{Delivery, DeliveryOutcome};
 use crate::core::{Effect, Input};
 use crate::fencer::Fencer;
@@ -13,10 +13,10 @@ use ha_store::event_writer::EventWriter;
 
 pub(super) struct Effects {
     pub(super) store: StoreLink,
-    pub(super) refresher: Refreshing,
+    pub(super) refresher: RefreshRequests,
     pub(super) fencer: Fencer,
     pub(super) events: EventWriter,
-    pub(super) holding: Holding,
+    pub(super) holding: HoldRequests,
     pub(super) metrics: CoreMetrics,
     pub(super) inputs: Inputs,
     pub(super) election: Inputs,
@@ -46,34 +46,34 @@ impl Effects {
                 let inputs = self.inputs.clone();
                 tokio::spawn(async move {
                     let outcome = notifier::deliver(&delivery).await;
-                    note(&delivery, &outcome);
+                    log_delivery(&delivery, &outcome);
                     // The receiver is gone once the loop has ended.
                     let _ = inputs.send(Input::Delivered { id: delivery.id, outcome });
                 });
             }
             Effect::AnswerHold { id, answer } => self.holding.answer(id, answer),
-            Effect::Count(counted) => self.metrics.count(&counted),
-            Effect::Order(orders) => {
+            Effect::Count(metric_event) => self.metrics.count(&metric_event),
+            Effect::UpdateElection(election_inputs) => {
                 // The receiver is gone once the election has ended.
-                let _ = self.election.send(Input::Orders(orders));
+                let _ = self.election.send(Input::ElectionInputs(election_inputs));
             }
             // Only the election has these effects.
             Effect::GrantLease { .. }
             | Effect::KeepAlive { .. }
             | Effect::Revoke { .. }
-            | Effect::Tell(_)
+            | Effect::ReportElection(_)
             | Effect::Ended => {}
         }
     }
 }
 
 /// Logs the outcome of a notification.
-fn note(delivery: &Delivery, outcome: &DeliveryOutcome) {
+fn log_delivery(delivery: &Delivery, outcome: &DeliveryOutcome) {
     let (notification, target) = (&delivery.notification.id, delivery.target.name());
     let summary = &delivery.notification.summary;
     match outcome {
-        DeliveryOutcome::Delivered(said) => {
-            tracing::info!(%notification, %target, said, summary, "delivered a notification");
+        DeliveryOutcome::Delivered(answer) => {
+            tracing::info!(%notification, %target, said = answer, summary, "delivered a notification");
         }
         DeliveryOutcome::Failed(why) => {
             tracing::warn!(%notification, %target, why, summary, "cannot deliver a notification");

@@ -2,7 +2,7 @@
 
 use super::Inputs;
 use super::commits::StoreLink;
-use super::watching::{self, Refreshing};
+use super::watching::{self, RefreshRequests};
 use crate::core::candidacy::Candidacy;
 use crate::core::{Config, Effect, Input};
 use futures::stream::poll_fn;
@@ -61,7 +61,7 @@ pub(super) fn spawn(
 fn begin(
     effect: Effect,
     link: &StoreLink,
-    refresher: &Refreshing,
+    refresher: &RefreshRequests,
     planner: &Inputs,
     ended: &watch::Sender<bool>,
 ) {
@@ -71,9 +71,9 @@ fn begin(
         Effect::GrantLease { ttl_seconds } => link.grant(ttl_seconds),
         Effect::KeepAlive { lease } => link.keep_alive(lease),
         Effect::Revoke { lease } => link.revoke(lease),
-        Effect::Tell(standing) => {
+        Effect::ReportElection(election_state) => {
             // The receiver is gone once the planner has ended.
-            let _ = planner.send(Input::Standing(standing));
+            let _ = planner.send(Input::ElectionState(election_state));
         }
         Effect::Ended => {
             ended.send_replace(true);
@@ -84,6 +84,6 @@ fn begin(
         | Effect::Deliver(_)
         | Effect::AnswerHold { .. }
         | Effect::Count(_)
-        | Effect::Order(_) => {}
+        | Effect::UpdateElection(_) => {}
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 /// Hold requests that wait for the core. Cheap to clone.
 #[derive(Clone, Default)]
-pub(super) struct Holding {
+pub(super) struct HoldRequests {
     waiting: Arc<Mutex<Waiting>>,
 }
 
@@ -21,14 +21,14 @@ struct Waiting {
     answers: BTreeMap<HoldId, oneshot::Sender<HoldAnswer>>,
 }
 
-impl Holding {
+impl HoldRequests {
     /// Returns the function with which the API asks the core.
-    pub(super) fn asker(&self, inputs: Inputs) -> AskHold {
+    pub(super) fn ask_function(&self, inputs: Inputs) -> AskHold {
         let holding = self.clone();
         Arc::new(move |node, request| {
             let (id, answer) = holding.wait();
             // Once the loop has ended, no answer comes: drop the sender, so that the receiver ends too.
-            if inputs.send(Input::HoldAsked { id, node, request }).is_err() {
+            if inputs.send(Input::HoldRequested { id, node, request }).is_err() {
                 holding.forget(id);
             }
             async move { answer.await.ok() }.boxed()

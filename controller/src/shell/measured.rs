@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Upper bounds of the histogram of a decision's duration, in seconds.
 const BUCKETS: [f64; 9] = [0.000_1, 0.000_5, 0.002, 0.01, 0.05, 0.2, 1.0, 5.0, 20.0];
 /// Time for which the longest plan is shown.
-const SHOWN: Duration = Duration::from_secs(600);
+const LONGEST_PLAN_RETENTION: Duration = Duration::from_secs(600);
 
 pub(super) struct Durations {
     reconcile: Histogram,
@@ -33,7 +33,8 @@ impl Durations {
 
     /// Records a plan with its start and its duration.
     fn planned(&mut self, begun: Instant, took: Duration) {
-        let is_longest = self.longest.is_none_or(|(at, longest)| took >= longest || begun >= at + SHOWN);
+        let is_longest =
+            self.longest.is_none_or(|(at, longest)| took >= longest || begun >= at + LONGEST_PLAN_RETENTION);
         if is_longest {
             self.longest = Some((begun, took));
             self.plan.set(took.as_secs_f64());
@@ -42,14 +43,17 @@ impl Durations {
 }
 
 /// A core that other tasks can read between two of its steps.
-pub(super) struct Measured {
+pub(super) struct MeasuredController {
     core: Arc<Mutex<Controller>>,
     durations: Durations,
 }
 
-impl Measured {
-    pub(super) fn new(core: Arc<Mutex<Controller>>, metrics: &Metrics) -> prometheus::Result<Measured> {
-        Ok(Measured { core, durations: Durations::new(metrics)? })
+impl MeasuredController {
+    pub(super) fn new(
+        core: Arc<Mutex<Controller>>,
+        metrics: &Metrics,
+    ) -> prometheus::Result<MeasuredController> {
+        Ok(MeasuredController { core, durations: Durations::new(metrics)? })
     }
 
     fn core(&self) -> MutexGuard<'_, Controller> {
@@ -57,7 +61,7 @@ impl Measured {
     }
 }
 
-impl Core for Measured {
+impl Core for MeasuredController {
     type Input = Input;
     type Effect = Effect;
 
@@ -77,7 +81,7 @@ impl Core for Measured {
         self.durations.reconcile.observe(took.as_secs_f64());
         if core.plans() != plans {
             self.durations.planned(begun, took);
-            let timings = core.world().timings();
+            let timings = core.cluster_view().timings();
             let limit_ms = (timings.heartbeat_valid_ms / 2).min(timings.leader_lease_ms);
             self.durations.limit.set(limit_ms as f64 / 1000.0);
         }

@@ -1,9 +1,9 @@
 //! The controller's own metrics: counters of events, and values that are read from the core at scrape time.
 
 use crate::core::Controller;
-use crate::core::counted::{Counted, FailoverPhase};
+use crate::core::metric_event::{FailoverPhase, MetricEvent};
 use crate::core::notifications::deliveries::NotificationResult;
-use crate::core::samples::{Relocations, Seen, samples};
+use crate::core::samples::{MetricsInput, Relocations, samples};
 use ha_api_types::id::Revision;
 use ha_api_types::metric::{Sample, controller, leader};
 use ha_api_types::record::Proof;
@@ -46,10 +46,10 @@ impl ControllerMetrics {
         })
     }
 
-    pub(super) fn committed(&self, outcome: &Outcome) {
+    pub(super) fn count_commit(&self, outcome: &Outcome) {
         let (outcome, failed) = match outcome {
             Outcome::Applied(revision) => {
-                self.heard_of(*revision);
+                self.observe_revision(*revision);
                 ("applied", false)
             }
             Outcome::Conflict(_) => ("conflict", true),
@@ -63,24 +63,24 @@ impl ControllerMetrics {
         }
     }
 
-    pub(super) fn requested(&self, request: &str) {
+    pub(super) fn count_request(&self, request: &str) {
         self.requests.with_label_values(&[request]).inc();
     }
 
     /// Records that the watch failed and starts again.
-    pub(super) fn watch_failed(&self) {
+    pub(super) fn count_watch_failure(&self) {
         self.watch_restarts.inc();
         self.reachable.set(0.0);
     }
 
     /// Records that the watch works.
-    pub(super) fn watched(&self, revision: Revision) {
+    pub(super) fn set_watch_working(&self, revision: Revision) {
         self.reachable.set(1.0);
-        self.heard_of(revision);
+        self.observe_revision(revision);
     }
 
     /// Sets the number of queued inputs.
-    pub(super) fn queued(&self, count: usize) {
+    pub(super) fn set_queue_length(&self, count: usize) {
         self.queue.set(count as f64);
     }
 
@@ -89,7 +89,7 @@ impl ControllerMetrics {
         Revision(self.newest.load(Ordering::Relaxed))
     }
 
-    fn heard_of(&self, revision: Revision) {
+    fn observe_revision(&self, revision: Revision) {
         self.newest.fetch_max(revision.0, Ordering::Relaxed);
     }
 }
@@ -114,7 +114,7 @@ impl CoreMetrics {
         store: &ControllerMetrics,
         now: impl Fn() -> Now + Send + Sync + 'static,
     ) -> prometheus::Result<CoreMetrics> {
-        let counted = CoreMetrics {
+        let core_metrics = CoreMetrics {
             transitions: metrics.counters(controller::LEADER_TRANSITIONS)?,
             failovers: metrics.counter(controller::FAILOVERS)?,
             phases: metrics.histograms(controller::FAILOVER_DURATION, &PHASES)?,
@@ -123,9 +123,9 @@ impl CoreMetrics {
             notifications: metrics.counters(controller::NOTIFICATIONS)?,
             relocations: Arc::default(),
         };
-        counted.begin_at_zero();
+        core_metrics.initialize_counters();
         let (core, store) = (Arc::clone(core), store.clone());
-        let relocations = Arc::clone(&counted.relocations);
+        let relocations = Arc::clone(&core_metrics.relocations);
         let own = [
             controller::LEADER,
             controller::UNREADABLE_KEYS,
@@ -142,16 +142,16 @@ impl CoreMetrics {
                 Err(TryLockError::WouldBlock) => return Vec::clone(&last),
             };
             let mut relocations = relocations.lock().unwrap_or_else(PoisonError::into_inner);
-            relocations.retain(|(name, _), _| core.world().resources.contains_key(name));
-            last.clone_from(&read(&core, &now(), store.newest(), &relocations));
+            relocations.retain(|(name, _), _| core.cluster_view().resources.contains_key(name));
+            last.clone_from(&core_samples(&core, &now(), store.newest(), &relocations));
             last.clone()
         })?;
-        Ok(counted)
+        Ok(core_metrics)
     }
 
     /// Initializes counters of rare events with zero. Otherwise the first event would only create the series, and
     /// `rate()` would miss it.
-    fn begin_at_zero(&self) {
+    fn initialize_counters(&self) {
         for transition in ["became", "lost"] {
             self.transitions.with_label_values(&[transition]);
         }
@@ -168,30 +168,30 @@ impl CoreMetrics {
         }
     }
 
-    pub(super) fn count(&self, counted: &Counted) {
-        match counted {
-            Counted::Leadership { gained } => {
+    pub(super) fn count(&self, metric_event: &MetricEvent) {
+        match metric_event {
+            MetricEvent::Leadership { gained } => {
                 let transition = if *gained { "became" } else { "lost" };
                 self.transitions.with_label_values(&[transition]).inc();
                 // The next leader also counts from zero.
                 self.relocations.lock().unwrap_or_else(PoisonError::into_inner).clear();
             }
-            Counted::Relocation { resource, reason } => {
+            MetricEvent::Relocation { resource, reason } => {
                 let mut relocations = self.relocations.lock().unwrap_or_else(PoisonError::into_inner);
                 *relocations.entry((resource.clone(), *reason)).or_default() += 1;
             }
-            Counted::Failover => self.failovers.inc(),
-            Counted::Phase { phase, took_ms } => {
+            MetricEvent::Failover => self.failovers.inc(),
+            MetricEvent::Phase { phase, took_ms } => {
                 self.phases.with_label_values(&[phase.name()]).observe(*took_ms as f64 / 1000.0);
             }
-            Counted::Fence { method, confirmed } => {
+            MetricEvent::Fence { method, confirmed } => {
                 let result = if *confirmed { "Confirmed" } else { "Failed" };
                 self.fences.with_label_values(&[method, result]).inc();
             }
-            Counted::Notification { target, result } => {
+            MetricEvent::Notification { target, result } => {
                 self.notifications.with_label_values(&[*target, &format!("{result:?}")]).inc();
             }
-            Counted::Operation { action, driver, phase } => {
+            MetricEvent::Operation { action, driver, phase } => {
                 let (action, result) = (format!("{action:?}"), format!("{phase:?}"));
                 self.operations.with_label_values(&[action.as_str(), driver, result.as_str()]).inc();
             }
@@ -200,20 +200,20 @@ impl CoreMetrics {
 }
 
 /// Returns the metrics of the core. A follower exports none about objects, because its view may be old.
-fn read(core: &Controller, now: &Now, newest: Revision, relocations: &Relocations) -> Vec<Sample> {
-    let world = core.world();
-    let leads = core.term().is_some();
-    let newest = newest.max(world.revision);
+fn core_samples(core: &Controller, now: &Now, newest: Revision, relocations: &Relocations) -> Vec<Sample> {
+    let cluster_view = core.cluster_view();
+    let is_leader = core.term().is_some();
+    let newest = newest.max(cluster_view.revision);
     let mut read = vec![
-        controller::LEADER.sample([], if leads { 1.0 } else { 0.0 }),
-        controller::UNREADABLE_KEYS.sample([], world.unreadable.len() as f64),
+        controller::LEADER.sample([], if is_leader { 1.0 } else { 0.0 }),
+        controller::UNREADABLE_KEYS.sample([], cluster_view.unreadable.len() as f64),
         controller::STORE_REVISION.sample([], newest.0 as f64),
-        controller::STORE_REVISION_LAG.sample([], (newest - world.revision) as f64),
+        controller::STORE_REVISION_LAG.sample([], (newest - cluster_view.revision) as f64),
     ];
-    if leads {
+    if is_leader {
         let waiting = core.waiting().len();
         let reservation = core.reservation();
-        read.extend(samples(&Seen { world, now, waiting, reservation, relocations }));
+        read.extend(samples(&MetricsInput { cluster_view, now, waiting, reservation, relocations }));
     }
     read
 }
@@ -228,15 +228,15 @@ mod tests {
         let metrics = Metrics::new("test", "0", 0).unwrap();
         let store = ControllerMetrics::new(&metrics).unwrap();
         let core = Arc::new(Mutex::new(Controller::new(Config::default())));
-        let counted = CoreMetrics::new(&metrics, &core, &store, Now::default).unwrap();
-        (metrics, counted)
+        let core_metrics = CoreMetrics::new(&metrics, &core, &store, Now::default).unwrap();
+        (metrics, core_metrics)
     }
 
     #[test]
-    fn a_follower_shows_nothing_of_objects() {
-        let (metrics, counted) = registered();
-        counted.count(&Counted::Fence { method: "Silence", confirmed: true });
-        counted.count(&Counted::Phase { phase: FailoverPhase::Fence, took_ms: 1_500 });
+    fn a_follower_exports_no_metrics_about_objects() {
+        let (metrics, core_metrics) = registered();
+        core_metrics.count(&MetricEvent::Fence { method: "Silence", confirmed: true });
+        core_metrics.count(&MetricEvent::Phase { phase: FailoverPhase::Fence, took_ms: 1_500 });
         let text = metrics.encode().unwrap();
         for line in [
             "hactl_leader 0",
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_declared_is_registered_and_nothing_else() {
+    fn exactly_the_declared_metrics_are_registered() {
         let (metrics, _) = registered();
         crate::api::ApiMetrics::new(&metrics).unwrap();
         super::super::measured::Durations::new(&metrics).unwrap();

@@ -40,13 +40,13 @@ mod tests {
 
     #[test]
     fn only_one_process_holds_the_lock() {
-        let folder = tempfile::tempdir().unwrap();
-        let directory = folder.path().join("a/state");
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("a/state");
         let held = lock(&directory).unwrap();
         assert!(matches!(lock(&directory), Err(LockError::Held(_))));
         drop(held);
         lock(&directory).unwrap();
-        let file = folder.path().join("file");
+        let file = parent.path().join("file");
         std::fs::write(&file, "").unwrap();
         assert!(matches!(lock(&file.join("state")), Err(LockError::Unusable(..))));
     }

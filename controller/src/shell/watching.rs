@@ -9,46 +9,46 @@ use ha_api_types::keys::Keys;
 use ha_runtime::http::admin::Checks;
 use ha_store::etcd::EtcdStore;
 use ha_store::reflector::{Item, Options, Refresher, WatchLog, reflector};
-use ha_store::{Entry, Followed, Verdict};
+use ha_store::{Entry, FollowedData, Verdict};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Requests complete reads.
 #[derive(Clone, Debug)]
-pub(super) struct Refreshing {
+pub(super) struct RefreshRequests {
     refresher: Refresher,
-    asked: Arc<Mutex<BTreeMap<u64, RefreshId>>>,
+    pending: Arc<Mutex<BTreeMap<u64, RefreshId>>>,
 }
 
-impl Refreshing {
+impl RefreshRequests {
     /// Requests a complete read that begins after this call. The read is delivered in order with the changes, so it
     /// never reverts them.
     pub(super) fn request(&self, id: RefreshId) {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.insert(self.refresher.request(), id);
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.insert(self.refresher.request(), id);
     }
 
     /// Returns the newest request that the last read answers; 0 if none.
-    fn answered(&self) -> RefreshId {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = asked.split_off(&(self.refresher.answered() + 1));
-        std::mem::replace(&mut *asked, waiting).into_values().max().unwrap_or(0)
+    fn newest_answered(&self) -> RefreshId {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = pending.split_off(&(self.refresher.answered() + 1));
+        std::mem::replace(&mut *pending, waiting).into_values().max().unwrap_or(0)
     }
 }
 
 /// Watches the election's keys as long as its loop runs.
-pub(super) fn spawn_election(store: EtcdStore, config: &Config, inputs: Inputs) -> Refreshing {
+pub(super) fn spawn_election(store: EtcdStore, config: &Config, inputs: Inputs) -> RefreshRequests {
     let selectors = Candidacy::keys(config).to_vec();
     let (refresher, mut items) = reflector(store, selectors, Options::default());
-    let refreshing = Refreshing { refresher, asked: Arc::default() };
-    let answers = refreshing.clone();
+    let requests = RefreshRequests { refresher, pending: Arc::default() };
+    let answers = requests.clone();
     tokio::spawn(async move {
         while let Some(item) = items.next().await {
             let input = match item {
                 Item::Synced(reading) => Input::Synced {
                     entries: reading.entries,
                     revision: reading.revision,
-                    answers: answers.answered(),
+                    answers: answers.newest_answered(),
                 },
                 Item::Changes { changes, revision } => Input::Changed { changes, revision },
                 Item::Progress(revision) => Input::Progress(revision),
@@ -60,24 +60,24 @@ pub(super) fn spawn_election(store: EtcdStore, config: &Config, inputs: Inputs) 
             }
         }
     });
-    refreshing
+    requests
 }
 
 /// The store and the keys to watch.
-pub(super) struct Watched {
+pub(super) struct WatchTarget {
     pub(super) store: EtcdStore,
-    pub(super) followed: Followed,
+    pub(super) followed: FollowedData,
     pub(super) keys: Keys,
 }
 
-impl Watched {
+impl WatchTarget {
     /// Follows the data of a complete read, if this process may (FENCING, R1.31).
     fn follow(&self, entries: &[Entry]) -> Result<(), String> {
         let key = self.keys.incarnation();
         let found = entries.iter().find(|entry| entry.key == key);
         let found = found.and_then(|entry| serde_json::from_slice(&entry.value).ok());
         match self.followed.judge(found.as_ref()) {
-            Verdict::Follows(_) | Verdict::Begins(_) => Ok(()),
+            Verdict::Follows(_) | Verdict::AllowedByOperator(_) => Ok(()),
             Verdict::Refused(why) => Err(why),
         }
     }
@@ -85,28 +85,28 @@ impl Watched {
 
 /// Watches as long as the loop runs. Data that this process must not follow is not passed to the core.
 pub(super) fn spawn(
-    watched: Watched,
+    watched: WatchTarget,
     inputs: Inputs,
     ready: Checks,
     metrics: ControllerMetrics,
-) -> Refreshing {
+) -> RefreshRequests {
     let prefixes = vec![watched.keys.root().to_owned()];
     let (refresher, mut items) = reflector(watched.store.clone(), prefixes, Options::default());
-    let refreshing = Refreshing { refresher, asked: Arc::default() };
-    let answers = refreshing.clone();
+    let requests = RefreshRequests { refresher, pending: Arc::default() };
+    let answers = requests.clone();
     tokio::spawn(async move {
         let mut log = WatchLog::default();
         while let Some(item) = items.next().await {
-            log.note(&item);
+            log.log_transition(&item);
             let sent = match item {
                 Item::Synced(reading) => match watched.follow(&reading.entries) {
                     Ok(()) => {
                         ready.set("store", Ok(()));
-                        metrics.watched(reading.revision);
+                        metrics.set_watch_working(reading.revision);
                         inputs.send(Input::Synced {
                             entries: reading.entries,
                             revision: reading.revision,
-                            answers: answers.answered(),
+                            answers: answers.newest_answered(),
                         })
                     }
                     Err(why) => {
@@ -116,16 +116,16 @@ pub(super) fn spawn(
                     }
                 },
                 Item::Changes { changes, revision } => {
-                    metrics.watched(revision);
+                    metrics.set_watch_working(revision);
                     inputs.send(Input::Changed { changes, revision })
                 }
                 Item::Progress(revision) => {
                     ready.set("store", Ok(()));
-                    metrics.watched(revision);
+                    metrics.set_watch_working(revision);
                     inputs.send(Input::Progress(revision))
                 }
                 Item::Unavailable(error) => {
-                    metrics.watch_failed();
+                    metrics.count_watch_failure();
                     ready.set("store", Err(error.to_string()));
                     Ok(())
                 }
@@ -135,5 +135,5 @@ pub(super) fn spawn(
             }
         }
     });
-    refreshing
+    requests
 }

@@ -10,7 +10,7 @@ use ha_store::Store;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-pub(crate) async fn an_object_keeps_what_is_its_own<S: Store>(store: S) {
+pub(crate) async fn clients_cannot_change_server_owned_fields<S: Store>(store: S) {
     let api = Api::over(store);
     let mut sent = resource("100");
     sent["metadata"]["uid"] = json!("mine");
@@ -40,12 +40,12 @@ pub(crate) async fn an_object_keeps_what_is_its_own<S: Store>(store: S) {
     assert_eq!(replaced.at("/status/state"), "Queued");
 
     // A change of metadata does not count as a new generation, and an equal object is no change.
-    let labelled = api.merge("resources/100", &json!({"metadata": {"labels": {"a": "b"}}})).await;
-    assert_eq!(labelled.at("/metadata/generation"), 2);
+    let labeled = api.merge("resources/100", &json!({"metadata": {"labels": {"a": "b"}}})).await;
+    assert_eq!(labeled.at("/metadata/generation"), 2);
     let again = api
         .merge("resources/100", &json!({"metadata": {"labels": {"a": "b"}}, "status": {"state": "x"}}))
         .await;
-    assert_eq!(again.body, labelled.body);
+    assert_eq!(again.body, labeled.body);
     let wrong_type = api.get("resources/ct:100").await;
     assert_eq!(wrong_type.code, 400);
     assert!(wrong_type.at("/message").as_str().unwrap().contains("vm:100"));
@@ -94,7 +94,7 @@ pub(crate) async fn a_resource_goes_with_its_leader_and_a_node_when_nothing_can_
     assert_eq!(api.store.get(&api.keys.fence(&"node1".into())).await.unwrap().entries.len(), 1);
 }
 
-pub(crate) async fn a_watch_goes_on_where_a_list_ended<S: Store>(store: S) {
+pub(crate) async fn a_watch_continues_where_a_list_ended<S: Store>(store: S) {
     let api = Api::over(store);
     api.post("groups", &group("a")).await;
     let list = api.get("groups").await;
@@ -129,7 +129,7 @@ pub(crate) async fn a_watch_goes_on_where_a_list_ended<S: Store>(store: S) {
     assert_eq!(api.watch("groups?watch=1").await.next().await.unwrap().0, "ADDED");
 }
 
-pub(crate) async fn concurrent_patches_all_arrive<S: Store>(store: S) {
+pub(crate) async fn concurrent_patches_are_all_applied<S: Store>(store: S) {
     let api = Arc::new(Api::over(store));
     api.post("groups", &group("g")).await;
     let tasks: Vec<_> = (0..6)
@@ -163,7 +163,7 @@ async fn answer_as_agent<S: Store>(api: Arc<Api<S>>, answer: Value) -> Value {
     request
 }
 
-pub(crate) async fn a_log_is_what_the_agent_of_the_node_answers<S: Store>(store: S) {
+pub(crate) async fn a_log_is_answered_by_the_agent_of_the_node<S: Store>(store: S) {
     let api = Arc::new(Api::over(store));
     for (path, code) in [
         ("resources/web/log", 404),
@@ -175,9 +175,9 @@ pub(crate) async fn a_log_is_what_the_agent_of_the_node_answers<S: Store>(store:
         assert_eq!((refused.code, refused.at("/kind")), (code, &json!("Status")), "{path}");
     }
     api.post("resources", &resource("web")).await;
-    let nowhere = api.get("resources/web/log").await;
-    assert_eq!(nowhere.code, 409, "{}", nowhere.body);
-    assert!(nowhere.at("/message").as_str().unwrap().contains("is not assigned to a node"));
+    let unassigned = api.get("resources/web/log").await;
+    assert_eq!(unassigned.code, 409, "{}", unassigned.body);
+    assert!(unassigned.at("/message").as_str().unwrap().contains("is not assigned to a node"));
     assert_eq!(api.get("resources/ct:web/log").await.code, 400, "a wrong type");
     assert_eq!(api.get("resources/web/log?node=node7").await.code, 404);
     api.status(Kind::Resource, "web", &json!({"state": "Started", "node": "node1"})).await;
@@ -212,7 +212,7 @@ pub(crate) async fn a_log_is_what_the_agent_of_the_node_answers<S: Store>(store:
     }
 }
 
-pub(crate) async fn an_agent_that_does_not_answer_holds_up_few_requests<S: Store>(store: S) {
+pub(crate) async fn requests_that_wait_for_an_agent_are_limited<S: Store>(store: S) {
     let api = Arc::new(Api::over(store));
     api.post("resources", &resource("web")).await;
     api.status(Kind::Resource, "web", &json!({"state": "Started", "node": "node1"})).await;

@@ -23,7 +23,7 @@ struct Port {
 
 fn main() -> ExitCode {
     AGENT.main(|attributes| {
-        Ok(Port { switch: attributes.needed("switch")?.into(), port: attributes.needed("plug")?.into() })
+        Ok(Port { switch: attributes.required("switch")?.into(), port: attributes.required("plug")?.into() })
     })
 }
 
@@ -42,9 +42,9 @@ impl Port {
 }
 
 /// Returns `true` if the output of `ip` shows that a link is up: `2: node1@if3: <BROADCAST,UP,…> …`.
-fn is_up(shown: &str) -> Result<bool> {
-    let flags = shown.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
-    let (flags, _) = flags.with_context(|| format!("no flags in the output of ip: {shown}"))?;
+fn is_up(output: &str) -> Result<bool> {
+    let flags = output.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
+    let (flags, _) = flags.with_context(|| format!("no flags in the output of ip: {output}"))?;
     Ok(flags.split(',').any(|flag| flag == "UP"))
 }
 
@@ -67,12 +67,12 @@ impl Power for Port {
 mod tests {
     use super::is_up;
 
-    fn check(shown: &str, expected: Option<bool>) {
-        assert_eq!(is_up(shown).ok(), expected, "{shown}");
+    fn check(output: &str, expected: Option<bool>) {
+        assert_eq!(is_up(output).ok(), expected, "{output}");
     }
 
     #[test]
-    fn a_port_is_open_when_it_was_asked_to_be() {
+    fn a_port_is_open_if_its_link_is_up() {
         check("3: node1@if2: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 master switch", Some(true));
         // No machine is connected, but the port is open.
         check("3: node1@if2: <NO-CARRIER,BROADCAST,MULTICAST,UP> mtu 1500 master switch", Some(true));

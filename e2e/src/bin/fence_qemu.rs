@@ -17,7 +17,7 @@ const AGENT: Agent = Agent {
     parameters: &["monitor", "hold"],
 };
 /// Longest time for a machine's process to end or to respond. The device's own timeout is shorter.
-const CEILING: Duration = Duration::from_secs(60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The QEMU process of a machine.
 struct Process {
@@ -29,34 +29,37 @@ struct Process {
 
 fn main() -> ExitCode {
     AGENT.main(|attributes| {
-        Ok(Process { monitor: attributes.needed("monitor")?.into(), hold: attributes.needed("hold")?.into() })
+        Ok(Process {
+            monitor: attributes.required("monitor")?.into(),
+            hold: attributes.required("hold")?.into(),
+        })
     })
 }
 
 impl Process {
     /// Returns `true` if the process accepts connections. A killed process leaves its socket behind, but does not accept.
-    fn runs(&self) -> bool {
+    fn is_running(&self) -> bool {
         UnixStream::connect(&self.monitor).is_ok()
     }
 }
 
 impl Power for Process {
     fn is_on(&self) -> Result<bool> {
-        Ok(self.runs())
+        Ok(self.is_running())
     }
 
     fn off(&self) -> Result<()> {
         File::create(&self.hold).with_context(|| self.hold.display().to_string())?;
-        if self.runs() {
+        if self.is_running() {
             qmp::execute(&self.monitor, "quit")?;
         }
-        wait_until("the end of the machine's process", CEILING, || !self.runs())
+        wait_until("the end of the machine's process", STEP_TIMEOUT, || !self.is_running())
     }
 
     fn on(&self) -> Result<()> {
         if self.hold.exists() {
             fs::remove_file(&self.hold).with_context(|| self.hold.display().to_string())?;
         }
-        wait_until("the machine's process", CEILING, || self.runs())
+        wait_until("the machine's process", STEP_TIMEOUT, || self.is_running())
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use ha_e2e::fence_agent::{Agent, Power};
-use ha_e2e::power::ask;
+use ha_e2e::power::send_command;
 
 const AGENT: Agent = Agent {
     name: "fence_sandbox",
@@ -21,21 +21,21 @@ struct Plug {
 
 fn main() -> ExitCode {
     AGENT.main(|attributes| {
-        let socket = PathBuf::from(attributes.needed("socket")?);
+        let socket = PathBuf::from(attributes.required("socket")?);
         let machine = attributes.get("plug").or(attributes.get("port")).context("missing attribute plug")?;
         Ok(Plug { socket, machine: machine.to_owned() })
     })
 }
 
 impl Plug {
-    fn ask(&self, command: &str) -> Result<String> {
-        ask(&self.socket, command, &self.machine)
+    fn send_command(&self, command: &str) -> Result<String> {
+        send_command(&self.socket, command, &self.machine)
     }
 
     /// Switches the machine and reads its state back, because a fence agent must confirm.
     fn switch(&self, state: &str) -> Result<()> {
-        self.ask(state)?;
-        match self.ask("status")? {
+        self.send_command(state)?;
+        match self.send_command("status")? {
             now if now == state => Ok(()),
             now => bail!("switch {} {state} failed: state is {now}", self.machine),
         }
@@ -44,7 +44,7 @@ impl Plug {
 
 impl Power for Plug {
     fn is_on(&self) -> Result<bool> {
-        Ok(self.ask("status")? != "off")
+        Ok(self.send_command("status")? != "off")
     }
 
     fn off(&self) -> Result<()> {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use ha_e2e::measure::{Loss, Series, apply_to_running, crash_to_running, loss_to_running};
 use ha_e2e::plan::Plan;
-use ha_e2e::program::{end, say};
+use ha_e2e::program::{exit_code_of, print_line};
 use ha_e2e::scenario::Scenario;
 use ha_e2e::scratch;
 use serde_json::json;
@@ -30,30 +30,30 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    end("error", run(&Arguments::parse()))
+    exit_code_of("error", run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
     let mut all = Vec::new();
     for profile in &arguments.profiles {
-        let mut plan = Plan::test(&scratch::folder(&format!("bench-{profile}"))?);
+        let mut plan = Plan::test(&scratch::directory(&format!("bench-{profile}"))?);
         plan.profile.clone_from(profile);
-        say(&format!("profile {profile}"))?;
-        say(&format!(
+        print_line(&format!("profile {profile}"))?;
+        print_line(&format!(
             "{:<66} {:>8} {:>8} {:>8} {:>8} {:>6}",
             "seconds", "median", "min", "max", "allowed", "ratio"
         ))?;
         let mut scenario = Scenario::start_with(plan)?;
         let mut measured = Vec::new();
-        show(&mut measured, apply_to_running(&scenario, arguments.quick_rounds)?)?;
-        show(&mut measured, crash_to_running(&scenario, arguments.quick_rounds)?)?;
+        print_series(&mut measured, apply_to_running(&scenario, arguments.quick_rounds)?)?;
+        print_series(&mut measured, crash_to_running(&scenario, arguments.quick_rounds)?)?;
         // Fence devices come last: once configured, they would take part in every later loss.
         for loss in [Loss::Power, Loss::Network, Loss::PowerAndLeader, Loss::Device] {
-            show(&mut measured, loss_to_running(&mut scenario, loss, arguments.rounds)?)?;
+            print_series(&mut measured, loss_to_running(&mut scenario, loss, arguments.rounds)?)?;
         }
         scenario.finish()?;
-        say("No service ran twice\n")?;
-        all.push(json!({"profile": profile, "series": measured.iter().map(in_json).collect::<Vec<_>>()}));
+        print_line("No service ran twice\n")?;
+        all.push(json!({"profile": profile, "series": measured.iter().map(series_json).collect::<Vec<_>>()}));
     }
     if let Some(path) = &arguments.json {
         std::fs::write(path, serde_json::to_vec_pretty(&all)?).with_context(|| path.display().to_string())?;
@@ -61,27 +61,27 @@ fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn show(measured: &mut Vec<Series>, series: Vec<Series>) -> Result<()> {
+fn print_series(measured: &mut Vec<Series>, series: Vec<Series>) -> Result<()> {
     for one in &series {
-        let Some((least, median, greatest)) = one.summary() else { continue };
+        let Some((min, median, max)) = one.summary() else { continue };
         let (allowed, ratio) = match one.allowed_ms {
             Some(allowed) => (format!("{:.2}", allowed / 1e3), format!("{:.2}", median / allowed)),
             None => ("-".to_owned(), "-".to_owned()),
         };
-        say(&format!(
+        print_line(&format!(
             "{:<66} {:>8.2} {:>8.2} {:>8.2} {allowed:>8} {ratio:>6}",
             one.name,
             median / 1e3,
-            least / 1e3,
-            greatest / 1e3
+            min / 1e3,
+            max / 1e3
         ))?;
     }
     measured.extend(series);
     Ok(())
 }
 
-fn in_json(series: &Series) -> serde_json::Value {
-    let (least, median, greatest) = series.summary().unwrap_or_default();
+fn series_json(series: &Series) -> serde_json::Value {
+    let (min, median, max) = series.summary().unwrap_or_default();
     json!({"name": series.name, "allowedMs": series.allowed_ms, "timesMs": series.times_ms,
-        "minMs": least, "medianMs": median, "maxMs": greatest})
+        "minMs": min, "medianMs": median, "maxMs": max})
 }

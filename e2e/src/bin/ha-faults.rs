@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 use ha_e2e::faults::campaign::{self, Settings};
-use ha_e2e::program::{end, say};
+use ha_e2e::program::{exit_code_of, print_line};
 use ha_e2e::scratch;
 
 /// Inject faults into a cluster of real programs and check the invariants
@@ -24,7 +24,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    end("error", run(&Arguments::parse()))
+    exit_code_of("error", run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
@@ -33,12 +33,12 @@ fn run(arguments: &Arguments) -> Result<()> {
         faults: arguments.faults.unwrap_or(arguments.minutes * 18),
         length_ms: u64::from(arguments.minutes) * 60_000,
     };
-    let folder = scratch::folder(&format!("faults-{}", settings.seed))?;
+    let directory = scratch::directory(&format!("faults-{}", settings.seed))?;
     let mut out = std::io::stdout();
     writeln!(out, "seed {}, {} faults in {} minutes", settings.seed, settings.faults, arguments.minutes)?;
-    let report = campaign::run(&folder, settings, &mut |line| {
+    let report = campaign::run(&directory, settings, &mut |line| {
         // A closed standard output must not stop the campaign.
         let _ = writeln!(out, "{line}");
     })?;
-    say(&format!("\n{report}"))
+    print_line(&format!("\n{report}"))
 }

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use ha_e2e::machine::append;
 use ha_e2e::metal::holders::{OWNER, PREFIX, VIOLATIONS};
-use ha_e2e::program::end;
+use ha_e2e::program::exit_code_of;
 
 /// Hold a directory on shared storage while the process runs
 #[derive(Parser)]
@@ -26,30 +26,31 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    // `end` writes the error to standard error, which the agent copies to the service's log.
-    end("ha-holder", run(&Arguments::parse()))
+    // `exit_code_of` writes the error to standard error, which the agent copies to the service's log.
+    exit_code_of("ha-holder", run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    let folder = &arguments.folder;
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let directory = &arguments.folder;
+    fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     let node = std::env::var("HA_NODE").context("missing environment variable HA_NODE")?;
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").context("cannot read the boot id")?;
-    let me = format!("{PREFIX}.{node}.{}-{}", boot.get(..8).unwrap_or("unknown"), std::process::id());
-    let mut record = append(&folder.join(&me))?;
+    let own_name = format!("{PREFIX}.{node}.{}-{}", boot.get(..8).unwrap_or("unknown"), std::process::id());
+    let mut record = append(&directory.join(&own_name))?;
     record.write_all(b".")?;
     // The rename is atomic: a concurrent reader gets the old owner or the new one.
-    let next = folder.join(format!("next-{me}"));
-    fs::write(&next, &me).with_context(|| next.display().to_string())?;
-    fs::rename(&next, folder.join(OWNER))?;
-    let mut noticed = String::new();
+    let next_owner = directory.join(format!("next-{own_name}"));
+    fs::write(&next_owner, &own_name).with_context(|| next_owner.display().to_string())?;
+    fs::rename(&next_owner, directory.join(OWNER))?;
+    let mut reported_owner = String::new();
     loop {
         record.write_all(b".")?;
-        let owner = fs::read_to_string(folder.join(OWNER)).context("cannot read the owner of the storage")?;
-        if owner != me && owner != noticed {
+        let owner =
+            fs::read_to_string(directory.join(OWNER)).context("cannot read the owner of the storage")?;
+        if owner != own_name && owner != reported_owner {
             // The service continues on purpose, like a service that does not check.
-            writeln!(append(&folder.join(VIOLATIONS))?, "{me} still ran after {owner} had started")?;
-            noticed = owner;
+            writeln!(append(&directory.join(VIOLATIONS))?, "{own_name} still ran after {owner} had started")?;
+            reported_owner = owner;
         }
         thread::sleep(Duration::from_millis(arguments.interval_ms));
     }

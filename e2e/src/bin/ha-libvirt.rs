@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use ha_e2e::libvirt::cases::{ALL, Case, SHORT};
 use ha_e2e::libvirt::rig::Rig;
-use ha_e2e::program::{end, say};
+use ha_e2e::program::{exit_code_of, print_line};
 
 /// Migrate virtual machines and inject node failures
 #[derive(Parser)]
@@ -24,34 +24,34 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let passed = suite(&Arguments::parse());
-    end("error", passed.map(|passed| if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+    let passed = run_suite(&Arguments::parse());
+    exit_code_of("error", passed.map(|passed| if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }
 
 /// Runs the chosen cases; returns `true` if all passed.
-fn suite(arguments: &Arguments) -> Result<bool> {
-    let chosen = chosen(arguments)?;
+fn run_suite(arguments: &Arguments) -> Result<bool> {
+    let cases = selected_cases(arguments)?;
     if arguments.list {
-        chosen.iter().try_for_each(|case| say(&format!("{:20} {}", case.name, case.holds)))?;
+        cases.iter().try_for_each(|case| print_line(&format!("{:20} {}", case.name, case.requirement)))?;
         return Ok(true);
     }
     let (mut passed, mut failed) = (0, 0);
     let mut rig = Rig::start()?;
-    for case in chosen {
+    for case in cases {
         let begin = Instant::now();
         let outcome = (case.run)(&mut rig);
         let seconds = begin.elapsed().as_secs();
         match outcome {
             Ok(()) => {
                 passed += 1;
-                say(&format!("{:20} {seconds:4} s  {}", case.name, case.holds))?;
+                print_line(&format!("{:20} {seconds:4} s  {}", case.name, case.requirement))?;
             }
             Err(error) => {
                 failed += 1;
-                say(&format!("{:20} {seconds:4} s  FAILED: {error:#}", case.name))?;
-                say(&format!(
+                print_line(&format!("{:20} {seconds:4} s  FAILED: {error:#}", case.name))?;
+                print_line(&format!(
                     "    logs: {}; starting a new cluster for the next case",
-                    rig.folder().display()
+                    rig.directory().display()
                 ))?;
                 // The cluster may be in any state, so the next case gets a new one.
                 drop(rig);
@@ -61,11 +61,11 @@ fn suite(arguments: &Arguments) -> Result<bool> {
     }
     rig.finish()?;
     // Same format as cargo's, for scripts that count results.
-    say(&format!("test result: {passed} passed; {failed} failed"))?;
+    print_line(&format!("test result: {passed} passed; {failed} failed"))?;
     Ok(failed == 0)
 }
 
-fn chosen(arguments: &Arguments) -> Result<Vec<&'static Case>> {
+fn selected_cases(arguments: &Arguments) -> Result<Vec<&'static Case>> {
     let names: Vec<&str> = match arguments {
         Arguments { short: true, .. } => SHORT.to_vec(),
         Arguments { cases, .. } if !cases.is_empty() => cases.iter().map(String::as_str).collect(),

@@ -10,7 +10,7 @@ use ha_e2e::metal::hardware::{Accelerator, Hardware, Watchdog};
 use ha_e2e::metal::rig::Rig;
 use ha_e2e::metal::{measure, run, table};
 use ha_e2e::plan::Plan;
-use ha_e2e::program::{end, number, say};
+use ha_e2e::program::{exit_code_of, fnv1a_hash, print_line};
 use ha_e2e::scratch;
 use ha_e2e::wait::monotonic_ns;
 
@@ -45,15 +45,15 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let passed = suite(&Arguments::parse());
-    end("error", passed.map(|passed| if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+    let passed = run_suite(&Arguments::parse());
+    exit_code_of("error", passed.map(|passed| if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }
 
 /// Runs the chosen cases; returns `true` if all passed.
-fn suite(arguments: &Arguments) -> Result<bool> {
-    let chosen = chosen(arguments)?;
+fn run_suite(arguments: &Arguments) -> Result<bool> {
+    let cases = selected_cases(arguments)?;
     if arguments.list {
-        chosen.iter().try_for_each(|case| say(case.name))?;
+        cases.iter().try_for_each(|case| print_line(case.name))?;
         return Ok(true);
     }
     let hardware = Hardware::find()?;
@@ -62,43 +62,46 @@ fn suite(arguments: &Arguments) -> Result<bool> {
         (None, Accelerator::Kvm) => "Default".to_owned(),
         (None, Accelerator::Emulation) => "Conservative".to_owned(),
     };
-    say(&format!("virtual machines: {}, profile {profile}", hardware.accelerator.name()))?;
-    if !hardware.accelerator.times_count(&profile) {
-        say("Times are not checked: emulated machines are too slow for this profile")?;
+    print_line(&format!("virtual machines: {}, profile {profile}", hardware.accelerator.name()))?;
+    if !hardware.accelerator.are_times_checked(&profile) {
+        print_line("Times are not checked: emulated machines are too slow for this profile")?;
     }
     let mut rig = start(&profile, &hardware)?;
     if let Some(times) = arguments.measure {
-        return measured(rig, times);
+        return measure_watchdogs(rig, times);
     }
-    say(&table::head())?;
+    print_line(&table::header())?;
     let mut passed = true;
-    for case in &chosen {
+    for case in &cases {
         let attempts = if arguments.short { 1 } else { arguments.attempts };
-        let (outcome, usable) = attempt(&mut rig, case, attempts)?;
-        passed &= if arguments.short { outcome.held() } else { outcome.passed() };
+        let (outcome, usable) = run_with_retries(&mut rig, case, attempts)?;
+        passed &= if arguments.short { outcome.meets_requirements() } else { outcome.passed() };
         if !usable {
             // The cluster may be in any state, so the next case gets a new one. The logs stay.
-            say(&format!("    logs: {}; starting a new cluster for the next case", rig.folder().display()))?;
+            print_line(&format!(
+                "    logs: {}; starting a new cluster for the next case",
+                rig.directory().display()
+            ))?;
             drop(rig);
             rig = start(&profile, &hardware)?;
         }
     }
     if passed {
         rig.finish()?;
-        say("All cases passed")?;
+        print_line("All cases passed")?;
     } else {
-        say(&format!("Some cases failed; logs: {}", rig.folder().display()))?;
+        print_line(&format!("Some cases failed; logs: {}", rig.directory().display()))?;
     }
     Ok(passed)
 }
 
 /// Measures each kind of watchdog `times` times.
-fn measured(rig: Rig, times: u32) -> Result<bool> {
+fn measure_watchdogs(rig: Rig, times: u32) -> Result<bool> {
     for watchdog in [Watchdog::Softdog, Watchdog::I6300esb] {
-        let name = |turn: u32| format!("measure-{}-{turn}", watchdog.module());
+        let name = |round: u32| format!("measure-{}-{round}", watchdog.module());
         let measures: Vec<_> =
-            (1..=times).map(|turn| measure::measure(&rig, watchdog, &name(turn))).collect::<Result<_>>()?;
-        say(&measure::line(watchdog, &measures))?;
+            (1..=times).map(|round| measure::measure(&rig, watchdog, &name(round))).collect::<Result<_>>()?;
+        print_line(&measure::line(watchdog, &measures))?;
     }
     rig.finish()?;
     Ok(true)
@@ -107,26 +110,26 @@ fn measured(rig: Rig, times: u32) -> Result<bool> {
 /// Starts a cluster of machines in its own directory.
 fn start(profile: &str, hardware: &Hardware) -> Result<Rig> {
     let name = format!("metal-{}", monotonic_ns() / 1_000_000_000);
-    let mut plan = Plan::test(&scratch::folder(&name)?);
+    let mut plan = Plan::test(&scratch::directory(&name)?);
     profile.clone_into(&mut plan.profile);
     plan.hardware = Some(hardware.clone());
     Rig::start(plan)
 }
 
 /// Runs a case, and repeats it if its times are invalid. Also returns `true` if the cluster can run another case.
-fn attempt(rig: &mut Rig, case: &Case, attempts: u32) -> Result<(Outcome, bool)> {
+fn run_with_retries(rig: &mut Rig, case: &Case, attempts: u32) -> Result<(Outcome, bool)> {
     let mut last = Outcome::default();
     for attempt in 1..=attempts {
-        let ran = run::run(rig, case, &format!("{}-{attempt}", case.name));
-        let usable = ran.is_ok();
-        last = ran
+        let result = run::run(rig, case, &format!("{}-{attempt}", case.name));
+        let usable = result.is_ok();
+        last = result
             .unwrap_or_else(|error| Outcome { failures: vec![format!("{error:#}")], ..Outcome::default() });
-        say(&table::line(case, &last))?;
+        print_line(&table::line(case, &last))?;
         if !usable {
             return Ok((last, false));
         }
         // A service that ran twice at the same time is never the host's fault.
-        if last.void.is_none() || !last.two.is_empty() {
+        if last.invalid_reason.is_none() || !last.double_runs.is_empty() {
             break;
         }
     }
@@ -134,15 +137,18 @@ fn attempt(rig: &mut Rig, case: &Case, attempts: u32) -> Result<(Outcome, bool)>
 }
 
 /// Returns a case outside the short form, chosen by the hash of a text.
-fn further(text: &str) -> Option<&'static str> {
-    let others: Vec<&str> = ALL.iter().map(|case| case.name).filter(|name| !SHORT.contains(name)).collect();
-    others.get(usize::try_from(number(text) % u64::try_from(others.len()).ok()?.max(1)).ok()?).copied()
+fn drawn_case(text: &str) -> Option<&'static str> {
+    let candidates: Vec<&str> =
+        ALL.iter().map(|case| case.name).filter(|name| !SHORT.contains(name)).collect();
+    candidates
+        .get(usize::try_from(fnv1a_hash(text) % u64::try_from(candidates.len()).ok()?.max(1)).ok()?)
+        .copied()
 }
 
-fn chosen(arguments: &Arguments) -> Result<Vec<&'static Case>> {
+fn selected_cases(arguments: &Arguments) -> Result<Vec<&'static Case>> {
     let names: Vec<&str> = match arguments {
         Arguments { short: true, drawn, .. } => {
-            SHORT.iter().copied().chain(drawn.as_deref().and_then(further)).collect()
+            SHORT.iter().copied().chain(drawn.as_deref().and_then(drawn_case)).collect()
         }
         Arguments { cases, .. } if !cases.is_empty() => cases.iter().map(String::as_str).collect(),
         _ => ALL.iter().map(|case| case.name).collect(),

@@ -10,7 +10,7 @@ use ha_e2e::cluster::Cluster;
 use ha_e2e::init::{self, Spec};
 use ha_e2e::machine::Role;
 use ha_e2e::plan::Plan;
-use ha_e2e::program::{end, say};
+use ha_e2e::program::{exit_code_of, print_line};
 use ha_e2e::registry::Lifetime;
 use nix::sys::signal::Signal;
 
@@ -95,27 +95,27 @@ fn main() -> ExitCode {
         Command::Machine { folder, name: None, .. } => list(&folder),
         Command::Machine { folder, name: Some(name), action: None, .. } => show(&folder, &name),
         Command::Machine { folder, name: Some(name), action: Some(action), program } => {
-            act(&folder, &name, action, program.as_deref())
+            run_action(&folder, &name, action, program.as_deref())
         }
         Command::Init { spec } => start_init(&spec),
     };
-    end("error", outcome)
+    exit_code_of("error", outcome)
 }
 
 fn up(mut plan: Plan) -> Result<()> {
-    fs::create_dir_all(&plan.folder).with_context(|| plan.folder.display().to_string())?;
-    plan.folder = plan.folder.canonicalize()?;
+    fs::create_dir_all(&plan.directory).with_context(|| plan.directory.display().to_string())?;
+    plan.directory = plan.directory.canonicalize()?;
     let cluster = Cluster::start(plan)?;
-    say(&format!("Sandbox started in {}", cluster.folder().display()))
+    print_line(&format!("Sandbox started in {}", cluster.directory().display()))
 }
 
 fn down(folder: &Path) -> Result<()> {
-    let Ok(folder) = folder.canonicalize() else { return say("No sandbox is running") };
+    let Ok(folder) = folder.canonicalize() else { return print_line("No sandbox is running") };
     match Cluster::open(&folder) {
         Ok(cluster) => cluster.remove()?,
-        Err(error) => return say(&format!("{error:#}")),
+        Err(error) => return print_line(&format!("{error:#}")),
     }
-    say("Sandbox removed")
+    print_line("Sandbox removed")
 }
 
 fn list(folder: &Path) -> Result<()> {
@@ -145,13 +145,13 @@ fn show_machine(cluster: &Cluster, name: &str) -> Result<()> {
         })
         .collect();
     let power = if machine.is_on() { "on" } else { "off" };
-    say(&format!("{name:<12} {power:<4} {:<15} {}", machine.address, programs.join(" ")))
+    print_line(&format!("{name:<12} {power:<4} {:<15} {}", machine.address, programs.join(" ")))
 }
 
-fn act(folder: &Path, name: &str, action: Action, program: Option<&str>) -> Result<()> {
+fn run_action(folder: &Path, name: &str, action: Action, program: Option<&str>) -> Result<()> {
     let mut cluster =
         Cluster::open(&folder.canonicalize().context("no sandbox is running; run \"./dev/up\"")?)?;
-    let needed = || {
+    let required_program = || {
         program.with_context(|| {
             format!("no program of {name} specified; run \"./dev/node {name}\" to list the programs")
         })
@@ -163,8 +163,8 @@ fn act(folder: &Path, name: &str, action: Action, program: Option<&str>) -> Resu
         (Action::ShutDown, _) => cluster.shut_down(name),
         (Action::Cut, _) => cluster.cut(name),
         (Action::Heal, _) => cluster.heal(name),
-        (Action::Stop, _) => cluster.machine(name)?.signal(needed()?, Signal::SIGSTOP),
-        (Action::Continue, _) => cluster.machine(name)?.signal(needed()?, Signal::SIGCONT),
+        (Action::Stop, _) => cluster.machine(name)?.signal(required_program()?, Signal::SIGSTOP),
+        (Action::Continue, _) => cluster.machine(name)?.signal(required_program()?, Signal::SIGCONT),
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Parser;
 use ha_e2e::machine::append;
-use ha_e2e::program::end;
+use ha_e2e::program::exit_code_of;
 use ha_e2e::wait::monotonic_ns;
 use nix::fcntl::{Flock, FlockArg};
 
@@ -25,27 +25,27 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    // `end` writes the error to standard error, which the agent copies to the service's log.
-    end("ha-witness", run(&Arguments::parse()))
+    // `exit_code_of` writes the error to standard error, which the agent copies to the service's log.
+    exit_code_of("ha-witness", run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
     let node = std::env::var("HA_NODE").unwrap_or_else(|_| "unknown".to_owned());
-    let who = format!("{node} {}", std::process::id());
+    let identity = format!("{node} {}", std::process::id());
     let mut record = append(&arguments.file)?;
     let lock = append(&arguments.file.with_extension("lock"))?;
     // The lock is held until the process ends, and then the kernel releases it.
-    let _held = match Flock::lock(lock, FlockArg::LockExclusiveNonblock) {
-        Ok(held) => Some(held),
+    let _lock_guard = match Flock::lock(lock, FlockArg::LockExclusiveNonblock) {
+        Ok(lock_guard) => Some(lock_guard),
         Err((_, error)) => {
             let mut violations = append(&arguments.file.with_extension("violations"))?;
-            writeln!(violations, "{who} {} lock refused: {error}", monotonic_ns())?;
+            writeln!(violations, "{identity} {} lock refused: {error}", monotonic_ns())?;
             None
         }
     };
     loop {
         // A single write, so that lines of two processes can alternate but not mix.
-        record.write_all(format!("{who} {}\n", monotonic_ns()).as_bytes())?;
+        record.write_all(format!("{identity} {}\n", monotonic_ns()).as_bytes())?;
         thread::sleep(Duration::from_millis(arguments.interval_ms));
     }
 }

@@ -10,7 +10,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::record::{Alive, NodeReport};
 use serde_json::{Value, json};
 
-use super::{CEILING, Cluster};
+use super::{Cluster, STEP_TIMEOUT};
 use crate::api::Api;
 use crate::binaries;
 use crate::command::{output, tool};
@@ -20,7 +20,7 @@ use crate::plan::{API_PORT, ETCD_CLIENT_PORT, endpoints};
 use crate::wait::wait_for_ok;
 
 /// Longest time for most commands of a client.
-const CLIENT_CEILING: Duration = Duration::from_secs(180);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(180);
 
 impl Cluster {
     /// Returns a client of etcd that uses all members.
@@ -35,16 +35,16 @@ impl Cluster {
     ///
     /// # Errors
     /// Fails if no member is the leader.
-    pub fn store_leader(&self) -> Result<String> {
-        self.store_leader_among_others("")
+    pub fn etcd_leader(&self) -> Result<String> {
+        self.etcd_leader_among_others("")
     }
 
-    /// Returns the same as [`Cluster::store_leader`] without asking the member `except`: a deposed leader may still
+    /// Returns the same as [`Cluster::etcd_leader`] without asking the member `except`: a deposed leader may still
     /// report itself as leader.
     ///
     /// # Errors
     /// Fails if none of the other members is the leader.
-    pub fn store_leader_among_others(&self, except: &str) -> Result<String> {
+    pub fn etcd_leader_among_others(&self, except: &str) -> Result<String> {
         let members: Vec<&Machine> = self
             .state
             .machines
@@ -96,7 +96,7 @@ impl Cluster {
             .with_context(|| format!("{plural} is not the plural of a kind"))?;
         let object = json!({"apiVersion": "hactl.io/v1", "kind": kind.name(),
             "metadata": {"name": name}, "spec": spec});
-        self.through_any(&format!("{plural}/{name} to be accepted"), |api| api.apply(plural, &object))
+        self.with_any_controller(&format!("{plural}/{name} to be accepted"), |api| api.apply(plural, &object))
     }
 
     /// Deletes an object through the first controller that accepts the request.
@@ -104,18 +104,20 @@ impl Cluster {
     /// # Errors
     /// Fails if no controller accepts the request in time.
     pub fn delete(&self, plural: &str, name: &str) -> Result<()> {
-        self.through_any(&format!("{plural}/{name} to be deleted"), |api| match api.object(plural, name)? {
-            Some(_) => api.delete(plural, name).map(|_| ()),
-            None => Ok(()),
+        self.with_any_controller(&format!("{plural}/{name} to be deleted"), |api| {
+            match api.object(plural, name)? {
+                Some(_) => api.delete(plural, name).map(|_| ()),
+                None => Ok(()),
+            }
         })
     }
 
-    fn through_any<T>(&self, what: &str, act: impl Fn(&Api) -> Result<T>) -> Result<T> {
+    fn with_any_controller<T>(&self, what: &str, request: impl Fn(&Api) -> Result<T>) -> Result<T> {
         let controllers = self.names(Role::Controller);
-        wait_for_ok(what, CEILING, || {
+        wait_for_ok(what, STEP_TIMEOUT, || {
             let mut outcome = Err(anyhow!("cluster has no controller"));
             for controller in &controllers {
-                outcome = self.api(controller).and_then(|api| act(&api));
+                outcome = self.api(controller).and_then(|api| request(&api));
                 if outcome.is_ok() {
                     break;
                 }
@@ -155,7 +157,7 @@ impl Cluster {
     /// # Errors
     /// Fails if hactl cannot be started. A failure of hactl itself shows only in the output.
     pub fn hactl(&self, arguments: &[&str]) -> Result<Output> {
-        self.hactl_within(CLIENT_CEILING, arguments)
+        self.hactl_within(CLIENT_TIMEOUT, arguments)
     }
 
     /// Runs hactl with a limit of its own, for a command that takes longer than most.
@@ -163,8 +165,8 @@ impl Cluster {
     /// # Errors
     /// Fails if hactl cannot be started. A failure of hactl itself shows only in the output.
     pub fn hactl_within(&self, limit: Duration, arguments: &[&str]) -> Result<Output> {
-        let program = self.folder().join("hactl").to_string_lossy().into_owned();
-        bounded(limit, &program, arguments)
+        let program = self.directory().join("hactl").to_string_lossy().into_owned();
+        run_with_timeout(limit, &program, arguments)
     }
 
     /// Runs kubectl against the cluster.
@@ -172,12 +174,12 @@ impl Cluster {
     /// # Errors
     /// Fails if kubectl cannot be started. A failure of kubectl itself shows only in the output.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<Output> {
-        let configuration = format!("--kubeconfig={}", self.folder().join("kubeconfig").display());
+        let configuration = format!("--kubeconfig={}", self.directory().join("kubeconfig").display());
         // kubectl's discovery cache must not be that of another cluster with the same address.
-        let cache = format!("--cache-dir={}", self.folder().join("kubectl-cache").display());
+        let cache = format!("--cache-dir={}", self.directory().join("kubectl-cache").display());
         let all: Vec<&str> =
             [configuration.as_str(), cache.as_str()].into_iter().chain(arguments.iter().copied()).collect();
-        bounded(CLIENT_CEILING, &binaries::kubectl()?.to_string_lossy(), &all)
+        run_with_timeout(CLIENT_TIMEOUT, &binaries::kubectl()?.to_string_lossy(), &all)
     }
 
     /// Writes the clients' files into the cluster's directory: a command `hactl` and a `kubeconfig`.
@@ -194,9 +196,9 @@ impl Cluster {
             file("ca.pem"),
             file("admin.pem"),
             file("admin.key"),
-            binaries::own("hactl")?.display(),
+            binaries::workspace_program("hactl")?.display(),
         );
-        let path = self.folder().join("hactl");
+        let path = self.directory().join("hactl");
         fs::write(&path, script)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
         let configuration = json!({
@@ -207,13 +209,13 @@ impl Cluster {
             "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox", "user": "admin"}}],
         });
         // JSON is valid YAML, so no YAML writer is needed.
-        fs::write(self.folder().join("kubeconfig"), serde_json::to_vec_pretty(&configuration)?)?;
+        fs::write(self.directory().join("kubeconfig"), serde_json::to_vec_pretty(&configuration)?)?;
         Ok(())
     }
 }
 
 /// Runs a client, and kills it (status 137) after `limit` because it must be hanging.
-fn bounded(limit: Duration, program: &str, arguments: &[&str]) -> Result<Output> {
+fn run_with_timeout(limit: Duration, program: &str, arguments: &[&str]) -> Result<Output> {
     let seconds = limit.as_secs().to_string();
     let all: Vec<&str> =
         ["--signal=KILL", seconds.as_str(), program].into_iter().chain(arguments.iter().copied()).collect();

@@ -47,8 +47,9 @@ impl Cluster {
     /// Fails without namespaces.
     pub fn addresses(&self, name: &str) -> Result<Vec<String>> {
         let namespace = self.namespace(name);
-        let said = run(tool("ip"), &["-4", "-n", &namespace, "-oneline", "address", "show", "dev", "eth0"])?;
-        Ok(said.lines().filter_map(|line| line.split_whitespace().nth(3)).map(str::to_owned).collect())
+        let output_text =
+            run(tool("ip"), &["-4", "-n", &namespace, "-oneline", "address", "show", "dev", "eth0"])?;
+        Ok(output_text.lines().filter_map(|line| line.split_whitespace().nth(3)).map(str::to_owned).collect())
     }
 
     /// Runs a command in the network namespace of a client or a machine.

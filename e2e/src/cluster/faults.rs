@@ -4,13 +4,13 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use super::{CEILING, Cluster};
+use super::{Cluster, STEP_TIMEOUT};
 use crate::binaries;
 use crate::container;
 use crate::lxc;
 use crate::machine::{Machine, Role, append};
-use crate::network::Drop;
-use crate::plan::{ETCD_PEER_PORT, stand_in_socket};
+use crate::network::PacketFilter;
+use crate::plan::{ETCD_PEER_PORT, simulated_watchdog_socket};
 use crate::podman;
 use crate::process::ProcessId;
 use crate::wait::wait_until;
@@ -40,10 +40,10 @@ impl Cluster {
         }
         let machine = self.machine(name)?;
         if let Some(init) = machine.first_process() {
-            self.places.add(init, name)?;
+            self.machine_namespaces.add(init, name)?;
         }
-        machine.go()?;
-        self.learn_container(name)?;
+        machine.allow_start()?;
+        self.register_container_namespace(name)?;
         self.save()
     }
 
@@ -51,10 +51,10 @@ impl Cluster {
     ///
     /// # Errors
     /// Fails if the container does not boot.
-    pub fn learn_container(&self, name: &str) -> Result<()> {
+    pub fn register_container_namespace(&self, name: &str) -> Result<()> {
         let machine = self.machine(name)?;
         if machine.role == Role::Node && self.state.plan.units.is_some() {
-            self.places.add(container::process_one(machine)?, name)?;
+            self.machine_namespaces.add(container::systemd_process(machine)?, name)?;
         }
         Ok(())
     }
@@ -62,13 +62,18 @@ impl Cluster {
     /// Starts the simulated watchdog outside the node's process tree.
     fn start_watchdog(&mut self, name: &str, init: ProcessId) -> Result<()> {
         let machine = self.machine(name)?;
-        let socket = stand_in_socket(machine);
+        let socket = simulated_watchdog_socket(machine);
         let log = append(&machine.log("watchdog-standin-output"))?;
-        let child = Command::new(binaries::own("ha-watchdog-standin")?)
+        let child = Command::new(binaries::workspace_program("ha-watchdog-standin")?)
             .arg("--socket")
             .arg(&socket)
             .args(["--kill-pid", &init.pid.to_string()])
-            .args(self.state.network.shut_command(name).map(|command| format!("--exec-on-expiry={command}")))
+            .args(
+                self.state
+                    .network
+                    .remove_addresses_command(name)
+                    .map(|command| format!("--exec-on-expiry={command}")),
+            )
             .arg("--log")
             .arg(machine.log("watchdog-standin"))
             .stdin(Stdio::null())
@@ -81,7 +86,7 @@ impl Cluster {
         self.machine_mut(name)?.watchdog = watchdog;
         self.record.processes.extend(watchdog);
         self.record.save()?;
-        wait_until(&format!("the watchdog of {name}"), CEILING, || socket.exists())
+        wait_until(&format!("the watchdog of {name}"), STEP_TIMEOUT, || socket.exists())
     }
 
     /// Cuts a machine's power.
@@ -93,7 +98,7 @@ impl Cluster {
         machine.power_off()?;
         podman::remove_groups(machine);
         lxc::remove_groups();
-        self.end_network(name)?;
+        self.remove_addresses(name)?;
         self.reap();
         self.save()
     }
@@ -104,14 +109,14 @@ impl Cluster {
     /// Fails if a process of the machine survives.
     pub fn shut_down(&mut self, name: &str) -> Result<()> {
         self.machine_mut(name)?.shut_down()?;
-        self.end_network(name)?;
+        self.remove_addresses(name)?;
         self.reap();
         self.save()
     }
 
     /// Removes a machine's addresses when its power ends.
-    fn end_network(&self, name: &str) -> Result<()> {
-        if self.has_address(self.machine(name)?) { self.state.network.shut(name) } else { Ok(()) }
+    fn remove_addresses(&self, name: &str) -> Result<()> {
+        if self.has_address(self.machine(name)?) { self.state.network.remove_addresses(name) } else { Ok(()) }
     }
 
     /// Returns `true` if the machine's address belongs to its network namespace, not to the guest inside it.
@@ -143,9 +148,9 @@ impl Cluster {
     ///
     /// # Errors
     /// Fails without namespaces.
-    pub fn drop_packets(&self, name: &str, what: Drop) -> Result<()> {
+    pub fn drop_packets(&self, name: &str, filter: PacketFilter) -> Result<()> {
         self.machine(name)?;
-        self.state.network.drop(name, what)
+        self.state.network.drop(name, filter)
     }
 
     /// Drops all packets that a machine sends to the machines of a role. Unless `one_way`, also drops the packets from them.
@@ -155,9 +160,9 @@ impl Cluster {
     pub fn cut_from(&self, name: &str, role: Role, one_way: bool) -> Result<()> {
         for other in self.names(role).into_iter().filter(|other| other != name) {
             let address = self.state.network.address(self.machine(&other)?.number);
-            self.drop_packets(name, Drop::To(address))?;
+            self.drop_packets(name, PacketFilter::To(address))?;
             if !one_way {
-                self.drop_packets(name, Drop::From(address))?;
+                self.drop_packets(name, PacketFilter::From(address))?;
             }
         }
         Ok(())
@@ -168,6 +173,6 @@ impl Cluster {
     /// # Errors
     /// Fails without namespaces.
     pub fn isolate_member(&self, name: &str) -> Result<()> {
-        self.drop_packets(name, Drop::Port(ETCD_PEER_PORT))
+        self.drop_packets(name, PacketFilter::Port(ETCD_PEER_PORT))
     }
 }

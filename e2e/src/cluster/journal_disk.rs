@@ -9,33 +9,33 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// Fails if the kernel refuses, for example without root.
-pub(super) fn mount(folder: &Path, kilobytes: u32) -> Result<()> {
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+pub(super) fn mount(directory: &Path, kilobytes: u32) -> Result<()> {
+    fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     let size = format!("size={kilobytes}k,mode=755");
-    run(tool("mount"), &["-t", "tmpfs", "-o", &size, "hactl-disk", &folder.to_string_lossy()]).map(|_| ())
+    run(tool("mount"), &["-t", "tmpfs", "-o", &size, "hactl-disk", &directory.to_string_lossy()]).map(|_| ())
 }
 
 /// Unmounts every disk below a run's directory, if any.
 ///
 /// # Errors
 /// Fails if a disk cannot be unmounted.
-pub(super) fn unmount_all(folder: &Path) -> Result<()> {
+pub(super) fn unmount_all(directory: &Path) -> Result<()> {
     let mounts = fs::read_to_string("/proc/self/mounts").context("/proc/self/mounts")?;
-    for path in mounted_below(&mounts, folder) {
+    for path in mounted_below(&mounts, directory) {
         run(tool("umount"), &[path.to_string_lossy().as_ref()])?;
     }
     Ok(())
 }
 
-/// Returns the mount points of this suite's disks below `folder`. `mounts` is the kernel's list: device, mount point, type and so
+/// Returns the mount points of this suite's disks below `directory`. `mounts` is the kernel's list: device, mount point, type and so
 /// on, separated by spaces. A space in a name is written `\040`.
-fn mounted_below(mounts: &str, folder: &Path) -> Vec<PathBuf> {
-    let places = mounts.lines().filter_map(|line| {
+fn mounted_below(mounts: &str, directory: &Path) -> Vec<PathBuf> {
+    let mount_points = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ');
-        let (device, place) = (fields.next()?, fields.next()?);
-        (device == "hactl-disk").then(|| PathBuf::from(place.replace("\\040", " ")))
+        let (device, mount_point) = (fields.next()?, fields.next()?);
+        (device == "hactl-disk").then(|| PathBuf::from(mount_point.replace("\\040", " ")))
     });
-    places.filter(|place| place.starts_with(folder)).collect()
+    mount_points.filter(|mount_point| mount_point.starts_with(directory)).collect()
 }
 
 #[cfg(test)]

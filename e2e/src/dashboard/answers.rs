@@ -4,13 +4,13 @@ use anyhow::{Context, Result};
 
 use super::model::{Dashboard, Target, Variable, VariableKind};
 use super::prometheus::{Prometheus, Series, Span, Time};
-use super::query::{Values, fill, selectors};
+use super::query::{Values, selectors, substitute_variables};
 
 /// Window of a rate, in scrapes. Grafana uses the same number.
 const SCRAPES_OF_A_RATE: f64 = 4.0;
 
 /// A Prometheus and the range of time for its queries.
-pub struct Asker<'a> {
+pub struct DashboardQuerier<'a> {
     /// Client of the Prometheus.
     pub client: &'a Prometheus,
     /// Range of time of all queries.
@@ -32,29 +32,29 @@ pub struct Answers {
     pub missing: Vec<String>,
 }
 
-impl Asker<'_> {
+impl DashboardQuerier<'_> {
     /// Runs all queries. A variable takes its value in `chosen`. Without one, it takes the first value, or all values if it is a
     /// multiple choice.
     ///
     /// # Errors
     /// Fails if Prometheus refuses a query.
-    pub fn ask(&self, dashboard: &Dashboard, chosen: &Values) -> Result<Answers> {
+    pub fn run_queries(&self, dashboard: &Dashboard, chosen: &Values) -> Result<Answers> {
         let mut answers = Answers { values: self.intervals(), ..Answers::default() };
         for variable in &dashboard.templating.list {
-            self.choose(variable, chosen, &mut answers)
+            self.select_value(variable, chosen, &mut answers)
                 .with_context(|| format!("{}: variable {}", dashboard.title, variable.name))?;
         }
         for panel in &dashboard.panels {
             let mut of_panel = Vec::new();
             for target in &panel.targets {
-                let place = format!("{}, {}, query {}", dashboard.title, panel.title, target.ref_id);
-                of_panel.push(self.series(target, &place, &mut answers)?);
+                let description = format!("{}, {}, query {}", dashboard.title, panel.title, target.ref_id);
+                of_panel.push(self.series(target, &description, &mut answers)?);
             }
             answers.panels.push(of_panel);
         }
         for annotation in &dashboard.annotations.list {
-            let place = format!("{}, events {}", dashboard.title, annotation.name);
-            let found = self.series(&annotation.target, &place, &mut answers)?;
+            let description = format!("{}, events {}", dashboard.title, annotation.name);
+            let found = self.series(&annotation.target, &description, &mut answers)?;
             answers.events.push(found);
         }
         Ok(answers)
@@ -70,11 +70,11 @@ impl Asker<'_> {
     }
 
     /// Selects the value of a variable.
-    fn choose(&self, variable: &Variable, chosen: &Values, answers: &mut Answers) -> Result<()> {
+    fn select_value(&self, variable: &Variable, chosen: &Values, answers: &mut Answers) -> Result<()> {
         if variable.kind == VariableKind::Datasource {
             return Ok(());
         }
-        let query = fill(&variable.query, &answers.values);
+        let query = substitute_variables(&variable.query, &answers.values);
         let inner = query.strip_prefix("label_values(").and_then(|rest| rest.strip_suffix(')'));
         let (selector, label) =
             inner.and_then(|inner| inner.rsplit_once(", ")).context("label_values(METRIC, LABEL)")?;
@@ -96,20 +96,20 @@ impl Asker<'_> {
 
     /// Returns the result of a query. Checks also that each series in the query exists, because `or vector(0)` always gives a
     /// result.
-    fn series(&self, target: &Target, place: &str, answers: &mut Answers) -> Result<Vec<Series>> {
-        let query = fill(&target.expr, &answers.values);
+    fn series(&self, target: &Target, description: &str, answers: &mut Answers) -> Result<Vec<Series>> {
+        let query = substitute_variables(&target.expr, &answers.values);
         let found = if target.instant {
             self.client.instant(&query, self.span.to)
         } else {
             self.client.range(&query, self.span)
         };
-        let found = found.with_context(|| place.to_owned())?;
+        let found = found.with_context(|| description.to_owned())?;
         if !found.iter().any(|series| series.points.iter().any(|(_, number)| number.is_finite())) {
-            answers.missing.push(format!("{place}: no data: {query}"));
+            answers.missing.push(format!("{description}: no data: {query}"));
         }
         for selector in selectors(&query) {
-            if self.client.count(&selector.text, self.span).with_context(|| place.to_owned())? == 0 {
-                answers.missing.push(format!("{place}: no series {} for {query}", selector.text));
+            if self.client.count(&selector.text, self.span).with_context(|| description.to_owned())? == 0 {
+                answers.missing.push(format!("{description}: no series {} for {query}", selector.text));
             }
         }
         Ok(found)

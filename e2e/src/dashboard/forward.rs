@@ -30,11 +30,11 @@ impl Forward {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let work = Background::start(move |stop| {
-            while !stop.is_asked() {
+            while !stop.is_requested() {
                 match (listener.accept(), namespace.try_clone()) {
                     (Ok((outer, _)), Ok(namespace)) => {
                         // A failed connection is closed, like on a machine where no process listens.
-                        thread::spawn(move || pass(&outer, &namespace, port));
+                        thread::spawn(move || relay(&outer, &namespace, port));
                     }
                     (Ok(_) | Err(_), _) => thread::sleep(Duration::from_millis(20)),
                 }
@@ -50,7 +50,7 @@ impl Forward {
 }
 
 /// Copies both directions of one connection. Runs in its own thread, because it enters the machine's network namespace.
-fn pass(outer: &TcpStream, namespace: &File, port: u16) -> io::Result<()> {
+fn relay(outer: &TcpStream, namespace: &File, port: u16) -> io::Result<()> {
     setns(namespace, CloneFlags::CLONE_NEWNET)?;
     let inner = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     outer.set_nonblocking(false)?;

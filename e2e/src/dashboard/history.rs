@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::query::Values;
 use super::rig::Rig;
 use crate::machine::Role;
-use crate::scenario::{CEILING, witness_spec};
+use crate::scenario::{STEP_TIMEOUT, witness_spec};
 use crate::wait::wait_until;
 
 /// Resource of most events.
@@ -19,40 +19,40 @@ const MACHINE: &str = "machine";
 ///
 /// # Errors
 /// Fails if an event does not take effect in time.
-pub fn happen(rig: &mut Rig) -> Result<Values> {
-    declare(rig)?;
+pub fn cause_events(rig: &mut Rig) -> Result<Values> {
+    declare_objects(rig)?;
 
-    let home = rig.scenario.home(WEB)?;
-    let crashed = rig.scenario.checker.process(WEB, &home).context("it runs")?;
+    let active_node = rig.scenario.wait_until_started(WEB)?;
+    let crashed = rig.scenario.checker.process(WEB, &active_node).context("it runs")?;
     crashed.signal(Signal::SIGKILL)?;
-    rig.seen(&format!("hactl_resource_restarts_total{{resource=\"{WEB}\"}} > 0"))?;
+    rig.wait_for_result(&format!("hactl_resource_restarts_total{{resource=\"{WEB}\"}} > 0"))?;
 
     move_live(rig)?;
 
     // Held until another controller is leader: a controller that restarts immediately could win again.
     let leader = rig.scenario.cluster.leader()?;
     rig.scenario.cluster.machine(&leader)?.hold("ha-controller")?;
-    wait_until("another controller to be leader", CEILING, || {
+    wait_until("another controller to be leader", STEP_TIMEOUT, || {
         rig.scenario.cluster.leader().is_ok_and(|now| now != leader)
     })?;
     rig.scenario.cluster.machine(&leader)?.release("ha-controller")?;
-    rig.seen("sum(hactl_leader) == 1")?;
+    rig.wait_for_result("sum(hactl_leader) == 1")?;
 
     // Both eligible nodes are unavailable for a while.
-    let other = if home == "node1" { "node2" } else { "node1" };
+    let other = if active_node == "node1" { "node2" } else { "node1" };
     hactl(rig, &["node", "maintenance", "enable", other, "--wait"])?;
-    rig.seen(&format!("hactl_node_maintenance{{node=\"{other}\"}} == 1"))?;
-    rig.scenario.cluster.power_off(&home)?;
-    rig.seen(&format!("hactl_resource_unplaced{{resource=\"{WEB}\"}} == 1"))?;
+    rig.wait_for_result(&format!("hactl_node_maintenance{{node=\"{other}\"}} == 1"))?;
+    rig.scenario.cluster.power_off(&active_node)?;
+    rig.wait_for_result(&format!("hactl_resource_unplaced{{resource=\"{WEB}\"}} == 1"))?;
     hactl(rig, &["node", "maintenance", "disable", other])?;
-    let away = rig.scenario.elsewhere(WEB, &home)?;
-    ensure!(away == other, "{WEB} runs on {away}");
-    rig.seen(&format!("hactl_resource_running{{resource=\"{WEB}\"}} == 1"))?;
+    let new_node = rig.scenario.wait_until_moved_from(WEB, &active_node)?;
+    ensure!(new_node == other, "{WEB} runs on {new_node}");
+    rig.wait_for_result(&format!("hactl_resource_running{{resource=\"{WEB}\"}} == 1"))?;
     Ok([("resource", WEB), ("node", other)].map(|(name, value)| (name.to_owned(), value.to_owned())).into())
 }
 
 /// Declares nodes with a capacity, and resources in every state.
-fn declare(rig: &Rig) -> Result<()> {
+fn declare_objects(rig: &Rig) -> Result<()> {
     let scenario = &rig.scenario;
     scenario.apply(
         "clusters",
@@ -65,13 +65,13 @@ fn declare(rig: &Rig) -> Result<()> {
     }
     scenario.apply("groups", "front", &json!({"nodes": {"node1": 2, "node2": 1}, "restricted": true}))?;
     scenario.apply("groups", "nowhere", &json!({"nodes": {"node9": 1}, "restricted": true}))?;
-    let asks = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory, "disk": "20Gi"});
+    let requests = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory, "disk": "20Gi"});
     let mut web = witness_spec(WEB)?;
-    (web["group"], web["requests"]) = (json!("front"), asks("1", "2Gi"));
+    (web["group"], web["requests"]) = (json!("front"), requests("1", "2Gi"));
     let machine =
-        json!({"driver": {"simulated": {"type": "vm", "live": true}}, "requests": asks("2", "8Gi")});
+        json!({"driver": {"simulated": {"type": "vm", "live": true}}, "requests": requests("2", "8Gi")});
     let mut mail = machine.clone();
-    mail["requests"] = asks("1500m", "4Gi");
+    mail["requests"] = requests("1500m", "4Gi");
     let mut lost = witness_spec("lost")?;
     lost["group"] = json!("nowhere");
     let mut idle = witness_spec("idle")?;
@@ -82,37 +82,37 @@ fn declare(rig: &Rig) -> Result<()> {
     for (name, spec) in &all {
         scenario.apply("resources", name, spec)?;
     }
-    scenario.home(WEB)?;
+    scenario.wait_until_started(WEB)?;
     for (name, state) in [(MACHINE, "Started"), ("mail", "Started"), ("idle", "Stopped"), ("broken", "Error")]
     {
-        wait_until(&format!("{name} to be {state}"), CEILING, || scenario.state(name) == state)?;
-        rig.seen(&format!("hactl_resource_state{{resource=\"{name}\",state=\"{state}\"}} == 1"))?;
+        wait_until(&format!("{name} to be {state}"), STEP_TIMEOUT, || scenario.state(name) == state)?;
+        rig.wait_for_result(&format!("hactl_resource_state{{resource=\"{name}\",state=\"{state}\"}} == 1"))?;
     }
-    rig.seen("hactl_resource_unplaced{resource=\"lost\"} == 1")?;
-    rig.seen("hactl_failure_tolerance_nodes")
+    rig.wait_for_result("hactl_resource_unplaced{resource=\"lost\"} == 1")?;
+    rig.wait_for_result("hactl_failure_tolerance_nodes")
 }
 
 /// Live-migrates the machine to another node by command.
 fn move_live(rig: &Rig) -> Result<()> {
     let scenario = &rig.scenario;
-    let place = || {
+    let current_node = || {
         let object = scenario.object("resources", MACHINE).unwrap_or_default();
         object["status"]["node"].as_str().unwrap_or_default().to_owned()
     };
-    let from = place();
+    let from = current_node();
     let to =
         scenario.cluster.names(Role::Node).into_iter().find(|node| *node != from).context("another node")?;
     hactl(rig, &["migrate", MACHINE, &to])?;
-    wait_until(&format!("{MACHINE} to run on {to}"), CEILING, || {
-        place() == to && scenario.state(MACHINE) == "Started"
+    wait_until(&format!("{MACHINE} to run on {to}"), STEP_TIMEOUT, || {
+        current_node() == to && scenario.state(MACHINE) == "Started"
     })?;
-    rig.seen("hactl_operations_total")
+    rig.wait_for_result("hactl_operations_total")
 }
 
 fn hactl(rig: &Rig, arguments: &[&str]) -> Result<()> {
     let output = rig.scenario.cluster.hactl(arguments)?;
-    let said =
+    let output_text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    ensure!(output.status.success(), "hactl {}: {said}", arguments.join(" "));
+    ensure!(output.status.success(), "hactl {}: {output_text}", arguments.join(" "));
     Ok(())
 }

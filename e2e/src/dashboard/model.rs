@@ -95,15 +95,15 @@ impl Dashboard {
     /// # Errors
     /// Fails if a dashboard cannot be read, or if none exists.
     pub fn all() -> Result<BTreeMap<String, Dashboard>> {
-        let folder = repository().join("manifests/grafana");
+        let directory = repository().join("manifests/grafana");
         let mut all = BTreeMap::new();
-        for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        for entry in fs::read_dir(&directory).with_context(|| directory.display().to_string())? {
             let path = entry?.path();
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             let text = fs::read(&path).with_context(|| path.display().to_string())?;
             all.insert(name, serde_json::from_slice(&text).with_context(|| path.display().to_string())?);
         }
-        anyhow::ensure!(!all.is_empty(), "{} is empty", folder.display());
+        anyhow::ensure!(!all.is_empty(), "{} is empty", directory.display());
         Ok(all)
     }
 
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_somewhere() {
+    fn link_targets_exist() {
         let all = Dashboard::all().unwrap();
         let uids: BTreeSet<&str> = all.values().map(|dashboard| dashboard.uid.as_str()).collect();
         assert_eq!(uids.len(), all.len(), "two have the same uid");

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::command::tool;
-use crate::scenario::CEILING;
+use crate::scenario::STEP_TIMEOUT;
 use crate::wait::wait_until;
 
 /// Seconds since 1970.
@@ -54,19 +54,19 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a Prometheus with this configuration. All its files are in `folder`.
+    /// Starts a Prometheus with this configuration. All its files are in `directory`.
     ///
     /// # Errors
     /// Fails if Prometheus is not installed or does not become ready.
-    pub fn start(folder: &Path, address: SocketAddr, configuration: &str) -> Result<Self> {
-        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        let (file, log) = (folder.join("prometheus.yaml"), folder.join("prometheus.log"));
+    pub fn start(directory: &Path, address: SocketAddr, configuration: &str) -> Result<Self> {
+        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        let (file, log) = (directory.join("prometheus.yaml"), directory.join("prometheus.log"));
         fs::write(&file, configuration).with_context(|| file.display().to_string())?;
         let output = File::create(&log)?;
         let child = Command::new(tool("setpriv"))
             .args(["--pdeathsig", "KILL", &tool("prometheus"), "--log.level=warn"])
             .arg(format!("--config.file={}", file.display()))
-            .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
+            .arg(format!("--storage.tsdb.path={}", directory.join("data").display()))
             .arg(format!("--web.listen-address={address}"))
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
@@ -74,14 +74,16 @@ impl Server {
             .spawn()
             .context("cannot start prometheus")?;
         let mut server = Self { child, client: Prometheus::at(&format!("http://{address}"))? };
-        wait_until("Prometheus to be ready", CEILING, || server.client.is_ready() || !server.runs())?;
-        if !server.runs() {
+        wait_until("Prometheus to be ready", STEP_TIMEOUT, || {
+            server.client.is_ready() || !server.poll_running()
+        })?;
+        if !server.poll_running() {
             bail!("prometheus exited (./dev/setup --test installs it): {}", fs::read_to_string(&log)?);
         }
         Ok(server)
     }
 
-    fn runs(&mut self) -> bool {
+    fn poll_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 }
@@ -129,8 +131,8 @@ impl Prometheus {
     /// Fails if Prometheus does not respond or refuses the query.
     pub fn range(&self, query: &str, span: Span) -> Result<Vec<Series>> {
         let (from, to, step) = (span.from.to_string(), span.to.to_string(), span.step.to_string());
-        let asked = [("query", query), ("start", &from), ("end", &to), ("step", &step)];
-        series(&self.get("/api/v1/query_range", &asked)?)
+        let parameters = [("query", query), ("start", &from), ("end", &to), ("step", &step)];
+        series(&self.get("/api/v1/query_range", &parameters)?)
     }
 
     /// Returns the number of series that match a selector.
@@ -138,8 +140,9 @@ impl Prometheus {
     /// # Errors
     /// Fails if Prometheus does not respond or refuses the selector.
     pub fn count(&self, selector: &str, span: Span) -> Result<usize> {
-        let asked = [("match[]", selector), ("start", &span.from.to_string()), ("end", &span.to.to_string())];
-        Ok(self.get("/api/v1/series", &asked)?.as_array().map_or(0, Vec::len))
+        let parameters =
+            [("match[]", selector), ("start", &span.from.to_string()), ("end", &span.to.to_string())];
+        Ok(self.get("/api/v1/series", &parameters)?.as_array().map_or(0, Vec::len))
     }
 
     /// Returns the values of a label in the series that match a selector.
@@ -147,20 +150,21 @@ impl Prometheus {
     /// # Errors
     /// Fails if Prometheus does not respond or refuses the selector.
     pub fn label_values(&self, selector: &str, label: &str, span: Span) -> Result<Vec<String>> {
-        let asked = [("match[]", selector), ("start", &span.from.to_string()), ("end", &span.to.to_string())];
-        let found = self.get(&format!("/api/v1/label/{label}/values"), &asked)?;
+        let parameters =
+            [("match[]", selector), ("start", &span.from.to_string()), ("end", &span.to.to_string())];
+        let found = self.get(&format!("/api/v1/label/{label}/values"), &parameters)?;
         serde_json::from_value(found).context("values of a label")
     }
 
-    fn get(&self, path: &str, asked: &[(&str, &str)]) -> Result<Value> {
+    fn get(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value> {
         let mut url = self.base.join(path)?;
-        url.query_pairs_mut().extend_pairs(asked);
+        url.query_pairs_mut().extend_pairs(parameters);
         let mut answer: Value = self.runtime.block_on(async {
             let answer = self.client.get(url).send().await.context("no response from Prometheus")?;
             answer.json().await.context("response of Prometheus is not valid JSON")
         })?;
         if answer["status"] != "success" {
-            bail!("Prometheus rejected {asked:?}: {}", answer["error"]);
+            bail!("Prometheus rejected {parameters:?}: {}", answer["error"]);
         }
         Ok(answer["data"].take())
     }

@@ -17,7 +17,7 @@ pub struct Selector {
 }
 
 /// Replaces variables with their values. An unknown variable remains, so Prometheus rejects the query.
-pub fn fill(text: &str, values: &Values) -> String {
+pub fn substitute_variables(text: &str, values: &Values) -> String {
     let mut filled = text.to_owned();
     // Longest names first, so that `$ab` is not replaced as `$a` followed by `b`.
     let mut names: Vec<&String> = values.keys().collect();
@@ -59,13 +59,13 @@ pub fn selectors(query: &str) -> Vec<Selector> {
     let mut rest = query;
     while let Some(open) = rest.find('{') {
         let before = &rest[..open];
-        let start = before.rfind(|letter: char| !is_of_word(letter)).map_or(0, |at| at + 1);
-        let length = closing(&rest[open..]);
+        let start = before.rfind(|letter: char| !is_identifier_char(letter)).map_or(0, |at| at + 1);
+        let length = braces_length(&rest[open..]);
         let matchers = &rest[open + 1..open + length - 1];
         found.push(Selector {
             text: rest[start..open + length].to_owned(),
             metric: before[start..].to_owned(),
-            labels: matched(matchers),
+            labels: matcher_labels(matchers),
         });
         rest = &rest[open + length..];
     }
@@ -73,11 +73,11 @@ pub fn selectors(query: &str) -> Vec<Selector> {
 }
 
 /// Returns the labels by which a query groups or joins.
-pub fn grouped(query: &str) -> BTreeSet<String> {
+pub fn grouping_labels(query: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for keyword in ["by", "on", "without", "ignoring", "group_left", "group_right"] {
         for (at, _) in query.match_indices(keyword) {
-            let is_word = !query[..at].ends_with(is_of_word);
+            let is_word = !query[..at].ends_with(is_identifier_char);
             let Some(list) = query[at + keyword.len()..].trim_start().strip_prefix('(') else { continue };
             if let (true, Some((labels, _))) = (is_word, list.split_once(')')) {
                 let labels = labels.split(',').map(|label| label.trim().to_owned());
@@ -88,12 +88,12 @@ pub fn grouped(query: &str) -> BTreeSet<String> {
     found
 }
 
-fn is_of_word(letter: char) -> bool {
+fn is_identifier_char(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_' || letter == ':'
 }
 
 /// Returns the length of the part in braces, including both. Braces inside quotes are text.
-fn closing(text: &str) -> usize {
+fn braces_length(text: &str) -> usize {
     let mut quoted = false;
     for (at, letter) in text.char_indices() {
         match letter {
@@ -106,9 +106,9 @@ fn closing(text: &str) -> usize {
 }
 
 /// Returns the label names before `=`, `!=`, `=~` and `!~`, outside quotes.
-fn matched(matchers: &str) -> BTreeSet<String> {
+fn matcher_labels(matchers: &str) -> BTreeSet<String> {
     let names = matchers.split('"').step_by(2);
-    let names = names.map(|part| part.trim_matches(|letter: char| !is_of_word(letter)).to_owned());
+    let names = names.map(|part| part.trim_matches(|letter: char| !is_identifier_char(letter)).to_owned());
     names.filter(|name| !name.is_empty()).collect()
 }
 
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn variables_are_filled_in_the_longest_first() {
         let values = Values::from([("a".to_owned(), "1".to_owned()), ("ab".to_owned(), "2".to_owned())]);
-        assert_eq!(fill("$a $ab ${a}b $b", &values), "1 2 1b $b");
+        assert_eq!(substitute_variables("$a $ab ${a}b $b", &values), "1 2 1b $b");
     }
 
     #[test]
@@ -145,11 +145,11 @@ mod tests {
         assert_eq!(found.len(), 2, "{found:?}");
         assert_eq!((found[0].metric.as_str(), &found[0].labels), ("a_b", &set(&["x", "y"])));
         assert_eq!((found[1].metric.as_str(), found[1].text.as_str()), ("c", "c{}"));
-        assert_eq!(grouped(query), set(&["le", "x", "z", "w"]));
+        assert_eq!(grouping_labels(query), set(&["le", "x", "z", "w"]));
     }
 
     /// Returns the labels that series of this metric can have; `None` if the metric does not exist.
-    fn known(name: &str) -> Option<BTreeSet<String>> {
+    fn known_labels(name: &str) -> Option<BTreeSet<String>> {
         // Prometheus' configuration gives these labels to every target.
         let mut labels = set(&["cluster", "instance", "job"]);
         // Metrics of Prometheus itself.
@@ -178,38 +178,39 @@ mod tests {
     }
 
     /// Returns the errors of a query whose legend shows these labels.
-    fn wrong(query: &str, shown: &BTreeSet<String>) -> Vec<String> {
-        let mut wrong = Vec::new();
+    fn query_errors(query: &str, legend: &BTreeSet<String>) -> Vec<String> {
+        let mut errors = Vec::new();
         let mut all = BTreeSet::new();
         let named = selectors(query);
-        let words = query.split(|letter: char| !is_of_word(letter)).filter(|word| word.starts_with("hactl_"));
+        let words =
+            query.split(|letter: char| !is_identifier_char(letter)).filter(|word| word.starts_with("hactl_"));
         if words.count() > named.len() {
-            wrong.push("a metric without {} takes every cluster's".to_owned());
+            errors.push("a metric without {} takes every cluster's".to_owned());
         }
         for selector in &named {
-            match known(&selector.metric) {
-                None => wrong.push(format!("there is no {}", selector.metric)),
+            match known_labels(&selector.metric) {
+                None => errors.push(format!("there is no {}", selector.metric)),
                 Some(labels) => {
                     let other = selector.labels.difference(&labels);
-                    wrong.extend(other.map(|label| format!("{} has no {label}", selector.metric)));
+                    errors.extend(other.map(|label| format!("{} has no {label}", selector.metric)));
                     all.extend(labels);
                 }
             }
             if !selector.labels.contains("cluster") {
-                wrong.push(format!("{} is not that of one cluster", selector.text));
+                errors.push(format!("{} is not that of one cluster", selector.text));
             }
         }
-        let used: BTreeSet<String> = grouped(query).union(shown).cloned().collect();
-        wrong.extend(used.difference(&all).map(|label| format!("nothing has {label}")));
-        wrong
+        let used: BTreeSet<String> = grouping_labels(query).union(legend).cloned().collect();
+        errors.extend(used.difference(&all).map(|label| format!("nothing has {label}")));
+        errors
     }
 
     #[test]
     fn queries_name_declared_metrics_with_their_labels() {
         for (file, dashboard) in Dashboard::all().unwrap() {
-            for (place, target) in dashboard.queries() {
-                let wrong = wrong(&target.expr, &legend_labels(&target.legend_format));
-                assert!(wrong.is_empty(), "{file}, {place}, {}: {wrong:?}", target.expr);
+            for (location, target) in dashboard.queries() {
+                let errors = query_errors(&target.expr, &legend_labels(&target.legend_format));
+                assert!(errors.is_empty(), "{file}, {location}, {}: {errors:?}", target.expr);
             }
             for variable in dashboard.templating.list.iter().filter(|one| one.kind == VariableKind::Query) {
                 let (metric, label) = variable
@@ -220,7 +221,7 @@ mod tests {
                 let named = selectors(metric);
                 let name = named.first().map_or(metric, |selector| selector.metric.as_str());
                 assert!(
-                    known(name).is_some_and(|labels| labels.contains(label)),
+                    known_labels(name).is_some_and(|labels| labels.contains(label)),
                     "{file}: {}",
                     variable.query
                 );
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_declared_is_found() {
+    fn undeclared_metrics_and_labels_are_errors() {
         let none = BTreeSet::new();
         for (query, word) in [
             (r#"hactl_nothing{cluster="$cluster"}"#, "no hactl_nothing"),
@@ -244,12 +245,12 @@ mod tests {
             (r#"hactl_leader_count{cluster="$cluster"}"#, "no hactl_leader_count"),
         ] {
             assert!(
-                wrong(query, &none).iter().any(|found| found.contains(word)),
+                query_errors(query, &none).iter().any(|found| found.contains(word)),
                 "{query}: {:?}",
-                wrong(query, &none)
+                query_errors(query, &none)
             );
         }
-        let shown = set(&["nod"]);
-        assert!(!wrong(r#"hactl_leader{cluster="$cluster"}"#, &shown).is_empty());
+        let legend = set(&["nod"]);
+        assert!(!query_errors(r#"hactl_leader{cluster="$cluster"}"#, &legend).is_empty());
     }
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::answers::{Asker, now};
+use super::answers::{DashboardQuerier, now};
 use super::forward::Forward;
 use super::prometheus::{Server, Span, Time};
 use crate::binaries::repository;
 use crate::cluster::Cluster;
 use crate::machine::Role;
 use crate::plan::{API_PORT, Plan};
-use crate::scenario::{CEILING, Scenario};
+use crate::scenario::{STEP_TIMEOUT, Scenario};
 use crate::wait::wait_until;
 
 /// Port of Prometheus at the run's own address.
@@ -29,7 +29,7 @@ pub struct Rig {
     server: Server,
     _forwards: Vec<Forward>,
     scrape_seconds: u16,
-    began: Time,
+    started_at: Time,
 }
 
 impl Rig {
@@ -37,9 +37,9 @@ impl Rig {
     ///
     /// # Errors
     /// Fails if the cluster or Prometheus does not start.
-    pub fn start(folder: &Path, scrape_seconds: u16) -> Result<Self> {
+    pub fn start(directory: &Path, scrape_seconds: u16) -> Result<Self> {
         // The history is a fixed sequence of events, so a busy host must not add failures of its own.
-        let scenario = Scenario::start_with(Plan { profile: "Default".to_owned(), ..Plan::test(folder) })?;
+        let scenario = Scenario::start_with(Plan { profile: "Default".to_owned(), ..Plan::test(directory) })?;
         let cluster = &scenario.cluster;
         let forwards: Vec<(String, Forward)> = cluster
             .names(Role::Node)
@@ -48,13 +48,13 @@ impl Rig {
             .collect::<Result<_>>()?;
         let configuration = configuration(cluster, &forwards, scrape_seconds)?;
         let address = SocketAddr::from((cluster.host_address(), PORT));
-        let began = now();
-        let server = Server::start(&cluster.folder().join("prometheus"), address, &configuration)?;
+        let started_at = now();
+        let server = Server::start(&cluster.directory().join("prometheus"), address, &configuration)?;
         let forwards = forwards.into_iter().map(|(_, forward)| forward).collect();
-        let rig = Self { scenario, server, _forwards: forwards, scrape_seconds, began };
+        let rig = Self { scenario, server, _forwards: forwards, scrape_seconds, started_at };
         let targets =
             rig.scenario.cluster.names(Role::Node).len() + rig.scenario.cluster.names(Role::Controller).len();
-        rig.seen(&format!("count(up == 1) == {targets}"))?;
+        rig.wait_for_result(&format!("count(up == 1) == {targets}"))?;
         Ok(rig)
     }
 
@@ -62,23 +62,23 @@ impl Rig {
     ///
     /// # Errors
     /// Fails if the result remains empty for too long.
-    pub fn seen(&self, query: &str) -> Result<()> {
-        wait_until(&format!("Prometheus to see {query}"), CEILING, || {
+    pub fn wait_for_result(&self, query: &str) -> Result<()> {
+        wait_until(&format!("Prometheus to see {query}"), STEP_TIMEOUT, || {
             self.server.client.instant(query, now()).is_ok_and(|found| !found.is_empty())
         })
     }
 
     /// Returns an interface for queries over the whole time so far, with about `points` points in each series.
-    pub fn asker(&self, points: u16) -> Asker<'_> {
+    pub fn querier(&self, points: u16) -> DashboardQuerier<'_> {
         let to = now();
-        let step = ((to - self.began) / f64::from(points)).ceil().max(f64::from(self.scrape_seconds));
-        let span = Span { from: self.began, to, step };
-        Asker { client: &self.server.client, span, scrape_seconds: f64::from(self.scrape_seconds) }
+        let step = ((to - self.started_at) / f64::from(points)).ceil().max(f64::from(self.scrape_seconds));
+        let span = Span { from: self.started_at, to, step };
+        DashboardQuerier { client: &self.server.client, span, scrape_seconds: f64::from(self.scrape_seconds) }
     }
 
     /// Returns the time since the start of Prometheus.
     pub fn age(&self) -> Duration {
-        Duration::from_secs_f64((now() - self.began).max(0.0))
+        Duration::from_secs_f64((now() - self.started_at).max(0.0))
     }
 
     /// Ends both the cluster and Prometheus; see [`Scenario::finish`].
@@ -94,13 +94,13 @@ impl Rig {
 
 /// Returns the example configuration with this cluster's addresses and files. Targets keep the instance names of the example.
 fn configuration(cluster: &Cluster, agents: &[(String, Forward)], scrape_seconds: u16) -> Result<String> {
-    let folder = repository().join("manifests/prometheus");
-    let text = std::fs::read_to_string(folder.join("prometheus.yaml")).context("manifests/prometheus")?;
+    let directory = repository().join("manifests/prometheus");
+    let text = std::fs::read_to_string(directory.join("prometheus.yaml")).context("manifests/prometheus")?;
     let mut all: Value = serde_yaml::from_str(&text)?;
     let interval = format!("{scrape_seconds}s");
     all["global"] =
         json!({"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval});
-    all["rule_files"] = json!([folder.join("rules.yaml")]);
+    all["rule_files"] = json!([directory.join("rules.yaml")]);
     // No Alertmanager runs.
     all.as_object_mut().context("configuration is not an object")?.remove("alerting");
     let controllers = cluster.names(Role::Controller).into_iter().map(|name| {
@@ -114,7 +114,7 @@ fn configuration(cluster: &Cluster, agents: &[(String, Forward)], scrape_seconds
             "labels": {"cluster": "default", "node": node, "instance": format!("{node}:{ADMIN_PORT}")}})
     });
     let agents: Vec<Value> = agents.collect();
-    let tls = cluster.folder().join("tls");
+    let tls = cluster.directory().join("tls");
     let files = json!({"ca_file": tls.join("ca.pem"), "cert_file": tls.join("admin.pem"), "key_file": tls.join("admin.key")});
     for job in all["scrape_configs"].as_array_mut().context("scrape_configs")? {
         let name = job["job_name"].as_str().unwrap_or_default().to_owned();

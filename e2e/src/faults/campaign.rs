@@ -1,6 +1,6 @@
 //! A campaign: a cluster with services, a schedule of faults, and the recovery at the end.
 
-use super::injector::{self, Done};
+use super::injector::{self, InjectedFault};
 use super::kind::Kind;
 use super::ledger::Ledger;
 use super::report::Report;
@@ -20,11 +20,11 @@ use std::time::Duration;
 /// Number of services, which run during the whole campaign.
 const SERVICES: usize = 4;
 /// Time between two checks for due actions.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Boot time of a reset machine, in nanoseconds. It is long enough that the services sometimes fail over.
 const BOOT_NS: u64 = 3_000_000_000;
 /// Longest time for the whole recovery. The longest wait in the product is the deadline of a freeze.
-const BACK: Duration = Duration::from_secs(300);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(300);
 /// Quota of etcd's database, in bytes; small enough to fill within seconds.
 const STORE_BYTES: u64 = 32 << 20;
 /// Size of a journal's disk, in kilobytes; small enough to fill immediately.
@@ -46,16 +46,16 @@ pub fn service(index: usize) -> String {
     format!("service-{}", index + 1)
 }
 
-/// Runs a campaign in its own cluster, with its data in `folder`. Calls `say` with a line for each fault.
+/// Runs a campaign in its own cluster, with its data in `directory`. Calls `print` with a line for each fault.
 ///
 /// # Errors
 /// Fails if a service ran twice at the same time, an acknowledged write was lost, or a part did not recover.
-pub fn run(folder: &Path, settings: Settings, say: &mut dyn FnMut(&str)) -> Result<Report> {
+pub fn run(directory: &Path, settings: Settings, print: &mut dyn FnMut(&str)) -> Result<Report> {
     let plan = Plan {
         profile: "Fast".to_owned(),
         store_bytes: Some(STORE_BYTES),
         disk_kilobytes: Some(DISK_KILOBYTES),
-        ..Plan::test(folder)
+        ..Plan::test(directory)
     };
     let cluster = Cluster::start(plan)?;
     let checker = cluster.checker(&["ha-witness"]);
@@ -74,34 +74,37 @@ pub fn run(folder: &Path, settings: Settings, say: &mut dyn FnMut(&str)) -> Resu
         scenario.apply("resources", &service(index), &spec)?;
     }
     for index in 0..SERVICES {
-        scenario.home(&service(index))?;
+        scenario.wait_until_started(&service(index))?;
     }
     let ledger = Ledger::open(&scenario.cluster)?;
-    let mut campaign = Campaign { scenario, lasting: Vec::new(), off: Vec::new(), report: Report::default() };
-    let began_ns = monotonic_ns();
+    let mut campaign =
+        Campaign { scenario, active_faults: Vec::new(), reset_nodes: Vec::new(), report: Report::default() };
+    let start_ns = monotonic_ns();
     let size = Size {
         nodes: campaign.scenario.cluster.names(Role::Node).len(),
         controllers: campaign.scenario.cluster.names(Role::Controller).len(),
         members: campaign.scenario.cluster.names(Role::Etcd).len(),
         services: SERVICES,
     };
-    for fault in schedule::draw(settings.seed, size, settings.faults, settings.length_ms) {
-        campaign.pass_until(began_ns + fault.at_ms * 1_000_000, began_ns)?;
-        campaign.inject(fault, began_ns, say)?;
+    for fault in schedule::draw_schedule(settings.seed, size, settings.faults, settings.length_ms) {
+        campaign.advance_until(start_ns + fault.at_ms * 1_000_000, start_ns)?;
+        campaign.inject(fault, start_ns, print)?;
     }
-    campaign.pass_until(u64::MAX, began_ns)?;
-    say("all faults have ended; waiting for the cluster to recover");
+    campaign.advance_until(u64::MAX, start_ns)?;
+    print("all faults have ended; waiting for the cluster to recover");
     let ended_ns = monotonic_ns();
-    campaign.wait_until_all_is_back()?;
+    campaign.wait_for_recovery()?;
     let Campaign { scenario, mut report, .. } = campaign;
-    report.back_ms = (monotonic_ns() - ended_ns) / 1_000_000;
-    let books = ledger.close()?;
-    books.check(|name| scenario.object("resources", name)).context("an acknowledged write was lost")?;
-    report.acknowledged = books.acknowledged;
-    report.failed = books.failed;
+    report.recovery_ms = (monotonic_ns() - ended_ns) / 1_000_000;
+    let ledger_result = ledger.close()?;
+    ledger_result
+        .check(|name| scenario.object("resources", name))
+        .context("an acknowledged write was lost")?;
+    report.acknowledged = ledger_result.acknowledged;
+    report.failed = ledger_result.failed;
     let timeline = scenario.checker.timeline();
     for index in 0..SERVICES {
-        report.note_gaps(&service(index), timeline.changes(&service(index)), began_ns);
+        report.add_longest_gap(&service(index), timeline.changes(&service(index)), start_ns);
     }
     scenario.finish()?;
     Ok(report)
@@ -110,50 +113,51 @@ pub fn run(folder: &Path, settings: Settings, say: &mut dyn FnMut(&str)) -> Resu
 struct Campaign {
     scenario: Scenario,
     /// Faults in effect, each with the name of its target.
-    lasting: Vec<Done>,
+    active_faults: Vec<InjectedFault>,
     /// Nodes that were reset, each with the time of its next start. Real hardware restarts after a watchdog reset.
-    off: Vec<(String, u64)>,
+    reset_nodes: Vec<(String, u64)>,
     report: Report,
 }
 
 impl Campaign {
     /// Waits until `until_ns`, or until no fault is in effect if `until_ns` is the maximum. Meanwhile undoes due faults and boots
     /// nodes that were reset.
-    fn pass_until(&mut self, until_ns: u64, began_ns: u64) -> Result<()> {
+    fn advance_until(&mut self, until_ns: u64, start_ns: u64) -> Result<()> {
         loop {
             let now = monotonic_ns();
-            let due = |done: &Done| {
-                done.fault.until_ms.is_some_and(|until_ms| began_ns + until_ms * 1_000_000 <= now)
+            let due = |injected: &InjectedFault| {
+                injected.fault.until_ms.is_some_and(|until_ms| start_ns + until_ms * 1_000_000 <= now)
             };
-            while let Some(index) = self.lasting.iter().position(due) {
-                let done = self.lasting.remove(index);
-                injector::undo(&mut self.scenario, &done)
-                    .with_context(|| format!("undoing {} at {}", done.fault.kind.title(), done.target))?;
+            while let Some(index) = self.active_faults.iter().position(due) {
+                let injected = self.active_faults.remove(index);
+                injector::undo(&mut self.scenario, &injected).with_context(|| {
+                    format!("undoing {} at {}", injected.fault.kind.title(), injected.target)
+                })?;
             }
-            self.boot_what_was_reset(now)?;
-            if now >= until_ns || (until_ns == u64::MAX && self.lasting.is_empty()) {
+            self.boot_reset_nodes(now)?;
+            if now >= until_ns || (until_ns == u64::MAX && self.active_faults.is_empty()) {
                 return Ok(());
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
-    fn inject(&mut self, fault: Fault, began_ns: u64, say: &mut dyn FnMut(&str)) -> Result<()> {
-        let seconds = (monotonic_ns() - began_ns) as f64 / 1e9;
+    fn inject(&mut self, fault: Fault, start_ns: u64, print: &mut dyn FnMut(&str)) -> Result<()> {
+        let seconds = (monotonic_ns() - start_ns) as f64 / 1e9;
         let title = fault.kind.title();
         match injector::inject(&mut self.scenario, fault) {
-            Ok(done) => {
+            Ok(injected) => {
                 let lasts = fault.until_ms.map(|until| until.saturating_sub(fault.at_ms) as f64 / 1e3);
                 let lasts = lasts.map_or_else(String::new, |lasts| format!(", for {lasts:.1} s"));
-                say(&format!("{seconds:8.1} s  {title}: {}{lasts}", done.target));
-                *self.report.done.entry(fault.kind).or_default() += 1;
+                print(&format!("{seconds:8.1} s  {title}: {}{lasts}", injected.target));
+                *self.report.injected.entry(fault.kind).or_default() += 1;
                 if fault.until_ms.is_some() {
-                    self.lasting.push(done);
+                    self.active_faults.push(injected);
                 }
             }
             // The target is already down, or etcd, which the fault needs, does not respond.
             Err(error) => {
-                say(&format!("{seconds:8.1} s  {title}: not possible now: {error:#}"));
+                print(&format!("{seconds:8.1} s  {title}: not possible now: {error:#}"));
                 self.report.impossible += 1;
                 self.clean_up_after(fault)?;
             }
@@ -165,7 +169,7 @@ impl Campaign {
     fn clean_up_after(&mut self, fault: Fault) -> Result<()> {
         if fault.kind == Kind::StoreLeaderIsolated {
             for member in self.scenario.cluster.names(Role::Etcd) {
-                if !self.lasting.iter().any(|done| done.target == member) {
+                if !self.active_faults.iter().any(|injected| injected.target == member) {
                     self.scenario.cluster.heal(&member)?;
                 }
             }
@@ -173,23 +177,25 @@ impl Campaign {
         if fault.kind == Kind::StoreFull {
             // Due immediately, so the next check undoes it.
             let fault = Fault { until_ms: Some(fault.at_ms), ..fault };
-            self.lasting.push(Done { fault, target: "store".to_owned() });
+            self.active_faults.push(InjectedFault { fault, target: "store".to_owned() });
         }
         Ok(())
     }
 
-    fn boot_what_was_reset(&mut self, now: u64) -> Result<()> {
+    fn boot_reset_nodes(&mut self, now: u64) -> Result<()> {
         for node in self.scenario.cluster.names(Role::Node) {
-            let cut =
-                self.lasting.iter().any(|done| done.fault.kind == Kind::PowerCut && done.target == node);
-            let known = self.off.iter().any(|(off, _)| *off == node);
-            if !cut && !known && !self.scenario.cluster.machine(&node)?.is_on() {
+            let cut = self
+                .active_faults
+                .iter()
+                .any(|injected| injected.fault.kind == Kind::PowerCut && injected.target == node);
+            let already_counted = self.reset_nodes.iter().any(|(reset_node, _)| *reset_node == node);
+            if !cut && !already_counted && !self.scenario.cluster.machine(&node)?.is_on() {
                 self.report.resets += 1;
-                self.off.push((node, now + BOOT_NS));
+                self.reset_nodes.push((node, now + BOOT_NS));
             }
         }
-        while let Some(index) = self.off.iter().position(|(_, at_ns)| *at_ns <= now) {
-            let (node, _) = self.off.remove(index);
+        while let Some(index) = self.reset_nodes.iter().position(|(_, at_ns)| *at_ns <= now) {
+            let (node, _) = self.reset_nodes.remove(index);
             // Removes the parts of the node outside its process tree.
             self.scenario.cluster.power_off(&node)?;
             self.scenario.cluster.power_on(&node)?;
@@ -197,27 +203,30 @@ impl Campaign {
         Ok(())
     }
 
-    fn wait_until_all_is_back(&mut self) -> Result<()> {
-        wait_until("every node that was reset to be on", BACK, || {
-            self.boot_what_was_reset(monotonic_ns()).is_ok() && self.off.is_empty()
+    fn wait_for_recovery(&mut self) -> Result<()> {
+        wait_until("every node that was reset to be on", RECOVERY_TIMEOUT, || {
+            self.boot_reset_nodes(monotonic_ns()).is_ok() && self.reset_nodes.is_empty()
         })?;
         let scenario = &self.scenario;
-        wait_until("all etcd members to be healthy", BACK, || scenario.cluster.etcdctl().is_healthy())?;
+        wait_until("all etcd members to be healthy", RECOVERY_TIMEOUT, || {
+            scenario.cluster.etcdctl().is_healthy()
+        })?;
         for controller in scenario.cluster.names(Role::Controller) {
             let api = scenario.cluster.api(&controller)?;
-            wait_until(&format!("{controller} to be ready"), BACK, || api.is_ready())?;
+            wait_until(&format!("{controller} to be ready"), RECOVERY_TIMEOUT, || api.is_ready())?;
         }
         for node in scenario.cluster.names(Role::Node) {
-            let mut seen = String::new();
-            wait_until(&format!("{node} to be online"), BACK, || {
-                seen = scenario.object("nodes", &node).unwrap_or_default()["status"]["state"].to_string();
-                seen == "\"Online\""
+            let mut last_state = String::new();
+            wait_until(&format!("{node} to be online"), RECOVERY_TIMEOUT, || {
+                last_state =
+                    scenario.object("nodes", &node).unwrap_or_default()["status"]["state"].to_string();
+                last_state == "\"Online\""
             })
-            .with_context(|| format!("{node} is {seen}"))?;
+            .with_context(|| format!("{node} is {last_state}"))?;
         }
         for index in 0..SERVICES {
-            let home = scenario.home(&service(index))?;
-            anyhow::ensure!(scenario.checker.places(&service(index)) == BTreeSet::from([home]));
+            let active_node = scenario.wait_until_started(&service(index))?;
+            anyhow::ensure!(scenario.checker.machines_of(&service(index)) == BTreeSet::from([active_node]));
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use super::kind::{Kind, Target};
 use super::schedule::Fault;
 use crate::cluster::Cluster;
 use crate::machine::Role;
-use crate::network::Drop;
+use crate::network::PacketFilter;
 use crate::process::ProcessId;
 use crate::scenario::Scenario;
 use crate::wait::wait_until;
@@ -31,7 +31,7 @@ const FILLER: &str = "/filler/";
 
 /// An injected fault and its target, for the undo.
 #[derive(Debug, Clone)]
-pub struct Done {
+pub struct InjectedFault {
     /// The fault.
     pub fault: Fault,
     /// Name of the machine or service. Several names are separated by spaces.
@@ -42,7 +42,7 @@ pub struct Done {
 ///
 /// # Errors
 /// Fails if the fault is impossible now, for example because the program to kill does not run.
-pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<Done> {
+pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<InjectedFault> {
     let target = target_of(scenario, fault)?;
     let cluster = &mut scenario.cluster;
     match fault.kind {
@@ -53,10 +53,10 @@ pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<Done> {
             cluster.power_off(&target)?;
         }
         Kind::LinkCut | Kind::ControllerCut | Kind::MemberCut => cluster.cut(&target)?,
-        Kind::SendsNothing => cluster.drop_packets(&target, Drop::Sent)?,
-        Kind::ReceivesNothing => cluster.drop_packets(&target, Drop::Received)?,
-        Kind::SlowLink => cluster.drop_packets(&target, Drop::Above(SLOW_KILOBYTES))?,
-        Kind::LossyLink => cluster.drop_packets(&target, Drop::Percent(LOST_PERCENT))?,
+        Kind::SendsNothing => cluster.drop_packets(&target, PacketFilter::Sent)?,
+        Kind::ReceivesNothing => cluster.drop_packets(&target, PacketFilter::Received)?,
+        Kind::SlowLink => cluster.drop_packets(&target, PacketFilter::Above(SLOW_KILOBYTES))?,
+        Kind::LossyLink => cluster.drop_packets(&target, PacketFilter::Percent(LOST_PERCENT))?,
         Kind::StoreUnreachable | Kind::ControllerWithoutStore => {
             cluster.cut_from(&target, Role::Etcd, false)?;
         }
@@ -74,8 +74,8 @@ pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<Done> {
         Kind::AgentMissing => cluster.machine(&target)?.hold(AGENT)?,
         Kind::WatchdogDaemonKilled => cluster.machine(&target)?.kill(WATCHDOG_DAEMON)?,
         Kind::ServiceKilled => {
-            let place = scenario.checker.places(&target).pop_first().context("service does not run")?;
-            let process = scenario.checker.process(&target, &place).context("service does not run")?;
+            let node = scenario.checker.machines_of(&target).pop_first().context("service does not run")?;
+            let process = scenario.checker.process(&target, &node).context("service does not run")?;
             process.signal(Signal::SIGKILL)?;
         }
         Kind::DiskFull => fill(&disk_filler(cluster, &target)?)?,
@@ -108,17 +108,17 @@ pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<Done> {
             }
         }
     }
-    Ok(Done { fault, target })
+    Ok(InjectedFault { fault, target })
 }
 
 /// Undoes a lasting fault.
 ///
 /// # Errors
 /// Fails if the undo is impossible. The cluster then stays broken.
-pub fn undo(scenario: &mut Scenario, done: &Done) -> Result<()> {
+pub fn undo(scenario: &mut Scenario, injected: &InjectedFault) -> Result<()> {
     let cluster = &mut scenario.cluster;
-    let target = done.target.as_str();
-    match done.fault.kind {
+    let target = injected.target.as_str();
+    match injected.fault.kind {
         Kind::PowerCut | Kind::MemberLost => cluster.power_on(target),
         Kind::LinkCut
         | Kind::ControllerCut
@@ -138,18 +138,18 @@ pub fn undo(scenario: &mut Scenario, done: &Done) -> Result<()> {
             Some(watchdog) => watchdog.signal(Signal::SIGUSR2),
             None => Ok(()),
         },
-        Kind::AgentStopped => go_on(cluster, target, AGENT),
-        Kind::ControllerStopped => go_on(cluster, target, CONTROLLER),
-        Kind::MemberStopped => go_on(cluster, target, STORE),
+        Kind::AgentStopped => resume_program(cluster, target, AGENT),
+        Kind::ControllerStopped => resume_program(cluster, target, CONTROLLER),
+        Kind::MemberStopped => resume_program(cluster, target, STORE),
         Kind::AgentMissing => cluster.machine(target)?.release(AGENT),
         Kind::DiskFull => {
             let path = disk_filler(cluster, target)?;
             std::fs::remove_file(&path).with_context(|| path.display().to_string())
         }
         Kind::ControllerStorm => kill_controllers(cluster),
-        Kind::StoreFull => cluster.etcdctl().make_room(FILLER),
+        Kind::StoreFull => cluster.etcdctl().free_space(FILLER),
         Kind::StoreLost => {
-            cluster.names(Role::Etcd).iter().try_for_each(|member| go_on(cluster, member, STORE))
+            cluster.names(Role::Etcd).iter().try_for_each(|member| resume_program(cluster, member, STORE))
         }
         Kind::AgentKilled
         | Kind::AgentRestarted
@@ -166,20 +166,21 @@ pub fn undo(scenario: &mut Scenario, done: &Done) -> Result<()> {
 
 fn target_of(scenario: &Scenario, fault: Fault) -> Result<String> {
     let cluster = &scenario.cluster;
-    let one = |role: Role| cluster.names(role).into_iter().nth(fault.target).context("machine not found");
+    let machine_of_role =
+        |role: Role| cluster.names(role).into_iter().nth(fault.target).context("machine not found");
     match fault.kind.target() {
-        Target::Node => one(Role::Node),
-        Target::Controller => one(Role::Controller),
-        Target::Member => one(Role::Etcd),
+        Target::Node => machine_of_role(Role::Node),
+        Target::Controller => machine_of_role(Role::Controller),
+        Target::Member => machine_of_role(Role::Etcd),
         Target::Controllers => Ok(cluster.names(Role::Controller).join(" ")),
-        Target::Store if fault.kind == Kind::StoreLeaderIsolated => cluster.store_leader(),
+        Target::Store if fault.kind == Kind::StoreLeaderIsolated => cluster.etcd_leader(),
         Target::Store => Ok("store".to_owned()),
         Target::Service => Ok(super::campaign::service(fault.target)),
     }
 }
 
 /// Continues a stopped program, if it still runs. A program that died with its machine has no stopped process.
-fn go_on(cluster: &Cluster, machine: &str, program: &str) -> Result<()> {
+fn resume_program(cluster: &Cluster, machine: &str, program: &str) -> Result<()> {
     match cluster.machine(machine)?.program(program) {
         Some(process) => process.signal(Signal::SIGCONT),
         None => Ok(()),

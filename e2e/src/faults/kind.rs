@@ -216,7 +216,7 @@ impl Kind {
     /// Returns the shortest and longest duration in milliseconds; `None` for an instantaneous fault.
     ///
     /// The longest durations exceed W of the fast profile (9.1 s), so campaigns exercise the whole protocol.
-    pub fn lasts_ms(self) -> Option<(u64, u64)> {
+    pub fn duration_range_ms(self) -> Option<(u64, u64)> {
         match self {
             Kind::AgentKilled
             | Kind::AgentRestarted

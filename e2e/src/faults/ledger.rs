@@ -1,7 +1,7 @@
 //! A client that writes continuously and records which writes were acknowledged. At the end, etcd must contain all of them.
 
 use crate::api::Api;
-use crate::background::{Background, Stop};
+use crate::background::{Background, StopFlag};
 use crate::cluster::Cluster;
 use crate::machine::Role;
 use anyhow::{Context as _, Result, bail};
@@ -25,12 +25,12 @@ struct Account {
 
 /// A writer that runs in the background until it is closed or dropped.
 pub struct Ledger {
-    background: Background<Books>,
+    background: Background<LedgerResult>,
 }
 
 /// Result of the writes.
 #[derive(Debug, Clone, Default)]
-pub struct Books {
+pub struct LedgerResult {
     accounts: [Account; ACCOUNTS],
     /// Number of acknowledged writes.
     pub acknowledged: u64,
@@ -61,12 +61,12 @@ impl Ledger {
     ///
     /// # Errors
     /// Fails if the writer panicked.
-    pub fn close(mut self) -> Result<Books> {
+    pub fn close(mut self) -> Result<LedgerResult> {
         self.background.end().context("writer of the ledger panicked")
     }
 }
 
-impl Books {
+impl LedgerResult {
     /// Compares the objects, read by `read`, with the writes.
     ///
     /// # Errors
@@ -96,25 +96,25 @@ fn number(object: &Value) -> Option<u64> {
     object["spec"]["comment"].as_str()?.parse().ok()
 }
 
-fn write(apis: &[Api], stop: &Stop) -> Books {
-    let mut books = Books::default();
-    let mut turn = 0;
-    while !stop.is_asked() {
-        let account = &mut books.accounts[turn % ACCOUNTS];
+fn write(apis: &[Api], stop: &StopFlag) -> LedgerResult {
+    let mut result = LedgerResult::default();
+    let mut write_index = 0;
+    while !stop.is_requested() {
+        let account = &mut result.accounts[write_index % ACCOUNTS];
         // The controllers take turns, because each of them must return the writes that another acknowledged.
-        match one(&apis[turn % apis.len()], &name(turn % ACCOUNTS), account) {
-            Ok(()) => books.acknowledged += 1,
-            Err(_) => books.failed += 1,
+        match write_next(&apis[write_index % apis.len()], &name(write_index % ACCOUNTS), account) {
+            Ok(()) => result.acknowledged += 1,
+            Err(_) => result.failed += 1,
         }
-        turn += 1;
+        write_index += 1;
         thread::sleep(PERIOD);
     }
-    books
+    result
 }
 
 /// Reads an object and writes the next number with the version that was read. A late write then conflicts instead of overwriting
 /// a newer one.
-fn one(api: &Api, name: &str, account: &mut Account) -> Result<()> {
+fn write_next(api: &Api, name: &str, account: &mut Account) -> Result<()> {
     let object = api.object("resources", name)?.with_context(|| format!("{name} not found"))?;
     let version = object["metadata"]["resourceVersion"].clone();
     let next = account.sent + 1;
@@ -133,22 +133,22 @@ mod tests {
     use super::*;
 
     fn check(number: &str, expected: bool) {
-        let mut books = Books::default();
-        books.accounts[2] = Account { acknowledged: 5, sent: 7 };
+        let mut result = LedgerResult::default();
+        result.accounts[2] = Account { acknowledged: 5, sent: 7 };
         let read = |name: &str| {
             let comment = if name == "ledger-2" { number } else { "0" };
             Some(json!({"spec": {"comment": comment}}))
         };
-        assert_eq!(books.check(read).is_ok(), expected, "{number}");
+        assert_eq!(result.check(read).is_ok(), expected, "{number}");
     }
 
     #[test]
-    fn a_lost_write_is_seen() {
+    fn a_lost_write_is_detected() {
         check("4", false);
         check("5", true);
         check("7", true);
         check("8", false);
         check("none", false);
-        assert!(Books::default().check(|_| None).is_err());
+        assert!(LedgerResult::default().check(|_| None).is_err());
     }
 }

@@ -20,7 +20,7 @@ pub struct Gap {
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// Number of injected faults by kind.
-    pub done: BTreeMap<Kind, usize>,
+    pub injected: BTreeMap<Kind, usize>,
     /// Number of faults that were impossible when due, for example because the target was down.
     pub impossible: usize,
     /// Number of nodes that a watchdog reset.
@@ -30,7 +30,7 @@ pub struct Report {
     /// Number of writes that the API refused or did not respond to.
     pub failed: u64,
     /// Time from the end of the last fault until all services ran, in milliseconds.
-    pub back_ms: u64,
+    pub recovery_ms: u64,
     /// Longest gap of each service, longest first.
     pub gaps: Vec<Gap>,
 }
@@ -38,17 +38,17 @@ pub struct Report {
 impl Report {
     /// Returns the number of injected faults.
     pub fn faults(&self) -> usize {
-        self.done.values().sum()
+        self.injected.values().sum()
     }
 
     /// Adds the longest gap of a service, from the changes that the checker saw.
-    pub(super) fn note_gaps(&mut self, service: &str, changes: &[Change], began_ns: u64) {
-        let pairs = changes.windows(2).filter(|pair| pair[0].places.is_empty());
+    pub(super) fn add_longest_gap(&mut self, service: &str, changes: &[Change], start_ns: u64) {
+        let pairs = changes.windows(2).filter(|pair| pair[0].machines.is_empty());
         let longest = pairs.max_by_key(|pair| pair[1].at_ns - pair[0].at_ns);
         if let Some([from, to]) = longest {
             self.gaps.push(Gap {
                 service: service.to_owned(),
-                at_ms: from.at_ns.saturating_sub(began_ns) / 1_000_000,
+                at_ms: from.at_ns.saturating_sub(start_ns) / 1_000_000,
                 lasted_ms: (to.at_ns - from.at_ns) / 1_000_000,
             });
         }
@@ -60,7 +60,7 @@ impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = |ms: u64| ms as f64 / 1e3;
         writeln!(out, "{:<36} {:>6}", "fault", "times")?;
-        for (kind, times) in &self.done {
+        for (kind, times) in &self.injected {
             writeln!(out, "{:<36} {times:>6}", kind.title())?;
         }
         writeln!(out, "{:<36} {:>6}", "all", self.faults())?;
@@ -72,7 +72,7 @@ impl fmt::Display for Report {
             "writes: {} acknowledged, none lost; {} refused or unanswered",
             self.acknowledged, self.failed
         )?;
-        writeln!(out, "cluster recovered {:.1} s after the last fault", seconds(self.back_ms))?;
+        writeln!(out, "cluster recovered {:.1} s after the last fault", seconds(self.recovery_ms))?;
         for gap in &self.gaps {
             let (service, at, lasted) = (&gap.service, seconds(gap.at_ms), seconds(gap.lasted_ms));
             writeln!(out, "longest time without {service}: {lasted:.1} s, from {at:.1} s on")?;
@@ -88,15 +88,15 @@ mod tests {
 
     #[test]
     fn the_longest_gap_is_kept() {
-        let change = |at_ms: u64, places: &[&str]| Change {
+        let change = |at_ms: u64, machines: &[&str]| Change {
             at_ns: at_ms * 1_000_000,
-            places: places.iter().map(|place| (*place).to_owned()).collect::<BTreeSet<_>>(),
+            machines: machines.iter().map(|machine| (*machine).to_owned()).collect::<BTreeSet<_>>(),
         };
         let mut report = Report::default();
         let changes =
             [change(10, &["a"]), change(20, &[]), change(25, &["b"]), change(40, &[]), change(70, &["a"])];
-        report.note_gaps("one", &changes, 5_000_000);
-        report.note_gaps("none", &changes[..1], 5_000_000);
+        report.add_longest_gap("one", &changes, 5_000_000);
+        report.add_longest_gap("none", &changes[..1], 5_000_000);
         assert_eq!(report.gaps, [Gap { service: "one".to_owned(), at_ms: 35, lasted_ms: 30 }]);
     }
 }

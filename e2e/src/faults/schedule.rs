@@ -32,12 +32,12 @@ pub struct Fault {
 
 impl Fault {
     /// Returns `true` if the fault is in effect at this time.
-    fn lasts_at(&self, at_ms: u64) -> bool {
+    fn is_active_at(&self, at_ms: u64) -> bool {
         self.until_ms.is_some_and(|until| until >= at_ms)
     }
 
     /// Returns `true` if another fault would interfere: both have the same target, or one affects all targets of that kind.
-    fn excludes(&self, kind: Kind, target: usize) -> bool {
+    fn conflicts_with(&self, kind: Kind, target: usize) -> bool {
         match (self.kind.target(), kind.target()) {
             (Target::Node, Target::Node)
             | (Target::Controller, Target::Controller)
@@ -61,49 +61,50 @@ impl Fault {
 }
 
 /// Draws `count` faults over `length_ms` milliseconds. Faults overlap, but each machine has at most one at a time.
-pub fn draw(seed: u64, size: Size, count: u32, length_ms: u64) -> Vec<Fault> {
+pub fn draw_schedule(seed: u64, size: Size, count: u32, length_ms: u64) -> Vec<Fault> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let step_ms = (length_ms / u64::from(count.max(1))).max(1);
     let mut faults: Vec<Fault> = Vec::new();
     let mut at_ms = 0;
     // Each kind comes once, in random order, before any kind repeats. A short run then covers as many kinds as possible.
     let mut first: Vec<Kind> = Kind::ALL.to_vec();
-    let mut left = count;
-    while left > 0 {
+    let mut remaining = count;
+    while remaining > 0 {
         let kind = if first.is_empty() {
-            by_weight(&mut random)
+            draw_kind(&mut random)
         } else {
             first[random.random_range(0..first.len())]
         };
-        let target = random.random_range(0..targets(kind, size));
-        if faults.iter().any(|fault| fault.lasts_at(at_ms) && fault.excludes(kind, target)) {
+        let target = random.random_range(0..target_count(kind, size));
+        if faults.iter().any(|fault| fault.is_active_at(at_ms) && fault.conflicts_with(kind, target)) {
             // The target already has a fault: draw again, a little later.
             at_ms += step_ms / 10 + 1;
             continue;
         }
         first.retain(|waiting| *waiting != kind);
-        let until_ms =
-            kind.lasts_ms().map(|(shortest, longest)| at_ms + random.random_range(shortest..=longest));
+        let until_ms = kind
+            .duration_range_ms()
+            .map(|(shortest, longest)| at_ms + random.random_range(shortest..=longest));
         faults.push(Fault { at_ms, kind, target, until_ms });
-        left -= 1;
+        remaining -= 1;
         at_ms += random.random_range(step_ms / 2..=step_ms * 3 / 2);
     }
     faults
 }
 
-fn by_weight(random: &mut ChaCha8Rng) -> Kind {
+fn draw_kind(random: &mut ChaCha8Rng) -> Kind {
     let sum: u32 = Kind::ALL.iter().map(|kind| kind.weight()).sum();
-    let mut left = random.random_range(0..sum);
+    let mut remaining = random.random_range(0..sum);
     for kind in Kind::ALL {
-        match left.checked_sub(kind.weight()) {
-            Some(rest) => left = rest,
+        match remaining.checked_sub(kind.weight()) {
+            Some(reduced) => remaining = reduced,
             None => return *kind,
         }
     }
     Kind::AgentKilled
 }
 
-fn targets(kind: Kind, size: Size) -> usize {
+fn target_count(kind: Kind, size: Size) -> usize {
     match kind.target() {
         Target::Node => size.nodes,
         Target::Controller => size.controllers,
@@ -121,23 +122,23 @@ mod tests {
     const SIZE: Size = Size { nodes: 3, controllers: 3, members: 3, services: 4 };
 
     #[test]
-    fn the_seed_says_it_all() {
-        assert_eq!(draw(7, SIZE, 100, 400_000), draw(7, SIZE, 100, 400_000));
-        assert_ne!(draw(7, SIZE, 100, 400_000), draw(8, SIZE, 100, 400_000));
+    fn the_seed_determines_the_schedule() {
+        assert_eq!(draw_schedule(7, SIZE, 100, 400_000), draw_schedule(7, SIZE, 100, 400_000));
+        assert_ne!(draw_schedule(7, SIZE, 100, 400_000), draw_schedule(8, SIZE, 100, 400_000));
     }
 
     #[test]
     fn every_kind_is_drawn_and_no_machine_has_two_faults_at_once() {
         for seed in 0..20 {
-            let faults = draw(seed, SIZE, 300, 1_200_000);
+            let faults = draw_schedule(seed, SIZE, 300, 1_200_000);
             assert_eq!(faults.len(), 300);
             let kinds: BTreeSet<Kind> = faults.iter().map(|fault| fault.kind).collect();
             assert_eq!(kinds.len(), Kind::ALL.len(), "seed {seed}");
             for (index, fault) in faults.iter().enumerate() {
                 let before = &faults[..index];
-                let clash = before
-                    .iter()
-                    .find(|other| other.lasts_at(fault.at_ms) && other.excludes(fault.kind, fault.target));
+                let clash = before.iter().find(|other| {
+                    other.is_active_at(fault.at_ms) && other.conflicts_with(fault.kind, fault.target)
+                });
                 assert_eq!(clash, None, "seed {seed}: {fault:?}");
             }
             assert!(
@@ -148,7 +149,7 @@ mod tests {
                 faults.iter().any(|fault| {
                     faults
                         .iter()
-                        .filter(|other| other.lasts_at(fault.at_ms) && other.at_ms <= fault.at_ms)
+                        .filter(|other| other.is_active_at(fault.at_ms) && other.at_ms <= fault.at_ms)
                         .count()
                         > 2
                 }),

@@ -19,11 +19,11 @@ use crate::wait::{monotonic_ns, wait_for};
 /// Time between two reads of the consoles.
 const PERIOD: Duration = Duration::from_millis(50);
 /// Longest time for a guest to boot or to continue. Emulated guests on a busy host are slow.
-const CEILING: Duration = Duration::from_secs(120);
+const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A line of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct GuestLine {
     /// Time of the read on `CLOCK_MONOTONIC`, in nanoseconds.
     pub at_ns: u64,
     /// Node of the console.
@@ -36,19 +36,19 @@ pub struct Said {
 
 /// A reader of all consoles in the background.
 pub struct Consoles {
-    shared: Arc<Mutex<Vec<Said>>>,
+    shared: Arc<Mutex<Vec<GuestLine>>>,
     background: Background,
 }
 
 impl Consoles {
     /// Starts to read. The files need not exist yet.
     pub fn read(files: Vec<(String, PathBuf)>) -> Self {
-        let shared: Arc<Mutex<Vec<Said>>> = Arc::default();
+        let shared: Arc<Mutex<Vec<GuestLine>>> = Arc::default();
         let background = Background::start({
             let shared = Arc::clone(&shared);
             move |stop| {
                 let mut read = vec![0; files.len()];
-                while !stop.is_asked() {
+                while !stop.is_requested() {
                     // All files are read together: lines of one round have no order among the nodes.
                     let texts: Vec<String> =
                         files.iter().map(|(_, path)| fs::read(path).map(lossy).unwrap_or_default()).collect();
@@ -56,8 +56,8 @@ impl Consoles {
                     for (index, text) in texts.iter().enumerate() {
                         let end = text.rfind('\n').map_or(0, |end| end + 1);
                         let new = text.get(read[index]..end).unwrap_or_default();
-                        let said = new.lines().filter_map(|line| parse(line, &files[index].0, at_ns));
-                        locked(&shared).extend(said);
+                        let lines = new.lines().filter_map(|line| parse(line, &files[index].0, at_ns));
+                        locked(&shared).extend(lines);
                         read[index] = end.max(read[index]);
                     }
                     thread::sleep(PERIOD);
@@ -68,7 +68,7 @@ impl Consoles {
     }
 
     /// Returns the last line of any guest.
-    pub fn last(&self) -> Option<Said> {
+    pub fn last(&self) -> Option<GuestLine> {
         locked(&self.shared).last().cloned()
     }
 
@@ -76,10 +76,10 @@ impl Consoles {
     ///
     /// # Errors
     /// Fails if no line matches in time. The error contains the last line.
-    pub fn wait(&self, what: &str, fits: impl Fn(&Said) -> bool) -> Result<Said> {
+    pub fn wait(&self, what: &str, matches: impl Fn(&GuestLine) -> bool) -> Result<GuestLine> {
         let from = locked(&self.shared).len();
-        let found = wait_for(&format!("the guest: {what}"), CEILING, || {
-            locked(&self.shared).iter().skip(from).find(|said| fits(said)).cloned()
+        let found = wait_for(&format!("the guest: {what}"), STEP_TIMEOUT, || {
+            locked(&self.shared).iter().skip(from).find(|line| matches(line)).cloned()
         });
         found.map_err(|error| error.context(format!("last line of the guest: {:?}", self.last())))
     }
@@ -90,15 +90,15 @@ impl Consoles {
     /// Fails if a guest ever ran on two nodes.
     pub fn finish(mut self) -> Result<()> {
         self.background.end();
-        let said = locked(&self.shared).clone();
-        match twice(&said) {
+        let lines = locked(&self.shared).clone();
+        match find_double_run(&lines) {
             Some(problem) => bail!("the guest ran twice: {problem}"),
             None => Ok(()),
         }
     }
 }
 
-fn locked(shared: &Mutex<Vec<Said>>) -> MutexGuard<'_, Vec<Said>> {
+fn locked(shared: &Mutex<Vec<GuestLine>>) -> MutexGuard<'_, Vec<GuestLine>> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -108,36 +108,36 @@ fn lossy(bytes: Vec<u8>) -> String {
 }
 
 /// Parses `boot 1a2b3c4d count 17`. Returns `None` for any other line, such as one that a migration cut.
-fn parse(line: &str, node: &str, at_ns: u64) -> Option<Said> {
+fn parse(line: &str, node: &str, at_ns: u64) -> Option<GuestLine> {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words.as_slice() {
         ["boot", boot, "count", count] if boot.len() == 8 => {
             let count = count.parse().ok()?;
-            Some(Said { at_ns, node: node.to_owned(), boot: (*boot).to_owned(), count })
+            Some(GuestLine { at_ns, node: node.to_owned(), boot: (*boot).to_owned(), count })
         }
         _ => None,
     }
 }
 
 /// Describes how a guest ran twice; `None` if it did not.
-fn twice(said: &[Said]) -> Option<String> {
+fn find_double_run(lines: &[GuestLine]) -> Option<String> {
     let mut nodes: BTreeMap<(&str, u64), BTreeSet<&str>> = BTreeMap::new();
-    for one in said {
-        nodes.entry((&one.boot, one.count)).or_default().insert(&one.node);
+    for line in lines {
+        nodes.entry((&line.boot, line.count)).or_default().insert(&line.node);
     }
     if let Some(((boot, count), nodes)) = nodes.iter().find(|(_, nodes)| nodes.len() > 1) {
         return Some(format!("boot {boot} wrote {count} on {nodes:?}"));
     }
     // A guest may migrate back to an earlier node in the same boot. Once another boot has written, the earlier boot
     // must not write again.
-    let mut over: BTreeSet<&str> = BTreeSet::new();
-    let mut speaks: Option<&Said> = None;
-    for one in said {
-        if over.contains(one.boot.as_str()) {
-            return Some(format!("{one:?} after {speaks:?}"));
+    let mut ended_boots: BTreeSet<&str> = BTreeSet::new();
+    let mut current_line: Option<&GuestLine> = None;
+    for line in lines {
+        if ended_boots.contains(line.boot.as_str()) {
+            return Some(format!("{line:?} after {current_line:?}"));
         }
-        over.extend(speaks.map(|before| before.boot.as_str()).filter(|boot| *boot != one.boot));
-        speaks = Some(one);
+        ended_boots.extend(current_line.map(|before| before.boot.as_str()).filter(|boot| *boot != line.boot));
+        current_line = Some(line);
     }
     None
 }
@@ -147,25 +147,25 @@ mod tests {
     use super::*;
 
     fn check(lines: &[(&str, &str, u64)], expected: bool) {
-        let said: Vec<Said> = lines
+        let lines: Vec<GuestLine> = lines
             .iter()
-            .map(|(node, boot, count)| Said {
+            .map(|(node, boot, count)| GuestLine {
                 at_ns: 0,
                 node: (*node).to_owned(),
                 boot: (*boot).to_owned(),
                 count: *count,
             })
             .collect();
-        assert_eq!(twice(&said).is_some(), expected, "{lines:?}: {:?}", twice(&said));
+        assert_eq!(find_double_run(&lines).is_some(), expected, "{lines:?}: {:?}", find_double_run(&lines));
     }
 
     #[test]
-    fn one_that_moved_and_one_that_ran_twice() {
+    fn migrations_and_double_runs_are_distinguished() {
         check(&[("n1", "a", 1), ("n1", "a", 2), ("n2", "a", 3), ("n1", "b", 1)], false);
         check(&[("n1", "a", 1), ("n2", "a", 2), ("n1", "a", 3), ("n2", "b", 1), ("n2", "b", 2)], false);
         check(&[("n1", "a", 1), ("n1", "a", 2), ("n2", "a", 2)], true);
         check(&[("n1", "a", 1), ("n2", "b", 1), ("n1", "a", 2)], true);
-        assert_eq!(parse("boot 1a2b3c4d count 17", "n1", 5).map(|said| said.count), Some(17));
+        assert_eq!(parse("boot 1a2b3c4d count 17", "n1", 5).map(|line| line.count), Some(17));
         assert_eq!(parse("boot 1a2b3c4d coun", "n1", 5), None);
     }
 }

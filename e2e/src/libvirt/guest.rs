@@ -32,7 +32,7 @@ pub fn spec(bandwidth_mebibytes_per_second: Option<u32>) -> Result<Value> {
 /// # Errors
 /// Fails if the guest has not been built.
 pub fn definition() -> Result<String> {
-    let folder = binaries::libvirt_guest()?;
+    let directory = binaries::libvirt_guest()?;
     Ok(format!(
         "<domain type='qemu'>
   <name>{NAME}</name>
@@ -40,8 +40,8 @@ pub fn definition() -> Result<String> {
   <vcpu>1</vcpu>
   <os>
     <type arch='x86_64' machine='pc'>hvm</type>
-    <kernel>{folder}/kernel</kernel>
-    <initrd>{folder}/initrd</initrd>
+    <kernel>{directory}/kernel</kernel>
+    <initrd>{directory}/initrd</initrd>
     <cmdline>console=ttyS0 panic=1 quiet</cmdline>
   </os>
   <features><acpi/></features>
@@ -52,6 +52,6 @@ pub fn definition() -> Result<String> {
   </devices>
 </domain>
 ",
-        folder = folder.display()
+        directory = directory.display()
     ))
 }

@@ -47,7 +47,7 @@ pub fn command(machine: &Machine, index: u8, names: &[(String, Ipv4Addr)]) -> Ve
         "-c".to_owned(),
         SCRIPT.to_owned(),
         PROGRAM.to_owned(),
-        own(machine).to_string_lossy().into_owned(),
+        libvirt_directory(machine).to_string_lossy().into_owned(),
         machine.volatile.join("libvirt").to_string_lossy().into_owned(),
         format!("127.0.0.1 localhost\n{}", hosts.join("\n")),
         format!("1111111{index}-2222-3333-4444-55555555555{index}"),
@@ -64,9 +64,9 @@ pub fn after_libvirt(command: Vec<String>) -> Vec<String> {
 /// Returns the path of a node's console file on the host.
 pub fn console(machine: &Machine) -> PathBuf {
     let inside = Path::new(CONSOLE).strip_prefix("/var/lib/libvirt").unwrap_or(Path::new(CONSOLE));
-    own(machine).join("var").join(inside)
+    libvirt_directory(machine).join("var").join(inside)
 }
 
-fn own(machine: &Machine) -> PathBuf {
-    machine.folder.join("libvirt")
+fn libvirt_directory(machine: &Machine) -> PathBuf {
+    machine.directory.join("libvirt")
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use super::console::{Consoles, Said};
+use super::console::{Consoles, GuestLine};
 use super::{guest, host};
 use crate::cluster::Cluster;
 use crate::machine::Role;
@@ -17,7 +17,7 @@ use crate::scratch;
 use crate::wait::{monotonic_ns, wait_for, wait_until};
 
 /// Longest time for any step of a case.
-pub const CEILING: Duration = Duration::from_secs(180);
+pub const STEP_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A cluster under observation.
 pub struct Rig {
@@ -33,8 +33,8 @@ impl Rig {
     /// # Errors
     /// Fails if the cluster does not start.
     pub fn start() -> Result<Self> {
-        let folder = scratch::folder(&format!("libvirt-{}", monotonic_ns() / 1_000_000_000))?;
-        let plan = Plan { etcd: 1, controllers: 1, nodes: 2, libvirt: true, ..Plan::test(&folder) };
+        let directory = scratch::directory(&format!("libvirt-{}", monotonic_ns() / 1_000_000_000))?;
+        let plan = Plan { etcd: 1, controllers: 1, nodes: 2, libvirt: true, ..Plan::test(&directory) };
         let cluster = Cluster::start(plan)?;
         let files = cluster.names(Role::Node).into_iter().map(|node| {
             let console = host::console(cluster.machine(&node)?);
@@ -45,38 +45,38 @@ impl Rig {
     }
 
     /// Returns the directory of the run.
-    pub fn folder(&self) -> &Path {
-        self.cluster.folder()
+    pub fn directory(&self) -> &Path {
+        self.cluster.directory()
     }
 
     /// Applies the guest and waits until it runs and counts. Returns its node.
     ///
     /// # Errors
     /// Fails if the guest does not start.
-    pub fn guest(&self, spec: &Value) -> Result<String> {
+    pub fn apply_guest(&self, spec: &Value) -> Result<String> {
         self.cluster.apply("resources", guest::NAME, spec)?;
-        self.home()
+        self.wait_until_started()
     }
 
     /// Returns the node on which the guest counts, once the API reports the resource as Started there.
     ///
     /// # Errors
     /// Fails if the guest is not Started in time.
-    pub fn home(&self) -> Result<String> {
+    pub fn wait_until_started(&self) -> Result<String> {
         let begin = Instant::now();
         loop {
-            let node = wait_for("the guest to be Started", CEILING, || {
+            let node = wait_for("the guest to be Started", STEP_TIMEOUT, || {
                 let status = self.status();
                 let state = status["state"].as_str().unwrap_or_default();
                 (state == "Started").then(|| status["node"].as_str().map(str::to_owned)).flatten()
             })
             .with_context(|| format!("status of the guest: {}", self.status()))?;
-            let said = self.consoles.wait(&format!("to run on {node}"), |_| true)?;
-            if said.node == node {
+            let line = self.consoles.wait(&format!("to run on {node}"), |_| true)?;
+            if line.node == node {
                 return Ok(node);
             }
-            if begin.elapsed() > CEILING {
-                bail!("the guest is Started on {node}, but runs on {}", said.node);
+            if begin.elapsed() > STEP_TIMEOUT {
+                bail!("the guest is Started on {node}, but runs on {}", line.node);
             }
         }
     }
@@ -85,7 +85,7 @@ impl Rig {
     ///
     /// # Errors
     /// Fails if no other node exists.
-    pub fn other(&self, node: &str) -> Result<String> {
+    pub fn other_node(&self, node: &str) -> Result<String> {
         self.cluster.names(Role::Node).into_iter().find(|other| other != node).context("no other node found")
     }
 
@@ -95,7 +95,7 @@ impl Rig {
     }
 
     /// Returns the messages of the guest's conditions, in one line.
-    pub fn told(&self) -> String {
+    pub fn condition_messages(&self) -> String {
         let status = self.status();
         let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
         conditions.iter().filter_map(|condition| condition["message"].as_str()).collect::<Vec<_>>().join("; ")
@@ -106,8 +106,8 @@ impl Rig {
     /// # Errors
     /// Fails if the exit status differs from `expected`.
     pub fn hactl(&self, arguments: &[&str], expected: i32) -> Result<String> {
-        let output = self.cluster.hactl_within(CEILING, arguments)?;
-        let text = printed(&output);
+        let output = self.cluster.hactl_within(STEP_TIMEOUT, arguments)?;
+        let text = output_text(&output);
         if output.status.code() != Some(expected) {
             bail!("hactl {}: {}: {text}", arguments.join(" "), output.status);
         }
@@ -118,7 +118,7 @@ impl Rig {
     ///
     /// # Errors
     /// Fails if the request is refused.
-    pub fn begin_move(&self, target: &str) -> Result<()> {
+    pub fn start_migration(&self, target: &str) -> Result<()> {
         self.hactl(&["migrate", &format!("vm:{}", guest::NAME), target, "--no-wait"], 0).map(|_| ())
     }
 
@@ -126,22 +126,22 @@ impl Rig {
     ///
     /// # Errors
     /// Fails if the migration does not send that much in time, or finishes before it is observed.
-    pub fn half_way(&self) -> Result<String> {
-        wait_for("10 % of the guest's memory to be sent", CEILING, || {
-            let told = self.told();
-            let percent = told.split(" % sent").next()?.rsplit(' ').next()?.parse::<u32>().ok()?;
-            (percent >= 10 && told.contains(" % sent")).then_some(told)
+    pub fn wait_until_partly_sent(&self) -> Result<String> {
+        wait_for("10 % of the guest's memory to be sent", STEP_TIMEOUT, || {
+            let messages = self.condition_messages();
+            let percent = messages.split(" % sent").next()?.rsplit(' ').next()?.parse::<u32>().ok()?;
+            (percent >= 10 && messages.contains(" % sent")).then_some(messages)
         })
-        .with_context(|| format!("conditions of the guest: {}", self.told()))
+        .with_context(|| format!("conditions of the guest: {}", self.condition_messages()))
     }
 
     /// Waits for a line on this node from the same boot with a higher counter.
     ///
     /// # Errors
     /// Fails if no such line appears in time.
-    pub fn goes_on(&self, before: &Said, node: &str) -> Result<Said> {
-        self.consoles.wait(&format!("to continue from {} on {node}", before.count), |said| {
-            said.node == node && said.boot == before.boot && said.count > before.count
+    pub fn wait_until_continued(&self, before: &GuestLine, node: &str) -> Result<GuestLine> {
+        self.consoles.wait(&format!("to continue from {} on {node}", before.count), |line| {
+            line.node == node && line.boot == before.boot && line.count > before.count
         })
     }
 
@@ -149,7 +149,7 @@ impl Rig {
     ///
     /// # Errors
     /// Fails if the guest writes nothing.
-    pub fn now(&self) -> Result<Said> {
+    pub fn next_line(&self) -> Result<GuestLine> {
         self.consoles.wait("to write a line", |_| true)
     }
 
@@ -181,8 +181,8 @@ impl Rig {
     ///
     /// # Errors
     /// Fails if a process or domain remains.
-    pub fn gone_from(&self, node: &str) -> Result<()> {
-        wait_until(&format!("nothing of the guest to be left on {node}"), CEILING, || {
+    pub fn wait_until_gone_from(&self, node: &str) -> Result<()> {
+        wait_until(&format!("nothing of the guest to be left on {node}"), STEP_TIMEOUT, || {
             self.qemus(node).is_empty()
                 && self.virsh(node, &["list", "--all", "--name"]).is_ok_and(|text| text.trim().is_empty())
         })
@@ -209,8 +209,8 @@ impl Rig {
     ///
     /// # Errors
     /// Fails if no such event appears in time.
-    pub fn event(&self, text: &str) -> Result<()> {
-        wait_until(&format!("an event with {text:?}"), CEILING, || {
+    pub fn wait_for_event(&self, text: &str) -> Result<()> {
+        wait_until(&format!("an event with {text:?}"), STEP_TIMEOUT, || {
             self.events().is_ok_and(|events| events.contains(text))
         })
         .with_context(|| self.events().unwrap_or_default())
@@ -222,7 +222,7 @@ impl Rig {
     /// Fails if the guest ran twice, or a part of the cluster cannot be removed.
     pub fn finish(self) -> Result<()> {
         let Self { cluster, consoles } = self;
-        consoles.finish().with_context(|| format!("logs are in {}", cluster.folder().display()))?;
+        consoles.finish().with_context(|| format!("logs are in {}", cluster.directory().display()))?;
         cluster.remove()
     }
 }
@@ -244,6 +244,6 @@ fn merge(value: &mut Value, patch: &Value) {
     }
 }
 
-fn printed(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }

@@ -4,7 +4,7 @@ use anyhow::Result;
 use ha_api_types::cluster::{OnEtcdLoss, ShutdownPolicy};
 use ha_api_types::node::FenceAction;
 
-use super::deeds;
+use super::actions;
 use super::hardware::Watchdog;
 use super::rig::Rig;
 use crate::plan::SHARED;
@@ -28,16 +28,16 @@ pub struct Case {
     /// `Cluster.spec.fencing.onEtcdLoss`.
     pub on_etcd_loss: OnEtcdLoss,
     /// Load of the other machines during the case.
-    pub others: Others,
+    pub others: OtherMachines,
     /// Changes the machine before it gets the service.
-    pub equip: fn(&mut Rig, &str) -> Result<()>,
+    pub set_up: fn(&mut Rig, &str) -> Result<()>,
     /// Prepares the machine while it has the service. The service may move away during this step, but must not start there again.
     /// The time of this step is not measured.
     pub prepare: fn(&mut Rig, &str) -> Result<()>,
     /// Causes the fault.
-    pub act: fn(&mut Rig, &str) -> Result<()>,
+    pub inject: fn(&mut Rig, &str) -> Result<()>,
     /// Restores the machine, as its operator would.
-    pub mend: fn(&mut Rig, &str) -> Result<()>,
+    pub restore: fn(&mut Rig, &str) -> Result<()>,
 }
 
 /// A way to fence a machine. All machines are virtual, so their hypervisor could pause them.
@@ -55,7 +55,7 @@ pub enum Fencing {
 }
 
 /// Default values of a case.
-pub const USUAL: Case = Case {
+pub const DEFAULT: Case = Case {
     name: "",
     watchdog: Watchdog::Softdog,
     reset: Reset::MustNot,
@@ -64,16 +64,16 @@ pub const USUAL: Case = Case {
     storage: SHARED,
     policy: ShutdownPolicy::Conditional,
     on_etcd_loss: OnEtcdLoss::Stop,
-    others: Others::Idle,
-    equip: deeds::nothing,
-    prepare: deeds::nothing,
-    act: deeds::nothing,
-    mend: deeds::nothing,
+    others: OtherMachines::Idle,
+    set_up: actions::nothing,
+    prepare: actions::nothing,
+    inject: actions::nothing,
+    restore: actions::nothing,
 };
 
 /// The load of the other machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Others {
+pub enum OtherMachines {
     /// No service, until the case's service moves there.
     Idle,
     /// Each other machine has its own service, whose process must keep running.
@@ -100,10 +100,10 @@ pub enum Reset {
 /// A step of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// The fault: [`Case::act`].
-    Deed,
-    /// The restoration of the machine: [`Case::mend`].
-    Mending,
+    /// The fault: [`Case::inject`].
+    Fault,
+    /// The restoration of the machine: [`Case::restore`].
+    Restoration,
 }
 
 /// The required outcome for the service.
@@ -141,11 +141,11 @@ pub struct Outcome {
     /// Latest time that the timing settings allow for the start, or for the end if the case expects an end.
     pub bound_ms: Option<u64>,
     /// Descriptions of times at which the service ran twice.
-    pub two: Vec<String>,
+    pub double_runs: Vec<String>,
     /// `true` if the machine returned as an empty node and the service stayed on its new node.
     pub returned: bool,
     /// Reason why the times are not valid: the host did not run a machine for too long.
-    pub void: Option<String>,
+    pub invalid_reason: Option<String>,
     /// Descriptions of violated requirements.
     pub failures: Vec<String>,
 }
@@ -153,11 +153,11 @@ pub struct Outcome {
 impl Outcome {
     /// Returns `true` if all requirements are met and the times are valid.
     pub fn passed(&self) -> bool {
-        self.void.is_none() && self.held()
+        self.invalid_reason.is_none() && self.meets_requirements()
     }
 
     /// Returns `true` if all requirements that can be checked are met. The times of an invalid run cannot be checked.
-    pub fn held(&self) -> bool {
-        self.failures.is_empty() && self.two.is_empty()
+    pub fn meets_requirements(&self) -> bool {
+        self.failures.is_empty() && self.double_runs.is_empty()
     }
 }

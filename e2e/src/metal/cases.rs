@@ -4,9 +4,9 @@ use ha_api_types::cluster::OnEtcdLoss::Hold;
 use ha_api_types::cluster::ShutdownPolicy::{Conditional, Failover, Freeze, Migrate};
 use ha_api_types::node::FenceAction;
 
-use super::case::{Case, Fencing, Others, Reset, Service, Step, USUAL};
+use super::case::{Case, DEFAULT, Fencing, OtherMachines, Reset, Service, Step};
 use super::hardware::Watchdog::I6300esb;
-use super::{deeds, fabric, suspended, unbound};
+use super::{actions, fabric, suspended, unbound};
 use crate::plan;
 
 /// All cases.
@@ -14,92 +14,97 @@ pub static ALL: &[Case] = &[
     Case {
         name: "power-cut",
         service: Service::Elsewhere,
-        act: |rig, node| rig.power_off(node),
-        mend: |rig, node| rig.power_on(node),
-        ..USUAL
+        inject: |rig, node| rig.power_off(node),
+        restore: |rig, node| rig.power_on(node),
+        ..DEFAULT
     },
     Case {
         name: "network-cut",
         watchdog: I6300esb,
         service: Service::Elsewhere,
-        act: |rig, node| rig.cluster.cut(node),
-        mend: |rig, node| rig.cluster.heal(node),
-        ..USUAL
+        inject: |rig, node| rig.cluster.cut(node),
+        restore: |rig, node| rig.cluster.heal(node),
+        ..DEFAULT
     },
-    Case { name: "agent-stopped-softdog", act: deeds::stop_agent, ..RESET },
-    Case { name: "agent-stopped-i6300esb", watchdog: I6300esb, act: deeds::stop_agent, ..RESET },
+    Case { name: "agent-stopped-softdog", inject: actions::stop_agent, ..RESET },
+    Case { name: "agent-stopped-i6300esb", watchdog: I6300esb, inject: actions::stop_agent, ..RESET },
     Case { name: "agent-lost-softdog", ..AGENT_LOST },
     Case { name: "agent-lost-i6300esb", watchdog: I6300esb, ..AGENT_LOST },
     Case { name: "daemon-lost-softdog", ..DAEMON_LOST },
     Case { name: "daemon-lost-i6300esb", watchdog: I6300esb, ..DAEMON_LOST },
-    Case { name: "panic-softdog", act: deeds::panic, ..RESET },
-    Case { name: "panic-i6300esb", watchdog: I6300esb, act: deeds::panic, ..RESET },
-    Case { name: "starved-softdog", act: deeds::starve, ..RESET },
-    Case { name: "starved-i6300esb", watchdog: I6300esb, act: deeds::starve, ..RESET },
+    Case { name: "panic-softdog", inject: actions::panic, ..RESET },
+    Case { name: "panic-i6300esb", watchdog: I6300esb, inject: actions::panic, ..RESET },
+    Case { name: "starved-softdog", inject: actions::starve, ..RESET },
+    Case { name: "starved-i6300esb", watchdog: I6300esb, inject: actions::starve, ..RESET },
     Case {
         name: "driver-unbound-i6300esb",
         service: Service::Moves,
-        act: unbound::unbind_and_see_failed,
-        mend: unbound::bind,
+        inject: unbound::unbind_and_see_failed,
+        restore: unbound::bind,
         ..UNBOUND
     },
     Case {
         name: "driver-unbound-cut-i6300esb",
-        act: unbound::cut_and_unbind,
-        mend: unbound::heal_and_bind,
+        inject: unbound::cut_and_unbind,
+        restore: unbound::heal_and_bind,
         ..UNBOUND
     },
     Case {
         name: "driver-unbound-hung-i6300esb",
         reset: Reset::MustByDaemon,
-        act: unbound::unbind_with_agent_stopped,
-        mend: |rig, node| rig.cluster.heal(node),
+        inject: unbound::unbind_with_agent_stopped,
+        restore: |rig, node| rig.cluster.heal(node),
         ..UNBOUND
     },
-    Case { name: "paused-refused", fencing: Fencing::Impossible, act: deeds::pause, ..USUAL },
+    Case { name: "paused-refused", fencing: Fencing::Impossible, inject: actions::pause, ..DEFAULT },
     Case {
         name: "paused-device",
         fencing: Fencing::Device,
         service: Service::Fenced,
-        act: deeds::pause_for_good,
-        mend: deeds::switch_on,
-        ..USUAL
+        inject: actions::pause_until_fenced,
+        restore: actions::switch_on,
+        ..DEFAULT
     },
-    Case { name: "suspend-refused", act: suspended::ask, mend: suspended::never_slept, ..USUAL },
+    Case {
+        name: "suspend-refused",
+        inject: suspended::request_suspend,
+        restore: suspended::check_never_suspended,
+        ..DEFAULT
+    },
     Case {
         name: "suspended",
-        reset: Reset::Asked(Step::Mending),
+        reset: Reset::Asked(Step::Restoration),
         service: Service::Returns,
         fencing: Fencing::Impossible,
         storage: plan::FABRIC,
-        act: suspended::force,
-        mend: suspended::reset,
-        ..USUAL
+        inject: suspended::suspend_and_wake,
+        restore: suspended::reset,
+        ..DEFAULT
     },
     Case {
         name: "suspended-device",
         fencing: Fencing::Device,
         service: Service::Fenced,
-        act: suspended::force_for_good,
-        mend: deeds::switch_on,
-        ..USUAL
+        inject: suspended::suspend,
+        restore: actions::switch_on,
+        ..DEFAULT
     },
-    Case { name: "suspended-idle-i6300esb", watchdog: I6300esb, act: suspended::force_to_idle, ..RESET },
-    Case { name: "fabric", fencing: Fencing::Fabric(FenceAction::Reboot), mend: fabric::reset, ..FABRIC },
+    Case { name: "suspended-idle-i6300esb", watchdog: I6300esb, inject: suspended::suspend_to_idle, ..RESET },
+    Case { name: "fabric", fencing: Fencing::Fabric(FenceAction::Reboot), restore: fabric::reset, ..FABRIC },
     Case {
         name: "fabric-unfence",
         fencing: Fencing::Fabric(FenceAction::Off),
-        mend: fabric::reset_and_unfence,
+        restore: fabric::reset_and_unfence,
         ..FABRIC
     },
-    Case { name: "store-outage", service: Service::Returns, act: deeds::store_outage, ..USUAL },
-    Case { name: "hold-outage", act: deeds::store_outage, ..HOLD },
+    Case { name: "store-outage", service: Service::Returns, inject: actions::etcd_outage, ..DEFAULT },
+    Case { name: "hold-outage", inject: actions::etcd_outage, ..HOLD },
     Case {
         name: "hold-cut",
         service: Service::Withdraws,
-        prepare: deeds::lose_store,
-        act: |rig, node| rig.cluster.cut(node),
-        mend: deeds::heal_all,
+        prepare: actions::isolate_etcd,
+        inject: |rig, node| rig.cluster.cut(node),
+        restore: actions::heal_all,
         ..HOLD
     },
     Case { name: "reboot-conditional", policy: Conditional, ..REBOOT },
@@ -111,30 +116,30 @@ pub static ALL: &[Case] = &[
         name: "poweroff-freeze",
         policy: Freeze,
         service: Service::Returns,
-        act: deeds::switch_off_and_on,
-        ..USUAL
+        inject: actions::switch_off_and_on,
+        ..DEFAULT
     },
     Case { name: "poweroff-failover", policy: Failover, ..POWER_OFF },
     Case { name: "poweroff-migrate", policy: Migrate, service: Service::Visits, ..POWER_OFF },
     Case {
         name: "maintenance",
         service: Service::Moves,
-        act: deeds::begin_maintenance,
-        mend: deeds::end_maintenance,
-        ..USUAL
+        inject: actions::begin_maintenance,
+        restore: actions::end_maintenance,
+        ..DEFAULT
     },
-    Case { name: "agent-upgrade", act: deeds::upgrade_agent, ..USUAL },
-    Case { name: "daemon-upgrade", act: deeds::upgrade_daemon, ..USUAL },
-    Case { name: "daemon-killed", watchdog: I6300esb, act: deeds::kill_daemon, ..USUAL },
-    Case { name: "agent-killed-50-times", act: deeds::kill_agent_often, ..USUAL },
+    Case { name: "agent-upgrade", inject: actions::upgrade_agent, ..DEFAULT },
+    Case { name: "daemon-upgrade", inject: actions::upgrade_daemon, ..DEFAULT },
+    Case { name: "daemon-killed", watchdog: I6300esb, inject: actions::kill_daemon, ..DEFAULT },
+    Case { name: "agent-killed-50-times", inject: actions::kill_agent_often, ..DEFAULT },
     Case { name: "test-watchdog-softdog", ..TEST },
     Case { name: "test-watchdog-i6300esb", watchdog: I6300esb, ..TEST },
     Case {
         name: "test-watchdog-fails",
-        reset: Reset::Asked(Step::Mending),
-        equip: deeds::deafen_softdog,
-        act: deeds::fail_watchdog_test,
-        mend: deeds::cure_softdog,
+        reset: Reset::Asked(Step::Restoration),
+        set_up: actions::disable_softdog_resets,
+        inject: actions::fail_watchdog_test,
+        restore: actions::restore_softdog,
         ..TEST
     },
 ];
@@ -143,45 +148,46 @@ pub static ALL: &[Case] = &[
 pub const SHORT: [&str; 3] = ["network-cut", "agent-stopped-softdog", "agent-stopped-i6300esb"];
 
 /// A fault after which only the watchdog can end the service.
-const RESET: Case = Case { reset: Reset::Must, service: Service::Recovers, ..USUAL };
+const RESET: Case = Case { reset: Reset::Must, service: Service::Recovers, ..DEFAULT };
 
-const AGENT_LOST: Case = Case { prepare: deeds::keep_agent_down, act: deeds::kill_agent, ..RESET };
+const AGENT_LOST: Case = Case { prepare: actions::keep_agent_down, inject: actions::kill_agent, ..RESET };
 
 /// No process still pets the watchdog, but the agent commits heartbeats until the end.
 const DAEMON_LOST: Case = Case {
     reset: Reset::MustEmpty,
     service: Service::Elsewhere,
-    prepare: deeds::keep_daemon_down,
-    act: deeds::kill_daemon,
-    ..USUAL
+    prepare: actions::keep_daemon_down,
+    inject: actions::kill_daemon,
+    ..DEFAULT
 };
 
 /// The hardware watchdog stops and rejects pets. softdog has no device that could be unbound.
-const UNBOUND: Case = Case { watchdog: I6300esb, service: Service::Elsewhere, ..USUAL };
+const UNBOUND: Case = Case { watchdog: I6300esb, service: Service::Elsewhere, ..DEFAULT };
 
 /// The machine keeps running, without a watchdog and isolated.
 const FABRIC: Case = Case {
-    reset: Reset::Asked(Step::Mending),
+    reset: Reset::Asked(Step::Restoration),
     service: Service::Fenced,
     storage: plan::FABRIC,
-    equip: deeds::deafen_softdog,
-    act: fabric::leave_to_itself,
-    ..USUAL
+    set_up: actions::disable_softdog_resets,
+    inject: fabric::isolate_with_agent_stopped,
+    ..DEFAULT
 };
 
 /// With onEtcdLoss Hold, no service stops because etcd is unreachable.
-const HOLD: Case = Case { on_etcd_loss: Hold, others: Others::Busy, ..USUAL };
+const HOLD: Case = Case { on_etcd_loss: Hold, others: OtherMachines::Busy, ..DEFAULT };
 
 /// The service has moved away, because a watchdog is tested only in maintenance.
 const TEST: Case = Case {
-    reset: Reset::Asked(Step::Deed),
-    prepare: deeds::empty,
-    act: deeds::test_watchdog,
-    mend: deeds::end_maintenance,
-    ..USUAL
+    reset: Reset::Asked(Step::Fault),
+    prepare: actions::drain,
+    inject: actions::test_watchdog,
+    restore: actions::end_maintenance,
+    ..DEFAULT
 };
 
-const REBOOT: Case = Case { reset: Reset::Own, service: Service::Returns, act: deeds::reboot, ..USUAL };
+const REBOOT: Case =
+    Case { reset: Reset::Own, service: Service::Returns, inject: actions::reboot, ..DEFAULT };
 
 const POWER_OFF: Case =
-    Case { service: Service::Moves, act: deeds::switch_off, mend: deeds::switch_on, ..USUAL };
+    Case { service: Service::Moves, inject: actions::switch_off, restore: actions::switch_on, ..DEFAULT };

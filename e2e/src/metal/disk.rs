@@ -41,7 +41,7 @@ pub struct Settings {
 /// # Errors
 /// Fails if a program has not been built, or if the disk cannot be written.
 pub fn make(machine: &Machine, settings: &Settings) -> Result<()> {
-    let tree = machine.folder.join("disk");
+    let tree = machine.directory.join("disk");
     let upper = Tree(tree.join("upper"));
     fs::create_dir_all(tree.join("work"))?;
     programs(&upper)?;
@@ -65,7 +65,7 @@ fn programs(upper: &Tree) -> Result<()> {
     for name in PROGRAMS {
         let target = upper.path(&installed(name))?;
         // Debug information is removed, which reduces the size to a tenth.
-        let (from, to) = (binaries::own(name)?, target.display().to_string());
+        let (from, to) = (binaries::workspace_program(name)?, target.display().to_string());
         run(tool("strip"), &["--strip-debug", "-o", &to, &from.display().to_string()])?;
         fs::set_permissions(&target, Permissions::from_mode(0o755))?;
     }
@@ -75,21 +75,21 @@ fn programs(upper: &Tree) -> Result<()> {
 /// Copies the files of `manifests/` to the paths that their first lines give.
 fn units(upper: &Tree, watchdog: Watchdog) -> Result<()> {
     let manifests = binaries::repository().join("manifests");
-    for folder in fs::read_dir(manifests.join("systemd"))? {
-        let path = folder?.path();
+    for directory in fs::read_dir(manifests.join("systemd"))? {
+        let path = directory?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_file() {
             upper.copy(&path, &format!("/usr/lib/systemd/system/{name}"))?;
             continue;
         }
-        let place = match name.as_str() {
+        let parent_directory = match name.as_str() {
             "system.conf.d" | "logind.conf.d" | "sleep.conf.d" => "/usr/lib/systemd",
             _ => "/usr/lib/systemd/system",
         };
         for file in fs::read_dir(&path)? {
             let file = file?.path();
             let within = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            upper.copy(&file, &format!("{place}/{name}/{within}"))?;
+            upper.copy(&file, &format!("{parent_directory}/{name}/{within}"))?;
         }
     }
     for unit in ["ha-node-agent.service", "ha-watchdogd.service"] {
@@ -129,9 +129,9 @@ fn network(upper: &Tree, machine: &Machine, settings: &Settings) -> Result<()> {
 fn storage(upper: &Tree, settings: &Settings) -> Result<()> {
     let mount = format!("shared {SHARED} 9p trans=virtio,version=9p2000.L,cache=none,msize=131072 0 0\n");
     upper.write("/etc/fstab", &mount)?;
-    for folder in [SHARED, FABRIC] {
+    for directory in [SHARED, FABRIC] {
         // Only the directory is created; the file `x` never exists.
-        upper.path(&format!("{folder}/x"))?;
+        upper.path(&format!("{directory}/x"))?;
     }
     let Settings { storage_address, export, .. } = settings;
     let unit = format!(
@@ -170,8 +170,8 @@ impl Tree {
     /// Returns the path of a machine's file on the host, and creates its directory.
     fn path(&self, absolute: &str) -> Result<PathBuf> {
         let path = self.0.join(absolute.trim_start_matches('/'));
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         Ok(path)
     }
 

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use crate::wait::wait_for;
 
 /// Longest time for one response; after it, the machine counts as unresponsive.
-const ANSWER: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time for a command.
-const CEILING: Duration = Duration::from_secs(60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 /// Byte that the agent sends before the response to a synchronization.
 const SENTINEL: u8 = 0xff;
 
@@ -30,7 +30,7 @@ impl Guest {
     }
 
     /// Returns `true` if the machine has booted far enough to run commands.
-    pub fn answers(&self) -> bool {
+    pub fn is_responsive(&self) -> bool {
         self.session().is_ok()
     }
 
@@ -40,8 +40,8 @@ impl Guest {
     /// Fails if the machine does not respond, or if the script fails.
     pub fn run(&self, script: &str) -> Result<()> {
         let pid = self.spawn(script)?;
-        let status = wait_for(&format!("the end of `{script}`"), CEILING, || {
-            let answer = self.ask("guest-exec-status", &json!({"pid": pid})).ok()?;
+        let status = wait_for(&format!("the end of `{script}`"), STEP_TIMEOUT, || {
+            let answer = self.request("guest-exec-status", &json!({"pid": pid})).ok()?;
             (answer["exited"] == true).then_some(answer)
         })?;
         match status["exitcode"].as_i64() {
@@ -56,11 +56,11 @@ impl Guest {
     /// Fails if the machine does not respond.
     pub fn spawn(&self, script: &str) -> Result<i64> {
         // Never retried: a second run may have another effect.
-        let answer = self.ask("guest-exec", &json!({"path": "/bin/sh", "arg": ["-c", script]}))?;
+        let answer = self.request("guest-exec", &json!({"path": "/bin/sh", "arg": ["-c", script]}))?;
         answer["pid"].as_i64().with_context(|| format!("`{script}` was not started: {answer}"))
     }
 
-    fn ask(&self, command: &str, arguments: &Value) -> Result<Value> {
+    fn request(&self, command: &str, arguments: &Value) -> Result<Value> {
         let mut session = self.session()?;
         session.send(command, arguments)?;
         session.answer(command)
@@ -68,7 +68,7 @@ impl Guest {
 
     fn session(&self) -> Result<Session> {
         let stream = UnixStream::connect(&self.socket).with_context(|| self.socket.display().to_string())?;
-        stream.set_read_timeout(Some(ANSWER))?;
+        stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
         let mut session = Session { reader: BufReader::new(stream) };
         // The channel may contain unread data of earlier clients. Skip it up to this id.
         let id: u32 = rand::random();

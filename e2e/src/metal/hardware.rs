@@ -12,7 +12,7 @@ use crate::command::tool;
 use crate::wait::wait_for;
 
 /// Longest time for a probing machine to power off. A working one takes a second.
-const PROBE_CEILING: Duration = Duration::from_secs(10);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The hardware of all nodes of a cluster.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ impl Accelerator {
     }
 
     /// Returns `true` if machines with this accelerator are fast enough for the times of a profile.
-    pub fn times_count(self, profile: &str) -> bool {
+    pub fn are_times_checked(self, profile: &str) -> bool {
         self == Accelerator::Kvm || profile == "Conservative"
     }
 
@@ -89,7 +89,7 @@ impl Accelerator {
             .stderr(Stdio::null())
             .spawn()
             .context("cannot start qemu-system-x86_64")?;
-        let ended = wait_for("the probing machine", PROBE_CEILING, || machine.try_wait().ok().flatten());
+        let ended = wait_for("the probing machine", PROBE_TIMEOUT, || machine.try_wait().ok().flatten());
         // Both calls fail only if the process has already ended, which is the goal.
         let _ = machine.kill();
         let _ = machine.wait();
@@ -114,7 +114,7 @@ impl Hardware {
 
     /// Returns the watchdog of a node. `index` starts at 1.
     pub fn watchdog(&self, index: u8) -> Watchdog {
-        let place = usize::from(index.saturating_sub(1)) % self.watchdogs.len().max(1);
-        self.watchdogs.get(place).copied().unwrap_or(Watchdog::Softdog)
+        let watchdog_index = usize::from(index.saturating_sub(1)) % self.watchdogs.len().max(1);
+        self.watchdogs.get(watchdog_index).copied().unwrap_or(Watchdog::Softdog)
     }
 }

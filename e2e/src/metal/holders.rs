@@ -35,13 +35,13 @@ pub struct Holder {
 /// The record of one service.
 #[derive(Debug, Clone)]
 pub struct Holders {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Holders {
     /// Returns the record in a directory, which the service creates.
-    pub fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned() }
+    pub fn new(directory: &Path) -> Self {
+        Self { directory: directory.to_owned() }
     }
 
     /// Returns all holders, in the order of their first writes.
@@ -50,11 +50,11 @@ impl Holders {
     /// Fails if the directory cannot be read.
     pub fn all(&self) -> Result<Vec<Holder>> {
         let mut found = Vec::new();
-        if !self.folder.exists() {
+        if !self.directory.exists() {
             return Ok(found);
         }
-        let clocks = Clocks::read();
-        for entry in fs::read_dir(&self.folder).with_context(|| self.folder.display().to_string())? {
+        let clocks = ClockReading::read();
+        for entry in fs::read_dir(&self.directory).with_context(|| self.directory.display().to_string())? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let mut parts = name.splitn(3, '.');
@@ -80,7 +80,7 @@ impl Holders {
     /// Fails if the record cannot be read.
     pub fn violations(&self) -> Result<Vec<String>> {
         let mut found: Vec<String> = overlaps(&self.all()?);
-        let noticed = self.folder.join(VIOLATIONS);
+        let noticed = self.directory.join(VIOLATIONS);
         if noticed.exists() {
             found.extend(fs::read_to_string(&noticed)?.lines().map(str::to_owned));
         }
@@ -109,12 +109,12 @@ fn overlaps(holders: &[Holder]) -> Vec<String> {
 }
 
 /// The offset between the clock of file times and the monotonic clock of all other times.
-pub(super) struct Clocks {
+pub(super) struct ClockReading {
     wall: SystemTime,
     monotonic_ns: u64,
 }
 
-impl Clocks {
+impl ClockReading {
     pub(super) fn read() -> Self {
         Self { wall: SystemTime::now(), monotonic_ns: monotonic_ns() }
     }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn two_at_once_are_found() {
+    fn overlapping_holders_are_found() {
         check(&[holder("a", 10, 20), holder("b", 30, 40)], 0);
         check(&[holder("a", 10, 30), holder("b", 30, 40)], 0);
         check(&[holder("a", 10, 31), holder("b", 30, 40)], 1);
@@ -152,11 +152,11 @@ mod tests {
 
     #[test]
     fn files_are_read_with_their_times() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let before = monotonic_ns();
-        fs::write(folder.path().join("holder.node1.boot-7"), "x").unwrap();
-        fs::write(folder.path().join(OWNER), "x").unwrap();
-        let record = Holders::new(folder.path());
+        fs::write(directory.path().join("holder.node1.boot-7"), "x").unwrap();
+        fs::write(directory.path().join(OWNER), "x").unwrap();
+        let record = Holders::new(directory.path());
         let all = record.all().unwrap();
         assert_eq!((all.len(), all[0].node.as_str(), all[0].process.as_str()), (1, "node1", "boot-7"));
         // The kernel stamps files with the time of its last tick.
@@ -165,7 +165,7 @@ mod tests {
             "{all:?} {before}"
         );
         assert!(record.violations().unwrap().is_empty());
-        fs::write(folder.path().join(VIOLATIONS), "node2 saw node1\n").unwrap();
+        fs::write(directory.path().join(VIOLATIONS), "node2 saw node1\n").unwrap();
         assert_eq!(record.violations().unwrap(), ["node2 saw node1"]);
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::hardware::Watchdog;
-use super::holders::Clocks;
-use super::qmp::What;
-use super::rig::{CEILING, Rig};
+use super::holders::ClockReading;
+use super::qmp::EventKind;
+use super::rig::{Rig, STEP_TIMEOUT};
 use crate::plan::SHARED;
 use crate::wait::{monotonic_ns, wait_until};
 
@@ -52,21 +52,22 @@ pub fn measure(rig: &Rig, watchdog: Watchdog, name: &str) -> Result<Measure> {
     ))?;
     let monitor = rig.monitor(&node)?;
     let mut reset_ns = None;
-    wait_until(&format!("the reset of {node}"), CEILING, || {
-        reset_ns = monitor.first(What::Reset, begin_ns);
+    wait_until(&format!("the reset of {node}"), STEP_TIMEOUT, || {
+        reset_ns = monitor.first(EventKind::Reset, begin_ns);
         reset_ns.is_some()
     })?;
     let reset_ns = reset_ns.context("no reset with a time was recorded")?;
-    let folder = rig.cluster.shared().join(name);
-    let since =
-        |file: &str| -> Result<u64> { Ok(reset_ns.saturating_sub(written_ns(&folder.join(file))?) / 1_000) };
+    let directory = rig.cluster.shared().join(name);
+    let since = |file: &str| -> Result<u64> {
+        Ok(reset_ns.saturating_sub(written_ns(&directory.join(file))?) / 1_000)
+    };
     let measure = Measure { at_least_us: since("after")?, at_most_us: since("before")? };
-    let pets = fs::metadata(folder.join("after"))?.len();
+    let pets = fs::metadata(directory.join("after"))?.len();
     ensure!(
         pets == u64::from(PETS),
         "{node} was reset after {pets} of {PETS} pets, while it was being petted"
     );
-    rig.ready(&node)?;
+    rig.wait_until_ready(&node)?;
     Ok(measure)
 }
 
@@ -87,7 +88,7 @@ pub fn line(watchdog: Watchdog, measures: &[Measure]) -> String {
 
 fn written_ns(file: &Path) -> Result<u64> {
     let modified = fs::metadata(file).and_then(|data| data.modified());
-    Ok(Clocks::read().monotonic(modified.with_context(|| file.display().to_string())?))
+    Ok(ClockReading::read().monotonic(modified.with_context(|| file.display().to_string())?))
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ pub fn command(hardware: &Hardware, watchdog: Watchdog, machine: &Machine, share
 
 /// Returns the path of the node's own disk.
 pub fn disk(machine: &Machine) -> std::path::PathBuf {
-    machine.folder.join("disk.ext4")
+    machine.directory.join("disk.ext4")
 }
 
 fn hardware_address(network: usize, number: u8) -> String {

@@ -14,9 +14,9 @@ use crate::background::Background;
 use crate::wait::monotonic_ns;
 
 /// Time between two attempts to connect to a monitor, and between two checks for the end.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Longest time for a response. The monitor shares a lock with the machine, which may be starved.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An event of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,12 +24,12 @@ pub struct Event {
     /// Time of the report on the host's `CLOCK_MONOTONIC`, in nanoseconds.
     pub at_ns: u64,
     /// Kind of the event.
-    pub what: What,
+    pub kind: EventKind,
 }
 
 /// The kinds of events that the suite uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum EventKind {
     /// The machine's process started: its power was switched on.
     PowerOn,
     /// The machine's process ended: its power was cut.
@@ -48,15 +48,15 @@ pub enum What {
     Suspended,
 }
 
-impl What {
+impl EventKind {
     fn parse(event: &Value) -> Option<Self> {
         match event["event"].as_str()? {
-            "RESET" => Some(What::Reset),
-            "WATCHDOG" => Some(What::Watchdog),
-            "SHUTDOWN" => Some(What::SwitchedOff),
-            "STOP" => Some(What::Paused),
-            "RESUME" => Some(What::Resumed),
-            "SUSPEND" => Some(What::Suspended),
+            "RESET" => Some(EventKind::Reset),
+            "WATCHDOG" => Some(EventKind::Watchdog),
+            "SHUTDOWN" => Some(EventKind::SwitchedOff),
+            "STOP" => Some(EventKind::Paused),
+            "RESUME" => Some(EventKind::Resumed),
+            "SUSPEND" => Some(EventKind::Suspended),
             _ => None,
         }
     }
@@ -76,25 +76,25 @@ impl Monitor {
         let background = Background::start({
             let (events, socket) = (Arc::clone(&events), socket.to_owned());
             move |stop| {
-                let note = |what| {
-                    let event = Event { at_ns: monotonic_ns(), what };
+                let note = |kind| {
+                    let event = Event { at_ns: monotonic_ns(), kind };
                     events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
                 };
-                while !stop.is_asked() {
-                    let Ok(mut session) = Session::open(&socket, LOOK * 10) else {
-                        thread::sleep(LOOK);
+                while !stop.is_requested() {
+                    let Ok(mut session) = Session::open(&socket, POLL_INTERVAL * 10) else {
+                        thread::sleep(POLL_INTERVAL);
                         continue;
                     };
-                    note(What::PowerOn);
-                    while !stop.is_asked() {
+                    note(EventKind::PowerOn);
+                    while !stop.is_requested() {
                         match session.read() {
-                            Ok(Some(line)) => What::parse(&line).into_iter().for_each(note),
+                            Ok(Some(line)) => EventKind::parse(&line).into_iter().for_each(note),
                             Ok(None) => {}
                             Err(_) => break,
                         }
                     }
-                    if !stop.is_asked() {
-                        note(What::PowerOff);
+                    if !stop.is_requested() {
+                        note(EventKind::PowerOff);
                     }
                 }
             }
@@ -109,23 +109,23 @@ impl Monitor {
 
     /// Returns `true` if the machine's power is off, by a shutdown from inside or a power cut.
     pub fn is_off(&self) -> bool {
-        let last = self.events().into_iter().rev().find_map(|event| match event.what {
-            What::PowerOff | What::SwitchedOff => Some(true),
-            What::PowerOn | What::Reset => Some(false),
-            What::Watchdog | What::Paused | What::Resumed | What::Suspended => None,
+        let last = self.events().into_iter().rev().find_map(|event| match event.kind {
+            EventKind::PowerOff | EventKind::SwitchedOff => Some(true),
+            EventKind::PowerOn | EventKind::Reset => Some(false),
+            EventKind::Watchdog | EventKind::Paused | EventKind::Resumed | EventKind::Suspended => None,
         });
         last.unwrap_or(true)
     }
 
     /// Returns the times of all events of a kind after `after_ns`.
-    pub fn all(&self, what: What, after_ns: u64) -> Vec<u64> {
+    pub fn all(&self, kind: EventKind, after_ns: u64) -> Vec<u64> {
         let events = self.events().into_iter();
-        events.filter(|event| event.what == what && event.at_ns > after_ns).map(|event| event.at_ns).collect()
+        events.filter(|event| event.kind == kind && event.at_ns > after_ns).map(|event| event.at_ns).collect()
     }
 
     /// Returns the time of the first event of a kind after `after_ns`.
-    pub fn first(&self, what: What, after_ns: u64) -> Option<u64> {
-        self.all(what, after_ns).into_iter().next()
+    pub fn first(&self, kind: EventKind, after_ns: u64) -> Option<u64> {
+        self.all(kind, after_ns).into_iter().next()
     }
 }
 
@@ -134,7 +134,7 @@ impl Monitor {
 /// # Errors
 /// Fails if the machine is off, or if the command is refused.
 pub fn execute(socket: &Path, command: &str) -> Result<Value> {
-    let mut session = Session::open(socket, PATIENCE)?;
+    let mut session = Session::open(socket, RESPONSE_TIMEOUT)?;
     session.execute(command)
 }
 
@@ -149,7 +149,7 @@ struct Session {
 impl Session {
     fn open(socket: &Path, patience: Duration) -> Result<Self> {
         let stream = UnixStream::connect(socket).with_context(|| socket.display().to_string())?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
         let mut session =
             Self { socket: socket.to_owned(), reader: BufReader::new(stream), partial: String::new() };
         session.read()?.context("no greeting from the QEMU monitor")?;
@@ -196,15 +196,18 @@ impl Session {
 mod tests {
     use super::*;
 
-    fn check(line: &str, expected: Option<What>) {
-        assert_eq!(What::parse(&serde_json::from_str(line).unwrap()), expected, "{line}");
+    fn check(line: &str, expected: Option<EventKind>) {
+        assert_eq!(EventKind::parse(&serde_json::from_str(line).unwrap()), expected, "{line}");
     }
 
     #[test]
     fn events_are_told_from_answers() {
-        check(r#"{"timestamp": {}, "event": "RESET", "data": {"guest": true}}"#, Some(What::Reset));
-        check(r#"{"timestamp": {}, "event": "WATCHDOG", "data": {"action": "reset"}}"#, Some(What::Watchdog));
-        check(r#"{"timestamp": {}, "event": "SUSPEND"}"#, Some(What::Suspended));
+        check(r#"{"timestamp": {}, "event": "RESET", "data": {"guest": true}}"#, Some(EventKind::Reset));
+        check(
+            r#"{"timestamp": {}, "event": "WATCHDOG", "data": {"action": "reset"}}"#,
+            Some(EventKind::Watchdog),
+        );
+        check(r#"{"timestamp": {}, "event": "SUSPEND"}"#, Some(EventKind::Suspended));
         check(r#"{"timestamp": {}, "event": "RTC_CHANGE", "data": {}}"#, None);
         check(r#"{"return": {}}"#, None);
     }

@@ -12,7 +12,7 @@ use super::case::{Case, Fencing};
 use super::guest::Guest;
 use super::hardware::{Accelerator, Hardware, Watchdog};
 use super::holders::{Holder, Holders};
-use super::qmp::{self, Monitor, What};
+use super::qmp::{self, EventKind, Monitor};
 use super::stalls::{Machines, Stalls};
 use super::{disk, qemu};
 use crate::cluster::Cluster;
@@ -21,7 +21,7 @@ use crate::plan::{Plan, SHARED};
 use crate::wait::{monotonic_ns, wait_for, wait_until};
 
 /// Longest time for any step of a case. Machines boot in this time, and emulated machines are slow.
-pub const CEILING: Duration = Duration::from_secs(300);
+pub const STEP_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Time that services wait for a rebooting machine. An emulated machine needs a minute on a busy host.
 const RETURN_GRACE_SECONDS: u32 = 120;
@@ -33,7 +33,7 @@ pub struct Rig {
     /// Hardware of the nodes.
     pub hardware: Hardware,
     /// `true` if the accelerator is fast enough that measured times are checked against their limits.
-    pub times_count: bool,
+    pub are_times_checked: bool,
     /// Periods in which the host did not run a machine.
     pub stalls: Stalls,
     monitors: BTreeMap<String, Monitor>,
@@ -47,7 +47,7 @@ impl Rig {
     /// Fails if the cluster does not start, or if the plan has no whole machines.
     pub fn start(plan: Plan) -> Result<Self> {
         let hardware = plan.hardware.clone().context("the plan has no whole machines")?;
-        let times_count = hardware.accelerator.times_count(&plan.profile);
+        let are_times_checked = hardware.accelerator.are_times_checked(&plan.profile);
         let cluster = Cluster::start(plan)?;
         let machines = Machines::default();
         let monitors = cluster
@@ -60,14 +60,14 @@ impl Rig {
             .collect::<Result<_>>()?;
         let rig = Self {
             hardware,
-            times_count,
+            are_times_checked,
             stalls: Stalls::start(machines.clone()),
             cluster,
             monitors,
             machines,
         };
         for node in rig.nodes() {
-            rig.ready(&node)?;
+            rig.wait_until_ready(&node)?;
         }
         Ok(rig)
     }
@@ -99,7 +99,7 @@ impl Rig {
     ///
     /// # Errors
     /// Fails if the machine is off, or if the command is refused.
-    pub fn order(&self, node: &str, command: &str) -> Result<()> {
+    pub fn send_hypervisor_command(&self, node: &str, command: &str) -> Result<()> {
         qmp::execute(&self.cluster.machine(node)?.volatile.join(qemu::CONTROL), command).map(|_| ())
     }
 
@@ -131,19 +131,19 @@ impl Rig {
     ///
     /// # Errors
     /// Fails if the machine does not respond or the epoch is not open in time.
-    pub fn ready(&self, node: &str) -> Result<()> {
+    pub fn wait_until_ready(&self, node: &str) -> Result<()> {
         let machine = self.cluster.machine(node)?;
         let process =
-            wait_for(&format!("the machine of {node}"), CEILING, || machine.program(qemu::PROGRAM))?;
+            wait_for(&format!("the machine of {node}"), STEP_TIMEOUT, || machine.program(qemu::PROGRAM))?;
         self.machines.set(node, process);
         let guest = self.guest(node)?;
-        wait_until(&format!("{node} to answer commands"), CEILING, || guest.answers())?;
+        wait_until(&format!("{node} to answer commands"), STEP_TIMEOUT, || guest.is_responsive())?;
         let expected = "/proc/sys/kernel/random/boot_id";
         let note = format!("boot-of-{node}");
         guest.run(&format!("cat {expected} >{SHARED}/{note}"))?;
         let boot = std::fs::read_to_string(self.cluster.shared().join(note))?;
         let key = self.cluster.keys().fence(&node.into());
-        wait_until(&format!("{node} to be open for services"), CEILING, || {
+        wait_until(&format!("{node} to be open for services"), STEP_TIMEOUT, || {
             let entry = self.cluster.etcdctl().get(&key).ok().flatten();
             entry.is_some_and(|entry| entry.value["state"] == "Open" && entry.value["bootId"] == boot.trim())
         })
@@ -167,7 +167,7 @@ impl Rig {
             };
             let spec = json!({"fencing": {"trustWatchdogOnVirtualMachine": unfenced, "devices": devices}});
             self.cluster.apply("nodes", &other, &spec)?;
-            wait_until(&format!("{other} to commit {:?}", case.on_etcd_loss), CEILING, || {
+            wait_until(&format!("{other} to commit {:?}", case.on_etcd_loss), STEP_TIMEOUT, || {
                 let report = self.cluster.node_report(&other);
                 report.is_ok_and(|report| report.on_etcd_loss == case.on_etcd_loss)
             })?;
@@ -206,7 +206,7 @@ impl Rig {
         let spec =
             json!({"group": name, "driver": {"exec": {"command": command}}, "timeouts": {"stopSeconds": 10}});
         self.cluster.apply("resources", name, &spec)?;
-        wait_until(&format!("{name} to run on {node}, which is armed"), CEILING, || {
+        wait_until(&format!("{name} to run on {node}, which is armed"), STEP_TIMEOUT, || {
             self.runs_on(name).as_deref() == Some(node)
                 && self.cluster.node_report(node).is_ok_and(|report| report.armed)
         })
@@ -219,14 +219,14 @@ impl Rig {
     /// Fails if the service does not stop, or cannot be deleted.
     pub fn delete_service(&self, name: &str) -> Result<()> {
         self.cluster.apply("resources", name, &json!({"state": "Stopped"}))?;
-        wait_until(&format!("{name} to be stopped"), CEILING, || {
+        wait_until(&format!("{name} to be stopped"), STEP_TIMEOUT, || {
             self.cluster
                 .object("resources", name)
                 .is_some_and(|object| object["status"]["state"] == "Stopped")
-                && self.holding(name).is_empty()
+                && self.current_holders(name).is_empty()
         })?;
         self.cluster.delete("resources", name)?;
-        wait_until(&format!("{name} to be deleted"), CEILING, || {
+        wait_until(&format!("{name} to be deleted"), STEP_TIMEOUT, || {
             self.cluster.object("resources", name).is_none()
         })?;
         self.cluster.delete("groups", name)
@@ -238,7 +238,7 @@ impl Rig {
     }
 
     /// Returns the holders of a service that have written within the last second.
-    pub fn holding(&self, service: &str) -> Vec<Holder> {
+    pub fn current_holders(&self, service: &str) -> Vec<Holder> {
         let now_ns = monotonic_ns();
         let all = self.holders(service).all().unwrap_or_default();
         all.into_iter().filter(|holder| holder.last_ns + 1_000_000_000 > now_ns).collect()
@@ -250,7 +250,7 @@ impl Rig {
     /// Fails if the service has no holder or several holders for too long.
     pub fn holder(&self, service: &str) -> Result<Holder> {
         let since_ns = monotonic_ns();
-        wait_for(&format!("{service} to have one holder"), CEILING, || {
+        wait_for(&format!("{service} to have one holder"), STEP_TIMEOUT, || {
             let mut all = self.holders(service).all().unwrap_or_default();
             all.retain(|holder| holder.last_ns > since_ns);
             if all.len() == 1 { all.pop() } else { None }
@@ -260,7 +260,7 @@ impl Rig {
     /// Returns the node on which a service runs. The API and the service's only holder must agree.
     pub fn runs_on(&self, service: &str) -> Option<String> {
         let status = self.cluster.object("resources", service)?["status"].take();
-        let holding = self.holding(service);
+        let holding = self.current_holders(service);
         match holding.as_slice() {
             [one] if status["state"] == "Started" && status["node"] == one.node.as_str() => {
                 Some(one.node.clone())
@@ -273,7 +273,7 @@ impl Rig {
     pub fn other_resets(&self, node: &str, after_ns: u64) -> Vec<String> {
         let others = self.monitors.iter().filter(|(other, _)| *other != node);
         others
-            .filter(|(_, monitor)| monitor.first(What::Reset, after_ns).is_some())
+            .filter(|(_, monitor)| monitor.first(EventKind::Reset, after_ns).is_some())
             .map(|(other, _)| other.clone())
             .collect()
     }
@@ -294,8 +294,8 @@ impl Rig {
     }
 
     /// Returns the directory with all logs.
-    pub fn folder(&self) -> PathBuf {
-        self.cluster.folder().to_owned()
+    pub fn directory(&self) -> PathBuf {
+        self.cluster.directory().to_owned()
     }
 
     /// Removes the cluster.

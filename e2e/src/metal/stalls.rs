@@ -47,7 +47,7 @@ struct Record {
 
 /// A recorder of stalls that runs until it is dropped.
 pub struct Stalls {
-    found: Arc<Mutex<Record>>,
+    record: Arc<Mutex<Record>>,
     /// Thread of the recorder. If it panics, stalls are missing, so runs are judged more strictly.
     _background: Background,
 }
@@ -55,14 +55,14 @@ pub struct Stalls {
 impl Stalls {
     /// Starts to record the stalls of these machines.
     pub fn start(machines: Machines) -> Self {
-        let found = Arc::new(Mutex::new(Record::default()));
+        let record = Arc::new(Mutex::new(Record::default()));
         let background = Background::start({
-            let found = Arc::clone(&found);
+            let record = Arc::clone(&record);
             move |stop| {
                 let mut watched: Vec<Watched> = Vec::new();
-                let mut host = Run::default();
+                let mut host = WaitStreak::default();
                 let mut last_ns = monotonic_ns();
-                while !stop.is_asked() {
+                while !stop.is_requested() {
                     thread::sleep(PERIOD);
                     let now_ns = monotonic_ns();
                     let passed_ns = now_ns - last_ns;
@@ -71,38 +71,45 @@ impl Stalls {
                     let mut ended: Vec<Stall> =
                         host.add("host", now_ns, passed_ns, late_ns).into_iter().collect();
                     let current = machines.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                    watched.retain(|one| current.contains(&(one.machine.clone(), one.process)));
+                    watched.retain(|watched_process| {
+                        current.contains(&(watched_process.machine.clone(), watched_process.process))
+                    });
                     for (machine, process) in current {
-                        if !watched.iter().any(|one| one.process == process) {
+                        if !watched.iter().any(|watched_process| watched_process.process == process) {
                             watched.extend(Watched::new(&machine, process));
                         }
                     }
                     let mut waits = Vec::new();
-                    for one in &mut watched {
-                        let Some(waited_ns) = one.look() else { continue };
-                        waits.push((one.machine.clone(), now_ns, waited_ns));
-                        ended.extend(one.run.add(&one.machine, now_ns, passed_ns, waited_ns));
+                    for watched_process in &mut watched {
+                        let Some(waited_ns) = watched_process.sample() else { continue };
+                        waits.push((watched_process.machine.clone(), now_ns, waited_ns));
+                        ended.extend(watched_process.run.add(
+                            &watched_process.machine,
+                            now_ns,
+                            passed_ns,
+                            waited_ns,
+                        ));
                     }
-                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-                    found.stalls.extend(ended);
-                    found.waits.extend(waits);
+                    let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
+                    record.stalls.extend(ended);
+                    record.waits.extend(waits);
                 }
             }
         });
-        Self { found, _background: background }
+        Self { record, _background: background }
     }
 
     /// Returns the longest stall that ended after `after_ns`.
     pub fn longest(&self, after_ns: u64) -> Option<Stall> {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        let later = found.stalls.iter().filter(|stall| stall.until_ns > after_ns);
+        let record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        let later = record.stalls.iter().filter(|stall| stall.until_ns > after_ns);
         later.max_by_key(|stall| stall.length_ms).cloned()
     }
 
     /// Returns the total time for which a machine waited for a processor between two times, in milliseconds.
     pub fn waited_ms(&self, machine: &str, from_ns: u64, to_ns: u64) -> u64 {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        let within = found
+        let record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        let within = record
             .waits
             .iter()
             .filter(|(name, at_ns, _)| name == machine && (from_ns..=to_ns).contains(at_ns));
@@ -116,7 +123,7 @@ struct Watched {
     process: ProcessId,
     schedule: PathBuf,
     waited_ns: u64,
-    run: Run,
+    run: WaitStreak,
 }
 
 impl Watched {
@@ -127,11 +134,11 @@ impl Watched {
         })?;
         let schedule = task.join("schedstat");
         let waited_ns = waited_ns(&schedule)?;
-        Some(Self { machine: machine.to_owned(), process, schedule, waited_ns, run: Run::default() })
+        Some(Self { machine: machine.to_owned(), process, schedule, waited_ns, run: WaitStreak::default() })
     }
 
     /// Returns the waiting time since the last call, in nanoseconds; `None` if the process has ended.
-    fn look(&mut self) -> Option<u64> {
+    fn sample(&mut self) -> Option<u64> {
         let waited_ns = waited_ns(&self.schedule)?;
         let since_ns = waited_ns.saturating_sub(self.waited_ns);
         self.waited_ns = waited_ns;
@@ -146,11 +153,11 @@ fn waited_ns(schedule: &Path) -> Option<u64> {
 
 /// Consecutive periods that consist of waiting.
 #[derive(Default)]
-struct Run {
+struct WaitStreak {
     length_ns: u64,
 }
 
-impl Run {
+impl WaitStreak {
     /// Adds a period. Returns the stall that ended with it, if any.
     fn add(&mut self, machine: &str, now_ns: u64, passed_ns: u64, waited_ns: u64) -> Option<Stall> {
         // The kernel counts a wait when it ends, so one period may include the waiting of many.
@@ -172,15 +179,15 @@ mod tests {
     use super::*;
 
     fn check(periods: &[(u64, u64)], expected_ms: &[u64]) {
-        let mut run = Run::default();
+        let mut run = WaitStreak::default();
         let mut now_ns = 0;
-        let mut found = Vec::new();
+        let mut lengths_ms = Vec::new();
         for (passed_ms, waited_ms) in periods {
             now_ns += passed_ms * 1_000_000;
             let stall = run.add("m", now_ns, passed_ms * 1_000_000, waited_ms * 1_000_000);
-            found.extend(stall.map(|stall| stall.length_ms));
+            lengths_ms.extend(stall.map(|stall| stall.length_ms));
         }
-        assert_eq!(found, expected_ms, "{periods:?}");
+        assert_eq!(lengths_ms, expected_ms, "{periods:?}");
     }
 
     #[test]

@@ -5,25 +5,25 @@ use std::fmt::Write;
 use super::case::{Case, Outcome};
 
 /// Returns the header line.
-pub fn head() -> String {
+pub fn header() -> String {
     row(["case", "watchdog", "reset", "stopped", "elsewhere", "bound", "two at once", "returned", "verdict"])
 }
 
 /// Returns the line of one run, followed by a line for each violation.
 pub fn line(case: &Case, outcome: &Outcome) -> String {
-    let verdict = match (&outcome.void, outcome.passed()) {
+    let verdict = match (&outcome.invalid_reason, outcome.passed()) {
         (Some(_), _) => "void",
         (None, true) => "passed",
         (None, false) => "FAILED",
     };
-    let two = if outcome.two.is_empty() { "never" } else { "YES" };
+    let two = if outcome.double_runs.is_empty() { "never" } else { "YES" };
     let returned = if outcome.returned { "yes" } else { "no" };
     let seconds =
         [outcome.reset_ms, outcome.stopped_ms, outcome.elsewhere_ms, outcome.bound_ms].map(in_seconds);
     let [reset, stopped, elsewhere, bound] = seconds.each_ref().map(String::as_str);
     let mut text =
         row([case.name, case.watchdog.module(), reset, stopped, elsewhere, bound, two, returned, verdict]);
-    for detail in outcome.void.iter().chain(&outcome.two).chain(&outcome.failures) {
+    for detail in outcome.invalid_reason.iter().chain(&outcome.double_runs).chain(&outcome.failures) {
         // Writing to a string cannot fail.
         let _ = write!(text, "\n    {detail}");
     }
@@ -54,11 +54,11 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_is_seen() {
+    fn failures_and_invalid_times_are_shown() {
         let good = Outcome { returned: true, stopped_ms: Some(12_345), ..Outcome::default() };
         check(&good, &["12.34 s", "never", "yes", "passed"]);
-        check(&Outcome { two: vec!["both".to_owned()], ..good.clone() }, &["YES", "FAILED", "both"]);
+        check(&Outcome { double_runs: vec!["both".to_owned()], ..good.clone() }, &["YES", "FAILED", "both"]);
         check(&Outcome { failures: vec!["late".to_owned()], ..good.clone() }, &["FAILED", "late"]);
-        check(&Outcome { void: Some("stood still".to_owned()), ..good }, &["void", "stood still"]);
+        check(&Outcome { invalid_reason: Some("stood still".to_owned()), ..good }, &["void", "stood still"]);
     }
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::deeds::{AGENT, condition};
-use super::rig::{CEILING, Rig};
+use super::actions::{AGENT, condition};
+use super::rig::{Rig, STEP_TIMEOUT};
 use crate::plan::SHARED;
-use crate::wait::{holds_for, monotonic_ns, wait_until};
+use crate::wait::{check_holds_for, monotonic_ns, wait_until};
 
 /// Sysfs directory of the machines' only hardware watchdog driver. It contains a link for each device, named by its address.
 const DRIVER: &str = "/sys/bus/pci/drivers/i6300ESB timer";
@@ -18,7 +18,7 @@ const ADDRESS: &str = "/run/unbound";
 pub fn unbind_and_see_failed(rig: &mut Rig, node: &str) -> Result<()> {
     rig.guest(node)?.run(&unbind_script())?;
     commits_failure(rig, node)?;
-    wait_until(&format!("{node} to be reported with a failed watchdog"), CEILING, || {
+    wait_until(&format!("{node} to be reported with a failed watchdog"), STEP_TIMEOUT, || {
         watchdog(rig, node) == Some(("False".to_owned(), "WatchdogFailed".to_owned()))
     })
 }
@@ -40,7 +40,7 @@ pub fn unbind_with_agent_stopped(rig: &mut Rig, node: &str) -> Result<()> {
 /// service.
 pub fn bind(rig: &mut Rig, node: &str) -> Result<()> {
     let wait = Duration::from_millis(rig.cluster.node_report(node)?.wait_ms());
-    holds_for(&format!("{node} commits that its watchdog failed"), wait, || {
+    check_holds_for(&format!("{node} commits that its watchdog failed"), wait, || {
         rig.cluster.node_report(node).is_ok_and(|report| report.watchdog_failed)
     })?;
     rebind_and_verify(rig, node)
@@ -56,10 +56,10 @@ pub fn heal_and_bind(rig: &mut Rig, node: &str) -> Result<()> {
 /// Binds the driver again and checks that the watchdog is trusted and guards another service.
 fn rebind_and_verify(rig: &Rig, node: &str) -> Result<()> {
     rig.guest(node)?.run(&format!("cat {ADDRESS} >'{DRIVER}/bind'"))?;
-    wait_until(&format!("{node} to commit that its watchdog accepts renewals"), CEILING, || {
+    wait_until(&format!("{node} to commit that its watchdog accepts renewals"), STEP_TIMEOUT, || {
         rig.cluster.node_report(node).is_ok_and(|report| !report.watchdog_failed)
     })?;
-    wait_until(&format!("{node} to be reported with a trusted watchdog"), CEILING, || {
+    wait_until(&format!("{node} to be reported with a trusted watchdog"), STEP_TIMEOUT, || {
         watchdog(rig, node).is_some_and(|(status, _)| status == "True")
     })?;
     let service = format!("guarded-again-{}", monotonic_ns());
@@ -75,7 +75,7 @@ fn unbind_script() -> String {
 }
 
 fn commits_failure(rig: &Rig, node: &str) -> Result<()> {
-    wait_until(&format!("{node} to commit that its watchdog failed"), CEILING, || {
+    wait_until(&format!("{node} to commit that its watchdog failed"), STEP_TIMEOUT, || {
         rig.cluster.node_report(node).is_ok_and(|report| report.watchdog_failed)
     })
 }

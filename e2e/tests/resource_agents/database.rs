@@ -14,7 +14,7 @@ use ha_e2e::cluster::Cluster;
 use ha_e2e::command::{output, tool};
 use ha_e2e::container;
 use ha_e2e::process::{self, ProcessId};
-use ha_e2e::scenario::CEILING;
+use ha_e2e::scenario::STEP_TIMEOUT;
 use ha_e2e::wait::{monotonic_ns, wait_for};
 
 /// Address at which clients of the example reach the database.
@@ -24,7 +24,7 @@ pub(crate) const CLIENT: &str = "client";
 /// Name of the server's program.
 pub(crate) const SERVER: &str = "postgres";
 /// Directory of the database on the node that runs it.
-const FILES: &str = "/srv/database";
+const DATA_DIRECTORY: &str = "/srv/database";
 
 /// Version of PostgreSQL in the example.
 const VERSION_OF_EXAMPLE: &str = "15";
@@ -51,7 +51,7 @@ impl Database {
             echo 'host all all 192.0.2.0/24 trust' >>"/srv/shared/database/$1/pg_hba.conf"
         "#;
         let command = ["sh", "-c", script, &database.programs(), &database.version];
-        container::inside(cluster.machine("node1")?, &command)?;
+        container::run_inside(cluster.machine("node1")?, &command)?;
         Ok(database)
     }
 
@@ -63,11 +63,11 @@ impl Database {
     pub(crate) fn example(&self, cluster: &Cluster) -> Result<String> {
         let mut text = fs::read_to_string(repository().join("manifests/examples/drivers/database.yaml"))?;
         for (before, after) in [("/usr/lib/postgresql/", "/bin/pg_ctl"), ("pgdata: /srv/database/", "\n")] {
-            let named = format!("{before}{VERSION_OF_EXAMPLE}{after}");
-            ensure!(text.contains(&named), "the example does not name {named:?}");
-            text = text.replace(&named, &format!("{before}{}{after}", self.version));
+            let path_in_example = format!("{before}{VERSION_OF_EXAMPLE}{after}");
+            ensure!(text.contains(&path_in_example), "the example does not name {path_in_example:?}");
+            text = text.replace(&path_in_example, &format!("{before}{}{after}", self.version));
         }
-        let path = cluster.folder().join("database.yaml");
+        let path = cluster.directory().join("database.yaml");
         fs::write(&path, text)?;
         Ok(path.to_string_lossy().into_owned())
     }
@@ -82,12 +82,12 @@ impl Database {
     }
 
     /// Runs a statement as the client and returns its output.
-    pub(crate) fn ask(&self, cluster: &Cluster, statement: &str) -> Result<String> {
-        let said = output(tool("ip"), &self.command(&cluster.namespace(CLIENT), statement))?;
-        if !said.status.success() {
-            bail!("{statement}: {}", String::from_utf8_lossy(&said.stderr));
+    pub(crate) fn run_statement(&self, cluster: &Cluster, statement: &str) -> Result<String> {
+        let result = output(tool("ip"), &self.command(&cluster.namespace(CLIENT), statement))?;
+        if !result.status.success() {
+            bail!("{statement}: {}", String::from_utf8_lossy(&result.stderr));
         }
-        Ok(String::from_utf8_lossy(&said.stdout).into_owned())
+        Ok(String::from_utf8_lossy(&result.stdout).into_owned())
     }
 
     /// Starts a statement that keeps the server's processor busy for longer than the client waits. Returns the client and the
@@ -99,20 +99,20 @@ impl Database {
             .args(self.command(&cluster.namespace(CLIENT), &statement))
             .stderr(Stdio::null())
             .spawn()?;
-        let works = |process: &ProcessId| {
+        let is_busy = |process: &ProcessId| {
             process::program(process.pid).as_deref() == Some(SERVER)
                 && process::command_line(process.pid).ends_with(" SELECT")
         };
-        let worker = wait_for("a worker process of the server", CEILING, || {
-            process::all().into_iter().filter_map(ProcessId::of).find(works)
+        let worker = wait_for("a worker process of the server", STEP_TIMEOUT, || {
+            process::all().into_iter().filter_map(ProcessId::of).find(is_busy)
         })?;
         Ok((client, worker))
     }
 
     /// Returns the numbers in the table.
     pub(crate) fn entries(&self, cluster: &Cluster) -> Result<BTreeSet<u64>> {
-        let said = self.ask(cluster, "select number from entries")?;
-        said.lines().map(|line| line.parse().with_context(|| line.to_owned())).collect()
+        let result = self.run_statement(cluster, "select number from entries")?;
+        result.lines().map(|line| line.parse().with_context(|| line.to_owned())).collect()
     }
 }
 
@@ -130,13 +130,13 @@ impl Writer {
             let committed = Arc::clone(&committed);
             move |stop| {
                 let mut number = 0;
-                while !stop.is_asked() {
+                while !stop.is_requested() {
                     number += 1;
                     let statement = format!("insert into entries values ({number})");
                     let sent = monotonic_ns();
                     // A failed statement may have been committed, but the client did not learn it.
-                    let said = output(tool("ip"), &database.command(&namespace, &statement));
-                    if said.is_ok_and(|said| said.status.success()) {
+                    let result = output(tool("ip"), &database.command(&namespace, &statement));
+                    if result.is_ok_and(|result| result.status.success()) {
                         committed.lock().unwrap_or_else(PoisonError::into_inner).push((sent, number));
                     }
                     thread::sleep(Duration::from_millis(200));
@@ -148,7 +148,7 @@ impl Writer {
 
     /// Waits for the commit of a statement that was sent after a time, and returns the time at which it was sent.
     pub(crate) fn wait_for_commit_after(&self, after_ns: u64) -> Result<u64> {
-        wait_for("a commit", CEILING, || {
+        wait_for("a commit", STEP_TIMEOUT, || {
             let committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
             committed.iter().map(|(sent, _)| *sent).find(|sent| *sent > after_ns)
         })
@@ -163,23 +163,23 @@ impl Writer {
 }
 
 /// An observer that checks continuously whether a server runs without its address or its files.
-pub(crate) struct Order(Background<Seen>);
+pub(crate) struct DependencyChecker(Background<Observations>);
 
 /// Servers that were seen, and descriptions of what they lacked.
-type Seen = (BTreeSet<ProcessId>, Vec<String>);
+type Observations = (BTreeSet<ProcessId>, Vec<String>);
 
-impl Order {
+impl DependencyChecker {
     pub(crate) fn watch() -> Self {
         Self(Background::start(|stop| {
-            let (mut servers, mut lacking) = Seen::default();
-            while !stop.is_asked() {
+            let (mut servers, mut violations) = Observations::default();
+            while !stop.is_requested() {
                 for server in process::all().into_iter().filter_map(ProcessId::of).filter(is_server) {
                     servers.insert(server);
-                    lacking.extend(lacks(server));
+                    violations.extend(missing_dependencies(server));
                 }
                 thread::sleep(Duration::from_millis(100));
             }
-            (servers, lacking)
+            (servers, violations)
         }))
     }
 
@@ -188,8 +188,8 @@ impl Order {
     /// # Errors
     /// Fails if a server ever lacked its address or its files.
     pub(crate) fn finish(mut self) -> Result<BTreeSet<ProcessId>> {
-        let (servers, lacking) = self.0.end().context("the watch panicked")?;
-        ensure!(lacking.is_empty(), "out of order:\n{}", lacking.join("\n"));
+        let (servers, violations) = self.0.end().context("the watch panicked")?;
+        ensure!(violations.is_empty(), "out of order:\n{}", violations.join("\n"));
         Ok(servers)
     }
 }
@@ -201,11 +201,11 @@ fn is_server(process: &ProcessId) -> bool {
 }
 
 /// Describes which of its dependencies a server lacks; `None` if it has both.
-fn lacks(server: ProcessId) -> Option<String> {
+fn missing_dependencies(server: ProcessId) -> Option<String> {
     let pid = server.pid;
     let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).ok()?;
     let routes = fs::read_to_string(format!("/proc/{pid}/net/fib_trie")).ok()?;
-    let has_files = mounts.lines().any(|line| line.split(' ').nth(4) == Some(FILES));
+    let has_files = mounts.lines().any(|line| line.split(' ').nth(4) == Some(DATA_DIRECTORY));
     let has_address = routes.lines().any(|line| line.trim_end().ends_with(&format!(" {ADDRESS}")));
     // A server that is still alive after both checks was alive during them.
     (!(has_files && has_address) && server.is_alive())

@@ -9,14 +9,14 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use database::{CLIENT, Database, Order, SERVER, Writer};
+use database::{CLIENT, Database, DependencyChecker, SERVER, Writer};
 use ha_api_types::record::{WatchdogKind, WatchdogReport};
 use ha_e2e::binaries::repository;
 use ha_e2e::cluster::Cluster;
 use ha_e2e::container;
 use ha_e2e::plan::Plan;
 use ha_e2e::process;
-use ha_e2e::scenario::{CEILING, Scenario};
+use ha_e2e::scenario::{STEP_TIMEOUT, Scenario};
 use ha_e2e::scratch;
 use ha_e2e::wait::{monotonic_ns, wait_for, wait_until};
 use nix::sys::signal::Signal;
@@ -28,7 +28,7 @@ const GROUP: [&str; 3] = ["database-address", "database-files", "database"];
 /// Starts two nodes with systemd and control groups like real machines, and a client on the network of the examples. One etcd
 /// member and one controller suffice, because other tests cover both.
 fn start() -> Result<Scenario> {
-    let mut plan = Plan::test(&scratch::folder("resource-agents")?);
+    let mut plan = Plan::test(&scratch::directory("resource-agents")?);
     (plan.etcd, plan.controllers, plan.nodes) = (1, 1, 2);
     plan.units = Some(Vec::new());
     // Resource agents are shell scripts, and a busy database may use one of two processors. Leases must outlast that.
@@ -36,14 +36,14 @@ fn start() -> Result<Scenario> {
     let cluster = Cluster::start(plan)?;
     cluster.attach_client(CLIENT, "192.0.2.1/24")?;
     for node in NODES {
-        own_address(&cluster, node)?;
+        add_own_address(&cluster, node)?;
     }
     let checker = cluster.checker(&[SERVER, "busybox"]);
     Ok(Scenario { cluster, checker })
 }
 
 /// Adds a node's own address on the network of the examples.
-fn own_address(cluster: &Cluster, node: &str) -> Result<()> {
+fn add_own_address(cluster: &Cluster, node: &str) -> Result<()> {
     cluster.add_address(node, &format!("192.0.2.1{}/24", node.trim_start_matches("node")))
 }
 
@@ -51,7 +51,7 @@ fn own_address(cluster: &Cluster, node: &str) -> Result<()> {
 fn wait_for_node(scenario: &Scenario, node: &str) -> Result<()> {
     scenario.cluster.wait_for_nodes()?;
     let (epoch, _) = scenario.fence(node)?;
-    wait_until(&format!("{node} to have a watchdog"), CEILING, || {
+    wait_until(&format!("{node} to have a watchdog"), STEP_TIMEOUT, || {
         scenario.cluster.node_report(node).is_ok_and(|report| {
             let WatchdogReport { kind, problem, .. } = report.watchdog;
             report.epoch == Epoch(epoch) && kind == WatchdogKind::Simulated && problem.is_empty()
@@ -60,56 +60,56 @@ fn wait_for_node(scenario: &Scenario, node: &str) -> Result<()> {
 }
 
 fn hactl(scenario: &Scenario, arguments: &[&str]) -> Result<String> {
-    let output = scenario.cluster.hactl_within(CEILING, arguments)?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let output = scenario.cluster.hactl_within(STEP_TIMEOUT, arguments)?;
+    let output_text = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure!(
         output.status.success(),
-        "hactl {arguments:?}: {said}{}",
+        "hactl {arguments:?}: {output_text}{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    Ok(said)
+    Ok(output_text)
 }
 
 /// Returns the node of the group, once all its resources are Started on one node.
-fn home(scenario: &Scenario, except: &str) -> Result<String> {
+fn wait_until_group_started(scenario: &Scenario, except: &str) -> Result<String> {
     let status = |name: &str| scenario.object("resources", name).map(|object| object["status"].clone());
-    wait_for(&format!("the group on one node, not {except:?}"), CEILING, || {
+    wait_for(&format!("the group on one node, not {except:?}"), STEP_TIMEOUT, || {
         let node = status(GROUP[0])?["node"].as_str().filter(|node| *node != except)?.to_owned();
-        let settled = GROUP.iter().all(|name| {
+        let all_started = GROUP.iter().all(|name| {
             status(name).is_some_and(|status| status["state"] == "Started" && status["node"] == node.as_str())
         });
-        settled.then_some(node)
+        all_started.then_some(node)
     })
     .with_context(|| {
         let all: Vec<String> = GROUP.iter().map(|name| format!("{name}: {:?}", status(name))).collect();
-        format!("{}; logs are in {}", all.join("\n"), scenario.cluster.folder().display())
+        format!("{}; logs are in {}", all.join("\n"), scenario.cluster.directory().display())
     })
 }
 
 #[test]
 fn a_database_fails_over_with_its_address_and_files() -> Result<()> {
     let mut scenario = start()?;
-    the_web_group_runs(&scenario)?;
-    copies_on_two_nodes_are_found_first(&scenario)?;
+    check_web_group(&scenario)?;
+    check_duplicate_copies(&scenario)?;
 
     let database = Database::create(&scenario.cluster)?;
-    let order = Order::watch();
+    let dependency_checker = DependencyChecker::watch();
     let begin = Instant::now();
     hactl(&scenario, &["apply", "-f", &database.example(&scenario.cluster)?, "--wait", "--timeout", "90s"])?;
-    let first = home(&scenario, "")?;
+    let first = wait_until_group_started(&scenario, "")?;
     println!("applied: all of it runs on {first} after {} ms", begin.elapsed().as_millis());
-    database.ask(&scenario.cluster, "create table entries (number bigint primary key)")?;
+    database.run_statement(&scenario.cluster, "create table entries (number bigint primary key)")?;
     let writer = Writer::start(&scenario.cluster, &database);
 
-    let second = a_power_cut_loses_nothing(&mut scenario, &writer, &first)?;
+    let second = check_power_cut(&mut scenario, &writer, &first)?;
     scenario.cluster.power_on(&first)?;
-    own_address(&scenario.cluster, &first)?;
+    add_own_address(&scenario.cluster, &first)?;
     wait_for_node(&scenario, &first)?;
-    a_move_stops_and_starts_in_order(&scenario, &writer, &second, &first)?;
-    let servers = order.finish()?;
+    check_move(&scenario, &writer, &second, &first)?;
+    let servers = dependency_checker.finish()?;
     assert!(servers.len() >= 3, "one each after the start, the power cut and the move: {servers:?}");
 
-    what_is_broken_is_repaired_in_place(&scenario, &database, &writer, &first)?;
+    check_repair_in_place(&scenario, &database, &writer, &first)?;
     let committed = writer.finish()?;
     let found = database.entries(&scenario.cluster)?;
     let lost: Vec<&u64> = committed.iter().filter(|number| !found.contains(number)).collect();
@@ -121,7 +121,7 @@ fn a_database_fails_over_with_its_address_and_files() -> Result<()> {
 
 /// Applies the web group of `manifests/examples` without changes. The client must be able to read the page at the group's
 /// address.
-fn the_web_group_runs(scenario: &Scenario) -> Result<()> {
+fn check_web_group(scenario: &Scenario) -> Result<()> {
     let pages = scenario.cluster.shared().join("pages");
     fs::create_dir(&pages)?;
     fs::write(pages.join("index.html"), "hello")?;
@@ -135,47 +135,47 @@ fn the_web_group_runs(scenario: &Scenario) -> Result<()> {
 }
 
 /// Creates a resource whose address exists on both nodes. The agents must not start it before the error is cleared.
-fn copies_on_two_nodes_are_found_first(scenario: &Scenario) -> Result<()> {
-    const BY_HAND: &str = "192.0.2.30/24";
-    let has_it = |node: &&str| {
-        scenario.cluster.addresses(node).is_ok_and(|found| found.iter().any(|one| one == BY_HAND))
+fn check_duplicate_copies(scenario: &Scenario) -> Result<()> {
+    const MANUAL_ADDRESS: &str = "192.0.2.30/24";
+    let has_address = |node: &&str| {
+        scenario.cluster.addresses(node).is_ok_and(|found| found.iter().any(|one| one == MANUAL_ADDRESS))
     };
     for node in NODES {
-        scenario.cluster.add_address(node, BY_HAND)?;
+        scenario.cluster.add_address(node, MANUAL_ADDRESS)?;
     }
     let spec = json!({"driver": {"ocf": {"agent": "heartbeat:IPaddr2",
         "parameters": {"ip": "192.0.2.30", "cidr_netmask": "24"}}}});
     scenario.apply("resources", "twice", &spec)?;
-    wait_until("twice to be in Error", CEILING, || scenario.state("twice") == "Error")?;
+    wait_until("twice to be in Error", STEP_TIMEOUT, || scenario.state("twice") == "Error")?;
     let why = hactl(scenario, &["why", "twice"])?;
     for words in NODES.into_iter().chain(["MultipleActive"]) {
         assert!(why.contains(words), "{words:?} is missing:\n{why}");
     }
-    assert!(NODES.iter().all(has_it), "a copy was stopped on one of the nodes");
+    assert!(NODES.iter().all(has_address), "a copy was stopped on one of the nodes");
     for node in NODES {
         let log = scenario.cluster.machine(node)?.state().join("ocf/twice/output.log");
-        let said = fs::read_to_string(&log).unwrap_or_default();
-        assert!(!said.contains("start"), "the service was started on {node}:\n{said}");
+        let output_text = fs::read_to_string(&log).unwrap_or_default();
+        assert!(!output_text.contains("start"), "the service was started on {node}:\n{output_text}");
     }
     hactl(scenario, &["clear-error", "twice"])?;
-    wait_until("twice to run once", CEILING, || {
-        scenario.state("twice") == "Started" && NODES.iter().filter(|node| has_it(node)).count() == 1
+    wait_until("twice to run once", STEP_TIMEOUT, || {
+        scenario.state("twice") == "Started" && NODES.iter().filter(|node| has_address(node)).count() == 1
     })?;
     hactl(scenario, &["delete", "--stop", "resource", "twice", "--wait"])?;
-    assert!(!NODES.iter().any(has_it), "a copy remains on a node");
+    assert!(!NODES.iter().any(has_address), "a copy remains on a node");
     Ok(())
 }
 
 /// Cuts the power of the node while a client writes. The group must start on the other node, and the client must continue at the
 /// same address.
-fn a_power_cut_loses_nothing(scenario: &mut Scenario, writer: &Writer, first: &str) -> Result<String> {
+fn check_power_cut(scenario: &mut Scenario, writer: &Writer, first: &str) -> Result<String> {
     writer.wait_for_commit_after(monotonic_ns())?;
     let (epoch, _) = scenario.fence(first)?;
     let cut = monotonic_ns();
     scenario.cluster.power_off(first)?;
     let off = monotonic_ns();
     let committed = writer.wait_for_commit_after(off)?;
-    let second = home(scenario, first)?;
+    let second = wait_until_group_started(scenario, first)?;
     let (closed, state) = scenario.fence(first)?;
     assert!(closed > epoch, "the epoch of the dead node was not closed: {closed}");
     assert_eq!(state, "Fenced");
@@ -184,30 +184,25 @@ fn a_power_cut_loses_nothing(scenario: &mut Scenario, writer: &Writer, first: &s
 }
 
 /// Moves the group cleanly. The move must leave nothing on the old node, and the client must be able to commit on the new one.
-fn a_move_stops_and_starts_in_order(
-    scenario: &Scenario,
-    writer: &Writer,
-    from: &str,
-    to: &str,
-) -> Result<()> {
+fn check_move(scenario: &Scenario, writer: &Writer, from: &str, to: &str) -> Result<()> {
     let begin = monotonic_ns();
     hactl(scenario, &["relocate", "database", to])?;
-    assert_eq!(home(scenario, from)?, to);
+    assert_eq!(wait_until_group_started(scenario, from)?, to);
     let changes = scenario.checker.timeline();
     let ended = changes.ended_on("database", from, begin).context("no end of the database was recorded")?;
     let committed = writer.wait_for_commit_after(ended)?;
     println!("moved: stopped for {} ms", (committed - ended) / 1_000_000);
-    let namespace = container::process_one(scenario.cluster.machine(from)?)?.pid_namespace();
-    let mut left = process::in_namespace(namespace.context("systemd is still running")?);
-    left.retain(|left| process::program(left.pid).as_deref() == Some(SERVER));
-    assert!(left.is_empty(), "left on {from}: {left:?}");
+    let namespace = container::systemd_process(scenario.cluster.machine(from)?)?.pid_namespace();
+    let mut remaining = process::in_namespace(namespace.context("systemd is still running")?);
+    remaining.retain(|remaining| process::program(remaining.pid).as_deref() == Some(SERVER));
+    assert!(remaining.is_empty(), "left on {from}: {remaining:?}");
     let address = format!("{}/24", database::ADDRESS);
     assert!(!scenario.cluster.addresses(from)?.contains(&address), "{from} still has the address");
     Ok(())
 }
 
 /// Kills the server's main process, then removes the address. Both must be detected and repaired automatically on the same node.
-fn what_is_broken_is_repaired_in_place(
+fn check_repair_in_place(
     scenario: &Scenario,
     database: &Database,
     writer: &Writer,
@@ -219,28 +214,28 @@ fn what_is_broken_is_repaired_in_place(
     let (mut client, worker) = database.keep_busy(&scenario.cluster)?;
     let begin = Instant::now();
     server.signal(Signal::SIGKILL)?;
-    wait_until("another server", CEILING, || {
+    wait_until("another server", STEP_TIMEOUT, || {
         scenario.checker.process("database", node).is_some_and(|now| now != server && now.is_alive())
     })?;
     println!("server killed: another one runs after {} ms", begin.elapsed().as_millis());
     // The worker has no time to notice the end of its parent, and its environment does not show its resource.
     assert!(!worker.is_alive(), "a process of the killed server still runs next to the new server");
     client.wait()?;
-    assert_eq!(home(scenario, "")?, node);
+    assert_eq!(wait_until_group_started(scenario, "")?, node);
     writer.wait_for_commit_after(monotonic_ns())?;
 
     let address = format!("{}/24", database::ADDRESS);
     let begin = Instant::now();
     scenario.cluster.remove_address(node, &address)?;
     let is_there = || scenario.cluster.addresses(node).is_ok_and(|found| found.contains(&address));
-    wait_until("the address to be configured again", CEILING, is_there)?;
+    wait_until("the address to be configured again", STEP_TIMEOUT, is_there)?;
     println!("address taken away: it is back after {} ms", begin.elapsed().as_millis());
     writer.wait_for_commit_after(monotonic_ns())?;
-    assert_eq!(home(scenario, "")?, node);
+    assert_eq!(wait_until_group_started(scenario, "")?, node);
     wait_until("both restarts to be reported", Duration::from_secs(30), || {
         ["database", "database-address"].iter().all(|name| {
             hactl(scenario, &["events", "--for", &format!("resource/{name}")])
-                .is_ok_and(|said| said.contains("Restarted"))
+                .is_ok_and(|output_text| output_text.contains("Restarted"))
         })
     })?;
     let after = GROUP.map(action).into_iter().collect::<Result<Vec<_>>>()?;

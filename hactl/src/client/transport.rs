@@ -1,7 +1,7 @@
 //! The transport of requests: each request goes to the first controller that can answer it.
 
-use super::Form;
-use super::answer::{ApiError, read_status};
+use super::Representation;
+use super::error::{ApiError, read_status};
 use crate::config::Connection;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Largest accepted answer, in bytes.
-const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
+const MAX_RESPONSE_BYTES: usize = 256 * 1024 * 1024;
 
 /// A client of all controllers of one cluster.
 ///
@@ -38,19 +38,27 @@ pub(crate) struct Call {
     method: Method,
     path: Vec<String>,
     query: Vec<(String, String)>,
-    form: Form,
+    representation: Representation,
     body: Option<(&'static str, Vec<u8>)>,
-    harmless: bool,
+    read_only: bool,
     /// Minimum time limit for the answer of each controller.
-    patience: Duration,
+    min_timeout: Duration,
 }
 
 impl Call {
     /// Creates a request without a body. Path segments are encoded, so a name cannot change the path.
     pub(crate) fn new(method: Method, path: Vec<String>) -> Call {
-        let harmless = method == Method::GET;
-        let patience = Duration::ZERO;
-        Call { method, path, query: Vec::new(), form: Form::Objects, body: None, harmless, patience }
+        let read_only = method == Method::GET;
+        let min_timeout = Duration::ZERO;
+        Call {
+            method,
+            path,
+            query: Vec::new(),
+            representation: Representation::Objects,
+            body: None,
+            read_only,
+            min_timeout,
+        }
     }
 
     pub(crate) fn query(mut self, name: &str, value: &str) -> Call {
@@ -58,9 +66,9 @@ impl Call {
         self
     }
 
-    /// Sets the form in which the server sends objects.
-    pub(crate) fn form(mut self, form: Form) -> Call {
-        self.form = form;
+    /// Sets the representation in which the server sends objects.
+    pub(crate) fn representation(mut self, representation: Representation) -> Call {
+        self.representation = representation;
         self
     }
 
@@ -70,14 +78,14 @@ impl Call {
     }
 
     /// Sets the minimum time limit for the answer of each controller, for a request whose handling takes long.
-    pub(crate) fn patience(mut self, patience: Duration) -> Call {
-        self.patience = patience;
+    pub(crate) fn min_timeout(mut self, min_timeout: Duration) -> Call {
+        self.min_timeout = min_timeout;
         self
     }
 
     /// Marks a request other than GET as one that changes nothing, so that it may be sent twice.
-    pub(crate) fn harmless(mut self) -> Call {
-        self.harmless = true;
+    pub(crate) fn read_only(mut self) -> Call {
+        self.read_only = true;
         self
     }
 
@@ -100,7 +108,7 @@ impl Call {
 
 /// The part of an answer that a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum ResponseMode {
     /// The whole answer, within the request's timeout.
     Whole,
     /// The beginning of a stream, which then has no time limit.
@@ -108,7 +116,7 @@ enum Answer {
 }
 
 /// A successful answer.
-struct Received {
+struct SuccessfulResponse {
     server: String,
     body: Vec<u8>,
     warnings: Vec<String>,
@@ -118,9 +126,9 @@ struct Received {
 enum Attempt {
     Answered(Response),
     /// The request certainly did not reach the controller.
-    NotTaken(String),
+    NotDelivered(String),
     /// The request was sent, and no answer came.
-    Lost(String),
+    ResponseLost(String),
 }
 
 impl Client {
@@ -138,22 +146,22 @@ impl Client {
             .connect_timeout(CONNECT_TIMEOUT.min(connection.request_timeout))
             .tcp_keepalive(Duration::from_secs(15));
         if let Some(path) = &connection.certificate_authority {
-            let certificates = Certificate::from_pem_bundle(&read(path, "certificate authority")?)
+            let certificates = Certificate::from_pem_bundle(&read_file(path, "certificate authority")?)
                 .ok()
                 .filter(|certificates| !certificates.is_empty())
                 .ok_or_else(|| Failure::usage(format!("{}: no PEM certificate found", path.display())))?;
             builder = builder.tls_certs_only(certificates);
         }
         if let Some((certificate, key)) = &connection.identity {
-            let mut pem = read(certificate, "client certificate")?;
+            let mut pem = read_file(certificate, "client certificate")?;
             pem.push(b'\n');
-            pem.extend(read(key, "client key")?);
+            pem.extend(read_file(key, "client key")?);
             let identity = Identity::from_pem(&pem).map_err(|error| {
                 Failure::usage(format!(
                     "{} and {}: {}",
                     certificate.display(),
                     key.display(),
-                    deepest(&error)
+                    root_cause(&error)
                 ))
                 .help("use PEM files, and the key that belongs to the certificate")
             })?;
@@ -164,7 +172,7 @@ impl Client {
                 Some((certificate, key)) => format!("{} and {}: ", certificate.display(), key.display()),
                 None => String::new(),
             };
-            Failure::usage(format!("{files}cannot set up the connection: {}", deepest(&error)))
+            Failure::usage(format!("{files}cannot set up the connection: {}", root_cause(&error)))
         })?;
         Ok(Client { http, connection, current: AtomicUsize::new(0), terminal })
     }
@@ -176,7 +184,7 @@ impl Client {
 
     /// Sends a request and parses the answer as JSON.
     pub(crate) async fn call(&self, call: &Call) -> Result<Value, ApiError> {
-        let Received { server, body, warnings } = self.receive(call).await?;
+        let SuccessfulResponse { server, body, warnings } = self.receive(call).await?;
         for text in &warnings {
             self.terminal.warn(text);
         }
@@ -190,8 +198,8 @@ impl Client {
         Ok((String::from_utf8_lossy(&received.body).into_owned(), received.warnings))
     }
 
-    async fn receive(&self, call: &Call) -> Result<Received, ApiError> {
-        let (server, mut response) = self.send(call, Answer::Whole).await?;
+    async fn receive(&self, call: &Call) -> Result<SuccessfulResponse, ApiError> {
+        let (server, mut response) = self.send(call, ResponseMode::Whole).await?;
         let code = response.status();
         let headers = response.headers().get_all("warning");
         let warnings: Vec<String> =
@@ -199,20 +207,20 @@ impl Client {
         let mut body = Vec::new();
         loop {
             match response.chunk().await {
-                Ok(Some(chunk)) if body.len() + chunk.len() <= MAX_ANSWER_BYTES => {
+                Ok(Some(chunk)) if body.len() + chunk.len() <= MAX_RESPONSE_BYTES => {
                     body.extend_from_slice(&chunk);
                 }
                 Ok(Some(_)) => {
-                    let message = format!("the response exceeds {MAX_ANSWER_BYTES} bytes");
+                    let message = format!("the response exceeds {MAX_RESPONSE_BYTES} bytes");
                     return Err(ApiError::Malformed { server, message });
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    let message = deepest(&error);
-                    return Err(if call.harmless {
-                        ApiError::Unreachable { tried: vec![(server, message)] }
+                    let message = root_cause(&error);
+                    return Err(if call.read_only {
+                        ApiError::Unreachable { attempts: vec![(server, message)] }
                     } else {
-                        ApiError::Unknown { server, message }
+                        ApiError::OutcomeUnknown { server, message }
                     });
                 }
             }
@@ -224,12 +232,12 @@ impl Client {
             }
             return Err(ApiError::Status(read_status(code.as_u16(), &body)));
         }
-        Ok(Received { server, body, warnings })
+        Ok(SuccessfulResponse { server, body, warnings })
     }
 
     /// Sends a request whose answer is a stream. Only the beginning of the answer has a time limit.
     pub(super) async fn stream(&self, call: &Call) -> Result<Response, ApiError> {
-        let (_, response) = self.send(call, Answer::Stream).await?;
+        let (_, response) = self.send(call, ResponseMode::Stream).await?;
         let code = response.status();
         if code.is_success() {
             return Ok(response);
@@ -238,70 +246,79 @@ impl Client {
         Err(ApiError::Status(read_status(code.as_u16(), &body)))
     }
 
-    async fn send(&self, call: &Call, answer: Answer) -> Result<(String, Response), ApiError> {
+    async fn send(&self, call: &Call, mode: ResponseMode) -> Result<(String, Response), ApiError> {
         let servers = &self.connection.servers;
         let started = Instant::now();
         let first = self.current.load(Ordering::Relaxed);
-        let mut tried = Vec::new();
-        let mut busy = None;
+        let mut attempts = Vec::new();
+        let mut not_ready = None;
         for step in 0..servers.len() {
             let index = (first + step) % servers.len();
             let server = servers[index].to_string();
-            let left = u32::try_from(servers.len() - step).unwrap_or(1);
-            let share = self.connection.request_timeout.saturating_sub(started.elapsed()) / left;
-            let share = share.max(call.patience);
-            match self.attempt(call, &servers[index], share, answer).await {
+            let remaining_servers = u32::try_from(servers.len() - step).unwrap_or(1);
+            let attempt_timeout =
+                self.connection.request_timeout.saturating_sub(started.elapsed()) / remaining_servers;
+            let attempt_timeout = attempt_timeout.max(call.min_timeout);
+            match self.attempt(call, &servers[index], attempt_timeout, mode).await {
                 // The controller is not ready or cannot reach etcd, and has not processed the request: try the next one.
                 Attempt::Answered(response)
                     if response.status().as_u16() == 503 && step + 1 < servers.len() =>
                 {
-                    tried.push((server.clone(), "not ready".to_owned()));
-                    busy.get_or_insert((server, response));
+                    attempts.push((server.clone(), "not ready".to_owned()));
+                    not_ready.get_or_insert((server, response));
                 }
                 Attempt::Answered(response) => {
                     self.current.store(index, Ordering::Relaxed);
                     return Ok((server, response));
                 }
-                Attempt::Lost(message) if !call.harmless => {
-                    return Err(ApiError::Unknown { server, message });
+                Attempt::ResponseLost(message) if !call.read_only => {
+                    return Err(ApiError::OutcomeUnknown { server, message });
                 }
-                Attempt::Lost(message) | Attempt::NotTaken(message) => tried.push((server, message)),
+                Attempt::ResponseLost(message) | Attempt::NotDelivered(message) => {
+                    attempts.push((server, message))
+                }
             }
         }
         // An answer, even "not ready", is more useful to the user than a failed connection.
-        busy.ok_or(ApiError::Unreachable { tried })
+        not_ready.ok_or(ApiError::Unreachable { attempts })
     }
 
-    async fn attempt(&self, call: &Call, server: &Url, timeout: Duration, answer: Answer) -> Attempt {
+    async fn attempt(&self, call: &Call, server: &Url, timeout: Duration, mode: ResponseMode) -> Attempt {
         let url = call.url(server);
-        let mut request =
-            self.http.request(call.method.clone(), url.clone()).header("accept", call.form.media_type());
+        let mut request = self
+            .http
+            .request(call.method.clone(), url.clone())
+            .header("accept", call.representation.media_type());
         if let Some((content_type, body)) = &call.body {
             request = request.header("content-type", *content_type).body(body.clone());
         }
-        if answer == Answer::Whole {
+        if mode == ResponseMode::Whole {
             request = request.timeout(timeout);
         }
         let started = Instant::now();
         let Ok(sent) = tokio::time::timeout(timeout, request.send()).await else {
-            return Attempt::Lost("request timed out".to_owned());
+            return Attempt::ResponseLost("request timed out".to_owned());
         };
-        let took = started.elapsed().as_millis();
+        let elapsed_ms = started.elapsed().as_millis();
         match sent {
             Ok(response) => {
-                self.terminal.debug(&format!("{} {url}: {} in {took} ms", call.method, response.status()));
+                self.terminal.debug(&format!(
+                    "{} {url}: {} in {elapsed_ms} ms",
+                    call.method,
+                    response.status()
+                ));
                 Attempt::Answered(response)
             }
             Err(error) => {
                 let message =
-                    if error.is_timeout() { "request timed out".to_owned() } else { deepest(&error) };
+                    if error.is_timeout() { "request timed out".to_owned() } else { root_cause(&error) };
                 let hint = protocol_hint(server.scheme(), self.connection.identity.is_some(), &message);
                 let message = format!("{message}{hint}");
-                self.terminal.debug(&format!("{} {url}: {message} after {took} ms", call.method));
+                self.terminal.debug(&format!("{} {url}: {message} after {elapsed_ms} ms", call.method));
                 if error.is_connect() || error.is_builder() {
-                    Attempt::NotTaken(message)
+                    Attempt::NotDelivered(message)
                 } else {
-                    Attempt::Lost(message)
+                    Attempt::ResponseLost(message)
                 }
             }
         }
@@ -310,13 +327,20 @@ impl Client {
 
 /// Returns a hint on the usual cause of a failed connection.
 fn protocol_hint(scheme: &str, has_identity: bool, message: &str) -> &'static str {
-    let says = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
+    let message_contains_any = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
     match scheme {
-        "http" if says(&["invalid HTTP version", "HTTP/0.9"]) => " (does the server require https://?)",
-        "https" if says(&["InvalidContentType"]) => " (does the server require http://?)",
+        "http" if message_contains_any(&["invalid HTTP version", "HTTP/0.9"]) => {
+            " (does the server require https://?)"
+        }
+        "https" if message_contains_any(&["InvalidContentType"]) => " (does the server require http://?)",
         "https"
             if !has_identity
-                && says(&["connection closed", "CertificateRequired", "peer closed", "reset"]) =>
+                && message_contains_any(&[
+                    "connection closed",
+                    "CertificateRequired",
+                    "peer closed",
+                    "reset",
+                ]) =>
         {
             " (does the server require a client certificate? Add --client-certificate and --client-key)"
         }
@@ -325,12 +349,12 @@ fn protocol_hint(scheme: &str, has_identity: bool, message: &str) -> &'static st
 }
 
 /// Returns the last cause of an error, because reqwest's outer errors only repeat the URL.
-fn deepest(error: &dyn Error) -> String {
-    let mut deepest = error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
+fn root_cause(error: &dyn Error) -> String {
+    let mut root_cause = error;
+    while let Some(source) = root_cause.source() {
+        root_cause = source;
     }
-    deepest.to_string()
+    root_cause.to_string()
 }
 
 /// Returns the text of a `Warning` header: `299 - "text"`.
@@ -340,7 +364,7 @@ fn warning_text(header: &str) -> Option<String> {
     Some(header[start..end].replace("\\\"", "\"").replace("\\\\", "\\"))
 }
 
-fn read(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
+fn read_file(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
     std::fs::read(path)
         .map_err(|error| Failure::usage(format!("cannot read {what} {}: {error}", path.display())))
 }

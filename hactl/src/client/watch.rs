@@ -1,7 +1,7 @@
 //! The watch of a collection: its objects, then every change, despite lost connections and compacted revisions.
 
-use super::answer::{ApiError, status_of_event};
-use super::{Call, Client, Collection, Form, Page};
+use super::error::{ApiError, status_of_event};
+use super::{Call, Client, Collection, Page, Representation};
 use crate::failure::Failure;
 use crate::names::name_of;
 use ha_api_types::table::ColumnDefinition;
@@ -37,7 +37,7 @@ pub(crate) struct Watcher<'a> {
     client: &'a Client,
     collection: Collection,
     query: Vec<(&'static str, String)>,
-    form: Form,
+    representation: Representation,
     /// Columns of rows; empty for objects, and before the first list.
     columns: Vec<ColumnDefinition>,
     known: BTreeMap<String, Value>,
@@ -50,7 +50,7 @@ pub(crate) struct Watcher<'a> {
 enum State {
     List,
     Connect { resource_version: String },
-    Read { resource_version: String, response: Response, buffer: Vec<u8>, since: Instant },
+    Read { resource_version: String, response: Response, buffer: Vec<u8>, connected_at: Instant },
 }
 
 impl<'a> Watcher<'a> {
@@ -64,7 +64,7 @@ impl<'a> Watcher<'a> {
             client,
             collection,
             query,
-            form: Form::Objects,
+            representation: Representation::Objects,
             columns: Vec::new(),
             known: BTreeMap::new(),
             queue: VecDeque::new(),
@@ -79,9 +79,9 @@ impl<'a> Watcher<'a> {
         Watcher::new(client, Collection::Kind(kind), vec![("fieldSelector", format!("metadata.name={name}"))])
     }
 
-    /// Sets the form of the changed objects.
-    pub(crate) fn form(mut self, form: Form) -> Watcher<'a> {
-        self.form = form;
+    /// Sets the representation of the changed objects.
+    pub(crate) fn representation(mut self, representation: Representation) -> Watcher<'a> {
+        self.representation = representation;
         self
     }
 
@@ -107,7 +107,7 @@ impl<'a> Watcher<'a> {
                 Err((error, state)) => {
                     if error.is_status(410) {
                         self.state = State::List;
-                    } else if self.synced && error.is_passing() {
+                    } else if self.synced && error.is_transient() {
                         self.state = state;
                         if self.failures == 1 {
                             let failure = error.into_failure();
@@ -129,10 +129,10 @@ impl<'a> Watcher<'a> {
         match state {
             State::List => {
                 let query: Vec<(&str, String)> = self.query.clone();
-                let list = self.client.list_as(self.collection, &query, self.form).await;
+                let list = self.client.list_as(self.collection, &query, self.representation).await;
                 let list = list.map_err(|error| (error, State::List))?;
                 self.columns = list.columns;
-                self.replace(list.items);
+                self.replace_known(list.items);
                 if !self.synced {
                     self.synced = true;
                     self.queue.push_back(Change::Synced);
@@ -141,7 +141,7 @@ impl<'a> Watcher<'a> {
             }
             State::Connect { resource_version } => {
                 let mut call = Call::new(Method::GET, self.collection.path())
-                    .form(self.form)
+                    .representation(self.representation)
                     .query("watch", "true")
                     .query("allowWatchBookmarks", "true")
                     .query("resourceVersion", &resource_version)
@@ -151,34 +151,36 @@ impl<'a> Watcher<'a> {
                 }
                 match self.client.stream(&call).await {
                     Ok(response) => {
-                        let since = Instant::now();
-                        Ok(State::Read { resource_version, response, buffer: Vec::new(), since })
+                        let connected_at = Instant::now();
+                        Ok(State::Read { resource_version, response, buffer: Vec::new(), connected_at })
                     }
                     Err(error) => Err((error, State::Connect { resource_version })),
                 }
             }
-            State::Read { mut resource_version, mut response, mut buffer, since } => {
-                let Ok(chunk) =
-                    tokio::time::timeout_at(since + RENEW_AFTER + Duration::from_secs(10), response.chunk())
-                        .await
+            State::Read { mut resource_version, mut response, mut buffer, connected_at } => {
+                let Ok(chunk) = tokio::time::timeout_at(
+                    connected_at + RENEW_AFTER + Duration::from_secs(10),
+                    response.chunk(),
+                )
+                .await
                 else {
                     return Ok(State::Connect { resource_version });
                 };
                 let Ok(Some(chunk)) = chunk else {
                     // The watch has ended or its connection is broken, and resumes at the last revision. A watch that
                     // ended right after its beginning counts as a failure, so that the next attempt waits.
-                    let again = State::Connect { resource_version };
-                    if since.elapsed() > Duration::from_secs(1) {
+                    let reconnect = State::Connect { resource_version };
+                    if connected_at.elapsed() > Duration::from_secs(1) {
                         self.failures = 0;
-                        return Ok(again);
+                        return Ok(reconnect);
                     }
-                    let tried = vec![("the watch".to_owned(), "ended immediately".to_owned())];
-                    return Err((ApiError::Unreachable { tried }, again));
+                    let attempts = vec![("the watch".to_owned(), "ended immediately".to_owned())];
+                    return Err((ApiError::Unreachable { attempts }, reconnect));
                 };
                 buffer.extend_from_slice(&chunk);
                 while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
                     let line: Vec<u8> = buffer.drain(..=end).collect();
-                    if let Err(error) = self.event(&line, &mut resource_version) {
+                    if let Err(error) = self.handle_line(&line, &mut resource_version) {
                         return Err((error, State::Connect { resource_version }));
                     }
                     self.failures = 0;
@@ -188,13 +190,13 @@ impl<'a> Watcher<'a> {
                     let server = self.collection.path().join("/");
                     return Err((ApiError::Malformed { server, message }, State::List));
                 }
-                Ok(State::Read { resource_version, response, buffer, since })
+                Ok(State::Read { resource_version, response, buffer, connected_at })
             }
         }
     }
 
     /// Handles one line of the watch.
-    fn event(&mut self, line: &[u8], resource_version: &mut String) -> Result<(), ApiError> {
+    fn handle_line(&mut self, line: &[u8], resource_version: &mut String) -> Result<(), ApiError> {
         if line.trim_ascii().is_empty() {
             return Ok(());
         }
@@ -209,15 +211,15 @@ impl<'a> Watcher<'a> {
         if let Some(version) = version(&object) {
             version.clone_into(resource_version);
         }
-        let object = match self.form {
-            Form::Objects => object,
-            Form::Rows => {
+        let object = match self.representation {
+            Representation::Objects => object,
+            Representation::Rows => {
                 let page: Page = serde_json::from_value(object).map_err(malformed)?;
                 page.objects().last().unwrap_or_default()
             }
         };
         match kind.as_str() {
-            "ADDED" | "MODIFIED" => self.applied(object),
+            "ADDED" | "MODIFIED" => self.queue_if_changed(object),
             "DELETED" => {
                 self.known.remove(name_of(&object));
                 self.queue.push_back(Change::Deleted(object));
@@ -228,7 +230,7 @@ impl<'a> Watcher<'a> {
         Ok(())
     }
 
-    fn applied(&mut self, object: Value) {
+    fn queue_if_changed(&mut self, object: Value) {
         if self.known.get(name_of(&object)).is_some_and(|known| version(known) == version(&object)) {
             return;
         }
@@ -237,7 +239,7 @@ impl<'a> Watcher<'a> {
     }
 
     /// Replaces the known objects by a full list, and queues only the differences.
-    fn replace(&mut self, items: Vec<Value>) {
+    fn replace_known(&mut self, items: Vec<Value>) {
         let gone: Vec<String> = self
             .known
             .keys()
@@ -250,7 +252,7 @@ impl<'a> Watcher<'a> {
             }
         }
         for item in items {
-            self.applied(item);
+            self.queue_if_changed(item);
         }
     }
 }

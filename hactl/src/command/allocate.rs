@@ -1,7 +1,7 @@
 //! `hactl allocate`: ranks all groups and nodes for a new service, with reasons.
 
-use super::group::input::{Input, Read};
-use super::group::size::{self, shown};
+use super::group::input::{ClusterInput, LoadedCluster};
+use super::group::size::{self, size_text};
 use crate::failure::{Exit, Outcome};
 use crate::render::Format;
 use crate::render::cpus::cpus;
@@ -10,9 +10,9 @@ use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
 use ha_api_types::names::count;
-use ha_scheduler::balance::groups::allocate::{GroupOffer, NodeOffer, Place, allocate};
-use ha_scheduler::balance::groups::newcomer::Newcomer;
-use ha_scheduler::balance::groups::partition::word;
+use ha_scheduler::balance::groups::allocate::{GroupCandidate, NodeCandidate, ScoredSecondary, allocate};
+use ha_scheduler::balance::groups::new_service::NewService;
+use ha_scheduler::balance::groups::partition::template_word;
 use ha_scheduler::balance::model::Allocation;
 use serde_json::{Value, json};
 
@@ -28,73 +28,79 @@ pub(crate) struct Allocate {
     #[arg(value_name = "SPEC")]
     spec: String,
     #[command(flatten)]
-    input: Input,
+    input: ClusterInput,
     /// Show the placement on all nodes of a group, not only on the first 10
     #[arg(long)]
     show_placement: bool,
 }
 
 /// Number of nodes of a group that are printed without --show-placement.
-const SHOWN: usize = 10;
+const DEFAULT_SHOWN_NODES: usize = 10;
 
 impl Allocate {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
-        let read = self.input.read(session).await?.open_unknown();
-        let newcomer = size::read(&self.spec, &read)?;
-        let offers = allocate(&read.cluster, &read.settings, &newcomer);
+        let loaded = self.input.read(session).await?.without_unknown_limits();
+        let new_service = size::parse_size(&self.spec, &loaded)?;
+        let offers = allocate(&loaded.cluster, &loaded.settings, &new_service);
         if format.is_some() {
-            session.print_value(format, &document(&read, &newcomer, &offers))?;
+            session.print_value(format, &document(&loaded, &new_service, &offers))?;
         } else {
-            let most = if self.show_placement { usize::MAX } else { SHOWN };
-            session.terminal().out(&text(session, &read, &newcomer, &offers, most));
+            let max_nodes = if self.show_placement { usize::MAX } else { DEFAULT_SHOWN_NODES };
+            session.terminal().print(&text(session, &loaded, &new_service, &offers, max_nodes));
         }
         let found = offers.iter().any(|offer| offer.best().is_some());
         Ok(if found { Exit::Done } else { Exit::Refused })
     }
 }
 
-fn text(session: &Session, read: &Read, newcomer: &Newcomer, offers: &[GroupOffer], most: usize) -> String {
-    let mut text = format!("New service: {}\n", shown(newcomer));
+fn text(
+    session: &Session,
+    loaded: &LoadedCluster,
+    new_service: &NewService,
+    offers: &[GroupCandidate],
+    max_nodes: usize,
+) -> String {
+    let mut text = format!("New service: {}\n", size_text(new_service));
     let mut table = Table::new(&["RANK", "GROUP", "POLICY", "NODES", "SCORE", "REASON"]);
     let mut rank = 0;
     for offer in offers {
-        let group = read.group(offer.group);
+        let group = loaded.group(offer.group);
         let policy = policy(offer.allocation);
         if let Some(refused) = &offer.refused {
-            let because = Cell::styled(&refused.to_string(), Style::Bad);
-            table.row(
-                vec!["-", group, policy, "-", "-"].into_iter().map(Cell::plain).chain([because]).collect(),
+            let reason = Cell::styled(&refused.to_string(), Style::Bad);
+            table.add_row(
+                vec!["-", group, policy, "-", "-"].into_iter().map(Cell::plain).chain([reason]).collect(),
             );
             continue;
         }
-        for node in offer.nodes.iter().take(most) {
-            let name = &read.cluster.nodes[node.node].name;
-            let cells = match &node.place {
+        for node in offer.nodes.iter().take(max_nodes) {
+            let name = &loaded.cluster.nodes[node.node].name;
+            let cells = match &node.best {
                 Ok(place) => {
                     rank += 1;
                     let score = format!("{:.8}", place.score);
-                    let place = spot(read, node, place).join(":");
+                    let place = placement(loaded, node, place).join(":");
                     [rank.to_string(), place, score, String::new()]
                 }
                 Err(shortage) => ["-".to_owned(), name.clone(), "-".to_owned(), shortage.to_string()],
             };
-            let [rank, place, score, because] = cells;
-            table.row(vec![
+            let [rank, place, score, reason] = cells;
+            table.add_row(vec![
                 Cell::plain(&rank),
                 Cell::plain(group),
                 Cell::plain(policy),
                 Cell::plain(&place),
                 Cell::plain(&score),
-                Cell::styled(&because, Style::Bad),
+                Cell::styled(&reason, Style::Bad),
             ]);
         }
         // The omitted nodes keep their ranks.
-        rank += offer.nodes.iter().skip(most).filter(|node| node.place.is_ok()).count();
-        if offer.nodes.len() > most {
-            let more = count(offer.nodes.len() - most, "more node");
+        rank += offer.nodes.iter().skip(max_nodes).filter(|node| node.best.is_ok()).count();
+        if offer.nodes.len() > max_nodes {
+            let more = count(offer.nodes.len() - max_nodes, "more node");
             let more = format!("{more}: add --show-placement");
-            table.row(["", group, "", &more, "", ""].into_iter().map(Cell::plain).collect());
+            table.add_row(["", group, "", &more, "", ""].into_iter().map(Cell::plain).collect());
         }
     }
     text += &table.render(session.terminal(), 0);
@@ -112,38 +118,38 @@ fn policy(allocation: Allocation) -> &'static str {
     }
 }
 
-fn spot<'a>(read: &'a Read, node: &NodeOffer, place: &Place) -> Vec<&'a str> {
+fn placement<'a>(loaded: &'a LoadedCluster, node: &NodeCandidate, place: &ScoredSecondary) -> Vec<&'a str> {
     let nodes: Vec<usize> = [Some(node.node), place.secondary].into_iter().flatten().collect();
-    read.nodes(&nodes)
+    loaded.nodes(&nodes)
 }
 
-fn document(read: &Read, newcomer: &Newcomer, offers: &[GroupOffer]) -> Value {
-    let node = |node: &NodeOffer| {
-        let (nodes, score, reason) = match &node.place {
-            Ok(place) => (Some(spot(read, node, place)), Some(place.score), None),
+fn document(loaded: &LoadedCluster, new_service: &NewService, offers: &[GroupCandidate]) -> Value {
+    let node = |node: &NodeCandidate| {
+        let (nodes, score, reason) = match &node.best {
+            Ok(place) => (Some(placement(loaded, node, place)), Some(place.score), None),
             Err(shortage) => (None, None, Some(shortage.to_string())),
         };
-        json!({ "node": read.cluster.nodes[node.node].name, "nodes": nodes, "score": score, "reason": reason })
+        json!({ "node": loaded.cluster.nodes[node.node].name, "nodes": nodes, "score": score, "reason": reason })
     };
     let groups = offers.iter().map(|offer| {
         json!({
-            "group": read.group(offer.group),
+            "group": loaded.group(offer.group),
             "allocationPolicy": policy(offer.allocation),
             "score": offer.best().map(|place| place.score),
             "reason": offer.refused.as_ref().map(ToString::to_string),
             "nodes": offer.nodes.iter().map(node).collect::<Vec<_>>(),
         })
     });
-    json!({ "size": value(newcomer), "groups": groups.collect::<Vec<_>>() })
+    json!({ "size": size_value(new_service), "groups": groups.collect::<Vec<_>>() })
 }
 
 /// Returns a size for machine-readable output.
-pub(super) fn value(size: &Newcomer) -> Value {
+pub(super) fn size_value(size: &NewService) -> Value {
     json!({
         "memory": size.memory,
         "disk": size.disk,
         "vcpus": cpus(size.vcpus, size.nodes.is_some()),
-        "template": size.nodes.is_none().then(|| word(size.template)),
+        "template": size.nodes.is_none().then(|| template_word(size.template)),
         "spindles": size.spindle_use,
         "tags": size.tags,
     })

@@ -19,12 +19,12 @@ pub(crate) struct ApiResources {
 
 /// A kind that the API serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Discovered {
+pub(super) struct ServedKind {
     pub(super) resource: ApiResource,
     api_version: String,
 }
 
-impl Discovered {
+impl ServedKind {
     /// Returns the API group; empty for the core group.
     pub(super) fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
@@ -51,28 +51,28 @@ impl Discovered {
 impl ApiResources {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Wide, Format::Name])?;
-        let mut resources = discovered(session.client()?).await?;
+        let mut resources = list_served_kinds(session.client()?).await?;
         // Served for kubectl only: objects of hactl have no namespace.
         resources.retain(|found| found.resource.kind != "Namespace");
         let terminal = session.terminal();
         if format == Some(&Format::Name) {
             for found in &resources {
-                terminal.line(&found.full_name());
+                terminal.print_line(&found.full_name());
             }
         } else {
             let table = table(&resources, format == Some(&Format::Wide)).omit_header(self.no_headers);
-            terminal.out(&table.render(terminal, 0));
+            terminal.print(&table.render(terminal, 0));
         }
         Ok(Exit::Done)
     }
 }
 
-fn table(resources: &[Discovered], wide: bool) -> Table {
+fn table(resources: &[ServedKind], wide: bool) -> Table {
     let columns = ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND", "VERBS", "CATEGORIES"];
     let mut table = Table::new(&columns[..if wide { columns.len() } else { 5 }]);
     let optional =
         |texts: &[String]| if texts.is_empty() { Cell::blank() } else { Cell::plain(&texts.join(",")) };
-    for Discovered { resource, api_version } in resources {
+    for ServedKind { resource, api_version } in resources {
         let mut row = vec![
             Cell::plain(&resource.name),
             optional(&resource.short_names),
@@ -84,28 +84,28 @@ fn table(resources: &[Discovered], wide: bool) -> Table {
             row.push(optional(&resource.verbs));
             row.push(optional(&resource.categories));
         }
-        table.row(row);
+        table.add_row(row);
     }
     table
 }
 
 /// Returns the kinds that the API serves, by group and name.
-pub(super) async fn discovered(client: &Client) -> Result<Vec<Discovered>, Failure> {
+pub(super) async fn list_served_kinds(client: &Client) -> Result<Vec<ServedKind>, Failure> {
     let ApiGroupList { groups } = client.document(&["apis"]).await?;
     let preferred = groups.iter().filter_map(|group| group.preferred_version.group_version.split_once('/'));
     let paths = preferred.map(|(group, version)| vec!["apis", group, version]);
     let mut found = Vec::new();
     for path in std::iter::once(vec!["api", "v1"]).chain(paths) {
-        found.extend(of_list(client.document(&path).await?));
+        found.extend(kinds_of_list(client.document(&path).await?));
     }
     found.sort_by(|one, other| (one.group(), &one.resource.name).cmp(&(other.group(), &other.resource.name)));
     Ok(found)
 }
 
 /// Returns the kinds of a list, without subresources such as `resources/status`.
-fn of_list(list: ApiResourceList) -> Vec<Discovered> {
+fn kinds_of_list(list: ApiResourceList) -> Vec<ServedKind> {
     let resources = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
-    resources.map(|resource| Discovered { resource, api_version: list.group_version.clone() }).collect()
+    resources.map(|resource| ServedKind { resource, api_version: list.group_version.clone() }).collect()
 }
 
 #[cfg(test)]
@@ -116,19 +116,20 @@ mod tests {
 
     #[test]
     fn a_kind_has_the_names_of_its_discovery_document() {
-        let of_list = |list: Value| of_list(lenient::view(&list));
+        let kinds_of_list = |list: Value| kinds_of_list(lenient::view(&list));
         let list = json!({"groupVersion": "hactl.io/v1", "resources": [
             {"name": "nodes", "singularName": "node", "namespaced": false, "kind": "Node", "verbs": ["get"],
                 "shortNames": ["no"], "categories": ["all"]},
             {"name": "nodes/status", "singularName": "", "namespaced": false, "kind": "Node", "verbs": ["get"]}]});
-        let found = of_list(list);
+        let found = kinds_of_list(list);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!((found[0].group(), found[0].full_name().as_str()), ("hactl.io", "nodes.hactl.io"));
         assert_eq!(found[0].names(), ["nodes", "node", "nodes.hactl.io", "node", "no"]);
-        let events =
-            of_list(json!({"groupVersion": "v1", "resources": [{"name": "events", "namespaced": true}]}));
+        let events = kinds_of_list(
+            json!({"groupVersion": "v1", "resources": [{"name": "events", "namespaced": true}]}),
+        );
         assert_eq!((events[0].group(), events[0].full_name().as_str()), ("", "events"));
         assert!(events[0].resource.namespaced);
-        assert!(of_list(json!({})).is_empty());
+        assert!(kinds_of_list(json!({})).is_empty());
     }
 }

@@ -5,10 +5,10 @@ mod inventory;
 use super::dry_run::{DryRun, DryRunFlag};
 use super::in_place::InPlaceFlags;
 use super::stop_first::{StopFirstFlags, with_state};
-use super::wait::{WaitFlags, until_ready};
-use crate::client::{ApiError, Client, Commitment};
+use super::wait::{WaitFlags, wait_until_ready};
+use crate::client::{ApiError, Client, WriteMode};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::manifest::{self, Entry, FileFlags, Need};
+use crate::manifest::{self, Completeness, Entry, FileFlags};
 use crate::merge;
 use crate::render::{self, Format};
 use crate::session::Session;
@@ -65,7 +65,7 @@ impl Change {
 impl Apply {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json, Format::Name])?;
-        let mut entries = manifest::load(&self.files, Need::Whole)?;
+        let mut entries = manifest::load(&self.files, Completeness::Whole)?;
         if entries.is_empty() && !(self.prune && self.allow_empty) {
             let failure = Failure::usage("no object found in the files");
             return Err(if self.prune {
@@ -76,62 +76,78 @@ impl Apply {
         }
         manifest::warn_renamed(session.terminal(), &entries);
         let client = session.client()?;
-        let mut lives = Vec::with_capacity(entries.len());
+        let mut live_objects = Vec::with_capacity(entries.len());
         for entry in &entries {
-            lives.push(client.get(entry.kind, &entry.name).await?);
+            live_objects.push(client.get(entry.kind, &entry.name).await?);
         }
         if let Some(name) = &self.inventory {
-            inventory::claim(name, &mut entries, &lives)?;
+            inventory::add_to_inventory(name, &mut entries, &live_objects)?;
         }
         let edited: Vec<_> = entries.iter().map(|entry| (entry.kind, entry.name.as_str())).collect();
         self.in_place.confirm(&edited)?;
         let mut applied = Vec::with_capacity(entries.len());
-        for (entry, live) in entries.iter().zip(&lives) {
+        for (entry, live) in entries.iter().zip(&live_objects) {
             session.terminal().hold_warnings();
-            let made = match (self.one(client, entry, live.as_ref()).await.map_err(Failure::from), live) {
-                (Err(refusal), Some(live)) if self.stop_first.helps(entry.kind, &refusal.message) => {
-                    self.one_stopped(session, client, entry, live).await
-                }
-                (made, _) => made,
-            };
-            session.terminal().retain_warnings(|warning| !manifest::brings(&entries, warning));
+            let outcome =
+                match (self.apply_entry(client, entry, live.as_ref()).await.map_err(Failure::from), live) {
+                    (Err(refusal), Some(live))
+                        if self.stop_first.resolves_refusal(entry.kind, &refusal.message) =>
+                    {
+                        self.apply_after_stop(session, client, entry, live).await
+                    }
+                    (outcome, _) => outcome,
+                };
+            session
+                .terminal()
+                .retain_warnings(|warning| !manifest::creates_missing_object(&entries, warning));
             session.terminal().release_warnings(|_| true);
-            let (change, object) =
-                made.map_err(|failure| failure.at(&format!("{}: {}", entry.place, entry.shown())))?;
+            let (change, object) = outcome.map_err(|failure| {
+                failure.with_context(&format!("{}: {}", entry.location, entry.display_name()))
+            })?;
             if format.is_none() {
                 let suffix = self.dry_run.mode.suffix();
-                session.terminal().say(&format!("{} {}{suffix}", entry.shown(), change.word()));
+                session.terminal().report(&format!("{} {}{suffix}", entry.display_name(), change.word()));
             }
             if change != Change::Created {
-                self.in_place.carry_out(session, entry.kind, &object).await?;
+                self.in_place.execute(session, entry.kind, &object).await?;
             }
             applied.push(object);
         }
         if self.prune
             && let Some(name) = &self.inventory
         {
-            for gone in inventory::leftovers(client, name, &entries, session.terminal()).await? {
-                if let Some(commitment) = self.dry_run.mode.commitment() {
-                    client.delete(gone.kind, &gone.name, &gone.uid, commitment).await.map_err(|error| {
-                        Failure::from(error).at(&format!("pruning {}/{}", gone.kind.singular(), gone.name))
-                    })?;
+            for leftover in inventory::leftovers(client, name, &entries, session.terminal()).await? {
+                if let Some(write_mode) = self.dry_run.mode.write_mode() {
+                    client.delete(leftover.kind, &leftover.name, &leftover.uid, write_mode).await.map_err(
+                        |error| {
+                            Failure::from(error).with_context(&format!(
+                                "pruning {}/{}",
+                                leftover.kind.singular(),
+                                leftover.name
+                            ))
+                        },
+                    )?;
                 }
                 if format.is_none() {
                     let suffix = self.dry_run.mode.suffix();
-                    session.terminal().say(&format!("{}/{} pruned{suffix}", gone.kind.singular(), gone.name));
+                    session.terminal().report(&format!(
+                        "{}/{} pruned{suffix}",
+                        leftover.kind.singular(),
+                        leftover.name
+                    ));
                 }
             }
         }
         print(session, format, &entries, &applied)?;
         if self.wait.wait && self.dry_run.mode == DryRun::None {
             let targets: Vec<_> = entries.iter().map(|entry| (entry.kind, entry.name.clone())).collect();
-            return until_ready(session, &targets, &self.wait).await;
+            return wait_until_ready(session, &targets, &self.wait).await;
         }
         Ok(Exit::Done)
     }
 
     /// Applies an edit that requires the resource to be stopped first.
-    async fn one_stopped(
+    async fn apply_after_stop(
         &self,
         session: &Session,
         client: &Client,
@@ -139,36 +155,36 @@ impl Apply {
         live: &Value,
     ) -> Result<(Change, Value), Failure> {
         let before = self.stop_first.stop(session, client, &entry.name, live).await?;
-        let wanted = merge::with_last_applied(&entry.object);
+        let desired = merge::with_last_applied(&entry.object);
         let stopped = client
             .get(entry.kind, &entry.name)
             .await?
-            .ok_or_else(|| Failure::refused(format!("{} was deleted", entry.shown())))?;
-        let patch = with_state(&patch(&wanted, &stopped), &wanted, &before);
-        let after = client.patch(entry.kind, &entry.name, &patch, Commitment::Real).await?;
+            .ok_or_else(|| Failure::refused(format!("{} was deleted", entry.display_name())))?;
+        let patch = with_state(&patch(&desired, &stopped), &desired, &before);
+        let after = client.patch(entry.kind, &entry.name, &patch, WriteMode::Persist).await?;
         Ok((Change::Configured, after))
     }
 
-    async fn one(
+    async fn apply_entry(
         &self,
         client: &Client,
         entry: &Entry,
         live: Option<&Value>,
     ) -> Result<(Change, Value), ApiError> {
-        let wanted = merge::with_last_applied(&entry.object);
+        let desired = merge::with_last_applied(&entry.object);
         let Some(live) = live else {
-            let created = match self.dry_run.mode.commitment() {
-                Some(commitment) => client.create(entry.kind, &wanted, commitment).await?,
-                None => wanted,
+            let created = match self.dry_run.mode.write_mode() {
+                Some(write_mode) => client.create(entry.kind, &desired, write_mode).await?,
+                None => desired,
             };
             return Ok((Change::Created, created));
         };
-        let patch = patch(&wanted, live);
+        let patch = patch(&desired, live);
         if patch == json!({}) {
             return Ok((Change::Unchanged, live.clone()));
         }
-        let after = if let Some(commitment) = self.dry_run.mode.commitment() {
-            client.patch(entry.kind, &entry.name, &patch, commitment).await?
+        let after = if let Some(write_mode) = self.dry_run.mode.write_mode() {
+            client.patch(entry.kind, &entry.name, &patch, write_mode).await?
         } else {
             let mut merged = live.clone();
             merge::apply(&mut merged, &patch);
@@ -184,13 +200,13 @@ impl Apply {
 /// set and that are no longer in the file.
 ///
 /// The recorded last apply is compared by value: another field order, or another tool's notation, is not a change.
-pub(super) fn patch(wanted: &Value, live: &Value) -> Value {
+pub(super) fn patch(desired: &Value, live: &Value) -> Value {
     let last = merge::last_applied(live);
-    let mut wanted = wanted.clone();
-    if last.is_some() && merge::last_applied(&wanted) == last {
-        merge::forget_last_applied(&mut wanted);
+    let mut desired = desired.clone();
+    if last.is_some() && merge::last_applied(&desired) == last {
+        merge::remove_last_applied(&mut desired);
     }
-    merge::patch(last.as_ref(), &wanted, live)
+    merge::patch(last.as_ref(), &desired, live)
 }
 
 fn print(
@@ -202,7 +218,7 @@ fn print(
     match format {
         Some(Format::Name) => {
             for entry in entries {
-                session.terminal().line(&entry.shown());
+                session.terminal().print_line(&entry.display_name());
             }
         }
         Some(Format::Yaml | Format::Json | Format::JsonPath(_) | Format::CustomColumns(_)) => {

@@ -1,8 +1,8 @@
 //! `hactl auth`: shows the actions that the API allows the user.
 
-use super::api_resources::{Discovered, discovered};
+use super::api_resources::{ServedKind, list_served_kinds};
 use crate::failure::{Exit, Outcome};
-use crate::names::nearest;
+use crate::names::most_similar;
 use crate::session::Session;
 use clap::{Args, Subcommand};
 use ha_api_types::kubernetes::{ResourceAttributes, ReviewStatus};
@@ -52,9 +52,9 @@ impl CanI {
         let (group, resource) = match kind {
             "*" => ("*".to_owned(), "*".to_owned()),
             kind => {
-                let served = discovered(client).await?;
+                let served = list_served_kinds(client).await?;
                 let Some(found) = find(session, &served, kind) else {
-                    session.terminal().say("no");
+                    session.terminal().report("no");
                     return Ok(Exit::Refused);
                 };
                 (found.group().to_owned(), found.resource.name.clone())
@@ -70,7 +70,7 @@ impl CanI {
         let ReviewStatus { allowed, reason } = client.access_review(action).await?;
         let word = if allowed { "yes" } else { "no" };
         // The same output as that of `kubectl auth can-i`.
-        session.terminal().say(&if reason.is_empty() {
+        session.terminal().report(&if reason.is_empty() {
             word.to_owned()
         } else {
             format!("{word} - {reason}")
@@ -80,13 +80,13 @@ impl CanI {
 }
 
 /// Returns the kind with this name. Warns if the API serves none, as kubectl does.
-fn find<'a>(session: &Session, served: &'a [Discovered], text: &str) -> Option<&'a Discovered> {
+fn find<'a>(session: &Session, served: &'a [ServedKind], text: &str) -> Option<&'a ServedKind> {
     let text = text.to_ascii_lowercase();
     let found = served.iter().find(|one| one.names().contains(&text));
     if found.is_none() {
-        let known: Vec<String> = served.iter().flat_map(Discovered::names).collect();
-        let hint = nearest(&text, known.iter().map(String::as_str));
-        let hint = hint.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default();
+        let known: Vec<String> = served.iter().flat_map(ServedKind::names).collect();
+        let hint = most_similar(&text, known.iter().map(String::as_str));
+        let hint = hint.map(|most_similar| format!("; did you mean {most_similar}?")).unwrap_or_default();
         session.terminal().warn(&format!("the API does not serve a kind {text:?}{hint}"));
     }
     found

@@ -4,6 +4,7 @@ mod actions;
 pub(crate) mod apply;
 mod arrival;
 pub(crate) mod commands;
+mod expected;
 pub(crate) mod hbal;
 pub(crate) mod instances;
 mod nodes;
@@ -11,7 +12,6 @@ pub(crate) mod options;
 pub(crate) mod planned;
 mod signals;
 pub(crate) mod steps;
-mod still;
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
@@ -21,7 +21,7 @@ use ha_api_types::names::count;
 use ha_scheduler::balance::plan::Step;
 use ha_scheduler::balance::problem::Guest;
 use options::Options;
-use planned::{Planned, Source, time_used};
+use planned::{GroupPlan, Source, budget_clock};
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -49,22 +49,22 @@ impl Balance {
             return Err(Failure::usage("the argument '--apply' cannot be used with '--text-data <FILE>'"));
         }
         let source = match &options.text_data {
-            Some(path) => Source::of_file(path, options)?,
-            None => Source::live(session.client()?, options).await?,
+            Some(path) => Source::from_file(path, options)?,
+            None => Source::from_live_cluster(session.client()?, options).await?,
         };
-        let begun = Instant::now();
-        let plans = plans(&source, options, begun);
-        let seconds = begun.elapsed().as_secs_f64();
+        let started_at = Instant::now();
+        let plans = plans(&source, options, started_at);
+        let seconds = started_at.elapsed().as_secs_f64();
         if format.is_none() {
             self.print(session, &source, &plans)?;
         }
-        options.save(&source.cluster, &planned::after(&source, &plans))?;
-        let steps: usize = plans.iter().map(|planned| planned.plan.steps.len()).sum();
+        options.save(&source.cluster, &planned::cluster_after(&source, &plans))?;
+        let steps: usize = plans.iter().map(|group_plan| group_plan.plan.steps.len()).sum();
         let mut document = document(&source, &plans, seconds);
         let mut failure = None;
         if options.apply && steps > 0 {
             apply::confirm(self.yes, steps)?;
-            let applied = apply::apply(session, options.conditions(), &source, &plans).await?;
+            let applied = apply::apply(session, options.execution_settings(), &source, &plans).await?;
             document["applied"] = applied.jobs.into();
             failure = applied.failure;
         }
@@ -73,37 +73,37 @@ impl Balance {
     }
 
     /// Prints the plans as text, and the commands if requested.
-    fn print(&self, session: &Session, source: &Source, plans: &[Planned]) -> Result<(), Failure> {
+    fn print(&self, session: &Session, source: &Source, plans: &[GroupPlan]) -> Result<(), Failure> {
         if plans.is_empty() {
-            session.terminal().line("No nodes.");
+            session.terminal().print_line("No nodes.");
         }
-        for (index, planned) in plans.iter().enumerate() {
-            let gap = if index == 0 { "" } else { "\n" };
-            session.terminal().out(&format!("{gap}{}", text(source, planned, &self.options)));
+        for (index, group_plan) in plans.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "\n" };
+            session.terminal().print(&format!("{separator}{}", text(source, group_plan, &self.options)));
         }
         let Some(file) = &self.options.print_commands else { return Ok(()) };
-        let commands: String = plans.iter().map(|planned| commands::text(source, planned)).collect();
-        commands::give(session.terminal(), file, &commands)
+        let commands: String = plans.iter().map(|group_plan| commands::text(source, group_plan)).collect();
+        commands::output_commands(session.terminal(), file, &commands)
     }
 }
 
 /// Returns the plans of all chosen groups, ordered by improvement.
-fn plans(source: &Source, options: &Options, begun: Instant) -> Vec<Planned> {
+fn plans(source: &Source, options: &Options, started_at: Instant) -> Vec<GroupPlan> {
     let groups = source.groups.iter().enumerate();
-    let mut plans: Vec<Planned> = groups
+    let mut plans: Vec<GroupPlan> = groups
         .map(|(nth, &group)| {
-            let mut used = time_used(begun, options.budget, (nth, source.groups.len()));
-            Planned::new(source, options, group, &mut used)
+            let mut used = budget_clock(started_at, options.budget, (nth, source.groups.len()));
+            GroupPlan::new(source, options, group, &mut used)
         })
         .collect();
-    plans.sort_by(|one, other| other.gain().total_cmp(&one.gain()));
+    plans.sort_by(|one, other| other.score_gain().total_cmp(&one.score_gain()));
     plans
 }
 
 /// Returns a group's plan as text.
-fn text(source: &Source, planned: &Planned, options: &Options) -> String {
-    let (cluster, problem, plan) = (&source.cluster, &planned.problem, &planned.plan);
-    let group = &cluster.groups[planned.group].name;
+fn text(source: &Source, group_plan: &GroupPlan, options: &Options) -> String {
+    let (cluster, problem, plan) = (&source.cluster, &group_plan.problem, &group_plan.plan);
+    let group = &cluster.groups[group_plan.group].name;
     let instances = problem.guests.iter().flat_map(Guest::instances).count();
     let (nodes, instances) = (count(problem.hosts.len(), "node"), count(instances, "instance"));
     let mut text = format!("Group {group}: {nodes}, {instances}\n");
@@ -121,44 +121,48 @@ fn text(source: &Source, planned: &Planned, options: &Options) -> String {
         text += &format!("Score: {:.8}\nNothing to move.\n", plan.start);
     } else {
         text += &format!("Score before: {:.8}\n", plan.start);
-        text += &steps::text(source, planned);
+        text += &steps::text(source, group_plan);
         text += &format!("Score after:  {:.8}\n", plan.end());
-        text += &summary(source, planned);
+        text += &summary(source, group_plan);
     }
-    let spots = plan.spots(problem);
+    let placements = plan.placements(problem);
     if options.print_nodes.is_some() {
         text += "\nFinal cluster status:\n";
-        text += &nodes::table(cluster, problem, &spots, &options.node_fields());
+        text += &nodes::table(cluster, problem, &placements, &options.node_fields());
     }
     if options.print_instances {
         text += "\nFinal instance map:\n";
-        text += &instances::table(cluster, problem, &spots);
+        text += &instances::table(cluster, problem, &placements);
     }
     text
 }
 
 /// Returns the number of moves and their cost, as text.
-pub(crate) fn cost(planned: &Planned, moves: usize) -> String {
-    let plan = &planned.plan;
+pub(crate) fn cost(group_plan: &GroupPlan, moves: usize) -> String {
+    let plan = &group_plan.plan;
     format!(
         "{} in {}: {} ({} MiB), {}",
         count(moves, "move"),
-        count(planned.job_sets().len(), "job set"),
+        count(group_plan.job_sets().len(), "job set"),
         count(plan.copies(), "disk copy"),
-        plan.copied_mib(&planned.problem),
+        plan.copied_mib(&group_plan.problem),
         count(plan.migrations(), "migration"),
     )
 }
 
 /// Returns a one-line summary of the plan's moves.
-fn summary(source: &Source, planned: &Planned) -> String {
-    let (problem, plan) = (&planned.problem, &planned.plan);
-    let mut text = cost(planned, plan.steps.len());
+fn summary(source: &Source, group_plan: &GroupPlan) -> String {
+    let (problem, plan) = (&group_plan.problem, &group_plan.plan);
+    let mut text = cost(group_plan, plan.steps.len());
     let is_stopped = |step: &&Step| {
         let mut instances = problem.guests[step.guest].instances();
         source.is_live
             && instances.any(|at| {
-                let live = source.cluster.bindings.get(&at).is_some_and(|binding| binding.live);
+                let live = source
+                    .cluster
+                    .live_constraints
+                    .get(&at)
+                    .is_some_and(|constraints| constraints.can_live_migrate);
                 !live && source.cluster.instances[at].status.is_running()
             })
     };
@@ -170,13 +174,13 @@ fn summary(source: &Source, planned: &Planned) -> String {
 }
 
 /// Returns the plans as JSON: one plan as an object, several as a list.
-fn document(source: &Source, plans: &[Planned], seconds: f64) -> Value {
-    let one = |planned: &Planned| {
-        let (problem, plan) = (&planned.problem, &planned.plan);
+fn document(source: &Source, plans: &[GroupPlan], seconds: f64) -> Value {
+    let one = |group_plan: &GroupPlan| {
+        let (problem, plan) = (&group_plan.problem, &group_plan.plan);
         let moves: Vec<Value> =
-            plan.steps.iter().map(|step| steps::document(source, planned, step)).collect();
+            plan.steps.iter().map(|step| steps::document(source, group_plan, step)).collect();
         json!({
-            "group": source.cluster.groups[planned.group].name,
+            "group": source.cluster.groups[group_plan.group].name,
             "initialScore": plan.start,
             "finalScore": plan.end(),
             "moves": moves,
@@ -187,7 +191,7 @@ fn document(source: &Source, plans: &[Planned], seconds: f64) -> Value {
         })
     };
     match plans {
-        [planned] => one(planned),
+        [group_plan] => one(group_plan),
         several => json!({ "groups": several.iter().map(one).collect::<Vec<_>>(), "seconds": seconds }),
     }
 }

@@ -1,16 +1,18 @@
 //! `hactl capacity`: counts how many more services of a size fit.
 
-use super::allocate::value;
-use super::group::input::{Input, Read};
-use super::group::size::{self, shown};
+use super::allocate::size_value;
+use super::group::input::{ClusterInput, LoadedCluster};
+use super::group::size::{self, size_text};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
 use crate::render::cpus::cpus;
 use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use clap::Args;
-use ha_scheduler::balance::groups::capacity::{Broken, Filled, GroupCapacity, MOST, capacity};
-use ha_scheduler::balance::groups::newcomer::Newcomer;
+use ha_scheduler::balance::groups::capacity::{
+    FillResult, GroupCapacity, MAX_COUNTED, NPlusOneFailure, capacity,
+};
+use ha_scheduler::balance::groups::new_service::NewService;
 use ha_scheduler::balance::groups::tiers::Tier;
 use ha_scheduler::balance::model::{Policy, Specification, Template};
 use serde_json::{Value, json};
@@ -28,7 +30,7 @@ pub(crate) struct Capacity {
     #[arg(value_name = "SPEC")]
     spec: Option<String>,
     #[command(flatten)]
-    input: Input,
+    input: ClusterInput,
     /// Start the tiered allocation with this size
     #[arg(long, value_name = "SPEC")]
     tiered: Option<String>,
@@ -43,37 +45,41 @@ pub(crate) struct Capacity {
 impl Capacity {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
-        let read = self.input.read(session).await?.open_unknown();
-        let named = self.disk_template.as_deref().map(size::template).transpose();
-        let named = named.map_err(|error| Failure::usage(error).at("--disk-template"))?;
-        if read.is_live && named.is_some() {
+        let loaded = self.input.read(session).await?.without_unknown_limits();
+        let template = self.disk_template.as_deref().map(size::parse_template).transpose();
+        let template = template.map_err(|error| Failure::usage(error).with_context("--disk-template"))?;
+        if loaded.is_live && template.is_some() {
             return Err(Failure::usage("--disk-template is valid only with -t; write pool=NAME in SPEC"));
         }
         let size = match &self.spec {
-            Some(text) => sized(text, &read, named)?,
-            None => of_policy(&read, named, |policy, _| policy.standard).ok_or_else(|| {
+            Some(text) => parse_size_with_template(text, &loaded, template)?,
+            None => size_from_policy(&loaded, template, |policy, _| policy.standard).ok_or_else(|| {
                 Failure::usage("no size specified, and the cluster policy has no standard size")
                     .help(size::HELP)
             })?,
         };
         let tiered = match &self.tiered {
             _ if self.no_tiers => None,
-            Some(text) => Some(sized(text, &read, named)?),
+            Some(text) => Some(parse_size_with_template(text, &loaded, template)?),
             None if self.spec.is_some() => Some(size.clone()),
-            None => of_policy(&read, named, |_, greatest| greatest),
+            None => size_from_policy(&loaded, template, |_, largest| largest),
         };
-        let found = capacity(&read.cluster, &read.settings, &size, tiered.as_ref());
+        let found = capacity(&loaded.cluster, &loaded.settings, &size, tiered.as_ref());
         if format.is_some() {
-            session.print_value(format, &document(&read, &size, &found))?;
+            session.print_value(format, &document(&loaded, &size, &found))?;
         } else {
-            session.terminal().out(&text(session, &read, &size, &found));
+            session.terminal().print(&text(session, &loaded, &size, &found));
         }
         Ok(Exit::Done)
     }
 }
 
-fn sized(text: &str, read: &Read, template: Option<Template>) -> Result<Newcomer, Failure> {
-    let mut size = size::read(text, read)?;
+fn parse_size_with_template(
+    text: &str,
+    loaded: &LoadedCluster,
+    template: Option<Template>,
+) -> Result<NewService, Failure> {
+    let mut size = size::parse_size(text, loaded)?;
     if let Some(template) = template.filter(|_| !text.contains("template=")) {
         size.template = template;
     }
@@ -81,52 +87,56 @@ fn sized(text: &str, read: &Read, template: Option<Template>) -> Result<Newcomer
 }
 
 /// Returns the standard or the largest size of the cluster's policy.
-fn of_policy(
-    read: &Read,
+fn size_from_policy(
+    loaded: &LoadedCluster,
     template: Option<Template>,
-    which: impl Fn(&Policy, Specification) -> Specification,
-) -> Option<Newcomer> {
-    let cluster = &read.cluster;
+    select: impl Fn(&Policy, Specification) -> Specification,
+) -> Option<NewService> {
+    let cluster = &loaded.cluster;
     let policy = cluster.policies.iter().find(|policy| policy.owner.is_empty())?;
-    let greatest = policy.ranges.first().map_or(policy.standard, |(_, greatest)| *greatest);
-    let size = which(policy, greatest);
-    let newcomer = Newcomer {
+    let largest = policy.ranges.first().map_or(policy.standard, |(_, largest)| *largest);
+    let size = select(policy, largest);
+    let new_service = NewService {
         memory: size.memory,
         disk: size.disk,
         vcpus: size.cpus,
-        template: template.unwrap_or_else(|| size::usual_template(cluster)),
+        template: template.unwrap_or_else(|| size::default_template(cluster)),
         spindle_use: size.spindles,
         tags: Vec::new(),
         nodes: None,
     };
     // The live cluster's policy counts CPUs in thousandths and has no largest size.
-    Some(match &read.view {
-        None => newcomer,
+    Some(match &loaded.view {
+        None => new_service,
         Some(view) => {
             let standard = policy.standard;
             let (memory, disk) = (standard.memory, standard.disk);
-            size::live(Newcomer { memory, disk, vcpus: standard.cpus / 1000, ..newcomer }, view, None)
+            size::for_live_cluster(
+                NewService { memory, disk, vcpus: standard.cpus / 1000, ..new_service },
+                view,
+                None,
+            )
         }
     })
 }
 
-fn text(session: &Session, read: &Read, size: &Newcomer, found: &[GroupCapacity]) -> String {
-    let mut text = format!("Size: {}\n", shown(size));
+fn text(session: &Session, loaded: &LoadedCluster, size: &NewService, found: &[GroupCapacity]) -> String {
+    let mut text = format!("Size: {}\n", size_text(size));
     let mut table = Table::new(&["GROUP", "NOW", "WITH N+1", "TIERS WITH N+1", "REASON"]);
     for group in found {
-        table.row(vec![
-            Cell::plain(read.group(group.group)),
-            Cell::plain(&counted(&group.now)),
-            Cell::plain(&counted(&group.kept)),
-            Cell::plain(&tiers(&group.tiers, read.cluster.cpus_in_thousandths)),
-            Cell::plain(&because(read, group)),
+        table.add_row(vec![
+            Cell::plain(loaded.group(group.group)),
+            Cell::plain(&count_text(&group.within_limits)),
+            Cell::plain(&count_text(&group.with_n_plus_one)),
+            Cell::plain(&tiers(&group.tiers, loaded.cluster.cpus_in_thousandths)),
+            Cell::plain(&reason_text(loaded, group)),
         ]);
     }
     let sum = |count: &dyn Fn(&GroupCapacity) -> usize| found.iter().map(count).sum::<usize>().to_string();
-    table.row(vec![
+    table.add_row(vec![
         Cell::plain("total"),
-        Cell::plain(&sum(&|group| group.now.count())),
-        Cell::plain(&sum(&|group| group.kept.count())),
+        Cell::plain(&sum(&|group| group.within_limits.count())),
+        Cell::plain(&sum(&|group| group.with_n_plus_one.count())),
         Cell::plain(""),
         Cell::plain(""),
     ]);
@@ -134,14 +144,14 @@ fn text(session: &Session, read: &Read, size: &Newcomer, found: &[GroupCapacity]
     text
 }
 
-fn counted(filled: &Filled) -> String {
-    let more = if filled.count() >= MOST { "+" } else { "" };
+fn count_text(filled: &FillResult) -> String {
+    let more = if filled.count() >= MAX_COUNTED { "+" } else { "" };
     format!("{}{more}", filled.count())
 }
 
 /// Returns the tiers as `4096,102400,2=225`: memory, disk, CPUs and count.
 fn tiers(tiers: &[Tier], in_thousandths: bool) -> String {
-    let each = tiers.iter().map(|tier| {
+    let texts = tiers.iter().map(|tier| {
         format!(
             "{},{},{}={}",
             tier.size.memory,
@@ -150,47 +160,50 @@ fn tiers(tiers: &[Tier], in_thousandths: bool) -> String {
             tier.count
         )
     });
-    each.collect::<Vec<_>>().join(" ")
+    texts.collect::<Vec<_>>().join(" ")
 }
 
-fn because(read: &Read, group: &GroupCapacity) -> String {
+fn reason_text(loaded: &LoadedCluster, group: &GroupCapacity) -> String {
     if let Some(refused) = &group.refused {
         return refused.to_string();
     }
-    match &group.broken {
-        Some(Broken::Reserve(nodes)) => {
-            format!("N+1 check currently fails on {}", read.nodes(nodes).join(", "))
+    match &group.n_plus_one_failure {
+        Some(NPlusOneFailure::Reserve(nodes)) => {
+            format!("N+1 check currently fails on {}", loaded.nodes(nodes).join(", "))
         }
-        Some(Broken::Failover(node)) => format!(
+        Some(NPlusOneFailure::Failover(node)) => format!(
             "some services of {} cannot be scheduled if the node fails",
-            read.nodes(&[*node]).join("")
+            loaded.nodes(&[*node]).join("")
         ),
-        None => group.now.lack.map_or_else(String::new, |lack| format!("one more service: {lack}")),
+        None => group
+            .within_limits
+            .blocking_reason
+            .map_or_else(String::new, |lack| format!("one more service: {lack}")),
     }
 }
 
-fn document(read: &Read, size: &Newcomer, found: &[GroupCapacity]) -> Value {
+fn document(loaded: &LoadedCluster, size: &NewService, found: &[GroupCapacity]) -> Value {
     let tier = |tier: &Tier| {
         let size = tier.size;
-        json!({ "memory": size.memory, "disk": size.disk, "vcpus": cpus(size.vcpus, read.cluster.cpus_in_thousandths), "count": tier.count })
+        json!({ "memory": size.memory, "disk": size.disk, "vcpus": cpus(size.vcpus, loaded.cluster.cpus_in_thousandths), "count": tier.count })
     };
     let group = |group: &GroupCapacity| {
         json!({
-            "group": read.group(group.group),
-            "now": group.now.count(),
-            "withNPlusOne": group.kept.count(),
-            "atLeast": group.now.count() >= MOST,
+            "group": loaded.group(group.group),
+            "now": group.within_limits.count(),
+            "withNPlusOne": group.with_n_plus_one.count(),
+            "atLeast": group.within_limits.count() >= MAX_COUNTED,
             "tiers": group.tiers.iter().map(tier).collect::<Vec<_>>(),
-            "reason": because(read, group),
+            "reason": reason_text(loaded, group),
         })
     };
     let sum = |count: &dyn Fn(&GroupCapacity) -> usize| found.iter().map(count).sum::<usize>();
     json!({
-        "size": value(size),
+        "size": size_value(size),
         "groups": found.iter().map(group).collect::<Vec<_>>(),
         "total": {
-            "now": sum(&|group| group.now.count()),
-            "withNPlusOne": sum(&|group| group.kept.count()),
+            "now": sum(&|group| group.within_limits.count()),
+            "withNPlusOne": sum(&|group| group.with_n_plus_one.count()),
         },
     })
 }

@@ -10,12 +10,12 @@ use clap::{Args, Subcommand};
 #[derive(Args, Debug)]
 pub(crate) struct Check {
     #[command(subcommand)]
-    check: Which,
+    check: CheckCommand,
 }
 
 /// The checks.
 #[derive(Subcommand, Debug)]
-enum Which {
+enum CheckCommand {
     /// Check that all services can be scheduled after any node failure
     #[command(name = "n+1")]
     NPlusOne(n_plus_one::NPlusOne),
@@ -24,7 +24,7 @@ enum Which {
 impl Check {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         match &self.check {
-            Which::NPlusOne(check) => check.run(session).await,
+            CheckCommand::NPlusOne(check) => check.run(session).await,
         }
     }
 }

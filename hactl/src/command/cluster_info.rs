@@ -14,25 +14,25 @@ impl ClusterInfo {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         session.format(&[])?;
         let overview = session.client()?.overview().await?;
-        session.terminal().out(&text(&overview));
+        session.terminal().print(&text(&overview));
         Ok(Exit::Done)
     }
 }
 
 fn text(overview: &Overview) -> String {
     let mut text = format!("Cluster {} (answered by {})\n", overview.cluster, overview.answered_by);
-    text += &overview.controllers.iter().map(controller).collect::<String>();
-    text += &overview.store.members.iter().map(member).collect::<String>();
+    text += &overview.controllers.iter().map(controller_line).collect::<String>();
+    text += &overview.store.members.iter().map(member_line).collect::<String>();
     text
 }
 
-fn controller(controller: &ControllerOverview) -> String {
+fn controller_line(controller: &ControllerOverview) -> String {
     let is_up = controller.state != ControllerState::Lost;
     let is_leader = controller.state == ControllerState::Leading;
     line(&format!("Controller {}", controller.id), is_up, &controller.url, is_leader)
 }
 
-fn member(member: &StoreMember) -> String {
+fn member_line(member: &StoreMember) -> String {
     // The controller reports the URL as the name.
     let subject = if member.name.is_empty() || member.name == member.url {
         "An etcd member".to_owned()

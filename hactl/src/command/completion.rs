@@ -22,7 +22,7 @@ impl Completion {
     pub(crate) fn run(&self, session: &Session) -> Exit {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Arguments::command(), "hactl", &mut script);
-        session.terminal().out(&String::from_utf8_lossy(&script));
+        session.terminal().print(&String::from_utf8_lossy(&script));
         Exit::Done
     }
 }
@@ -32,22 +32,23 @@ impl Completion {
 pub(crate) struct Generate {
     /// Directory in which `man1` and `completions` are created
     #[arg(value_hint = ValueHint::DirPath)]
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Generate {
     pub(crate) fn run(&self) -> Outcome {
-        write(&self.folder)
-            .map_err(|error| Failure::refused(format!("cannot write {}: {error}", self.folder.display())))?;
+        write(&self.directory).map_err(|error| {
+            Failure::refused(format!("cannot write {}: {error}", self.directory.display()))
+        })?;
         Ok(Exit::Done)
     }
 }
 
-fn write(folder: &Path) -> std::io::Result<()> {
-    let pages = folder.join("man1");
+fn write(directory: &Path) -> std::io::Result<()> {
+    let pages = directory.join("man1");
     std::fs::create_dir_all(&pages)?;
     clap_mangen::generate_to(Arguments::command().disable_help_subcommand(true), &pages)?;
-    let completions = folder.join("completions");
+    let completions = directory.join("completions");
     std::fs::create_dir_all(&completions)?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         clap_complete::generate_to(shell, &mut Arguments::command(), "hactl", &completions)?;

@@ -48,12 +48,12 @@ enum ConfigCommand {
 impl Config {
     pub(crate) fn run(&self, session: &Session) -> Outcome {
         match &self.command {
-            ConfigCommand::GetContexts => list(session),
+            ConfigCommand::GetContexts => list_contexts(session),
             ConfigCommand::CurrentContext => {
-                let current = current(&files()?).ok_or_else(|| {
+                let current = current_context(&files()?).ok_or_else(|| {
                     Failure::refused("no current context").help("run \"hactl config use-context NAME\"")
                 })?;
-                session.terminal().line(&current);
+                session.terminal().print_line(&current);
                 Ok(Exit::Done)
             }
             ConfigCommand::UseContext { name } => {
@@ -70,14 +70,14 @@ impl Config {
                     };
                     return Err(Failure::usage(format!("context {name:?} not found")).help(help));
                 }
-                change(|file| file.current_context = Some(name.clone()))?;
-                session.terminal().say(&format!("context {name} is the current context"));
+                edit_user_file(|file| file.current_context = Some(name.clone()))?;
+                session.terminal().report(&format!("context {name} is the current context"));
                 Ok(Exit::Done)
             }
-            ConfigCommand::SetContext { name } => set(session, name),
+            ConfigCommand::SetContext { name } => set_context(session, name),
             ConfigCommand::DeleteContext { name } => {
                 let mut found = false;
-                change(|file| {
+                edit_user_file(|file| {
                     let before = file.contexts.len();
                     file.contexts.retain(|context| context.name != *name);
                     found = file.contexts.len() < before;
@@ -90,22 +90,22 @@ impl Config {
                         "context {name:?} not found in the user's configuration file"
                     )));
                 }
-                session.terminal().say(&format!("context {name} deleted"));
+                session.terminal().report(&format!("context {name} deleted"));
                 Ok(Exit::Done)
             }
-            ConfigCommand::View => view(session),
+            ConfigCommand::View => view_config(session),
         }
     }
 }
 
-fn current(files: &[(PathBuf, ConfigFile)]) -> Option<String> {
+fn current_context(files: &[(PathBuf, ConfigFile)]) -> Option<String> {
     files.iter().find_map(|(_, file)| file.current_context.clone())
 }
 
-fn list(session: &Session) -> Outcome {
+fn list_contexts(session: &Session) -> Outcome {
     session.format(&[])?;
     let files = files()?;
-    let current = current(&files);
+    let current = current_context(&files);
     let mut table = Table::new(&["CURRENT", "NAME", "SERVERS", "FILE"]);
     let mut seen: Vec<String> = Vec::new();
     for (path, file) in &files {
@@ -115,7 +115,7 @@ fn list(session: &Session) -> Outcome {
             }
             seen.push(context.name.clone());
             let mark = if current.as_ref() == Some(&context.name) { Cell::plain("*") } else { Cell::blank() };
-            table.row(vec![
+            table.add_row(vec![
                 mark,
                 Cell::plain(&context.name),
                 Cell::plain(&context.servers.join(",")),
@@ -123,18 +123,18 @@ fn list(session: &Session) -> Outcome {
             ]);
         }
     }
-    session.terminal().out(&table.render(session.terminal(), 0));
+    session.terminal().print(&table.render(session.terminal(), 0));
     Ok(Exit::Done)
 }
 
-fn set(session: &Session, name: &str) -> Outcome {
+fn set_context(session: &Session, name: &str) -> Outcome {
     let flags = &session.flags().connection;
     // An absolute path is valid from every directory.
     let absolute = |path: &Option<PathBuf>| {
         path.as_deref().map(|path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
     };
     let mut word = "changed";
-    change(|file| {
+    edit_user_file(|file| {
         let known = file.contexts.iter().position(|context| context.name == name);
         let at = known.unwrap_or_else(|| {
             word = "added";
@@ -158,20 +158,20 @@ fn set(session: &Session, name: &str) -> Outcome {
             file.current_context = Some(name.to_owned());
         }
     })?;
-    session.terminal().say(&format!("context {name} {word}"));
+    session.terminal().report(&format!("context {name} {word}"));
     Ok(Exit::Done)
 }
 
-fn change(with: impl FnOnce(&mut ConfigFile)) -> Result<(), Failure> {
+fn edit_user_file(edit: impl FnOnce(&mut ConfigFile)) -> Result<(), Failure> {
     let path = user_file().ok_or_else(|| {
         Failure::usage("cannot determine the configuration file").help("set HACTL_CONFIG or HOME")
     })?;
     let mut file = ConfigFile::read(&path)?.unwrap_or_default();
-    with(&mut file);
+    edit(&mut file);
     file.write(&path)
 }
 
-fn view(session: &Session) -> Outcome {
+fn view_config(session: &Session) -> Outcome {
     let format = session.format(&[Format::Yaml, Format::Json])?;
     let files = files()?;
     let mut contexts: Vec<Context> = Vec::new();
@@ -182,7 +182,7 @@ fn view(session: &Session) -> Outcome {
             }
         }
     }
-    let merged = ConfigFile { current_context: current(&files), contexts };
+    let merged = ConfigFile { current_context: current_context(&files), contexts };
     let value: Value = serde_json::to_value(&merged).unwrap_or_else(|_| json!({}));
     session.print_value(format.or(Some(&Format::Yaml)), &value)?;
     Ok(Exit::Done)

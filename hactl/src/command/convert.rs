@@ -1,12 +1,12 @@
 //! `hactl convert`: rewrites files with the current names of renamed fields.
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::manifest::{FileFlags, texts};
+use crate::manifest::{FileFlags, read_texts};
 use crate::render::{self, Format};
 use crate::session::Session;
 use clap::Args;
 use ha_api_types::kind::Kind;
-use ha_api_types::renamed::{self, Renamed};
+use ha_api_types::renamed::{self, RenamedField};
 use ha_api_types::yaml::{self, Document};
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ impl Convert {
         let terminal = session.terminal();
         let mut converted = Vec::new();
         let mut problems = Vec::new();
-        for text in texts(&self.files)? {
+        for text in read_texts(&self.files)? {
             match convert(&text.content) {
                 Ok(after) => converted.push((text, after)),
                 Err(found) => {
@@ -58,20 +58,20 @@ impl Convert {
                 None if self.write && after.text != text.content => {
                     std::fs::write(&text.name, after.text)
                         .map_err(|error| Failure::refused(format!("cannot write {}: {error}", text.name)))?;
-                    terminal.say(&format!("{} converted", text.name));
+                    terminal.report(&format!("{} converted", text.name));
                 }
-                None if self.write => terminal.say(&format!("{} unchanged", text.name)),
+                None if self.write => terminal.report(&format!("{} unchanged", text.name)),
                 None => {
                     let is_separated = index == 0 || after.text.starts_with("---");
-                    terminal.out(if is_separated { "" } else { "---\n" });
-                    terminal.out(&after.text);
+                    terminal.print(if is_separated { "" } else { "---\n" });
+                    terminal.print(&after.text);
                 }
             }
         }
         match format {
             Some(Format::Yaml) => {
                 let documents = objects.iter().map(render::yaml).collect::<Result<Vec<_>, _>>()?;
-                terminal.out(&documents.join("---\n"));
+                terminal.print(&documents.join("---\n"));
             }
             Some(_) => {
                 let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
@@ -94,8 +94,8 @@ struct Converted {
 }
 
 /// A field with its earlier name in a text.
-struct Found {
-    renamed: &'static Renamed,
+struct RenamedFieldUse {
+    renamed: &'static RenamedField,
     line: Option<u32>,
 }
 
@@ -104,55 +104,57 @@ struct Found {
 /// # Errors
 /// Returns every problem with its line: the text is not YAML, or has a field under both names.
 fn convert(text: &str) -> Result<Converted, Vec<String>> {
-    let (objects, mut left) = current(text)?;
+    let (objects, mut remaining) = with_current_names(text)?;
     let mut text = text.to_owned();
-    while let Some(found) = left.first() {
-        let replaced = candidates(&text, found).into_iter().find_map(|candidate| {
-            let (same, fewer) = current(&candidate).ok()?;
-            (same == objects && fewer.len() + 1 == left.len()).then_some((candidate, fewer))
+    while let Some(found) = remaining.first() {
+        let replaced = rename_candidates(&text, found).into_iter().find_map(|candidate| {
+            let (same, fewer_remaining) = with_current_names(&candidate).ok()?;
+            (same == objects && fewer_remaining.len() + 1 == remaining.len())
+                .then_some((candidate, fewer_remaining))
         });
-        let Some((next, fewer)) = replaced else {
+        let Some((next, fewer_remaining)) = replaced else {
             // The field is written in a form that cannot be edited, such as a merge key.
             let documents = objects.iter().map(yaml::to_text).collect::<Result<Vec<_>, _>>();
             let documents = documents.map_err(|error| vec![error.message])?;
             return Ok(Converted { text: documents.join("---\n"), objects, has_lost_comments: true });
         };
-        (text, left) = (next, fewer);
+        (text, remaining) = (next, fewer_remaining);
     }
     Ok(Converted { text, objects, has_lost_comments: false })
 }
 
 /// Returns the documents with the current names, and the fields that have their earlier names in the text.
-fn current(text: &str) -> Result<(Vec<Value>, Vec<Found>), Vec<String>> {
-    let at = |line: Option<u32>, message: &str| match line {
+fn with_current_names(text: &str) -> Result<(Vec<Value>, Vec<RenamedFieldUse>), Vec<String>> {
+    let with_line = |line: Option<u32>, message: &str| match line {
         Some(line) => format!("line {line}: {message}"),
         None => message.to_owned(),
     };
-    let documents = yaml::documents(text).map_err(|error| vec![at(error.line, &error.message)])?;
+    let documents = yaml::documents(text).map_err(|error| vec![with_line(error.line, &error.message)])?;
     let (mut objects, mut found, mut problems) = (Vec::new(), Vec::new(), Vec::new());
     for Document { mut value, lines } in documents {
-        let mut one = |object: &mut Value, prefix: &str| {
+        let mut accept_object = |object: &mut Value, prefix: &str| {
             let name = object.get("kind").and_then(Value::as_str).unwrap_or_default();
             let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == name) else { return };
             let line = |path: &str| lines.of(&format!("{prefix}{path}"));
             match renamed::accept(kind, object) {
                 Ok(fields) => found.extend(fields.into_iter().map(|renamed| {
                     let path = format!("{}.{}", renamed.parent.join("."), renamed.earlier);
-                    Found { renamed, line: line(&path) }
+                    RenamedFieldUse { renamed, line: line(&path) }
                 })),
                 Err(found) => {
-                    problems
-                        .extend(found.iter().map(|problem| at(line(&problem.path), &problem.to_string())));
+                    problems.extend(
+                        found.iter().map(|problem| with_line(line(&problem.path), &problem.to_string())),
+                    );
                 }
             }
         };
         match value.get_mut("items").and_then(Value::as_array_mut) {
             Some(items) => {
                 for (index, item) in items.iter_mut().enumerate() {
-                    one(item, &format!("items[{index}]."));
+                    accept_object(item, &format!("items[{index}]."));
                 }
             }
-            None => one(&mut value, ""),
+            None => accept_object(&mut value, ""),
         }
         objects.push(value);
     }
@@ -160,19 +162,20 @@ fn current(text: &str) -> Result<(Vec<Value>, Vec<Found>), Vec<String>> {
 }
 
 /// Returns one text for each key on the line that has the earlier name, in which only that key is renamed.
-fn candidates(text: &str, found: &Found) -> Vec<String> {
-    let Renamed { earlier, current, is_in_thousandths, .. } = *found.renamed;
+fn rename_candidates(text: &str, found: &RenamedFieldUse) -> Vec<String> {
+    let RenamedField { earlier, current, is_in_thousandths, .. } = *found.renamed;
     let Some(line) = found.line.and_then(|line| usize::try_from(line).ok()) else { return Vec::new() };
     let begin: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     let end = text[begin..].find('\n').map_or(text.len(), |length| begin + length);
-    let is_name = |character: char| character.is_alphanumeric() || matches!(character, '_' | '-' | '.');
+    let is_name_character =
+        |character: char| character.is_alphanumeric() || matches!(character, '_' | '-' | '.');
     text[begin..end]
         .match_indices(earlier)
         .filter_map(|(at, _)| {
             let (before, after) = (&text[..begin + at], &text[begin + at + earlier.len()..]);
             let quote = usize::from(after.starts_with(['"', '\'']));
             let rest = after[quote..].trim_start_matches([' ', '\t']).strip_prefix(':')?;
-            if before.ends_with(is_name) {
+            if before.ends_with(is_name_character) {
                 return None;
             }
             if !is_in_thousandths {
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_edited_is_written_again() {
+    fn fields_that_cannot_be_edited_lose_comments() {
         let converted = convert(&format!("{HEAD}spec: {{\"aft\\x65r\": [db]}} # c\n")).expect("sound");
         assert!(converted.has_lost_comments, "{converted:?}");
         assert_eq!(converted.objects[0]["spec"], json!({"dependsOn": ["db"]}));

@@ -3,7 +3,7 @@
 mod driver;
 
 use super::dry_run::{DryRun, DryRunFlag};
-use super::wait::{WaitFlags, until_ready};
+use super::wait::{WaitFlags, wait_until_ready};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::names::TypedName;
 use crate::render::{self, Format};
@@ -18,11 +18,11 @@ use serde_json::{Map, Value, json};
 #[command(after_help = "--dry-run=client -o yaml prints the object, for example for Git, without a cluster.")]
 pub(crate) struct Create {
     #[command(subcommand)]
-    what: What,
+    command: CreateCommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum CreateCommand {
     /// Create a resource, which keeps a service running
     Resource(Box<ResourceFlags>),
     /// Create a group of nodes with priorities
@@ -34,7 +34,7 @@ enum What {
 
 /// Flags of every `create`.
 #[derive(Args, Debug)]
-struct Common {
+struct CommonFlags {
     #[command(flatten)]
     dry_run: DryRunFlag,
     /// Label, such as team=web; repeatable
@@ -118,7 +118,7 @@ struct ResourceFlags {
     tags: Vec<String>,
     // Before the driver, whose heading applies to all flags that follow.
     #[command(flatten)]
-    common: Common,
+    common: CommonFlags,
     #[command(flatten)]
     driver: driver::DriverFlags,
 }
@@ -140,7 +140,7 @@ struct GroupFlags {
     #[arg(long)]
     nofailback: bool,
     #[command(flatten)]
-    common: Common,
+    common: CommonFlags,
 }
 
 #[derive(Args, Debug)]
@@ -172,33 +172,34 @@ struct RuleFlags {
     #[arg(long)]
     preferred: bool,
     #[command(flatten)]
-    common: Common,
+    common: CommonFlags,
 }
 
 impl Create {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
-        match &self.what {
-            What::Resource(flags) => {
+        match &self.command {
+            CreateCommand::Resource(flags) => {
                 let name = TypedName::parse(&flags.name)?;
                 let spec = resource_spec(&name, flags)?;
-                send(session, Kind::Resource, &name.name, spec, &flags.common).await
+                create_object(session, Kind::Resource, &name.name, spec, &flags.common).await
             }
-            What::Group(flags) => {
-                send(session, Kind::Group, &flags.name, group_spec(flags)?, &flags.common).await
+            CreateCommand::Group(flags) => {
+                create_object(session, Kind::Group, &flags.name, group_spec(flags)?, &flags.common).await
             }
-            What::Rule(flags) => {
-                send(session, Kind::AffinityRule, &flags.name, rule_spec(flags)?, &flags.common).await
+            CreateCommand::Rule(flags) => {
+                create_object(session, Kind::AffinityRule, &flags.name, rule_spec(flags)?, &flags.common)
+                    .await
             }
         }
     }
 }
 
-async fn send(
+async fn create_object(
     session: &Session,
     kind: Kind,
     name: &str,
     mut spec: Map<String, Value>,
-    common: &Common,
+    common: &CommonFlags,
 ) -> Outcome {
     let format = session.format(&[Format::Yaml, Format::Json, Format::Name])?;
     if let Some(comment) = &common.comment {
@@ -211,49 +212,52 @@ async fn send(
             .ok_or_else(|| Failure::usage(format!("--label: {label:?} is not KEY=VALUE")))?;
         labels.insert(key.to_owned(), json!(value));
     }
-    let metadata = given([("name", json!(name)), ("labels", filled(json!(labels)))]);
+    let metadata = non_null_fields([("name", json!(name)), ("labels", null_if_empty(json!(labels)))]);
     let object = json!({"apiVersion": API_VERSION, "kind": kind.name(), "metadata": metadata, "spec": spec});
     let problems: Vec<String> = validation::problems(kind, &object).iter().map(ToString::to_string).collect();
     if !problems.is_empty() {
         return Err(Failure::usage(problems.join("\n"))
             .help("nothing was created; correct the values, then run the command again"));
     }
-    let shown = format!("{}/{name}", kind.singular());
-    let result = match common.dry_run.mode.commitment() {
-        Some(commitment) => session.client()?.create(kind, &object, commitment).await?,
+    let display_name = format!("{}/{name}", kind.singular());
+    let result = match common.dry_run.mode.write_mode() {
+        Some(write_mode) => session.client()?.create(kind, &object, write_mode).await?,
         None => object,
     };
     match format {
-        Some(Format::Name) => session.terminal().line(&shown),
+        Some(Format::Name) => session.terminal().print_line(&display_name),
         _ if session.print_value(format, &render::readable(&result))? => {}
-        _ => session.terminal().say(&format!("{shown} created{}", common.dry_run.mode.suffix())),
+        _ => session.terminal().report(&format!("{display_name} created{}", common.dry_run.mode.suffix())),
     }
     if common.wait.wait && common.dry_run.mode == DryRun::None {
-        return until_ready(session, &[(kind, name.to_owned())], &common.wait).await;
+        return wait_until_ready(session, &[(kind, name.to_owned())], &common.wait).await;
     }
     Ok(Exit::Done)
 }
 
 /// Returns a map of the fields that have a value; null means no value. Untyped, because a typed spec would also have
 /// the defaults of all other fields.
-fn given<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
+fn non_null_fields<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
     let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
     fields.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// Returns a list or map, or null if it is empty.
-fn filled(value: Value) -> Value {
+fn null_if_empty(value: Value) -> Value {
     let is_empty =
         value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty);
     if is_empty { Value::Null } else { value }
 }
 
 fn resource_spec(name: &TypedName, flags: &ResourceFlags) -> Result<Map<String, Value>, Failure> {
-    let requests =
-        given([("cpu", json!(flags.cpu)), ("memory", json!(flags.memory)), ("disk", json!(flags.disk))]);
+    let requests = non_null_fields([
+        ("cpu", json!(flags.cpu)),
+        ("memory", json!(flags.memory)),
+        ("disk", json!(flags.disk)),
+    ]);
     let mode = flags.storage_mode.map(|mode| format!("{mode:?}"));
-    let storage = given([("pool", json!(flags.pool)), ("mode", json!(mode))]);
-    Ok(given([
+    let storage = non_null_fields([("pool", json!(flags.pool)), ("mode", json!(mode))]);
+    Ok(non_null_fields([
         ("driver", flags.driver.driver(name)?),
         ("state", json!(flags.state.map(|state| format!("{state:?}")))),
         ("group", json!(flags.group)),
@@ -261,17 +265,17 @@ fn resource_spec(name: &TypedName, flags: &ResourceFlags) -> Result<Map<String, 
         ("maxRelocate", json!(flags.max_relocate)),
         ("failback", json!(flags.no_failback.then_some(false))),
         ("priority", json!(flags.priority)),
-        ("requests", filled(json!(requests))),
-        ("storage", filled(json!(storage))),
+        ("requests", null_if_empty(json!(requests))),
+        ("storage", null_if_empty(json!(storage))),
         ("exclusive", json!(flags.not_exclusive.then_some(false))),
-        ("dependsOn", filled(json!(flags.depends_on))),
-        ("tags", filled(json!(flags.tags))),
+        ("dependsOn", null_if_empty(json!(flags.depends_on))),
+        ("tags", null_if_empty(json!(flags.tags))),
     ]))
 }
 
 fn group_spec(flags: &GroupFlags) -> Result<Map<String, Value>, Failure> {
-    Ok(given([
-        ("nodes", nodes(&flags.nodes)?),
+    Ok(non_null_fields([
+        ("nodes", parse_nodes(&flags.nodes)?),
         ("restricted", json!(flags.restricted.then_some(true))),
         ("nofailback", json!(flags.nofailback.then_some(true))),
     ]))
@@ -282,16 +286,16 @@ fn rule_spec(flags: &RuleFlags) -> Result<Map<String, Value>, Failure> {
     let strict = ("strict", json!((flags.strict || flags.preferred).then_some(flags.strict)));
     Ok(if flags.together || flags.apart {
         let affinity = if flags.apart { "Negative" } else { "Positive" };
-        let rule = given([resources, ("affinity", json!(affinity)), strict]);
-        given([("resourceAffinity", json!(rule))])
+        let rule = non_null_fields([resources, ("affinity", json!(affinity)), strict]);
+        non_null_fields([("resourceAffinity", json!(rule))])
     } else {
-        let rule = given([resources, ("nodes", nodes(&flags.nodes)?), strict]);
-        given([("nodeAffinity", json!(rule))])
+        let rule = non_null_fields([resources, ("nodes", parse_nodes(&flags.nodes)?), strict]);
+        non_null_fields([("nodeAffinity", json!(rule))])
     })
 }
 
 /// Parses `node1:2,node2`.
-fn nodes(texts: &[String]) -> Result<Value, Failure> {
+fn parse_nodes(texts: &[String]) -> Result<Value, Failure> {
     let mut nodes = Map::new();
     for text in texts {
         let (name, priority) = text.split_once(':').unwrap_or((text, "0"));
@@ -317,10 +321,10 @@ mod tests {
         let arguments =
             Arguments::try_parse_from(line.split(' ')).map_err(|error| Failure::usage(error.to_string()))?;
         let Command::Create(create) = arguments.command else { panic!("{line} is no create") };
-        match create.what {
-            What::Resource(flags) => resource_spec(&TypedName::parse(&flags.name)?, &flags),
-            What::Group(flags) => group_spec(&flags),
-            What::Rule(flags) => rule_spec(&flags),
+        match create.command {
+            CreateCommand::Resource(flags) => resource_spec(&TypedName::parse(&flags.name)?, &flags),
+            CreateCommand::Group(flags) => group_spec(&flags),
+            CreateCommand::Rule(flags) => rule_spec(&flags),
         }
         .map(Value::Object)
     }

@@ -2,12 +2,12 @@
 
 use super::dry_run::{DryRun, DryRunFlag};
 use super::operate::stop_and_wait;
-use super::wait::{WaitFlags, bounded, until_deleted};
+use super::wait::{WaitFlags, wait_until_deleted, with_timeout};
 use crate::client::Collection;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::manifest::{self, FileFlags, Need};
-use crate::names::{Selection, Target, TypedName, name_of, selection};
-use crate::object::{AnyObject, Served};
+use crate::manifest::{self, Completeness, FileFlags};
+use crate::names::{Selection, Target, TypedName, name_of, parse_selection};
+use crate::object::{AnyObject, TypedObject};
 use crate::session::Session;
 use clap::Args;
 use ha_api_types::kind::Kind;
@@ -50,8 +50,8 @@ pub(crate) struct Delete {
 impl Delete {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         session.format(&[])?;
-        if let Some(ids) = controllers(&self.what)? {
-            return self.controllers(session, &ids).await;
+        if let Some(ids) = parse_controller_ids(&self.what)? {
+            return self.delete_controllers(session, &ids).await;
         }
         let targets = self.targets(session).await?;
         let client = session.client()?;
@@ -73,60 +73,60 @@ impl Delete {
         let suffix = mode.suffix();
         if self.stop && mode == DryRun::None {
             for (_, object) in found.iter().filter(|(target, _)| target.kind == Kind::Resource) {
-                stop_and_wait(session, &Served::of(object.clone()), self.wait.timeout).await?;
+                stop_and_wait(session, &TypedObject::from_value(object.clone()), self.wait.timeout).await?;
             }
         }
         for (target, object) in &found {
-            let uid = AnyObject::of(object).metadata.uid;
-            if let Some(commitment) = mode.commitment() {
+            let uid = AnyObject::from_value(object).metadata.uid;
+            if let Some(write_mode) = mode.write_mode() {
                 client
-                    .delete(target.kind, &target.name.name, &uid, commitment)
+                    .delete(target.kind, &target.name.name, &uid, write_mode)
                     .await
-                    .map_err(|error| Failure::from(error).at(&target.shown()))?;
+                    .map_err(|error| Failure::from(error).with_context(&target.display_name()))?;
             }
-            session.terminal().say(&format!("{} deleted{suffix}", target.shown()));
+            session.terminal().report(&format!("{} deleted{suffix}", target.display_name()));
         }
         let nodes = found.iter().filter(|(target, _)| target.kind == Kind::Node);
         let nodes: Vec<&str> = nodes.map(|(target, _)| target.name.name.as_str()).collect();
         if mode == DryRun::None {
-            self.offer_controllers(session, &nodes).await?;
+            self.suggest_controller_deletion(session, &nodes).await?;
         }
         if !self.keep_rules {
-            let gone: Vec<&str> = found
+            let deleted: Vec<&str> = found
                 .iter()
                 .filter(|(target, _)| target.kind == Kind::Resource)
                 .map(|(target, _)| target.name.name.as_str())
                 .collect();
-            shrink_rules(session, &gone, mode).await?;
+            shrink_rules(session, &deleted, mode).await?;
         }
         if self.wait.wait && mode == DryRun::None {
             for (target, _) in &found {
-                let what = format!("{} is not deleted", target.shown());
-                bounded(self.wait.timeout, &what, until_deleted(session, target)).await?;
+                let what = format!("{} is not deleted", target.display_name());
+                with_timeout(self.wait.timeout, &what, wait_until_deleted(session, target)).await?;
             }
         }
         missing.map_or(Ok(Exit::Done), Err)
     }
 
-    async fn controllers(&self, session: &Session, ids: &[String]) -> Outcome {
+    async fn delete_controllers(&self, session: &Session, ids: &[String]) -> Outcome {
         let mode = self.dry_run.mode;
         let mut missing = None;
         for id in ids {
-            let shown = format!("controller/{id}");
-            let exists = if let Some(commitment) = mode.commitment() {
+            let display_name = format!("controller/{id}");
+            let exists = if let Some(write_mode) = mode.write_mode() {
                 session
                     .client()?
-                    .delete_controller(id, commitment)
+                    .delete_controller(id, write_mode)
                     .await
-                    .map_err(|error| Failure::from(error).at(&shown))?
+                    .map_err(|error| Failure::from(error).with_context(&display_name))?
             } else {
                 let overview = session.client()?.overview().await?;
                 overview.controllers.iter().any(|controller| controller.id == *id)
             };
             if exists {
-                session.terminal().say(&format!("{shown} deleted{}", mode.suffix()));
+                session.terminal().report(&format!("{display_name} deleted{}", mode.suffix()));
             } else if !self.ignore_not_found {
-                let failure = Failure::refused(format!("{shown} not found")).of_server("NotFound");
+                let failure = Failure::refused(format!("{display_name} not found")).from_server("NotFound");
                 missing = Some(failure.help("run \"hactl status\""));
             }
         }
@@ -134,15 +134,15 @@ impl Delete {
     }
 
     /// Suggests the deletion of lost controllers on deleted nodes: as long as their keys exist, an etcd outage stops services.
-    async fn offer_controllers(&self, session: &Session, nodes: &[&str]) -> Result<(), Failure> {
+    async fn suggest_controller_deletion(&self, session: &Session, nodes: &[&str]) -> Result<(), Failure> {
         if nodes.is_empty() {
             return Ok(());
         }
         let overview = session.client()?.overview().await?;
-        let is_left = |one: &&ControllerOverview| {
+        let is_lost_on_deleted_node = |one: &&ControllerOverview| {
             nodes.contains(&one.id.as_str()) && one.state == ControllerState::Lost
         };
-        for controller in overview.controllers.iter().filter(is_left) {
+        for controller in overview.controllers.iter().filter(is_lost_on_deleted_node) {
             let text = format!(
                 "controller {} is not running either: if it was removed permanently, run \"hactl delete controller/{0}\"",
                 controller.id
@@ -154,7 +154,7 @@ impl Delete {
 
     async fn targets(&self, session: &Session) -> Result<Vec<Target>, Failure> {
         if !self.files.files.is_empty() {
-            let mut entries = manifest::load(&self.files, Need::Identity)?;
+            let mut entries = manifest::load(&self.files, Completeness::Identity)?;
             entries.reverse();
             return Ok(entries
                 .into_iter()
@@ -164,7 +164,7 @@ impl Delete {
                 })
                 .collect());
         }
-        match selection(&self.what)? {
+        match parse_selection(&self.what)? {
             Selection::Objects(targets) => Ok(targets),
             Selection::Kinds(kinds) if self.all => {
                 let mut targets = Vec::new();
@@ -186,7 +186,7 @@ impl Delete {
 }
 
 /// Parses the ids of `controller ID…` or `controller/ID…`; `None` if another kind is named.
-fn controllers(what: &[String]) -> Result<Option<Vec<String>>, Failure> {
+fn parse_controller_ids(what: &[String]) -> Result<Option<Vec<String>>, Failure> {
     let is_kind = |text: &str| matches!(text, "controller" | "controllers");
     if let Some((kind, ids)) = what.split_first()
         && is_kind(kind)
@@ -212,66 +212,67 @@ fn controllers(what: &[String]) -> Result<Option<Vec<String>>, Failure> {
 
 /// The change of a rule when resources are deleted.
 #[derive(Clone, Debug, PartialEq)]
-enum Shrunk {
-    Untouched,
+enum RuleUpdate {
+    Unchanged,
     /// The patch with the remaining resources.
-    Smaller(Value),
+    Shrink(Value),
     /// Too few resources remain for the rule to have an effect.
-    Gone,
+    Delete,
 }
 
-async fn shrink_rules(session: &Session, gone: &[&str], mode: DryRun) -> Result<(), Failure> {
-    if gone.is_empty() {
+async fn shrink_rules(session: &Session, deleted: &[&str], mode: DryRun) -> Result<(), Failure> {
+    if deleted.is_empty() {
         return Ok(());
     }
     let (client, suffix) = (session.client()?, mode.suffix());
     for rule in client.all().await? {
         let name = rule.name();
-        match shrunk(&rule, gone) {
-            Shrunk::Untouched => {}
-            Shrunk::Smaller(patch) => {
-                if let Some(commitment) = mode.commitment() {
-                    client.patch(Kind::AffinityRule, name, &patch, commitment).await?;
+        match rule_update(&rule, deleted) {
+            RuleUpdate::Unchanged => {}
+            RuleUpdate::Shrink(patch) => {
+                if let Some(write_mode) = mode.write_mode() {
+                    client.patch(Kind::AffinityRule, name, &patch, write_mode).await?;
                 }
                 session
                     .terminal()
-                    .say(&format!("affinityrule/{name} updated: deleted resources removed{suffix}"));
+                    .report(&format!("affinityrule/{name} updated: deleted resources removed{suffix}"));
             }
-            Shrunk::Gone => {
-                if let Some(commitment) = mode.commitment() {
-                    client.delete(Kind::AffinityRule, name, &rule.metadata.uid, commitment).await?;
+            RuleUpdate::Delete => {
+                if let Some(write_mode) = mode.write_mode() {
+                    client.delete(Kind::AffinityRule, name, &rule.metadata.uid, write_mode).await?;
                 }
                 session
                     .terminal()
-                    .say(&format!("affinityrule/{name} deleted: too few resources left{suffix}"));
+                    .report(&format!("affinityrule/{name} deleted: too few resources left{suffix}"));
             }
         }
     }
     Ok(())
 }
 
-fn shrunk(rule: &Served<AffinityRuleSpec>, gone: &[&str]) -> Shrunk {
+fn rule_update(rule: &TypedObject<AffinityRuleSpec>, deleted: &[&str]) -> RuleUpdate {
     let AffinityRuleSpec { node_affinity, resource_affinity, disabled: _, comment: _ } = &rule.spec;
     let fields = [
         ("nodeAffinity", node_affinity.as_ref().map(|affinity| &affinity.resources), 1),
         ("resourceAffinity", resource_affinity.as_ref().map(|affinity| &affinity.resources), 2),
     ];
-    for (field, resources, least) in fields {
+    for (field, resources, min_count) in fields {
         let Some(resources) = resources else { continue };
-        let left: Vec<&String> = resources.iter().filter(|name| !gone.contains(&bare(name))).collect();
-        if left.len() == resources.len() {
+        let remaining: Vec<&String> =
+            resources.iter().filter(|name| !deleted.contains(&bare(name))).collect();
+        if remaining.len() == resources.len() {
             continue;
         }
-        if left.len() < least {
-            return Shrunk::Gone;
+        if remaining.len() < min_count {
+            return RuleUpdate::Delete;
         }
         // The resourceVersion guards against a concurrent change.
-        return Shrunk::Smaller(json!({
+        return RuleUpdate::Shrink(json!({
             "metadata": {"resourceVersion": rule.metadata.resource_version},
-            "spec": {field: {"resources": left}},
+            "spec": {field: {"resources": remaining}},
         }));
     }
-    Shrunk::Untouched
+    RuleUpdate::Unchanged
 }
 
 #[cfg(test)]
@@ -283,35 +284,37 @@ mod tests {
         let check = |what: &[&str], expected: Option<&[&str]>| {
             let what: Vec<String> = what.iter().map(|text| (*text).to_owned()).collect();
             let expected = expected.map(|ids| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>());
-            assert_eq!(controllers(&what).ok().flatten(), expected, "{what:?}");
+            assert_eq!(parse_controller_ids(&what).ok().flatten(), expected, "{what:?}");
         };
         check(&["controller/c1", "controller/c2"], Some(&["c1", "c2"]));
         check(&["controllers", "c1"], Some(&["c1"]));
         check(&["node/n1"], None);
         check(&["web"], None);
-        assert!(controllers(&["controller/c1".to_owned(), "node/n1".to_owned()]).is_err());
-        assert!(controllers(&["controller".to_owned()]).is_err());
+        assert!(parse_controller_ids(&["controller/c1".to_owned(), "node/n1".to_owned()]).is_err());
+        assert!(parse_controller_ids(&["controller".to_owned()]).is_err());
     }
 
     #[test]
-    fn rules_shrink_or_go_with_their_resources() {
-        let check = |spec: Value, gone: &[&str], expected: Shrunk| {
-            let rule = Served::of(json!({"metadata": {"name": "r", "resourceVersion": "7"}, "spec": spec}));
-            assert_eq!(shrunk(&rule, gone), expected);
+    fn rules_are_updated_or_deleted_with_their_resources() {
+        let check = |spec: Value, deleted: &[&str], expected: RuleUpdate| {
+            let rule = TypedObject::from_value(
+                json!({"metadata": {"name": "r", "resourceVersion": "7"}, "spec": spec}),
+            );
+            assert_eq!(rule_update(&rule, deleted), expected);
         };
         let version = json!({"resourceVersion": "7"});
-        check(json!({"nodeAffinity": {"resources": ["a"]}}), &["b"], Shrunk::Untouched);
-        check(json!({"nodeAffinity": {"resources": ["a"]}}), &["a"], Shrunk::Gone);
+        check(json!({"nodeAffinity": {"resources": ["a"]}}), &["b"], RuleUpdate::Unchanged);
+        check(json!({"nodeAffinity": {"resources": ["a"]}}), &["a"], RuleUpdate::Delete);
         check(
             json!({"nodeAffinity": {"resources": ["vm:a", "b"]}}),
             &["a"],
-            Shrunk::Smaller(json!({"metadata": version, "spec": {"nodeAffinity": {"resources": ["b"]}}})),
+            RuleUpdate::Shrink(json!({"metadata": version, "spec": {"nodeAffinity": {"resources": ["b"]}}})),
         );
-        check(json!({"resourceAffinity": {"resources": ["a", "b"]}}), &["a"], Shrunk::Gone);
+        check(json!({"resourceAffinity": {"resources": ["a", "b"]}}), &["a"], RuleUpdate::Delete);
         check(
             json!({"resourceAffinity": {"resources": ["a", "b", "c"]}}),
             &["a"],
-            Shrunk::Smaller(
+            RuleUpdate::Shrink(
                 json!({"metadata": version, "spec": {"resourceAffinity": {"resources": ["b", "c"]}}}),
             ),
         );

@@ -4,7 +4,7 @@ use super::events;
 use crate::client::{Collection, List};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::merge;
-use crate::names::{Selection, Target, name_of, selection, shown};
+use crate::names::{Selection, Target, listed_name, name_of, parse_selection};
 use crate::object::{AnyCondition, AnyObject};
 use crate::render::table::{Cell, Table};
 use crate::render::{age, readable, yaml};
@@ -31,7 +31,7 @@ impl Describe {
         session.format(&[])?;
         let client = session.client()?;
         let mut objects: Vec<(Kind, Value)> = Vec::new();
-        match selection(&self.what)? {
+        match parse_selection(&self.what)? {
             Selection::Kinds(kinds) => {
                 for kind in kinds {
                     let list = client.list(Collection::Kind(kind), &[]).await?;
@@ -50,29 +50,31 @@ impl Describe {
         }
         for (index, (kind, object)) in objects.iter().enumerate() {
             if index > 0 {
-                session.terminal().line("");
+                session.terminal().print_line("");
             }
-            let happened = events::about(client, *kind, name_of(object)).await?;
-            session.terminal().out(&text(session, *kind, object, &happened)?);
+            let event_list = events::events_of(client, *kind, name_of(object)).await?;
+            session.terminal().print(&text(session, *kind, object, &event_list)?);
         }
         Ok(Exit::Done)
     }
 }
 
-fn text(session: &Session, kind: Kind, object: &Value, happened: &List) -> Result<String, Failure> {
+fn text(session: &Session, kind: Kind, object: &Value, event_list: &List) -> Result<String, Failure> {
     let terminal = session.terminal();
     let object = readable(object);
-    let AnyObject { metadata, status: observed } = AnyObject::of(&object);
+    let AnyObject { metadata, status: observed } = AnyObject::from_value(&object);
     let created = metadata.creation_timestamp.as_ref();
-    let mut text = format!("{} {}\n", terminal.paint(Style::Bold, kind.name()), shown(kind, &object));
+    let mut text = format!("{} {}\n", terminal.paint(Style::Bold, kind.name()), listed_name(kind, &object));
     text += &format!("Created: {} ({} ago)\n", created.map_or("-", |at| &at.0), age(created));
     if let Some(deleted) = &metadata.deletion_timestamp {
         text += &format!("Deletion requested: {deleted} ({} ago)\n", age(Some(deleted)));
     }
     let generation = metadata.generation;
     text += &format!("Generation: {generation}");
-    if let Some(seen) = observed.observed_generation.filter(|seen| *seen != generation) {
-        text += &format!(" (status is for {seen})");
+    if let Some(observed_generation) =
+        observed.observed_generation.filter(|observed_generation| *observed_generation != generation)
+    {
+        text += &format!(" (status is for {observed_generation})");
     }
     text.push('\n');
     text += &sections(session, &object)?;
@@ -80,16 +82,16 @@ fn text(session: &Session, kind: Kind, object: &Value, happened: &List) -> Resul
         let mut table = Table::new(&["TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"]);
         for AnyCondition { kind, status, reason, message, last_transition_time, .. } in &observed.conditions {
             let since = age(last_transition_time.as_ref());
-            table.row([kind, status, &since, reason, message].map(|text| Cell::plain(text)).to_vec());
+            table.add_row([kind, status, &since, reason, message].map(|text| Cell::plain(text)).to_vec());
         }
         text += &format!("\n{}\n{}", terminal.paint(Style::Bold, "Conditions"), table.render(terminal, 2));
     }
     text += &format!("\n{}\n", terminal.paint(Style::Bold, "Events"));
-    if happened.items.is_empty() {
+    if event_list.items.is_empty() {
         text += "  none in the last hour\n";
     } else {
-        let rows = happened.items.iter().map(|event| (event, false));
-        let table = events::columns(&happened.columns, false).table(rows);
+        let rows = event_list.items.iter().map(|event| (event, false));
+        let table = events::columns(&event_list.columns, false).table(rows);
         text += &table.render(terminal, 2);
     }
     Ok(text)

@@ -1,9 +1,9 @@
 //! `hactl diff`: shows the changes that an apply would make, and their effects on services.
 
 use super::apply::patch;
-use crate::client::{Client, Commitment};
+use crate::client::{Client, WriteMode};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::manifest::{self, Entry, FileFlags, Need};
+use crate::manifest::{self, Completeness, Entry, FileFlags};
 use crate::merge;
 use crate::render;
 use crate::session::Session;
@@ -42,24 +42,28 @@ impl Diff {
 
     async fn differences(&self, session: &Session) -> Outcome {
         session.format(&[])?;
-        let entries = manifest::load(&self.files, Need::Whole)?;
+        let entries = manifest::load(&self.files, Completeness::Whole)?;
         manifest::warn_renamed(session.terminal(), &entries);
         let client = session.client()?;
         let mut changed = Vec::new();
         for entry in &entries {
             let live = client.get(entry.kind, &entry.name).await?;
-            let after = after(client, entry, live.as_ref())
-                .await
-                .map_err(|failure| failure.at(&format!("{}: {}", entry.place, entry.shown())))?;
-            let before = live.as_ref().map(comparable).transpose()?.unwrap_or_default();
-            let text = comparable(&after)?;
+            let after = object_after_apply(client, entry, live.as_ref()).await.map_err(|failure| {
+                failure.with_context(&format!("{}: {}", entry.location, entry.display_name()))
+            })?;
+            let before = live.as_ref().map(comparable_text).transpose()?.unwrap_or_default();
+            let text = comparable_text(&after)?;
             if before != text {
-                let header = if live.is_some() { entry.shown() } else { format!("{} (new)", entry.shown()) };
-                session.terminal().out(&unified(session.terminal(), &header, &before, &text));
+                let header = if live.is_some() {
+                    entry.display_name()
+                } else {
+                    format!("{} (new)", entry.display_name())
+                };
+                session.terminal().print(&unified_diff_text(session.terminal(), &header, &before, &text));
                 changed.push(after);
             }
         }
-        session.terminal().retain_warnings(|warning| !manifest::brings(&entries, warning));
+        session.terminal().retain_warnings(|warning| !manifest::creates_missing_object(&entries, warning));
         if changed.is_empty() {
             // Prints nothing, like `diff` and `kubectl diff`: scripts use an empty output as "no difference".
             return Ok(Exit::Done);
@@ -76,8 +80,8 @@ pub(super) async fn show_effects(session: &Session, changed: Vec<Value>) -> Resu
     let terminal = session.terminal();
     match session.client()?.plan(&PlanRequest { objects: changed, deletions: Vec::new() }).await {
         Ok(plan) => {
-            terminal.release_warnings(|warning| !is_said(&plan, warning));
-            terminal.out(&effect(terminal, &plan));
+            terminal.release_warnings(|warning| !is_in_plan(&plan, warning));
+            terminal.print(&effects_text(terminal, &plan));
         }
         // The differences remain valid without the effects.
         Err(failure) => terminal.warn(&format!("cannot simulate the effects: {}", failure.message)),
@@ -86,27 +90,27 @@ pub(super) async fn show_effects(session: &Session, changed: Vec<Value>) -> Resu
 }
 
 /// Returns the object after the apply, as changed by the server's admission.
-async fn after(client: &Client, entry: &Entry, live: Option<&Value>) -> Result<Value, Failure> {
-    let wanted = merge::with_last_applied(&entry.object);
+async fn object_after_apply(client: &Client, entry: &Entry, live: Option<&Value>) -> Result<Value, Failure> {
+    let desired = merge::with_last_applied(&entry.object);
     let Some(live) = live else {
-        return Ok(client.create(entry.kind, &wanted, Commitment::DryRun).await?);
+        return Ok(client.create(entry.kind, &desired, WriteMode::DryRun).await?);
     };
-    let patch = patch(&wanted, live);
+    let patch = patch(&desired, live);
     if patch == json!({}) {
         return Ok(live.clone());
     }
-    Ok(client.patch(entry.kind, &entry.name, &patch, Commitment::DryRun).await?)
+    Ok(client.patch(entry.kind, &entry.name, &patch, WriteMode::DryRun).await?)
 }
 
 /// Returns the user's part of an object, as text.
-fn comparable(object: &Value) -> Result<String, Failure> {
+fn comparable_text(object: &Value) -> Result<String, Failure> {
     let mut object = render::readable(object);
-    manifest::own_fields_only(&mut object);
+    manifest::remove_server_fields(&mut object);
     // The order of fields and the list of their writers do not count as a difference.
     render::yaml(&merge::sorted(&object))
 }
 
-fn unified(terminal: &Terminal, header: &str, before: &str, after: &str) -> String {
+fn unified_diff_text(terminal: &Terminal, header: &str, before: &str, after: &str) -> String {
     let diff = TextDiff::from_lines(before, after);
     let mut text = format!(
         "{}\n{}\n",
@@ -127,7 +131,7 @@ fn unified(terminal: &Terminal, header: &str, before: &str, after: &str) -> Stri
     text
 }
 
-fn effect(terminal: &Terminal, plan: &Plan) -> String {
+fn effects_text(terminal: &Terminal, plan: &Plan) -> String {
     let mut text = format!("\n{}\n", terminal.paint(Style::Bold, "Effect"));
     if plan.effects.is_empty() {
         text += "  No service would start, stop or move\n";
@@ -146,12 +150,12 @@ fn effect(terminal: &Terminal, plan: &Plan) -> String {
 
 /// Returns `true` if the plan already contains a warning about one object. The plan has the same effect, or a warning
 /// about the same subject (the text before the colon). The plan has priority, because it covers all changes together.
-fn is_said(plan: &Plan, warning: &str) -> bool {
+fn is_in_plan(plan: &Plan, warning: &str) -> bool {
     // A warning arrives in a header, which cannot contain arrows.
     let plain = |text: &str| text.replace('→', "->");
     let subject = |text: &str| plain(text.split_once(": ").map_or(text, |(subject, _)| subject));
     plan.effects.iter().any(|planned| plain(&planned.sentence()) == warning)
-        || plan.warnings.iter().any(|said| subject(said) == subject(warning))
+        || plan.warnings.iter().any(|other| subject(other) == subject(warning))
 }
 
 #[cfg(test)]
@@ -171,11 +175,11 @@ mod tests {
                 "rule apart is not applied: it names one service".to_owned(),
             ],
         };
-        assert_eq!(is_said(&plan, warning), expected, "{warning}");
+        assert_eq!(is_in_plan(&plan, warning), expected, "{warning}");
     }
 
     #[test]
-    fn what_the_plan_says_is_not_said_of_one_object_too() {
+    fn warnings_that_the_plan_contains_are_dropped() {
         check("web would live-migrate node1 -> node2", true);
         check("web would live-migrate node1 -> node3", false);
         check(

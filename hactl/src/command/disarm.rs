@@ -1,7 +1,7 @@
 //! `hactl disarm` and `hactl arm`: disarm and arm the cluster, for planned work on etcd or the network.
 
-use super::wait::{WaitFlags, bounded};
-use crate::client::Commitment;
+use super::wait::{WaitFlags, with_timeout};
+use crate::client::WriteMode;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
 use clap::{Args, ValueEnum};
@@ -14,22 +14,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Interval of the checks while hactl waits for the cluster.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Treatment of services while the cluster is disarmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum How {
+enum ServiceTreatment {
     /// Services keep running and are not changed
     Freeze,
     /// Services may be moved manually; arm locates them again
     Ignore,
 }
 
-impl How {
+impl ServiceTreatment {
     fn name(self) -> &'static str {
         match self {
-            How::Freeze => "Freeze",
-            How::Ignore => "Ignore",
+            ServiceTreatment::Freeze => "Freeze",
+            ServiceTreatment::Ignore => "Ignore",
         }
     }
 }
@@ -38,7 +38,7 @@ impl How {
 #[derive(Args, Debug)]
 pub(crate) struct Disarm {
     /// Treatment of services while disarmed
-    how: How,
+    how: ServiceTreatment,
     #[command(flatten)]
     wait: WaitFlags,
 }
@@ -52,101 +52,105 @@ pub(crate) struct Arm {
 
 impl Disarm {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
-        let wanted = self.how.name();
-        if change(session, Some(wanted)).await? {
-            let line = format!("cluster/{CLUSTER_NAME} disarming ({wanted})");
-            session.terminal().say(&line);
+        let mode = self.how.name();
+        if set_disarmed(session, Some(mode)).await? {
+            let line = format!("cluster/{CLUSTER_NAME} disarming ({mode})");
+            session.terminal().report(&line);
         } else {
-            session.terminal().say(&format!("cluster/{CLUSTER_NAME} already disarmed ({wanted})"));
+            session.terminal().report(&format!("cluster/{CLUSTER_NAME} already disarmed ({mode})"));
         }
-        follow(session, &self.wait, "Disarmed").await
+        wait_if_requested(session, &self.wait, "Disarmed").await
     }
 }
 
 impl Arm {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
-        if change(session, None).await? {
-            session.terminal().say(&format!("cluster/{CLUSTER_NAME} arming"));
+        if set_disarmed(session, None).await? {
+            session.terminal().report(&format!("cluster/{CLUSTER_NAME} arming"));
         } else {
-            session.terminal().say(&format!("cluster/{CLUSTER_NAME} already armed"));
+            session.terminal().report(&format!("cluster/{CLUSTER_NAME} already armed"));
         }
-        follow(session, &self.wait, "Armed").await
+        wait_if_requested(session, &self.wait, "Armed").await
     }
 }
 
 /// Sets or removes `spec.disarmed`. Returns `false` if the object already has this value.
-async fn change(session: &Session, wanted: Option<&str>) -> Result<bool, Failure> {
+async fn set_disarmed(session: &Session, mode: Option<&str>) -> Result<bool, Failure> {
     session.format(&[])?;
     let client = session.client()?;
     let known = client.find::<ClusterSpec>(CLUSTER_NAME).await?;
-    if known.as_ref().map_or("", |cluster| cluster.word("/spec/disarmed")) == wanted.unwrap_or_default() {
+    if known.as_ref().map_or("", |cluster| cluster.text_at("/spec/disarmed")) == mode.unwrap_or_default() {
         return Ok(false);
     }
     if known.is_some() {
-        let patch = json!({"spec": {"disarmed": wanted}});
-        client.patch(Kind::Cluster, CLUSTER_NAME, &patch, Commitment::Real).await?;
+        let patch = json!({"spec": {"disarmed": mode}});
+        client.patch(Kind::Cluster, CLUSTER_NAME, &patch, WriteMode::Persist).await?;
     } else {
         let object = json!({
             "apiVersion": API_VERSION, "kind": Kind::Cluster.name(),
-            "metadata": {"name": CLUSTER_NAME}, "spec": {"disarmed": wanted},
+            "metadata": {"name": CLUSTER_NAME}, "spec": {"disarmed": mode},
         });
-        client.create(Kind::Cluster, &object, Commitment::Real).await?;
+        client.create(Kind::Cluster, &object, WriteMode::Persist).await?;
     }
     Ok(true)
 }
 
 /// Waits until the cluster reaches the goal, if requested, and prints each node's progress.
-async fn follow(session: &Session, wait: &WaitFlags, goal: &str) -> Outcome {
+async fn wait_if_requested(session: &Session, wait: &WaitFlags, goal: &str) -> Outcome {
     if !wait.wait {
         return Ok(Exit::Done);
     }
-    let mut left = Vec::new();
+    let mut missing_steps = Vec::new();
     let what = format!("cluster/{CLUSTER_NAME} is not {goal}");
-    match bounded(wait.timeout, &what, until(session, goal, &mut left)).await {
+    match with_timeout(wait.timeout, &what, poll_until_reached(session, goal, &mut missing_steps)).await {
         Ok(()) => {
-            session.terminal().say(&format!("cluster/{CLUSTER_NAME} is {goal}"));
+            session.terminal().report(&format!("cluster/{CLUSTER_NAME} is {goal}"));
             Ok(Exit::Done)
         }
         Err(failure) => {
-            let lines: Vec<String> = left.iter().map(|line| format!("\n{line}")).collect();
+            let lines: Vec<String> = missing_steps.iter().map(|line| format!("\n{line}")).collect();
             Err(Failure { message: format!("{}{}", failure.message, lines.concat()), ..failure })
         }
     }
 }
 
-/// Polls until the leader has observed the request and every node has reached the goal. Keeps `left` up to date.
-async fn until(session: &Session, goal: &str, left: &mut Vec<String>) -> Result<(), Failure> {
+/// Polls until the leader has observed the request and every node has reached the goal. Keeps `missing_steps` up to date.
+async fn poll_until_reached(
+    session: &Session,
+    goal: &str,
+    missing_steps: &mut Vec<String>,
+) -> Result<(), Failure> {
     let client = session.client()?;
-    let mut told: BTreeMap<NodeName, String> = BTreeMap::new();
-    let mut waited: BTreeSet<String> = BTreeSet::new();
+    let mut shown_progress: BTreeMap<NodeName, String> = BTreeMap::new();
+    let mut shown_waits: BTreeSet<String> = BTreeSet::new();
     loop {
         let cluster = client.find::<ClusterSpec>(CLUSTER_NAME).await?;
         let overview = client.overview().await?;
-        let seen = cluster.is_none_or(|cluster| {
+        let is_observed = cluster.is_none_or(|cluster| {
             cluster.status.map_or(0, |status| status.observed_generation) >= cluster.metadata.generation
         });
         for node in &overview.nodes {
-            if !node.arming.is_empty() && told.get(&node.name) != Some(&node.arming) {
+            if !node.arming.is_empty() && shown_progress.get(&node.name) != Some(&node.arming) {
                 session.terminal().progress(&format!("{}: {}", node.name, node.arming));
-                told.insert(node.name.clone(), node.arming.clone());
+                shown_progress.insert(node.name.clone(), node.arming.clone());
             }
         }
-        *left = missing(&overview, goal);
-        let waits: BTreeSet<String> =
-            left.iter().filter(|line| line.contains("waits for")).cloned().collect();
-        for line in waits.difference(&waited) {
-            session.terminal().held_up(line);
+        *missing_steps = find_missing_steps(&overview, goal);
+        let current_waits: BTreeSet<String> =
+            missing_steps.iter().filter(|line| line.contains("waits for")).cloned().collect();
+        for line in current_waits.difference(&shown_waits) {
+            session.terminal().notice(line);
         }
-        waited = waits;
-        if seen && overview.arming == goal {
+        shown_waits = current_waits;
+        if is_observed && overview.arming == goal {
             return Ok(());
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Returns the reasons why the cluster has not reached the goal.
-fn missing(overview: &Overview, goal: &str) -> Vec<String> {
+fn find_missing_steps(overview: &Overview, goal: &str) -> Vec<String> {
     let sentences = overview.waiting_for.iter().filter(|sentence| sentence.starts_with("cluster "));
     let nodes = overview
         .nodes
@@ -163,7 +167,7 @@ mod tests {
     use ha_api_types::view::NodeOverview;
 
     #[test]
-    fn what_is_missing_names_services_and_nodes() {
+    fn missing_steps_name_services_and_nodes() {
         let node = |name: &str, arming: &str| NodeOverview {
             name: name.into(),
             arming: arming.to_owned(),
@@ -179,7 +183,7 @@ mod tests {
             ..Overview::default()
         };
         assert_eq!(
-            missing(&overview, "Disarmed"),
+            find_missing_steps(&overview, "Disarmed"),
             ["cluster default: Disarming waits for web (Migrate)", "node2: Disarming, Online"]
         );
     }

@@ -1,7 +1,7 @@
 //! `hactl doctor`: shows the checks of a node or of the cluster, with suggested fixes.
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::object::Served;
+use crate::object::TypedObject;
 use crate::render::Format;
 use crate::render::table::{Cell, Table};
 use crate::session::Session;
@@ -41,22 +41,23 @@ impl Doctor {
         let format = session.format(&[Format::Yaml, Format::Json])?;
         let client = session.client()?;
         let (cluster, nodes) = match &self.node {
-            Some(name) => (Vec::new(), vec![client.node(&super::node(name)?).await?]),
+            Some(name) => (Vec::new(), vec![client.node(&super::parse_node(name)?).await?]),
             None => (client.overview().await?.checks, client.all().await?),
         };
-        let nodes = nodes.into_iter().map(Served::whole).collect::<Result<Vec<Node>, _>>()?;
-        let findings = Findings { cluster, nodes: nodes.into_iter().filter_map(of_node).collect() };
+        let nodes = nodes.into_iter().map(TypedObject::into_strict).collect::<Result<Vec<Node>, _>>()?;
+        let findings =
+            Findings { cluster, nodes: nodes.into_iter().filter_map(findings_of_existing_node).collect() };
         let value = serde_json::to_value(&findings)
             .map_err(|error| Failure::refused(format!("cannot print the findings: {error}")))?;
         if !session.print_value(format, &value)? {
-            session.terminal().out(&self.screen(session.terminal(), &findings));
+            session.terminal().print(&self.text(session.terminal(), &findings));
         }
         let worst = findings.all().map(|check| check.verdict).max();
-        let examined = findings.nodes.iter().all(|node| !node.checks.is_empty());
-        Ok(if worst == Some(Verdict::Fail) || !examined { Exit::Refused } else { Exit::Done })
+        let has_results_of_all_nodes = findings.nodes.iter().all(|node| !node.checks.is_empty());
+        Ok(if worst == Some(Verdict::Fail) || !has_results_of_all_nodes { Exit::Refused } else { Exit::Done })
     }
 
-    fn screen(&self, terminal: &Terminal, findings: &Findings) -> String {
+    fn text(&self, terminal: &Terminal, findings: &Findings) -> String {
         let mut text = String::new();
         if self.node.is_none() {
             text += &section(terminal, "Cluster", findings.cluster.iter());
@@ -94,7 +95,7 @@ impl Findings {
 }
 
 /// Returns the results of a node that still exists.
-fn of_node(node: Node) -> Option<NodeFindings> {
+fn findings_of_existing_node(node: Node) -> Option<NodeFindings> {
     let status = node.status.unwrap_or_default();
     (status.state != NodeState::Gone)
         .then_some(NodeFindings { node: node.metadata.name, checks: status.checks })
@@ -109,7 +110,7 @@ fn section<'a>(terminal: &Terminal, title: &str, checks: impl Iterator<Item = &'
             Verdict::Warn => Cell::styled("warn", Style::Warn),
             Verdict::Fail => Cell::styled("FAIL", Style::Bad),
         };
-        table.row(vec![verdict, Cell::plain(&format!("{:<17}", check.name)), Cell::plain(&check.seen)]);
+        table.add_row(vec![verdict, Cell::plain(&format!("{:<17}", check.name)), Cell::plain(&check.seen)]);
         text += &table.render(terminal, 2);
         if !check.help.is_empty() {
             text += &format!("        → {}\n", check.help);

@@ -2,10 +2,10 @@
 
 use super::diff::show_effects;
 use super::dry_run::{DryRun, DryRunFlag};
-use super::node::maintenance::{enable, until_drained};
-use crate::client::Commitment;
+use super::node::maintenance::{enable, wait_until_drained};
+use crate::client::WriteMode;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::object::Served;
+use crate::object::TypedObject;
 use crate::session::Session;
 use clap::Args;
 use ha_api_types::kind::Kind;
@@ -18,7 +18,7 @@ use std::time::Duration;
 #[command(after_help = "To move the services away too: hactl drain NODE. To undo: hactl uncordon NODE.")]
 pub(crate) struct Cordon {
     #[command(flatten)]
-    nodes: Nodes,
+    nodes: NodeArguments,
 }
 
 /// Allow placements on nodes again; ends their maintenance
@@ -28,7 +28,7 @@ pub(crate) struct Cordon {
 )]
 pub(crate) struct Uncordon {
     #[command(flatten)]
-    nodes: Nodes,
+    nodes: NodeArguments,
 }
 
 /// Enable maintenance of nodes and wait until they are empty
@@ -37,7 +37,7 @@ pub(crate) struct Uncordon {
         If several nodes are named, all are cordoned first, so that no service moves between them.")]
 pub(crate) struct Drain {
     #[command(flatten)]
-    nodes: Nodes,
+    nodes: NodeArguments,
     /// Maximum time to wait; at expiry, exit with 124 (maintenance continues)
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = crate::duration::parse)]
     timeout: Duration,
@@ -45,7 +45,7 @@ pub(crate) struct Drain {
 
 // The nodes of a command. (A doc comment would replace the help of each command that uses it.)
 #[derive(Args, Debug)]
-struct Nodes {
+struct NodeArguments {
     /// Names of the nodes
     #[arg(value_name = "NODE", required = true)]
     names: Vec<String>,
@@ -55,15 +55,17 @@ struct Nodes {
 
 impl Cordon {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
-        self.nodes.change(session, |spec| !spec.schedulable, &json!({"schedulable": false}), "cordoned").await
+        self.nodes
+            .set_fields(session, |spec| !spec.schedulable, &json!({"schedulable": false}), "cordoned")
+            .await
     }
 }
 
 impl Uncordon {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
-        let open = json!({"schedulable": true, "maintenance": false});
-        let is_open = |spec: &NodeSpec| spec.schedulable && !spec.maintenance;
-        self.nodes.change(session, is_open, &open, "uncordoned").await
+        let schedulable_fields = json!({"schedulable": true, "maintenance": false});
+        let is_schedulable = |spec: &NodeSpec| spec.schedulable && !spec.maintenance;
+        self.nodes.set_fields(session, is_schedulable, &schedulable_fields, "uncordoned").await
     }
 }
 
@@ -74,16 +76,16 @@ impl Drain {
         match self.nodes.dry_run.mode {
             DryRun::None => {
                 enable_all(session, &nodes, DryRun::None).await?;
-                let names: Vec<&str> = nodes.iter().map(Served::name).collect();
-                until_drained(session, &names, self.timeout).await?;
+                let names: Vec<&str> = nodes.iter().map(TypedObject::name).collect();
+                wait_until_drained(session, &names, self.timeout).await?;
             }
             DryRun::Server => {
                 // The dry run of a single node does not include the drains of the others, so the effects of all nodes
                 // together are shown instead.
                 session.terminal().hold_warnings();
-                let shown = show(session, &nodes).await;
+                let result = show_drain_effects(session, &nodes).await;
                 session.terminal().release_warnings(|_| nodes.len() == 1);
-                shown?;
+                result?;
             }
             DryRun::Client => {
                 enable_all(session, &nodes, DryRun::Client).await?;
@@ -94,11 +96,11 @@ impl Drain {
 }
 
 /// Makes nodes unschedulable that are about to be drained. [`enable_all`] restores the nodes' own setting.
-async fn block(session: &Session, nodes: &[Served<NodeSpec>]) -> Result<(), Failure> {
+async fn make_unschedulable(session: &Session, nodes: &[TypedObject<NodeSpec>]) -> Result<(), Failure> {
     let client = session.client()?;
     let patch = json!({"spec": {"schedulable": false}});
     for node in nodes.iter().filter(|node| !node.spec.maintenance && node.spec.schedulable) {
-        client.patch(Kind::Node, node.name(), &patch, Commitment::Real).await?;
+        client.patch(Kind::Node, node.name(), &patch, WriteMode::Persist).await?;
     }
     Ok(())
 }
@@ -106,53 +108,53 @@ async fn block(session: &Session, nodes: &[Served<NodeSpec>]) -> Result<(), Fail
 /// Enables the maintenance of all nodes. Returns the nodes as they are stored, or would be after a dry run.
 async fn enable_all(
     session: &Session,
-    nodes: &[Served<NodeSpec>],
+    nodes: &[TypedObject<NodeSpec>],
     dry_run: DryRun,
 ) -> Result<Vec<Value>, Failure> {
     // Each enabled maintenance makes the leader move services, which must not move to the next node.
-    let is_blocked = matches!(dry_run, DryRun::None) && nodes.len() > 1;
-    if is_blocked {
-        block(session, nodes).await?;
+    let is_made_unschedulable = matches!(dry_run, DryRun::None) && nodes.len() > 1;
+    if is_made_unschedulable {
+        make_unschedulable(session, nodes).await?;
     }
     let mut changed = Vec::new();
     for node in nodes {
-        changed.push(enable(session, node, dry_run, is_blocked).await?);
+        changed.push(enable(session, node, dry_run, is_made_unschedulable).await?);
     }
     Ok(changed)
 }
 
 /// Shows where the services of nodes would move.
-async fn show(session: &Session, nodes: &[Served<NodeSpec>]) -> Result<(), Failure> {
+async fn show_drain_effects(session: &Session, nodes: &[TypedObject<NodeSpec>]) -> Result<(), Failure> {
     show_effects(session, enable_all(session, nodes, DryRun::Server).await?).await
 }
 
-impl Nodes {
+impl NodeArguments {
     /// Returns the nodes, which must all exist before one is changed.
-    async fn read(&self, session: &Session) -> Result<Vec<Served<NodeSpec>>, Failure> {
+    async fn read(&self, session: &Session) -> Result<Vec<TypedObject<NodeSpec>>, Failure> {
         let mut nodes = Vec::new();
         for name in &self.names {
-            nodes.push(session.client()?.node(&super::node(name)?).await?);
+            nodes.push(session.client()?.node(&super::parse_node(name)?).await?);
         }
         Ok(nodes)
     }
 
     /// Merges fields into the spec of each node that does not have them.
-    async fn change(
+    async fn set_fields(
         &self,
         session: &Session,
-        is_so: fn(&NodeSpec) -> bool,
+        has_fields: fn(&NodeSpec) -> bool,
         fields: &Value,
         word: &str,
     ) -> Outcome {
         session.format(&[])?;
         for node in self.read(session).await? {
             let name = node.name();
-            let already = if is_so(&node.spec) { "already " } else { "" };
-            if let Some(commitment) = self.dry_run.mode.commitment().filter(|_| already.is_empty()) {
-                session.client()?.patch(Kind::Node, name, &json!({"spec": fields}), commitment).await?;
+            let already = if has_fields(&node.spec) { "already " } else { "" };
+            if let Some(write_mode) = self.dry_run.mode.write_mode().filter(|_| already.is_empty()) {
+                session.client()?.patch(Kind::Node, name, &json!({"spec": fields}), write_mode).await?;
             }
             let suffix = self.dry_run.mode.suffix();
-            session.terminal().say(&format!("node/{name} {already}{word}{suffix}"));
+            session.terminal().report(&format!("node/{name} {already}{word}{suffix}"));
         }
         Ok(Exit::Done)
     }

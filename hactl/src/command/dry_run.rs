@@ -1,6 +1,6 @@
 //! `--dry-run`: runs a command without its changes. The flag has the same values and default in every command.
 
-use crate::client::Commitment;
+use crate::client::WriteMode;
 use clap::{Args, ValueEnum};
 
 /// Selection of a dry run.
@@ -33,10 +33,10 @@ pub(crate) enum DryRun {
 
 impl DryRun {
     /// Returns how changes are sent; `None`: they are not sent.
-    pub(crate) fn commitment(self) -> Option<Commitment> {
+    pub(crate) fn write_mode(self) -> Option<WriteMode> {
         match self {
-            DryRun::None => Some(Commitment::Real),
-            DryRun::Server => Some(Commitment::DryRun),
+            DryRun::None => Some(WriteMode::Persist),
+            DryRun::Server => Some(WriteMode::DryRun),
             DryRun::Client => None,
         }
     }

@@ -1,10 +1,10 @@
 //! `hactl edit`: opens an object in the editor, and sends it back when it is saved and valid.
 
-use crate::client::Commitment;
+use crate::client::WriteMode;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::manifest::{self, Entry, Need};
+use crate::manifest::{self, Completeness, Entry};
 use crate::merge;
-use crate::names::{Selection, Target, selection};
+use crate::names::{Selection, Target, parse_selection};
 use crate::object::AnyObject;
 use crate::render;
 use crate::session::Session;
@@ -27,7 +27,7 @@ pub(crate) struct Edit {
 impl Edit {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         session.format(&[])?;
-        let target = match selection(&self.what)? {
+        let target = match parse_selection(&self.what)? {
             Selection::Objects(mut targets) if targets.len() == 1 => targets.remove(0),
             Selection::Objects(_) | Selection::Kinds(_) => {
                 return Err(
@@ -37,39 +37,42 @@ impl Edit {
         };
         let client = session.client()?;
         let live = client.target(&target).await?;
-        let mut shown = render::readable(&live);
-        manifest::own_fields_only(&mut shown);
-        let original = render::yaml(&shown)?;
+        let mut editable = render::readable(&live);
+        manifest::remove_server_fields(&mut editable);
+        let original = render::yaml(&editable)?;
         let mut text = original.clone();
-        let mut complaint = String::new();
+        let mut rejection = String::new();
         loop {
-            let before = format!("{}{text}", comment(&target, &complaint));
-            let after = edited(&before)?;
+            let before = format!("{}{text}", header_comment(&target, &rejection));
+            let after = open_in_editor(&before)?;
             text =
                 after.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
             if text.trim().is_empty() || text == original {
-                session.terminal().say(&format!("{} unchanged", target.shown()));
+                session.terminal().report(&format!("{} unchanged", target.display_name()));
                 return Ok(Exit::Done);
             }
             if after == before {
                 // The user saved the same mistakes again, so end the loop.
-                return Err(Failure::usage(complaint)
+                return Err(Failure::usage(rejection)
                     .help("nothing was changed; correct the object, then run the command again"));
             }
-            complaint = match changed(&target, &text) {
+            rejection = match parse_edited_object(&target, &text) {
                 Ok(entry) => {
-                    match client.replace(target.kind, &with_identity(&entry, &live), Commitment::Real).await {
+                    match client
+                        .replace(target.kind, &with_server_fields(&entry, &live), WriteMode::Persist)
+                        .await
+                    {
                         Ok(stored) => {
                             let is_unchanged = merge::is_unchanged(&live, &stored);
                             let word = if is_unchanged { "unchanged" } else { "configured" };
-                            session.terminal().say(&format!("{} {word}", target.shown()));
+                            session.terminal().report(&format!("{} {word}", target.display_name()));
                             return Ok(Exit::Done);
                         }
                         Err(error) => {
                             let is_input = error.is_status(422) || error.is_status(400);
                             let failure = Failure::from(error);
                             if !is_input {
-                                return Err(keep(&text, failure));
+                                return Err(save_rejected_text(&text, failure));
                             }
                             failure.message
                         }
@@ -79,37 +82,37 @@ impl Edit {
             };
             if !std::io::stdin().is_terminal() {
                 // An editor that is a script would repeat the same mistake indefinitely.
-                return Err(Failure::usage(complaint)
+                return Err(Failure::usage(rejection)
                     .help("nothing was changed; correct the object, then run the command again"));
             }
         }
     }
 }
 
-fn comment(target: &Target, complaint: &str) -> String {
+fn header_comment(target: &Target, rejection: &str) -> String {
     let mut lines = vec![
         format!(
             "# {}: save and quit to apply the changes; an unchanged or empty file cancels the edit.",
-            target.shown()
+            target.display_name()
         ),
         "# Lines that begin with # are ignored.".to_owned(),
     ];
-    if !complaint.is_empty() {
+    if !rejection.is_empty() {
         lines.push("#".to_owned());
         lines.push("# Not accepted:".to_owned());
-        lines.extend(complaint.lines().map(|line| format!("#   {line}")));
+        lines.extend(rejection.lines().map(|line| format!("#   {line}")));
     }
     lines.join("\n") + "\n"
 }
 
 /// Lets the user edit a text, and returns the edited text.
-fn edited(text: &str) -> Result<String, Failure> {
+fn open_in_editor(text: &str) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::refused(format!("cannot use the temporary file: {error}"));
     let mut file = tempfile::Builder::new().prefix("hactl-").suffix(".yaml").tempfile().map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     file.flush().map_err(failed)?;
-    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-    let editor = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".to_owned());
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    let editor = variable("VISUAL").or_else(|| variable("EDITOR")).unwrap_or_else(|| "vi".to_owned());
     // The variable may contain arguments, so a shell parses it; the file name is a separate argument.
     let status =
         Command::new("sh").arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(file.path()).status();
@@ -127,31 +130,35 @@ fn edited(text: &str) -> Result<String, Failure> {
 }
 
 /// Parses the object in an edited text, which must be valid and still the same object.
-fn changed(target: &Target, text: &str) -> Result<Entry, Failure> {
+fn parse_edited_object(target: &Target, text: &str) -> Result<Entry, Failure> {
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
-    manifest::read("line", text, Need::Whole, &mut entries, &mut problems);
+    manifest::read("line", text, Completeness::Whole, &mut entries, &mut problems);
     if !problems.is_empty() {
         return Err(Failure::usage(problems.join("\n")));
     }
     match (entries.pop(), entries.pop()) {
         (Some(entry), None) if entry.kind == target.kind && entry.name == target.name.name => Ok(entry),
-        _ => Err(Failure::usage(format!("the file must contain exactly one object, {}", target.shown()))),
+        _ => Err(Failure::usage(format!(
+            "the file must contain exactly one object, {}",
+            target.display_name()
+        ))),
     }
 }
 
 /// Restores the API's own fields, which the editor does not show.
-fn with_identity(entry: &Entry, live: &Value) -> Value {
-    let live = AnyObject::of(live).metadata;
-    let given = |text: String| (!text.is_empty()).then_some(text);
-    let mut own = json!({"uid": given(live.uid), "resourceVersion": given(live.resource_version)});
-    if let Some(memory) = live.annotations.get(merge::LAST_APPLIED) {
-        own["annotations"] = json!({merge::LAST_APPLIED: memory});
+fn with_server_fields(entry: &Entry, live: &Value) -> Value {
+    let live = AnyObject::from_value(live).metadata;
+    let non_empty = |text: String| (!text.is_empty()).then_some(text);
+    let mut server_fields =
+        json!({"uid": non_empty(live.uid), "resourceVersion": non_empty(live.resource_version)});
+    if let Some(last_applied) = live.annotations.get(merge::LAST_APPLIED) {
+        server_fields["annotations"] = json!({merge::LAST_APPLIED: last_applied});
     }
-    merge::patched(&entry.object, &json!({"metadata": own}))
+    merge::patched(&entry.object, &json!({"metadata": server_fields}))
 }
 
 /// Keeps the user's text in a file when it cannot be sent.
-fn keep(text: &str, failure: Failure) -> Failure {
+fn save_rejected_text(text: &str, failure: Failure) -> Failure {
     let path = std::env::temp_dir().join(format!("hactl-edit-{}.yaml", std::process::id()));
     match write_new(&path, text) {
         Ok(()) => {

@@ -1,13 +1,13 @@
 //! `hactl evacuate`: plans moves for all instances on some nodes.
 
-use super::group::input::{Input, Read};
-use super::group::moves::{Moves, Output};
+use super::group::input::{ClusterInput, LoadedCluster};
+use super::group::moves::{Moves, PlanOutput};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
 use crate::session::Session;
 use clap::Args;
-use ha_scheduler::balance::groups::Span;
-use ha_scheduler::balance::groups::evacuate::{Evacuation, Part, evacuate};
+use ha_scheduler::balance::groups::AllGroups;
+use ha_scheduler::balance::groups::evacuate::{EvacuatedCopies, Evacuation, evacuate};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -23,9 +23,9 @@ pub(crate) struct Evacuate {
     #[arg(value_name = "NODE", required = true)]
     nodes: Vec<String>,
     #[command(flatten)]
-    input: Input,
+    input: ClusterInput,
     #[command(flatten)]
-    output: Output,
+    output: PlanOutput,
     /// Also apply moves to another group
     #[arg(long)]
     inter_group: bool,
@@ -40,44 +40,55 @@ pub(crate) struct Evacuate {
 impl Evacuate {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
-        let read = self.input.read(session).await?;
+        let loaded = self.input.read(session).await?;
         for name in &self.nodes {
-            if !read.cluster.nodes.iter().any(|node| node.name == *name) {
+            if !loaded.cluster.nodes.iter().any(|node| node.name == *name) {
                 return Err(Failure::refused(format!("node {name:?} not found")));
             }
         }
         let names: BTreeSet<String> = self.nodes.iter().cloned().collect();
-        if read.is_live {
-            for name in names.difference(&read.settings.drained) {
+        if loaded.is_live {
+            for name in names.difference(&loaded.settings.drained) {
                 session.terminal().warn(&format!(
                     "node/{name} is not cordoned, so services that prefer the node move back; run \"hactl cordon {name}\" \
                      first"
                 ));
             }
         }
-        let span = read.draining(&names);
-        let hosts: Vec<usize> =
-            (0..span.problem.hosts.len()).filter(|&host| names.contains(span.node(host))).collect();
+        let all_groups = loaded.span_draining(&names);
+        let hosts: Vec<usize> = (0..all_groups.problem.hosts.len())
+            .filter(|&host| names.contains(all_groups.node(host)))
+            .collect();
         let part = match (self.primary_only, self.secondary_only) {
-            (true, _) => Part::Primaries,
-            (false, true) => Part::Secondaries,
-            (false, false) => Part::All,
+            (true, _) => EvacuatedCopies::Primaries,
+            (false, true) => EvacuatedCopies::Secondaries,
+            (false, false) => EvacuatedCopies::All,
         };
-        let found = evacuate(&span, &hosts, part);
+        let found = evacuate(&all_groups, &hosts, part);
         let all: Vec<_> = found.inside.iter().chain(&found.outside).cloned().collect();
-        let moves = Moves::new(&read, &span, &all);
-        let value = moves.with_moves(document(&names, &span, &found));
-        let said = (self.text(&read, &span, &found, &moves), value);
+        let moves = Moves::new(&loaded, &all_groups, &all);
+        let value = moves.with_moves(document(&names, &all_groups, &found));
+        let rendered = (self.text(&loaded, &all_groups, &found, &moves), value);
         let executed = if self.inter_group { &all } else { &found.inside };
-        let executed = Moves::new(&read, &span, executed);
-        executed.finish(session, &self.output, "hactl evacuate", format, said).await?;
+        let executed = Moves::new(&loaded, &all_groups, executed);
+        executed.output_and_apply(session, &self.output, "hactl evacuate", format, rendered).await?;
         Ok(if found.stuck.is_empty() { Exit::Done } else { Exit::Refused })
     }
 
-    fn text(&self, read: &Read, span: &Span<'_>, found: &Evacuation, moves: &Moves<'_>) -> String {
+    fn text(
+        &self,
+        loaded: &LoadedCluster,
+        all_groups: &AllGroups<'_>,
+        found: &Evacuation,
+        moves: &Moves<'_>,
+    ) -> String {
         let mut text = moves.text();
         for stuck in &found.stuck {
-            text += &format!("{}: no eligible node: {}\n", span.name(stuck.guest), stuck.reasons(span));
+            text += &format!(
+                "{}: no eligible node: {}\n",
+                all_groups.name(stuck.guest),
+                stuck.reasons(all_groups)
+            );
         }
         if text.is_empty() {
             return "Nothing to move.\n".to_owned();
@@ -87,18 +98,17 @@ impl Evacuate {
             text +=
                 &format!("{} of them between groups, applied only with --inter-group\n", found.outside.len());
         }
-        let several = read.cluster.groups.len() > 1;
-        if !found.stuck.is_empty() && several && !span.inter_group_moves {
+        let several = loaded.cluster.groups.len() > 1;
+        if !found.stuck.is_empty() && several && !all_groups.inter_group_moves {
             text += "Moves between groups are disabled.\n";
         }
         text
     }
 }
 
-fn document(nodes: &BTreeSet<String>, span: &Span<'_>, found: &Evacuation) -> Value {
-    let stuck = found
-        .stuck
-        .iter()
-        .map(|stuck| json!({ "instance": span.name(stuck.guest), "reason": stuck.reasons(span) }));
+fn document(nodes: &BTreeSet<String>, all_groups: &AllGroups<'_>, found: &Evacuation) -> Value {
+    let stuck = found.stuck.iter().map(
+        |stuck| json!({ "instance": all_groups.name(stuck.guest), "reason": stuck.reasons(all_groups) }),
+    );
     json!({ "nodes": nodes, "unplaced": stuck.collect::<Vec<_>>() })
 }

@@ -1,6 +1,6 @@
 //! `hactl events`: lists events, once or as they happen.
 
-use crate::client::{ApiError, Change, Client, Collection, Form, List, Watcher};
+use crate::client::{ApiError, Change, Client, Collection, List, Representation, Watcher};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::names::Target;
 use crate::render::columns::Columns;
@@ -31,24 +31,26 @@ impl Events {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Wide, Format::Yaml, Format::Json])?;
         let about = self.about.as_deref().map(Target::parse).transpose()?;
-        let query = about.iter().map(|about| selector(about.kind, &about.name.name)).collect::<Vec<_>>();
+        let query =
+            about.iter().map(|about| object_selector(about.kind, &about.name.name)).collect::<Vec<_>>();
         let client = session.client()?;
-        let form = if render::is_table(format) { Form::Rows } else { Form::Objects };
+        let representation =
+            if render::is_table(format) { Representation::Rows } else { Representation::Objects };
         if self.watch {
-            return self.follow(session, about.as_ref(), query, form, format).await;
+            return self.follow(session, about.as_ref(), query, representation, format).await;
         }
-        let list = sorted(client, &query, form).await?;
+        let list = list_sorted(client, &query, representation).await?;
         if list.items.is_empty() {
-            exists(client, about.as_ref()).await?;
+            check_exists(client, about.as_ref()).await?;
         }
-        if form == Form::Rows {
+        if representation == Representation::Rows {
             if list.items.is_empty() {
                 session.terminal().note("No events found");
                 return Ok(Exit::Done);
             }
             let rows = list.items.iter().map(|event| (event, false));
             let table = columns(&list.columns, about.is_none()).table(rows).omit_header(self.no_headers);
-            session.terminal().out(&table.render(session.terminal(), 0));
+            session.terminal().print(&table.render(session.terminal(), 0));
         } else {
             let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list.items});
             session.print_value(format, &list)?;
@@ -61,12 +63,14 @@ impl Events {
         session: &Session,
         about: Option<&Target>,
         query: Vec<(&'static str, String)>,
-        form: Form,
+        representation: Representation,
         format: Option<&Format>,
     ) -> Outcome {
         let terminal = session.terminal();
         let client = session.client()?;
-        let mut watcher = Watcher::new(client, Collection::Events, with_objects(query, form)).form(form);
+        let mut watcher =
+            Watcher::new(client, Collection::Events, with_included_objects(query, representation))
+                .representation(representation);
         // Known events are sorted first; later events are printed as they happen.
         let mut before = Some(Vec::new());
         let mut widths = vec![9, 7, 14, 18];
@@ -81,26 +85,26 @@ impl Events {
                 (Change::Synced, _) => {
                     let mut events = before.take().unwrap_or_default();
                     if events.is_empty() {
-                        exists(client, about).await?;
+                        check_exists(client, about).await?;
                     }
-                    events.sort_by_cached_key(when);
+                    events.sort_by_cached_key(event_time);
                     (events, true)
                 }
             };
-            if form == Form::Rows {
+            if representation == Representation::Rows {
                 let rows = events.iter().map(|event| (event, false));
                 let table = columns(watcher.columns(), about.is_none()).table(rows);
                 widths = table.widths(&widths);
                 if is_first && !self.no_headers {
-                    terminal.out(&table.header_line(terminal, &widths, 0));
+                    terminal.print(&table.header_line(terminal, &widths, 0));
                 }
-                terminal.out(&table.row_lines(terminal, &widths));
+                terminal.print(&table.row_lines(terminal, &widths));
                 continue;
             }
             for event in events {
                 match format {
-                    Some(Format::Json) => terminal.line(&event.to_string()),
-                    Some(Format::Yaml) => terminal.out(&format!("---\n{}", render::yaml(&event)?)),
+                    Some(Format::Json) => terminal.print_line(&event.to_string()),
+                    Some(Format::Yaml) => terminal.print(&format!("---\n{}", render::yaml(&event)?)),
                     Some(Format::Wide | Format::Name | Format::JsonPath(_) | Format::CustomColumns(_))
                     | None => {
                         session.print_value(format, &event)?;
@@ -113,7 +117,7 @@ impl Events {
 }
 
 /// Fails if an object without events does not exist. A deleted object has events for some time.
-async fn exists(client: &Client, about: Option<&Target>) -> Result<(), Failure> {
+async fn check_exists(client: &Client, about: Option<&Target>) -> Result<(), Failure> {
     if let Some(about) = about {
         client.target(about).await?;
     }
@@ -121,36 +125,39 @@ async fn exists(client: &Client, about: Option<&Target>) -> Result<(), Failure> 
 }
 
 /// Returns the events of an object as rows, oldest first.
-pub(super) async fn about(client: &Client, kind: Kind, name: &str) -> Result<List, ApiError> {
-    sorted(client, &[selector(kind, name)], Form::Rows).await
+pub(super) async fn events_of(client: &Client, kind: Kind, name: &str) -> Result<List, ApiError> {
+    list_sorted(client, &[object_selector(kind, name)], Representation::Rows).await
 }
 
 /// Returns the selected events, oldest first.
-pub(super) async fn sorted(
+pub(super) async fn list_sorted(
     client: &Client,
     query: &[(&'static str, String)],
-    form: Form,
+    representation: Representation,
 ) -> Result<List, ApiError> {
-    let query = with_objects(query.to_vec(), form);
-    let mut list = client.list_as(Collection::Events, &query, form).await?;
-    list.items.sort_by_cached_key(when);
+    let query = with_included_objects(query.to_vec(), representation);
+    let mut list = client.list_as(Collection::Events, &query, representation).await?;
+    list.items.sort_by_cached_key(event_time);
     Ok(list)
 }
 
 /// Requests the events together with the rows, because sorting needs their times.
-fn with_objects(mut query: Vec<(&'static str, String)>, form: Form) -> Vec<(&'static str, String)> {
-    if form == Form::Rows {
+fn with_included_objects(
+    mut query: Vec<(&'static str, String)>,
+    representation: Representation,
+) -> Vec<(&'static str, String)> {
+    if representation == Representation::Rows {
         query.push(("includeObject", "Object".to_owned()));
     }
     query
 }
 
-fn selector(kind: Kind, name: &str) -> (&'static str, String) {
+fn object_selector(kind: Kind, name: &str) -> (&'static str, String) {
     ("fieldSelector", format!("involvedObject.kind={},involvedObject.name={name}", kind.name()))
 }
 
 /// Returns the time of an event, or of its row.
-fn when(event: &Value) -> String {
+fn event_time(event: &Value) -> String {
     lenient::view::<CoreEvent>(event).time().to_owned()
 }
 

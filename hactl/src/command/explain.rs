@@ -3,7 +3,7 @@
 mod agents;
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::names::{kind as kind_named, nearest};
+use crate::names::{most_similar, parse_kind};
 use crate::schema::Field;
 use crate::session::Session;
 use crate::terminal::{Style, Terminal};
@@ -37,20 +37,21 @@ impl Explain {
             return agents::explain(session.terminal(), &self.path, &self.ocf_root).await;
         }
         let mut parts = self.path.split('.');
-        let kind = kind_named(parts.next().unwrap_or_default())?;
-        let mut place = Field::object(kind);
-        let mut walked = kind.singular().to_owned();
+        let kind = parse_kind(parts.next().unwrap_or_default())?;
+        let mut schema = Field::object(kind);
+        let mut current_path = kind.singular().to_owned();
         for name in parts {
-            place = below(place, name).map_err(|nearest| {
-                let failure = |hint: &str| Failure::usage(format!("{walked} has no field {name}{hint}"));
-                let path = format!("{walked}.{name}");
+            schema = child_schema(schema, name).map_err(|most_similar| {
+                let failure =
+                    |hint: &str| Failure::usage(format!("{current_path} has no field {name}{hint}"));
+                let path = format!("{current_path}.{name}");
                 match path.split_once('.').and_then(|(_, path)| renamed::in_schema(kind, path)) {
                     Some(renamed) => failure("; this field was renamed")
-                        .help(format!("run \"hactl explain {walked}.{}\"", renamed.current)),
-                    None => failure(&nearest).help(format!("run \"hactl explain {walked}\"")),
+                        .help(format!("run \"hactl explain {current_path}.{}\"", renamed.current)),
+                    None => failure(&most_similar).help(format!("run \"hactl explain {current_path}\"")),
                 }
             })?;
-            walked = format!("{walked}.{name}");
+            current_path = format!("{current_path}.{name}");
         }
         let terminal = session.terminal();
         let mut text = format!(
@@ -58,53 +59,55 @@ impl Explain {
             terminal.paint(Style::Bold, kind.name()),
             terminal.paint(Style::Dim, API_VERSION)
         );
-        if walked.contains('.') {
+        if current_path.contains('.') {
             text += &format!(
                 "\n{} {}\n",
-                terminal.paint(Style::Bold, &walked),
-                terminal.paint(Style::Dim, &type_of(place.0))
+                terminal.paint(Style::Bold, &current_path),
+                terminal.paint(Style::Dim, &type_of(schema.0))
             );
         }
-        if let Some(description) = place.description() {
+        if let Some(description) = schema.description() {
             text += &format!("\n{}\n", indented(description, 2));
         }
-        if !place.words().is_empty() {
-            text += &format!("\n  One of: {}\n", place.words().join(", "));
+        if !schema.words().is_empty() {
+            text += &format!("\n  One of: {}\n", schema.words().join(", "));
         }
-        if let Some(default) = default_of(place.0) {
+        if let Some(default) = default_of(schema.0) {
             text += &format!("  Default: {default}\n");
         }
-        let listed = fields(terminal, inner(place), 2, self.recursive);
+        let listed = fields(terminal, with_fields(schema), 2, self.recursive);
         if !listed.is_empty() {
             text += &format!("\n{}\n{listed}", terminal.paint(Style::Bold, "Fields"));
         }
-        terminal.out(&text);
+        terminal.print(&text);
         Ok(Exit::Done)
     }
 }
 
-fn below<'a>(place: Field<'a>, name: &str) -> Result<Field<'a>, String> {
-    let place = inner(place);
-    match (place.member(name), place.members()) {
+fn child_schema<'a>(schema: Field<'a>, name: &str) -> Result<Field<'a>, String> {
+    let schema = with_fields(schema);
+    match (schema.member(name), schema.members()) {
         (Some(field), _) => Ok(field),
         (None, Some(known)) => {
-            let nearest = nearest(name, known.map(|(name, _)| name));
-            Err(nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default())
+            let most_similar = most_similar(name, known.map(|(name, _)| name));
+            Err(most_similar
+                .map(|most_similar| format!("; did you mean {most_similar}?"))
+                .unwrap_or_default())
         }
-        (None, None) => place.values().ok_or_else(String::new),
+        (None, None) => schema.values().ok_or_else(String::new),
     }
 }
 
 /// Returns the schema of a list's items, or the schema itself if it is not a list. Of several alternatives, returns the
 /// one with fields.
-fn inner(place: Field<'_>) -> Field<'_> {
-    let place = place.items().unwrap_or(place);
-    place.alternatives().find(|one| one.members().is_some()).unwrap_or(place)
+fn with_fields(schema: Field<'_>) -> Field<'_> {
+    let schema = schema.items().unwrap_or(schema);
+    schema.alternatives().find(|one| one.members().is_some()).unwrap_or(schema)
 }
 
-fn fields(terminal: &Terminal, place: Field<'_>, indent: usize, recursive: bool) -> String {
+fn fields(terminal: &Terminal, schema: Field<'_>, indent: usize, recursive: bool) -> String {
     let mut text = String::new();
-    for (name, field) in place.members().into_iter().flatten() {
+    for (name, field) in schema.members().into_iter().flatten() {
         let default = default_of(field.0).map(|default| format!(", default {default}")).unwrap_or_default();
         let blanks = " ".repeat(indent);
         text += &format!(
@@ -116,7 +119,7 @@ fn fields(terminal: &Terminal, place: Field<'_>, indent: usize, recursive: bool)
             text += &format!("{}\n", indented(description, indent + 4));
         }
         if recursive {
-            text += &fields(terminal, inner(field), indent + 4, true);
+            text += &fields(terminal, with_fields(field), indent + 4, true);
         }
     }
     text
@@ -133,10 +136,10 @@ mod tests {
     use ha_api_types::kind::Kind;
 
     #[test]
-    fn paths_lead_through_lists_maps_and_alternatives() {
+    fn paths_cross_lists_maps_and_alternatives() {
         let check = |kind: Kind, path: &str, found: bool| {
-            let place = path.split('.').try_fold(Field::object(kind), below);
-            assert_eq!(place.is_ok_and(|place| place.description().is_some()), found, "{path}");
+            let schema = path.split('.').try_fold(Field::object(kind), child_schema);
+            assert_eq!(schema.is_ok_and(|schema| schema.description().is_some()), found, "{path}");
         };
         check(Kind::Operation, "spec.action", true);
         check(Kind::Resource, "status.copies.definition.driver.exec.command", true);

@@ -1,10 +1,10 @@
 //! `hactl get`: shows objects as a table, YAML, JSON, fields or names; once, or as they change.
 
-use crate::client::{Change, Client, Collection, Form, List, Watcher};
+use crate::client::{Change, Client, Collection, List, Representation, Watcher};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::names::{Selection, Target, event_names, name_of, selection};
+use crate::names::{Selection, Target, event_names, name_of, parse_selection};
 use crate::render::columns::Columns;
-use crate::render::path::{Path, shown};
+use crate::render::path::{Path, value_text};
 use crate::render::table::Table;
 use crate::render::{self, Format};
 use crate::session::Session;
@@ -36,7 +36,7 @@ pub(crate) struct Get {
     #[arg(long, value_name = "FIELDS")]
     field_selector: Option<String>,
     /// Sort by a field, such as .metadata.creationTimestamp
-    #[arg(long, value_name = "PATH", value_parser = Path::relaxed, conflicts_with = "watch")]
+    #[arg(long, value_name = "PATH", value_parser = Path::parse_relaxed, conflicts_with = "watch")]
     sort_by: Option<Path>,
     /// Omit the headers of tables
     #[arg(long)]
@@ -53,37 +53,37 @@ pub(crate) struct Get {
 }
 
 /// The objects of one collection.
-pub(super) struct Found {
+pub(super) struct FoundObjects {
     pub(super) collection: Collection,
     pub(super) list: List,
 }
 
 /// The objects that the arguments name.
-enum What {
+enum RequestedObjects {
     Collections(Vec<Collection>),
     Objects(Vec<Target>),
     Events(Vec<String>),
 }
 
-impl What {
-    fn parse(arguments: &[String]) -> Result<What, Failure> {
+impl RequestedObjects {
+    fn parse(arguments: &[String]) -> Result<RequestedObjects, Failure> {
         Ok(match event_names(arguments) {
-            Some(names) if names.is_empty() => What::Collections(vec![Collection::Events]),
-            Some(names) => What::Events(names),
-            None => match selection(arguments)? {
+            Some(names) if names.is_empty() => RequestedObjects::Collections(vec![Collection::Events]),
+            Some(names) => RequestedObjects::Events(names),
+            None => match parse_selection(arguments)? {
                 Selection::Kinds(kinds) => {
-                    What::Collections(kinds.into_iter().map(Collection::Kind).collect())
+                    RequestedObjects::Collections(kinds.into_iter().map(Collection::Kind).collect())
                 }
-                Selection::Objects(targets) => What::Objects(targets),
+                Selection::Objects(targets) => RequestedObjects::Objects(targets),
             },
         })
     }
 
     /// Fails if the arguments name objects: selectors select among all objects of a kind.
-    fn has_no_names(&self) -> Result<(), Failure> {
+    fn check_no_names(&self) -> Result<(), Failure> {
         match self {
-            What::Collections(_) => Ok(()),
-            What::Objects(_) | What::Events(_) => {
+            RequestedObjects::Collections(_) => Ok(()),
+            RequestedObjects::Objects(_) | RequestedObjects::Events(_) => {
                 Err(Failure::usage("names cannot be combined with a selector")
                     .help("omit the names, or -l and --field-selector"))
             }
@@ -92,9 +92,9 @@ impl What {
 
     fn is_single(&self) -> bool {
         match self {
-            What::Collections(_) => false,
-            What::Objects(targets) => targets.len() == 1,
-            What::Events(names) => names.len() == 1,
+            RequestedObjects::Collections(_) => false,
+            RequestedObjects::Objects(targets) => targets.len() == 1,
+            RequestedObjects::Events(names) => names.len() == 1,
         }
     }
 }
@@ -102,29 +102,34 @@ impl What {
 impl Get {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Wide, Format::Yaml, Format::Json, Format::Name])?;
-        let what = What::parse(&self.what)?;
+        let what = RequestedObjects::parse(&self.what)?;
         if self.selector.is_some() || self.field_selector.is_some() {
-            what.has_no_names()?;
+            what.check_no_names()?;
         }
         if self.watch {
             return self.watch(session, &what, format).await;
         }
-        let form = form(format);
+        let representation = representation_for(format);
         let client = session.client()?;
         let (mut found, failure) = match &what {
-            What::Collections(collections) => (self.collections(client, collections, form).await?, None),
-            What::Objects(targets) => objects(session, targets, form).await?,
-            What::Events(names) => self.events(session, names, form).await?,
+            RequestedObjects::Collections(collections) => {
+                (self.collections(client, collections, representation).await?, None)
+            }
+            RequestedObjects::Objects(targets) => find_targets(session, targets, representation).await?,
+            RequestedObjects::Events(names) => self.events(session, names, representation).await?,
         };
         if format == Some(&Format::Wide) {
-            super::top::add_to(session, &mut found).await?;
+            super::top::add_usage_columns(session, &mut found).await?;
         }
         if let Some(path) = &self.sort_by {
             sort(&mut found, path)?;
         }
         self.print(session, &found, format, what.is_single())?;
         let is_empty = found.iter().all(|found| found.list.items.is_empty());
-        if is_empty && failure.is_none() && (form == Form::Rows || format == Some(&Format::Name)) {
+        if is_empty
+            && failure.is_none()
+            && (representation == Representation::Rows || format == Some(&Format::Name))
+        {
             session.terminal().note("No resources found");
         }
         failure.map_or(Ok(Exit::Done), Err)
@@ -150,19 +155,21 @@ impl Get {
         &self,
         client: &Client,
         collections: &[Collection],
-        form: Form,
-    ) -> Result<Vec<Found>, Failure> {
+        representation: Representation,
+    ) -> Result<Vec<FoundObjects>, Failure> {
         let mut found = Vec::new();
         for collection in collections {
             let query = self.query(None);
             let list = match collection {
                 // The same order as in `hactl events`, unless the user chooses another one.
                 Collection::Events if self.sort_by.is_none() => {
-                    super::events::sorted(client, &query, form).await?
+                    super::events::list_sorted(client, &query, representation).await?
                 }
-                Collection::Events | Collection::Kind(_) => client.list_as(*collection, &query, form).await?,
+                Collection::Events | Collection::Kind(_) => {
+                    client.list_as(*collection, &query, representation).await?
+                }
             };
-            found.push(Found { collection: *collection, list });
+            found.push(FoundObjects { collection: *collection, list });
         }
         Ok(found)
     }
@@ -172,18 +179,18 @@ impl Get {
         &self,
         session: &Session,
         names: &[String],
-        form: Form,
-    ) -> Result<(Vec<Found>, Option<Failure>), Failure> {
+        representation: Representation,
+    ) -> Result<(Vec<FoundObjects>, Option<Failure>), Failure> {
         let mut found = Vec::new();
         let mut failed = None;
         for name in names {
             let query = self.query(Some(format!("metadata.name={name}")));
-            let list = session.client()?.list_as(Collection::Events, &query, form).await?;
+            let list = session.client()?.list_as(Collection::Events, &query, representation).await?;
             if list.items.is_empty() {
-                let failure = Failure::refused(format!("event/{name} not found")).of_server("NotFound");
-                fail(session, &mut failed, failure.help("run \"hactl get events\""));
+                let failure = Failure::refused(format!("event/{name} not found")).from_server("NotFound");
+                defer_failure(session, &mut failed, failure.help("run \"hactl get events\""));
             }
-            add(&mut found, Collection::Events, list);
+            add_to_found(&mut found, Collection::Events, list);
         }
         Ok((found, failed))
     }
@@ -192,7 +199,7 @@ impl Get {
     fn print(
         &self,
         session: &Session,
-        found: &[Found],
+        found: &[FoundObjects],
         format: Option<&Format>,
         single: bool,
     ) -> Result<(), Failure> {
@@ -200,15 +207,15 @@ impl Get {
         let items = || found.iter().flat_map(|found| &found.list.items).map(render::readable);
         match format {
             Some(Format::Name) => {
-                for Found { collection, list } in found {
+                for FoundObjects { collection, list } in found {
                     for object in &list.items {
-                        terminal.line(&format!("{}/{}", collection.singular(), name_of(object)));
+                        terminal.print_line(&format!("{}/{}", collection.singular(), name_of(object)));
                     }
                 }
             }
             Some(Format::CustomColumns(columns)) => {
                 let table = columns.table(&items().collect::<Vec<_>>());
-                terminal.out(&self.headed(table).render(terminal, 0));
+                terminal.print(&self.with_header_option(table).render(terminal, 0));
             }
             Some(Format::Json | Format::Yaml | Format::JsonPath(_)) => {
                 let mut items: Vec<Value> = items().collect();
@@ -224,15 +231,16 @@ impl Get {
                 session.print_value(format, &value)?;
             }
             None | Some(Format::Wide) => {
-                let filled: Vec<&Found> = found.iter().filter(|found| !found.list.items.is_empty()).collect();
-                for (index, Found { collection, list }) in filled.iter().enumerate() {
+                let non_empty: Vec<&FoundObjects> =
+                    found.iter().filter(|found| !found.list.items.is_empty()).collect();
+                for (index, FoundObjects { collection, list }) in non_empty.iter().enumerate() {
                     let rows = list.items.iter().map(|row| (row, false));
                     let table = self.columns(&list.columns, format).table(rows);
-                    if filled.len() > 1 && !self.no_headers {
+                    if non_empty.len() > 1 && !self.no_headers {
                         let gap = if index > 0 { "\n" } else { "" };
-                        terminal.line(&format!("{gap}{}:", collection.plural()));
+                        terminal.print_line(&format!("{gap}{}:", collection.plural()));
                     }
-                    terminal.out(&self.headed(table).render(terminal, 0));
+                    terminal.print(&self.with_header_option(table).render(terminal, 0));
                 }
             }
         }
@@ -243,33 +251,34 @@ impl Get {
         Columns::new(definitions, format.is_some()).with_labels(&self.label_columns, self.show_labels)
     }
 
-    fn headed(&self, table: Table) -> Table {
+    fn with_header_option(&self, table: Table) -> Table {
         table.omit_header(self.no_headers)
     }
 
-    async fn watch(&self, session: &Session, what: &What, format: Option<&Format>) -> Outcome {
+    async fn watch(&self, session: &Session, what: &RequestedObjects, format: Option<&Format>) -> Outcome {
         let terminal = session.terminal();
         let client = session.client()?;
         let (collection, name) = match what {
-            What::Collections(collections) => match collections.as_slice() {
+            RequestedObjects::Collections(collections) => match collections.as_slice() {
                 [collection] => (*collection, None),
                 _ => return Err(Failure::usage("--watch requires a single kind")),
             },
-            What::Objects(targets) => match targets.as_slice() {
+            RequestedObjects::Objects(targets) => match targets.as_slice() {
                 [target] => {
                     client.target(target).await?;
                     (Collection::Kind(target.kind), Some(&target.name.name))
                 }
                 _ => return Err(Failure::usage("--watch requires one object or all objects of a kind")),
             },
-            What::Events(names) => match names.as_slice() {
+            RequestedObjects::Events(names) => match names.as_slice() {
                 [name] => (Collection::Events, Some(name)),
                 _ => return Err(Failure::usage("--watch requires one object or all objects of a kind")),
             },
         };
         let query = self.query(name.map(|name| format!("metadata.name={name}")));
-        let mut watcher = Watcher::new(client, collection, query).form(form(format));
-        let mut stream = Stream { get: self, session, collection, format, widths: Vec::new(), begun: false };
+        let mut watcher = Watcher::new(client, collection, query).representation(representation_for(format));
+        let mut stream =
+            WatchOutput { get: self, session, collection, format, widths: Vec::new(), header_printed: false };
         // The objects that exist at the beginning are one table.
         let mut existing = Some(Vec::new());
         while !terminal.is_closed() {
@@ -288,7 +297,7 @@ impl Get {
 }
 
 /// The output of a watch.
-struct Stream<'a> {
+struct WatchOutput<'a> {
     get: &'a Get,
     session: &'a Session,
     collection: Collection,
@@ -296,10 +305,10 @@ struct Stream<'a> {
     /// Widths of the columns of all rows so far.
     widths: Vec<usize>,
     /// Whether the headers have been printed.
-    begun: bool,
+    header_printed: bool,
 }
 
-impl Stream<'_> {
+impl WatchOutput<'_> {
     /// Prints objects; `true` marks a deleted one.
     fn print(&mut self, definitions: &[ColumnDefinition], changes: &[(Value, bool)]) -> Result<(), Failure> {
         let terminal = self.session.terminal();
@@ -312,53 +321,53 @@ impl Stream<'_> {
             Some(Format::CustomColumns(columns)) => columns.table(&objects().collect::<Vec<_>>()),
             // Readers of a stream parse it line by line or document by document.
             Some(Format::Json) => {
-                objects().for_each(|object| terminal.line(&object.to_string()));
+                objects().for_each(|object| terminal.print_line(&object.to_string()));
                 return Ok(());
             }
             Some(Format::Yaml) => {
                 for object in objects() {
-                    terminal.out(&format!("---\n{}", render::yaml(&object)?));
+                    terminal.print(&format!("---\n{}", render::yaml(&object)?));
                 }
                 return Ok(());
             }
             Some(Format::JsonPath(template)) => {
-                objects().for_each(|object| terminal.out(&template.render(&object)));
+                objects().for_each(|object| terminal.print(&template.render(&object)));
                 return Ok(());
             }
             Some(Format::Name) => {
                 for object in objects() {
-                    terminal.line(&format!("{}/{}", self.collection.singular(), name_of(&object)));
+                    terminal.print_line(&format!("{}/{}", self.collection.singular(), name_of(&object)));
                 }
                 return Ok(());
             }
         };
-        let table = self.get.headed(table);
+        let table = self.get.with_header_option(table);
         self.widths = table.widths(&self.widths);
-        if !std::mem::replace(&mut self.begun, true) {
-            terminal.out(&table.header_line(terminal, &self.widths, 0));
+        if !std::mem::replace(&mut self.header_printed, true) {
+            terminal.print(&table.header_line(terminal, &self.widths, 0));
         }
-        terminal.out(&table.row_lines(terminal, &self.widths));
+        terminal.print(&table.row_lines(terminal, &self.widths));
         Ok(())
     }
 }
 
 /// Returns the form of objects that a format needs.
-fn form(format: Option<&Format>) -> Form {
-    if render::is_table(format) { Form::Rows } else { Form::Objects }
+fn representation_for(format: Option<&Format>) -> Representation {
+    if render::is_table(format) { Representation::Rows } else { Representation::Objects }
 }
 
 /// Returns all named objects that exist, and the failure if some do not.
-async fn objects(
+async fn find_targets(
     session: &Session,
     targets: &[Target],
-    form: Form,
-) -> Result<(Vec<Found>, Option<Failure>), Failure> {
+    representation: Representation,
+) -> Result<(Vec<FoundObjects>, Option<Failure>), Failure> {
     let mut found = Vec::new();
     let mut failed = None;
     for target in targets {
-        match session.client()?.target_as(target, form).await {
-            Ok(list) => add(&mut found, Collection::Kind(target.kind), list),
-            Err(failure) if failure.exit == Exit::Refused => fail(session, &mut failed, failure),
+        match session.client()?.target_as(target, representation).await {
+            Ok(list) => add_to_found(&mut found, Collection::Kind(target.kind), list),
+            Err(failure) if failure.exit == Exit::Refused => defer_failure(session, &mut failed, failure),
             Err(failure) => return Err(failure),
         }
     }
@@ -366,49 +375,52 @@ async fn objects(
 }
 
 /// Adds objects to those of the same collection.
-fn add(found: &mut Vec<Found>, collection: Collection, list: List) {
+fn add_to_found(found: &mut Vec<FoundObjects>, collection: Collection, list: List) {
     match found.iter_mut().find(|known| known.collection == collection) {
         Some(known) => known.list.items.extend(list.items),
-        None => found.push(Found { collection, list }),
+        None => found.push(FoundObjects { collection, list }),
     }
 }
 
 /// Keeps a failure for the end of the command, and shows an earlier one now.
-fn fail(session: &Session, failed: &mut Option<Failure>, failure: Failure) {
+fn defer_failure(session: &Session, failed: &mut Option<Failure>, failure: Failure) {
     if let Some(earlier) = failed.replace(failure) {
         session.terminal().failure(&earlier);
     }
 }
 
 /// Sorts the objects of each collection by a field. Objects without the field come first.
-fn sort(found: &mut [Found], path: &Path) -> Result<(), Failure> {
+fn sort(found: &mut [FoundObjects], path: &Path) -> Result<(), Failure> {
     let items = || found.iter().flat_map(|found| &found.list.items);
-    if items().next().is_some() && !items().any(|item| key(path, item).is_some()) {
+    if items().next().is_some() && !items().any(|item| sort_value(path, item).is_some()) {
         return Err(Failure::usage(format!("--sort-by: no object has the field {}", path.text()))
             .help("run \"hactl explain KIND\" to list the fields"));
     }
     for found in found {
-        found.list.items.sort_by(|left, right| order(key(path, left), key(path, right)));
+        found
+            .list
+            .items
+            .sort_by(|left, right| compare_values(sort_value(path, left), sort_value(path, right)));
     }
     Ok(())
 }
 
-fn key<'a>(path: &Path, item: &'a Value) -> Option<&'a Value> {
+fn sort_value<'a>(path: &Path, item: &'a Value) -> Option<&'a Value> {
     path.values(item, item).first().copied()
 }
 
 /// Compares values: numbers and quantities by amount, then all others as text.
-fn order(left: Option<&Value>, right: Option<&Value>) -> Ordering {
+fn compare_values(left: Option<&Value>, right: Option<&Value>) -> Ordering {
     let (Some(left), Some(right)) = (left, right) else { return left.is_some().cmp(&right.is_some()) };
-    match (amount(left), amount(right)) {
+    match (numeric_value(left), numeric_value(right)) {
         (Some(left), Some(right)) => left.total_cmp(&right),
         (Some(_), None) => Ordering::Less,
         (None, Some(_)) => Ordering::Greater,
-        (None, None) => shown(left).cmp(&shown(right)),
+        (None, None) => value_text(left).cmp(&value_text(right)),
     }
 }
 
-fn amount(value: &Value) -> Option<f64> {
+fn numeric_value(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => text.parse::<Quantity>().ok().map(Quantity::as_f64),
@@ -425,8 +437,8 @@ mod tests {
         let check = |values: Value, expected: Value| {
             let items = values.as_array().expect("a list").iter().map(|value| json!({"x": value})).collect();
             let list = List { items, ..List::default() };
-            let mut found = [Found { collection: Collection::Events, list }];
-            sort(&mut found, &Path::relaxed(".x").expect("a path")).expect("sorted");
+            let mut found = [FoundObjects { collection: Collection::Events, list }];
+            sort(&mut found, &Path::parse_relaxed(".x").expect("a path")).expect("sorted");
             let got: Vec<&Value> = found[0].list.items.iter().map(|item| &item["x"]).collect();
             assert_eq!(json!(got), expected);
         };

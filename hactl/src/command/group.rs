@@ -16,12 +16,12 @@ use clap::{Args, Subcommand};
 #[derive(Args, Debug)]
 pub(crate) struct Group {
     #[command(subcommand)]
-    what: What,
+    command: GroupCommand,
 }
 
 /// The commands about node groups.
 #[derive(Subcommand, Debug)]
-enum What {
+enum GroupCommand {
     /// Check the health and balance of node groups
     Check(check::Check),
     /// Plan moves out of unhealthy groups
@@ -34,11 +34,11 @@ enum What {
 
 impl Group {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
-        match &self.what {
-            What::Check(check) => check.run(session).await,
-            What::Redistribute(redistribute) => redistribute.run(session).await,
-            What::Compress(compress) => compress.run(session).await,
-            What::Balance(balance) => balance.run(session).await,
+        match &self.command {
+            GroupCommand::Check(check) => check.run(session).await,
+            GroupCommand::Redistribute(redistribute) => redistribute.run(session).await,
+            GroupCommand::Compress(compress) => compress.run(session).await,
+            GroupCommand::Balance(balance) => balance.run(session).await,
         }
     }
 }

@@ -10,20 +10,20 @@ use clap::{Args, Subcommand};
 #[derive(Args, Debug)]
 pub(crate) struct Import {
     #[command(subcommand)]
-    from: From,
+    source: ImportSource,
 }
 
 /// Source of the configuration.
 #[derive(Subcommand, Debug)]
-enum From {
+enum ImportSource {
     /// Convert the configuration of Proxmox VE's ha-manager to objects
     Pve(pve::Pve),
 }
 
 impl Import {
     pub(crate) fn run(&self, session: &Session) -> Outcome {
-        match &self.from {
-            From::Pve(pve) => pve.run(session),
+        match &self.source {
+            ImportSource::Pve(pve) => pve.run(session),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `--in-place`: applies an edit to the running copy without a stop, after the operator has confirmed it.
 
-use super::operate::{explain, follow, record, word};
-use super::wait::bounded;
+use super::operate::{create_operation, follow_operation, phase_word, status_explanation};
+use super::wait::with_timeout;
 use crate::failure::Failure;
 use crate::object::AnyObject;
 use crate::session::Session;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 /// Longest wait for the leader.
-const PATIENCE: Duration = Duration::from_secs(300);
+const LEADER_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Application of an edit to the running copy.
 #[derive(Args, Clone, Debug)]
@@ -49,16 +49,11 @@ impl InPlaceFlags {
     }
 
     /// Records the confirmation for the stored resource, and waits until the leader has executed it.
-    pub(crate) async fn carry_out(
-        &self,
-        session: &Session,
-        kind: Kind,
-        stored: &Value,
-    ) -> Result<(), Failure> {
+    pub(crate) async fn execute(&self, session: &Session, kind: Kind, stored: &Value) -> Result<(), Failure> {
         if !self.in_place || kind != Kind::Resource {
             return Ok(());
         }
-        let metadata = AnyObject::of(stored).metadata;
+        let metadata = AnyObject::from_value(stored).metadata;
         let name = &metadata.name;
         let spec = OperationSpec {
             action: OperationAction::UpdateInPlace,
@@ -66,14 +61,18 @@ impl InPlaceFlags {
             generation: (metadata.generation > 0).then_some(metadata.generation),
             ..OperationSpec::default()
         };
-        let recorded = record(session.client()?, &format!("update-in-place-{name}"), &spec).await?;
-        let operation = recorded.name();
+        let created = create_operation(session.client()?, &format!("update-in-place-{name}"), &spec).await?;
+        let operation = created.name();
         let what = format!(
             "resource/{name} edited; operation/{operation}, which applies the edit to the running copy, continues"
         );
-        let done = bounded(PATIENCE, &what, follow(session, operation, "")).await?;
-        let status = done.status.unwrap_or_default();
-        let line = format!("resource/{name}: in-place update {}: {}", word(status.phase), explain(&status));
+        let finished = with_timeout(LEADER_TIMEOUT, &what, follow_operation(session, operation, "")).await?;
+        let status = finished.status.unwrap_or_default();
+        let line = format!(
+            "resource/{name}: in-place update {}: {}",
+            phase_word(status.phase),
+            status_explanation(&status)
+        );
         match status.phase {
             OperationPhase::Succeeded => {
                 session.terminal().progress(&line);

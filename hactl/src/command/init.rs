@@ -8,14 +8,14 @@ use super::timing::ProfileName;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
 use clap::{Args, ValueEnum, ValueHint};
-use files::{Fate, File};
+use files::{File, WriteEffect};
 use questions::Questions;
 use settings::Settings;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
 /// Directory in which ha-controller and ha-node-agent look for their settings, as their units are installed.
-const FOLDER: &str = "/etc/hactl";
+const CONFIG_DIRECTORY: &str = "/etc/hactl";
 
 /// Generate the initial configuration of this host
 #[derive(Args, Clone, Debug)]
@@ -71,7 +71,7 @@ pub(crate) struct Init {
     #[arg(long, value_name = "PROFILE")]
     profile: Option<ProfileName>,
     /// Target directory
-    #[arg(long, alias = "folder", value_name = "DIR", default_value = FOLDER, value_hint = ValueHint::DirPath)]
+    #[arg(long, alias = "folder", value_name = "DIR", default_value = CONFIG_DIRECTORY, value_hint = ValueHint::DirPath)]
     directory: PathBuf,
     /// WARNING: overwrites existing files with different content
     #[arg(long)]
@@ -100,32 +100,32 @@ impl Init {
                     "add --etcd-endpoints URL,URL,URL, and for https --etcd-ca, --etcd-cert and --etcd-key",
                 ));
             }
-            Questions::new(std::io::stdin().lock(), std::io::stderr()).ask(&mut flags)?;
+            Questions::new(std::io::stdin().lock(), std::io::stderr()).ask_missing(&mut flags)?;
         }
-        let settings = Settings::of(&flags, &session.flags().connection)?;
-        let folder = std::path::absolute(&self.directory).unwrap_or_else(|_| self.directory.clone());
-        let files = files::of(&settings, &folder)?;
+        let settings = Settings::from_flags(&flags, &session.flags().connection)?;
+        let directory = std::path::absolute(&self.directory).unwrap_or_else(|_| self.directory.clone());
+        let files = files::configuration_files(&settings, &directory)?;
         if self.dry_run {
             let shown = |file: &File| format!("# {}\n{}", file.path.display(), file.text);
-            session.terminal().out(&files.iter().map(shown).collect::<Vec<_>>().join("---\n"));
+            session.terminal().print(&files.iter().map(shown).collect::<Vec<_>>().join("---\n"));
             return Ok(Exit::Done);
         }
-        let fates = files.iter().map(File::fate).collect::<Result<Vec<_>, _>>()?;
-        let kept: Vec<String> = files
+        let effects = files.iter().map(File::effect).collect::<Result<Vec<_>, _>>()?;
+        let conflicts: Vec<String> = files
             .iter()
-            .zip(&fates)
-            .filter(|(_, fate)| **fate == Fate::Overwritten && !self.force)
+            .zip(&effects)
+            .filter(|(_, effect)| **effect == WriteEffect::Overwritten && !self.force)
             .map(|(file, _)| format!("{} already exists with different content", file.path.display()))
             .collect();
-        if !kept.is_empty() {
-            return Err(Failure::refused(kept.join("\n"))
+        if !conflicts.is_empty() {
+            return Err(Failure::refused(conflicts.join("\n"))
                 .help("nothing was written; add --dry-run to show the files, or --force to overwrite existing files"));
         }
-        for (file, fate) in files.iter().zip(&fates) {
-            file.write(*fate)?;
-            session.terminal().say(&format!("{} {}", file.path.display(), fate.word()));
+        for (file, effect) in files.iter().zip(&effects) {
+            file.write(*effect)?;
+            session.terminal().report(&format!("{} {}", file.path.display(), effect.word()));
         }
-        session.terminal().say(&format!("\nnext:\n{}", settings.next_steps(&folder)));
+        session.terminal().report(&format!("\nnext:\n{}", settings.next_steps(&directory)));
         Ok(Exit::Done)
     }
 }

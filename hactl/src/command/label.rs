@@ -3,7 +3,7 @@
 use super::dry_run::DryRunFlag;
 use crate::client::{Client, Collection};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::names::{Selection, Target, TypedName, name_of, selection};
+use crate::names::{Selection, Target, TypedName, name_of, parse_selection};
 use crate::object::AnyObject;
 use crate::render::Format;
 use crate::session::Session;
@@ -73,8 +73,8 @@ impl Field {
         }
     }
 
-    fn of(self, object: &Value) -> BTreeMap<String, String> {
-        let metadata = AnyObject::of(object).metadata;
+    fn values_of(self, object: &Value) -> BTreeMap<String, String> {
+        let metadata = AnyObject::from_value(object).metadata;
         match self {
             Field::Labels => metadata.labels,
             Field::Annotations => metadata.annotations,
@@ -106,38 +106,41 @@ impl Edit {
         let format = session.format(&[Format::Name])?;
         let (objects, changes) = parse(field, &self.what)?;
         let client = session.client()?;
-        let objects = self.objects(client, selection(objects)?).await?;
+        let objects = self.objects(client, parse_selection(objects)?).await?;
         if !self.overwrite {
-            let taken: Vec<String> =
-                objects.iter().flat_map(|(target, object)| taken(field, target, object, &changes)).collect();
-            if !taken.is_empty() {
-                return Err(Failure::refused(taken.join("\n"))
+            let conflicts: Vec<String> = objects
+                .iter()
+                .flat_map(|(target, object)| conflicts(field, target, object, &changes))
+                .collect();
+            if !conflicts.is_empty() {
+                return Err(Failure::refused(conflicts.join("\n"))
                     .help("nothing was changed; add --overwrite to replace existing values"));
             }
         }
         if objects.is_empty() {
-            session.terminal().held_up("No resources found");
+            session.terminal().notice("No resources found");
         }
         for (target, object) in &objects {
-            let shown = target.shown();
-            let live = field.of(object);
-            for (key, _) in changes.iter().filter(|(key, value)| value.is_null() && !live.contains_key(*key))
+            let display_name = target.display_name();
+            let current = field.values_of(object);
+            for (key, _) in
+                changes.iter().filter(|(key, value)| value.is_null() && !current.contains_key(*key))
             {
-                session.terminal().warn(&format!("{shown} has no {} {key}", field.singular()));
+                session.terminal().warn(&format!("{display_name} has no {} {key}", field.singular()));
             }
-            let differing = differing(&live, &changes);
-            if let Some(commitment) = self.dry_run.mode.commitment().filter(|_| !differing.is_empty()) {
+            let differing = differing(&current, &changes);
+            if let Some(write_mode) = self.dry_run.mode.write_mode().filter(|_| !differing.is_empty()) {
                 let patch = json!({"metadata": {field.name(): differing}});
                 client
-                    .patch(target.kind, &target.name.name, &patch, commitment)
+                    .patch(target.kind, &target.name.name, &patch, write_mode)
                     .await
-                    .map_err(|error| Failure::from(error).at(&shown))?;
+                    .map_err(|error| Failure::from(error).with_context(&display_name))?;
             }
             match format {
-                Some(Format::Name) => session.terminal().line(&shown),
-                _ => session.terminal().say(&format!(
-                    "{shown} {}{}",
-                    word(field, &differing),
+                Some(Format::Name) => session.terminal().print_line(&display_name),
+                _ => session.terminal().report(&format!(
+                    "{display_name} {}{}",
+                    outcome_word(field, &differing),
                     self.dry_run.mode.suffix()
                 )),
             }
@@ -217,35 +220,35 @@ fn problems(field: Field, changes: &Map<String, Value>) -> Vec<String> {
         "apiVersion": API_VERSION, "kind": Kind::Node.name(),
         "metadata": {"name": "any", field.name(): texts}, "spec": {},
     });
-    let place = format!("metadata.{}", field.name());
+    let path_prefix = format!("metadata.{}", field.name());
     validation::problems(Kind::Node, &object)
         .iter()
-        .filter(|problem| problem.path.starts_with(&place))
+        .filter(|problem| problem.path.starts_with(&path_prefix))
         .map(ToString::to_string)
         .collect()
 }
 
 /// Returns the existing values that the changes would replace, as sentences.
-fn taken(field: Field, target: &Target, object: &Value, changes: &Map<String, Value>) -> Vec<String> {
-    let live = field.of(object);
+fn conflicts(field: Field, target: &Target, object: &Value, changes: &Map<String, Value>) -> Vec<String> {
+    let current = field.values_of(object);
     changes
         .iter()
-        .filter_map(|(key, value)| Some((key, live.get(key)?, value.as_str()?)))
+        .filter_map(|(key, value)| Some((key, current.get(key)?, value.as_str()?)))
         .filter(|(_, present, value)| value != present)
         .map(|(key, present, _)| {
-            format!("{}: {} {key} already has the value {present:?}", target.shown(), field.singular())
+            format!("{}: {} {key} already has the value {present:?}", target.display_name(), field.singular())
         })
         .collect()
 }
 
 /// Returns the changes that an object does not have yet.
-fn differing(live: &BTreeMap<String, String>, changes: &Map<String, Value>) -> Map<String, Value> {
-    let is_new = |key: &String, value: &Value| live.get(key).map(String::as_str) != value.as_str();
+fn differing(current: &BTreeMap<String, String>, changes: &Map<String, Value>) -> Map<String, Value> {
+    let is_new = |key: &String, value: &Value| current.get(key).map(String::as_str) != value.as_str();
     let new = changes.iter().filter(|(key, value)| is_new(key, value));
     new.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-fn word(field: Field, sent: &Map<String, Value>) -> &'static str {
+fn outcome_word(field: Field, sent: &Map<String, Value>) -> &'static str {
     match field {
         Field::Labels | Field::Annotations if sent.is_empty() => "unchanged",
         Field::Labels if sent.values().all(Value::is_null) => "unlabeled",
@@ -297,13 +300,13 @@ mod tests {
     }
 
     #[test]
-    fn only_other_values_are_taken() {
+    fn only_different_values_conflict() {
         let object = json!({"metadata": {"name": "web", "labels": {"tier": "front", "app": "shop"}}});
         let check = |changes: Value, expected: &[&str], sent: Value| {
             let changes = changes.as_object().expect("a map");
             let target = target(Kind::Resource, &object);
-            assert_eq!(taken(Field::Labels, &target, &object, changes), expected, "{changes:?}");
-            assert_eq!(Value::Object(differing(&Field::Labels.of(&object), changes)), sent);
+            assert_eq!(conflicts(Field::Labels, &target, &object, changes), expected, "{changes:?}");
+            assert_eq!(Value::Object(differing(&Field::Labels.values_of(&object), changes)), sent);
         };
         check(json!({"tier": "front"}), &[], json!({}));
         check(json!({"tier": null, "gone": null}), &[], json!({"tier": null}));

@@ -1,18 +1,18 @@
 //! `hactl logs`: prints the last lines of a service's log, and follows new ones.
 
-mod followed;
+mod follower;
 
 use crate::client::{ApiError, Client};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::names::Target;
 use crate::session::Session;
 use clap::Args;
-use followed::Followed;
+use follower::LogFollower;
 use ha_api_types::record::LOG_LINES_MAX;
 use std::time::{Duration, Instant};
 
 /// Interval between requests while a log is followed.
-const POLL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Time by which the period of a request overlaps the one before, so that clocks and delays lose no line.
 const OVERLAP: Duration = Duration::from_secs(5);
 
@@ -51,43 +51,43 @@ pub(crate) struct Logs {
 impl Logs {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         session.format(&[])?;
-        let target = super::resource(&self.name)?;
-        let lines = lines(self.tail)?;
-        let node = self.node.as_deref().map(super::node).transpose()?;
+        let target = super::parse_resource(&self.name)?;
+        let lines = parse_tail(self.tail)?;
+        let node = self.node.as_deref().map(super::parse_node).transpose()?;
         let client = session.client()?;
         // Fails with the most similar name if no resource has this name.
         client.target(&target).await?;
         let terminal = session.terminal();
-        let asked_at = Instant::now();
-        let read = self.read(client, &target, lines, self.since.map(seconds), node.as_ref()).await;
-        let (text, warnings) = read.map_err(failure)?;
+        let requested_at = Instant::now();
+        let read = self.read(client, &target, lines, self.since.map(whole_seconds), node.as_ref()).await;
+        let (text, warnings) = read.map_err(to_failure)?;
         for warning in &warnings {
             terminal.warn(warning);
         }
         if !self.follow {
-            terminal.out(&text);
+            terminal.print(&text);
             return Ok(Exit::Done);
         }
-        let mut followed = Followed::default();
-        terminal.out(&followed.new_lines(&text));
-        let (mut read_at, mut is_failing) = (asked_at, false);
+        let mut follower = LogFollower::default();
+        terminal.print(&follower.new_lines(&text));
+        let (mut read_at, mut is_failing) = (requested_at, false);
         while !terminal.is_closed() {
-            tokio::time::sleep(POLL).await;
-            let asked_at = Instant::now();
-            let since = seconds(read_at.elapsed() + OVERLAP);
+            tokio::time::sleep(POLL_INTERVAL).await;
+            let requested_at = Instant::now();
+            let since = whole_seconds(read_at.elapsed() + OVERLAP);
             match self.read(client, &target, LOG_LINES_MAX, Some(since), node.as_ref()).await {
                 Ok((text, _)) => {
-                    (read_at, is_failing) = (asked_at, false);
-                    terminal.out(&followed.new_lines(&text));
+                    (read_at, is_failing) = (requested_at, false);
+                    terminal.print(&follower.new_lines(&text));
                 }
                 // A service that moves has no node for a moment.
-                Err(error) if error.is_passing() || error.is_status(409) => {
+                Err(error) if error.is_transient() || error.is_status(409) => {
                     if !is_failing {
-                        terminal.held_up(&format!("retrying: {}", failure(error).message));
+                        terminal.notice(&format!("retrying: {}", to_failure(error).message));
                     }
                     is_failing = true;
                 }
-                Err(error) => return Err(failure(error)),
+                Err(error) => return Err(to_failure(error)),
             }
         }
         Ok(Exit::Done)
@@ -106,7 +106,7 @@ impl Logs {
 }
 
 /// Returns the number of lines to ask for; -1 stands for the limit.
-fn lines(tail: i64) -> Result<u32, Failure> {
+fn parse_tail(tail: i64) -> Result<u32, Failure> {
     match u32::try_from(tail) {
         Ok(lines @ 1..=LOG_LINES_MAX) => Ok(lines),
         _ if tail == -1 => Ok(LOG_LINES_MAX),
@@ -117,11 +117,11 @@ fn lines(tail: i64) -> Result<u32, Failure> {
 }
 
 /// Returns a duration in whole seconds, at least one.
-fn seconds(length: Duration) -> u64 {
+fn whole_seconds(length: Duration) -> u64 {
     u64::try_from(length.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1)
 }
 
-fn failure(error: ApiError) -> Failure {
+fn to_failure(error: ApiError) -> Failure {
     if error.is_status(409) {
         return Failure::from(error).help("add --node NODE to read the log from a node");
     }
@@ -143,14 +143,14 @@ mod tests {
             (10_001, None),
             (i64::MAX, None),
         ] {
-            assert_eq!(lines(tail).ok(), expected, "{tail}");
+            assert_eq!(parse_tail(tail).ok(), expected, "{tail}");
         }
     }
 
     #[test]
     fn periods_are_whole_seconds() {
         for (milliseconds, expected) in [(0, 1), (1, 1), (1000, 1), (1001, 2), (600_000, 600)] {
-            assert_eq!(seconds(Duration::from_millis(milliseconds)), expected);
+            assert_eq!(whole_seconds(Duration::from_millis(milliseconds)), expected);
         }
     }
 }

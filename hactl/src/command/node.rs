@@ -4,9 +4,9 @@ pub(super) mod maintenance;
 mod not_here;
 mod watchdog;
 
-use super::operate::{Patience, carry_out};
+use super::operate::{OperationWaitFlags, run_operation};
 use crate::failure::{Failure, Outcome};
-use crate::object::Served;
+use crate::object::TypedObject;
 use crate::render::age;
 use crate::session::Session;
 use crate::terminal::Terminal;
@@ -38,11 +38,11 @@ enum NodeCommand {
     ShutdownContinue(ShutdownContinue),
     /// WARNING: resets the node. Test the watchdog of a drained node
     #[command(mut_arg("yes", |yes| yes.help("Confirm that the node may be reset now; do not ask")))]
-    TestWatchdog(Asked),
+    TestWatchdog(ConfirmedOperation),
     /// WARNING: stops the node without a shutdown. Fence a node with its fence devices
-    Fence(Asked),
+    Fence(ConfirmedOperation),
     /// WARNING: data loss if services started before fencing still run. Reconnect a fenced node
-    Unfence(Asked),
+    Unfence(ConfirmedOperation),
     /// WARNING: data loss if the former etcd is in use. Permit a node to use this etcd
     #[command(mut_arg("yes", |yes| yes.help("Confirm that this is the right etcd for the node; do not ask")))]
     FollowStore(FollowStore),
@@ -50,7 +50,7 @@ enum NodeCommand {
     NotHere(not_here::NotHere),
     /// WARNING: data loss if NODE still runs. Confirm that it is powered off
     #[command(mut_arg("yes", |yes| yes.help("Confirm that the node is powered off; do not ask")))]
-    ConfirmFenced(Asked),
+    ConfirmFenced(ConfirmedOperation),
 }
 
 #[derive(Args, Debug)]
@@ -58,7 +58,7 @@ struct ShutdownContinue {
     /// Name of the node
     node: String,
     #[command(flatten)]
-    patience: Patience,
+    wait_flags: OperationWaitFlags,
 }
 
 #[derive(Args, Debug)]
@@ -69,25 +69,25 @@ struct FollowStore {
     #[arg(long, short = 'y')]
     yes: bool,
     #[command(flatten)]
-    patience: Patience,
+    wait_flags: OperationWaitFlags,
 }
 
 // The arguments of an operation that the operator must confirm. (A doc comment would replace the help of each command
 // that uses them.)
 #[derive(Args, Debug)]
-struct Asked {
+struct ConfirmedOperation {
     /// Name of the node
     node: String,
     /// Do not ask for confirmation
     #[arg(long, short = 'y')]
     yes: bool,
     #[command(flatten)]
-    patience: Patience,
+    wait_flags: OperationWaitFlags,
 }
 
 /// The part of a node's observed identity that an operation carries; the leader refuses the operation if it differs.
 #[derive(Clone, Copy)]
-enum Carries {
+enum IdentityGuard {
     Nothing,
     Boot,
     EpochAndBoot,
@@ -101,50 +101,65 @@ impl Node {
             }
             NodeCommand::Watchdog(watchdog) => watchdog.run(session).await,
             NodeCommand::Maintenance(command) => command.run(session).await,
-            NodeCommand::ShutdownContinue(go_on) => shutdown_continue(session, go_on).await,
-            NodeCommand::FollowStore(follow) => follow_store(session, follow).await,
-            NodeCommand::TestWatchdog(asked) => {
-                asked.run(session, OperationAction::TestWatchdog, Carries::Boot, may_be_reset).await
+            NodeCommand::ShutdownContinue(arguments) => shutdown_continue(session, arguments).await,
+            NodeCommand::FollowStore(arguments) => follow_store(session, arguments).await,
+            NodeCommand::TestWatchdog(command) => {
+                command.run(session, OperationAction::TestWatchdog, IdentityGuard::Boot, reset_question).await
             }
-            NodeCommand::Fence(asked) => {
-                asked.run(session, OperationAction::Fence, Carries::Nothing, may_be_fenced).await
+            NodeCommand::Fence(command) => {
+                command.run(session, OperationAction::Fence, IdentityGuard::Nothing, fence_question).await
             }
-            NodeCommand::Unfence(asked) => {
-                asked.run(session, OperationAction::Unfence, Carries::EpochAndBoot, has_ended).await
+            NodeCommand::Unfence(command) => {
+                command
+                    .run(
+                        session,
+                        OperationAction::Unfence,
+                        IdentityGuard::EpochAndBoot,
+                        services_ended_question,
+                    )
+                    .await
             }
             NodeCommand::NotHere(not_here) => not_here.run(session).await,
-            NodeCommand::ConfirmFenced(asked) => {
-                asked.run(session, OperationAction::ConfirmFenced, Carries::EpochAndBoot, is_off).await
+            NodeCommand::ConfirmFenced(command) => {
+                command
+                    .run(
+                        session,
+                        OperationAction::ConfirmFenced,
+                        IdentityGuard::EpochAndBoot,
+                        powered_off_question,
+                    )
+                    .await
             }
         }
     }
 }
 
-impl Asked {
+impl ConfirmedOperation {
     /// Asks, unless `--yes` is given, and records the operation.
     async fn run(
         &self,
         session: &Session,
         action: OperationAction,
-        carries: Carries,
+        guard: IdentityGuard,
         question: fn(&str, &NodeStatus) -> String,
     ) -> Outcome {
-        let node = session.client()?.node(&super::node(&self.node)?).await?;
+        let node = session.client()?.node(&super::parse_node(&self.node)?).await?;
         let status = node.status.clone().unwrap_or_default();
         if !self.yes && !Terminal::confirm(&question(node.name(), &status))? {
             return Err(Failure::refused("not confirmed: nothing was changed"));
         }
-        carry_out(session, operation(action, carries, &node), &self.patience).await
+        run_operation(session, operation(action, guard, &node), &self.wait_flags).await
     }
 }
 
-fn services(status: &NodeStatus) -> String {
+fn service_count(status: &NodeStatus) -> String {
     count(status.services, "service")
 }
 
-fn is_off(name: &str, status: &NodeStatus) -> String {
+fn powered_off_question(name: &str, status: &NodeStatus) -> String {
     let seen = age(status.last_heartbeat_time.as_ref());
-    let now = format!("{}, last seen {seen} ago, with {}", is_now(name, status), services(status));
+    let now =
+        format!("{}, last seen {seen} ago, with {}", state_sentence(name, status), service_count(status));
     let is_ready = |one: &&Condition| one.kind == "Ready";
     if status.conditions.iter().find(is_ready).is_none_or(|ready| ready.reason != Reason::DuplicateNode) {
         return format!(
@@ -161,7 +176,7 @@ fn is_off(name: &str, status: &NodeStatus) -> String {
     )
 }
 
-fn may_be_reset(name: &str, status: &NodeStatus) -> String {
+fn reset_question(name: &str, status: &NodeStatus) -> String {
     let watchdog = status.watchdog.as_ref().map_or("the watchdog", |watchdog| &watchdog.identity);
     format!(
         "WARNING: {watchdog} resets {name} without a shutdown; data that is not on disk is lost.\n\
@@ -169,16 +184,16 @@ fn may_be_reset(name: &str, status: &NodeStatus) -> String {
     )
 }
 
-fn may_be_fenced(name: &str, status: &NodeStatus) -> String {
+fn fence_question(name: &str, status: &NodeStatus) -> String {
     format!(
         "WARNING: fencing stops {name} without a shutdown, as in a power failure.\n\
          {}, with {}. Its fence devices act immediately. Fence {name} now?",
-        is_now(name, status),
-        services(status)
+        state_sentence(name, status),
+        service_count(status)
     )
 }
 
-fn has_ended(name: &str, _: &NodeStatus) -> String {
+fn services_ended_question(name: &str, _: &NodeStatus) -> String {
     format!(
         "WARNING: data loss if a service that was started before fencing still runs on {name}: the service would run twice.\n\
          Node {name} regains access to storage without a reboot.\n\
@@ -186,35 +201,35 @@ fn has_ended(name: &str, _: &NodeStatus) -> String {
     )
 }
 
-fn is_now(name: &str, status: &NodeStatus) -> String {
+fn state_sentence(name: &str, status: &NodeStatus) -> String {
     format!("Node {name} is {:?}", status.state)
 }
 
-async fn shutdown_continue(session: &Session, go_on: &ShutdownContinue) -> Outcome {
-    let node = session.client()?.node(&super::node(&go_on.node)?).await?;
-    let spec = operation(OperationAction::ShutdownContinue, Carries::Boot, &node);
-    carry_out(session, spec, &go_on.patience).await
+async fn shutdown_continue(session: &Session, arguments: &ShutdownContinue) -> Outcome {
+    let node = session.client()?.node(&super::parse_node(&arguments.node)?).await?;
+    let spec = operation(OperationAction::ShutdownContinue, IdentityGuard::Boot, &node);
+    run_operation(session, spec, &arguments.wait_flags).await
 }
 
-fn operation(action: OperationAction, carries: Carries, node: &Served<NodeSpec>) -> OperationSpec {
+fn operation(action: OperationAction, guard: IdentityGuard, node: &TypedObject<NodeSpec>) -> OperationSpec {
     let status = node.status.as_ref();
     let epoch = || status.map(|status| status.epoch);
     let boot_id = || Some(status?.boot_id.clone()).filter(|boot_id| !boot_id.is_empty());
-    let (epoch, boot_id) = match carries {
-        Carries::Nothing => (None, None),
-        Carries::Boot => (None, boot_id()),
-        Carries::EpochAndBoot => (epoch(), boot_id()),
+    let (epoch, boot_id) = match guard {
+        IdentityGuard::Nothing => (None, None),
+        IdentityGuard::Boot => (None, boot_id()),
+        IdentityGuard::EpochAndBoot => (epoch(), boot_id()),
     };
     OperationSpec { action, node: Some(node.name().into()), epoch, boot_id, ..OperationSpec::default() }
 }
 
-async fn follow_store(session: &Session, follow: &FollowStore) -> Outcome {
-    let name = super::node(&follow.node)?.name.name;
+async fn follow_store(session: &Session, arguments: &FollowStore) -> Outcome {
+    let name = super::parse_node(&arguments.node)?.name.name;
     let question = format!(
         "WARNING: data loss if the former etcd of {name} is still in use: services may run twice.\n\
          The data recorded by node {name} differs from this etcd. Is this the right etcd for {name}?"
     );
-    if !follow.yes && !Terminal::confirm(&question)? {
+    if !arguments.yes && !Terminal::confirm(&question)? {
         return Err(Failure::refused("not confirmed: nothing was changed"));
     }
     let spec = OperationSpec {
@@ -222,7 +237,7 @@ async fn follow_store(session: &Session, follow: &FollowStore) -> Outcome {
         node: Some(name.into()),
         ..OperationSpec::default()
     };
-    carry_out(session, spec, &follow.patience).await
+    run_operation(session, spec, &arguments.wait_flags).await
 }
 
 #[cfg(test)]
@@ -243,9 +258,9 @@ mod tests {
             };
             NodeStatus { machine_id: "955882b1".to_owned(), conditions: vec![ready], ..NodeStatus::default() }
         };
-        let question = is_off("c4", &node(Reason::DuplicateNode));
+        let question = powered_off_question("c4", &node(Reason::DuplicateNode));
         assert!(question.contains("the previous machine itself (machine id 955882b1)"), "{question}");
-        let question = is_off("c4", &node(Reason::HeartbeatMissed));
+        let question = powered_off_question("c4", &node(Reason::HeartbeatMissed));
         assert!(question.contains("Confirm, at the machine itself, that c4 is powered off"), "{question}");
     }
 }

@@ -1,6 +1,6 @@
 //! `hactl notify`: tests the notification targets.
 
-use super::operate::{Patience, carry_out};
+use super::operate::{OperationWaitFlags, run_operation};
 use crate::failure::Outcome;
 use crate::session::Session;
 use clap::{Args, Subcommand};
@@ -21,7 +21,7 @@ enum Command {
 #[derive(Args, Debug)]
 struct Test {
     #[command(flatten)]
-    patience: Patience,
+    wait_flags: OperationWaitFlags,
 }
 
 impl Notify {
@@ -30,7 +30,7 @@ impl Notify {
             Command::Test(test) => {
                 let action = OperationAction::TestNotifications;
                 let spec = OperationSpec { action, ..OperationSpec::default() };
-                carry_out(session, spec, &test.patience).await
+                run_operation(session, spec, &test.wait_flags).await
             }
         }
     }

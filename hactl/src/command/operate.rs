@@ -1,9 +1,9 @@
 //! Imperative commands: each is recorded as an Operation, followed, and answered with its outcome.
 
-use super::wait::bounded;
-use crate::client::{ApiError, Change, Client, Commitment, Watcher};
+use super::wait::with_timeout;
+use crate::client::{ApiError, Change, Client, Watcher, WriteMode};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::object::Served;
+use crate::object::TypedObject;
 use crate::render::{self, Format};
 use crate::session::Session;
 use clap::Args;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Whether and how long to wait for the outcome.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct OperationWaitFlags {
     /// Return as soon as the request is recorded
     #[arg(long, overrides_with = "wait")]
     no_wait: bool,
@@ -30,10 +30,10 @@ pub(crate) struct Patience {
     timeout: Duration,
 }
 
-impl Patience {
+impl OperationWaitFlags {
     /// Returns flags that do not wait after the request is recorded.
-    pub(crate) fn none() -> Patience {
-        Patience { no_wait: true, wait: false, timeout: Duration::ZERO }
+    pub(crate) fn no_wait() -> OperationWaitFlags {
+        OperationWaitFlags { no_wait: true, wait: false, timeout: Duration::ZERO }
     }
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Start {
     #[arg(long, value_name = "NODE")]
     not_on: Option<String>,
     #[command(flatten)]
-    patience: Patience,
+    wait_flags: OperationWaitFlags,
 }
 
 /// Stop a service and set its requested state to Stopped
@@ -58,7 +58,7 @@ pub(crate) struct Stop {
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
     grace_period: Option<Duration>,
     #[command(flatten)]
-    patience: Patience,
+    wait_flags: OperationWaitFlags,
 }
 
 /// Stop a service and start it on the same node
@@ -67,7 +67,7 @@ pub(crate) struct Restart {
     /// Name of the resource
     resource: String,
     #[command(flatten)]
-    patience: Patience,
+    wait_flags: OperationWaitFlags,
 }
 
 /// Migrate a service to a node, live if its driver supports it
@@ -78,7 +78,7 @@ pub(crate) struct Migrate {
     /// Target node
     node: String,
     #[command(flatten)]
-    patience: Patience,
+    wait_flags: OperationWaitFlags,
 }
 
 /// Relocate a service: stop it, then start it on another node
@@ -89,7 +89,7 @@ pub(crate) struct Relocate {
     /// Target node
     node: String,
     #[command(flatten)]
-    patience: Patience,
+    wait_flags: OperationWaitFlags,
 }
 
 /// Replace the secondary node of a running replicated service
@@ -105,7 +105,7 @@ pub(crate) struct ReplaceSecondary {
     /// Node that becomes the secondary
     node: String,
     #[command(flatten)]
-    patience: Patience,
+    wait_flags: OperationWaitFlags,
 }
 
 /// Clear the Error state of a resource
@@ -114,7 +114,7 @@ pub(crate) struct ClearError {
     /// Name of the resource
     resource: String,
     #[command(flatten)]
-    patience: Patience,
+    wait_flags: OperationWaitFlags,
 }
 
 impl Start {
@@ -124,7 +124,7 @@ impl Start {
             not_on: self.not_on.as_deref().map(NodeName::from),
             ..OperationSpec::default()
         };
-        on_resource(session, &self.resource, spec, &self.patience).await
+        run_resource_operation(session, &self.resource, spec, &self.wait_flags).await
     }
 }
 
@@ -136,7 +136,7 @@ impl Stop {
             timeout_seconds: self.grace_period.map(seconds),
             ..OperationSpec::default()
         };
-        let outcome = on_resource(session, &self.resource, spec, &self.patience).await;
+        let outcome = run_resource_operation(session, &self.resource, spec, &self.wait_flags).await;
         // In earlier versions, `--timeout` killed the service. The hint names the flag that replaces that use.
         outcome.map_err(|failure| {
             if failure.exit != Exit::TimedOut || self.grace_period.is_some() {
@@ -154,102 +154,126 @@ impl Stop {
 impl Restart {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let spec = OperationSpec { action: OperationAction::Restart, ..OperationSpec::default() };
-        on_resource(session, &self.resource, spec, &self.patience).await
+        run_resource_operation(session, &self.resource, spec, &self.wait_flags).await
     }
 }
 
 impl Migrate {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
-        on_move(session, OperationAction::Migrate, &self.resource, &self.node, &self.patience).await
+        run_operation_to_node(session, OperationAction::Migrate, &self.resource, &self.node, &self.wait_flags)
+            .await
     }
 }
 
 impl Relocate {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
-        on_move(session, OperationAction::Relocate, &self.resource, &self.node, &self.patience).await
+        run_operation_to_node(
+            session,
+            OperationAction::Relocate,
+            &self.resource,
+            &self.node,
+            &self.wait_flags,
+        )
+        .await
     }
 }
 
 impl ReplaceSecondary {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
-        on_move(session, OperationAction::ReplaceSecondary, &self.resource, &self.node, &self.patience).await
+        run_operation_to_node(
+            session,
+            OperationAction::ReplaceSecondary,
+            &self.resource,
+            &self.node,
+            &self.wait_flags,
+        )
+        .await
     }
 }
 
 impl ClearError {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let spec = OperationSpec { action: OperationAction::ClearError, ..OperationSpec::default() };
-        on_resource(session, &self.resource, spec, &self.patience).await
+        run_resource_operation(session, &self.resource, spec, &self.wait_flags).await
     }
 }
 
-async fn on_move(
+async fn run_operation_to_node(
     session: &Session,
     action: OperationAction,
     resource: &str,
     node: &str,
-    patience: &Patience,
+    wait_flags: &OperationWaitFlags,
 ) -> Outcome {
-    let node = super::node(node)?;
+    let node = super::parse_node(node)?;
     session.client()?.target(&node).await?;
     let spec = OperationSpec { action, node: Some(node.name.name.into()), ..OperationSpec::default() };
-    on_resource(session, resource, spec, patience).await
+    run_resource_operation(session, resource, spec, wait_flags).await
 }
 
-async fn on_resource(session: &Session, resource: &str, spec: OperationSpec, patience: &Patience) -> Outcome {
-    let target = super::resource(resource)?;
+async fn run_resource_operation(
+    session: &Session,
+    resource: &str,
+    spec: OperationSpec,
+    wait_flags: &OperationWaitFlags,
+) -> Outcome {
+    let target = super::parse_resource(resource)?;
     session.client()?.target(&target).await?;
-    carry_out(session, OperationSpec { resource: Some(target.name.name), ..spec }, patience).await
+    run_operation(session, OperationSpec { resource: Some(target.name.name), ..spec }, wait_flags).await
 }
 
 /// Creates an operation, and waits until it has ended, unless `--no-wait` is given.
-pub(super) async fn carry_out(session: &Session, spec: OperationSpec, patience: &Patience) -> Outcome {
+pub(super) async fn run_operation(
+    session: &Session,
+    spec: OperationSpec,
+    wait_flags: &OperationWaitFlags,
+) -> Outcome {
     let format = session.format(&[Format::Yaml, Format::Json, Format::Name])?;
     let client = session.client()?;
-    let verb = verb(spec.action);
+    let verb = action_verb(spec.action);
     let subject = spec
         .resource
         .clone()
         .or_else(|| spec.node.as_ref().map(ToString::to_string))
         .unwrap_or_else(|| "cluster".to_owned());
-    let operation = record(client, &format!("{verb}-{subject}"), &spec).await?;
+    let operation = create_operation(client, &format!("{verb}-{subject}"), &spec).await?;
     let name = operation.name();
-    if patience.no_wait {
+    if wait_flags.no_wait {
         match format {
-            Some(Format::Name) => session.terminal().line(&format!("operation/{name}")),
+            Some(Format::Name) => session.terminal().print_line(&format!("operation/{name}")),
             _ if session.print_value(format, &render::readable(&operation.value))? => {}
-            _ => session.terminal().say(&format!("operation/{name} recorded")),
+            _ => session.terminal().report(&format!("operation/{name} recorded")),
         }
         return Ok(Exit::Done);
     }
-    let done = bounded(
-        patience.timeout,
+    let finished = with_timeout(
+        wait_flags.timeout,
         &format!("{verb} {subject} continues as operation/{name}"),
-        follow(session, name, ""),
+        follow_operation(session, name, ""),
     )
     .await
     .map_err(|failure| match failure.exit {
         Exit::TimedOut => failure.help(format!("run \"hactl get operation {name} -w\"")),
         Exit::Done | Exit::Refused | Exit::Usage | Exit::Unreachable | Exit::NotPermitted => failure,
     })?;
-    let status = done.status.unwrap_or_default();
+    let status = finished.status.unwrap_or_default();
     match format {
-        Some(Format::Name) => session.terminal().line(&format!("operation/{name}")),
+        Some(Format::Name) => session.terminal().print_line(&format!("operation/{name}")),
         _ => {
-            session.print_value(format, &render::readable(&done.value))?;
+            session.print_value(format, &render::readable(&finished.value))?;
         }
     }
-    let mut line = format!("{verb} {subject}: {}", word(status.phase));
-    let why = explain(&status);
+    let mut line = format!("{verb} {subject}: {}", phase_word(status.phase));
+    let why = status_explanation(&status);
     if !why.is_empty() {
         line += &format!(": {why}");
     }
     match status.phase {
         OperationPhase::Succeeded => {
             if format.is_none() {
-                session.terminal().say(&line);
+                session.terminal().report(&line);
                 if !status.together.is_empty() {
-                    session.terminal().say(&format!("  also moved: {}", status.together.join(", ")));
+                    session.terminal().report(&format!("  also moved: {}", status.together.join(", ")));
                 }
             }
             Ok(Exit::Done)
@@ -272,7 +296,7 @@ pub(super) async fn carry_out(session: &Session, spec: OperationSpec, patience: 
 /// Stops a service and waits until the stop is confirmed. A service that is not managed stays unchanged.
 pub(super) async fn stop_and_wait(
     session: &Session,
-    resource: &Served<ResourceSpec>,
+    resource: &TypedObject<ResourceSpec>,
     timeout: Duration,
 ) -> Result<(), Failure> {
     let name = resource.name();
@@ -290,31 +314,31 @@ pub(super) async fn stop_and_wait(
         resource: Some(name.to_owned()),
         ..OperationSpec::default()
     };
-    let recorded = record(session.client()?, &format!("stop-{name}"), &spec).await?;
+    let recorded = create_operation(session.client()?, &format!("stop-{name}"), &spec).await?;
     let what = format!("resource/{name} is not stopped and was not deleted");
-    let done = bounded(timeout, &what, follow(session, recorded.name(), "")).await?;
-    let status = done.status.unwrap_or_default();
+    let finished = with_timeout(timeout, &what, follow_operation(session, recorded.name(), "")).await?;
+    let status = finished.status.unwrap_or_default();
     match status.phase {
         OperationPhase::Succeeded => {
-            session.terminal().say(&format!("resource/{name} stopped"));
+            session.terminal().report(&format!("resource/{name} stopped"));
             Ok(())
         }
         OperationPhase::Failed
         | OperationPhase::Refused
         | OperationPhase::Pending
         | OperationPhase::Running => {
-            Err(Failure::refused(format!("cannot stop resource/{name}: {}", explain(&status)))
+            Err(Failure::refused(format!("cannot stop resource/{name}: {}", status_explanation(&status)))
                 .help(format!("nothing was deleted; run \"hactl why {name}\"")))
         }
     }
 }
 
 /// Creates an operation under a unique name, so that a retry after a lost answer cannot create it twice.
-pub(super) async fn record(
+pub(super) async fn create_operation(
     client: &Client,
     stem: &str,
     spec: &OperationSpec,
-) -> Result<Served<OperationSpec>, Failure> {
+) -> Result<TypedObject<OperationSpec>, Failure> {
     let object = json!({
         "apiVersion": API_VERSION, "kind": Kind::Operation.name(),
         "metadata": {"name": unique_name(stem)}, "spec": spec,
@@ -322,12 +346,12 @@ pub(super) async fn record(
     let mut attempts = 0;
     loop {
         attempts += 1;
-        match client.create(Kind::Operation, &object, Commitment::Real).await {
-            Ok(created) => return Ok(Served::of(created)),
+        match client.create(Kind::Operation, &object, WriteMode::Persist).await {
+            Ok(created) => return Ok(TypedObject::from_value(created)),
             Err(ApiError::Status(status)) if status.code == 409 && attempts > 1 => {
-                return Ok(Served::of(object));
+                return Ok(TypedObject::from_value(object));
             }
-            Err(ApiError::Unknown { .. }) if attempts < 3 => {}
+            Err(ApiError::OutcomeUnknown { .. }) if attempts < 3 => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -341,33 +365,36 @@ fn unique_name(stem: &str) -> String {
         suffix.push(char::from(DIGITS[usize::try_from(random % 36).unwrap_or(0)]));
         random /= 36;
     }
-    let longest = ha_api_types::names::MAX_NAME_LENGTH - suffix.len() - 1;
-    let stem: String = stem.to_ascii_lowercase().chars().take(longest).collect();
+    let max_stem_length = ha_api_types::names::MAX_NAME_LENGTH - suffix.len() - 1;
+    let stem: String = stem.to_ascii_lowercase().chars().take(max_stem_length).collect();
     format!("{}-{suffix}", stem.trim_end_matches(['-', '.']))
 }
 
 /// Follows an operation to its end and prints its progress, after a label if several are followed.
-pub(super) async fn follow(
+pub(super) async fn follow_operation(
     session: &Session,
     name: &str,
     label: &str,
-) -> Result<Served<OperationSpec>, Failure> {
+) -> Result<TypedObject<OperationSpec>, Failure> {
     let mut watcher = Watcher::object(session.client()?, Kind::Operation, name);
     let mut last = String::new();
     loop {
         match watcher.next().await? {
             Change::Applied(operation) => {
-                let operation: Served<OperationSpec> = Served::of(operation);
+                let operation: TypedObject<OperationSpec> = TypedObject::from_value(operation);
                 let status = operation.status.clone().unwrap_or_default();
                 if status.phase.is_final() {
                     return Ok(operation);
                 }
-                let why = explain(&status);
-                let line =
-                    format!("{label}{}{}{why}", word(status.phase), if why.is_empty() { "" } else { ": " });
+                let why = status_explanation(&status);
+                let line = format!(
+                    "{label}{}{}{why}",
+                    phase_word(status.phase),
+                    if why.is_empty() { "" } else { ": " }
+                );
                 if line != last {
                     if status.phase == OperationPhase::Pending && !why.is_empty() {
-                        session.terminal().held_up(&line);
+                        session.terminal().notice(&line);
                     } else {
                         session.terminal().progress(&line);
                     }
@@ -383,7 +410,7 @@ pub(super) async fn follow(
 }
 
 /// Returns the explanation of an operation's status; empty if there is nothing to explain.
-pub(super) fn explain(status: &OperationStatus) -> String {
+pub(super) fn status_explanation(status: &OperationStatus) -> String {
     match (status.message.as_str(), status.reason) {
         ("", Reason::Unknown | Reason::Completed | Reason::InProgress | Reason::Pending) => String::new(),
         ("", reason) => reason.sentence().to_owned(),
@@ -391,7 +418,7 @@ pub(super) fn explain(status: &OperationStatus) -> String {
     }
 }
 
-pub(super) fn word(phase: OperationPhase) -> &'static str {
+pub(super) fn phase_word(phase: OperationPhase) -> &'static str {
     match phase {
         OperationPhase::Pending => "pending",
         OperationPhase::Running => "running",
@@ -401,7 +428,7 @@ pub(super) fn word(phase: OperationPhase) -> &'static str {
     }
 }
 
-pub(super) fn verb(action: OperationAction) -> &'static str {
+pub(super) fn action_verb(action: OperationAction) -> &'static str {
     match action {
         OperationAction::Migrate => "migrate",
         OperationAction::Relocate => "relocate",
@@ -428,7 +455,7 @@ mod tests {
     use ha_api_types::names::{MAX_NAME_LENGTH, problem};
 
     #[test]
-    fn operations_have_names_of_their_own() {
+    fn operation_names_are_unique_and_valid() {
         for stem in [
             "migrate-web",
             "clear-error-101",

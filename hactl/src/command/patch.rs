@@ -3,7 +3,7 @@
 use super::dry_run::DryRunFlag;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::merge;
-use crate::names::{Selection, selection};
+use crate::names::{Selection, parse_selection};
 use crate::render::{self, Format};
 use crate::session::Session;
 use clap::{Args, ValueEnum, ValueHint};
@@ -63,7 +63,7 @@ impl PatchType {
 impl Patch {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json, Format::Name])?;
-        let target = match selection(&self.what)? {
+        let target = match parse_selection(&self.what)? {
             Selection::Objects(mut targets) if targets.len() == 1 => targets.remove(0),
             Selection::Objects(_) | Selection::Kinds(_) => {
                 return Err(Failure::usage("a patch requires exactly one object")
@@ -73,10 +73,10 @@ impl Patch {
         let patch = self.read()?;
         let client = session.client()?;
         let live = client.target(&target).await?;
-        let after = match (self.dry_run.mode.commitment(), self.kind) {
-            (Some(commitment), patch_type) => {
+        let after = match (self.dry_run.mode.write_mode(), self.kind) {
+            (Some(write_mode), patch_type) => {
                 let media_type = patch_type.media_type();
-                client.patch_as(media_type, target.kind, &target.name.name, &patch, commitment).await?
+                client.patch_as(media_type, target.kind, &target.name.name, &patch, write_mode).await?
             }
             (None, PatchType::Merge) => {
                 let mut patch = patch;
@@ -92,20 +92,20 @@ impl Patch {
             }
         };
         match format {
-            Some(Format::Name) => session.terminal().line(&target.shown()),
+            Some(Format::Name) => session.terminal().print_line(&target.display_name()),
             _ if session.print_value(format, &render::readable(&after))? => {}
             _ => {
                 let is_changed = render::readable(&after) != render::readable(&live);
                 let word = if is_changed { "patched" } else { "unchanged" };
                 let suffix = self.dry_run.mode.suffix();
-                session.terminal().say(&format!("{} {word}{suffix}", target.shown()));
+                session.terminal().report(&format!("{} {word}{suffix}", target.display_name()));
             }
         }
         Ok(Exit::Done)
     }
 
     fn read(&self) -> Result<Value, Failure> {
-        let (place, text) = match (&self.inline, &self.file) {
+        let (source, text) = match (&self.inline, &self.file) {
             (Some(text), _) => ("--patch", Ok(text.clone())),
             (None, Some(path)) if path != "-" => (path.as_str(), std::fs::read_to_string(path)),
             (None, _) => {
@@ -113,8 +113,8 @@ impl Patch {
                 ("standard input", std::io::stdin().read_to_string(&mut text).map(|_| text))
             }
         };
-        let text = text.map_err(|error| Failure::usage(format!("cannot read {place}: {error}")))?;
-        parse(self.kind, &text).map_err(|failure| failure.at(place))
+        let text = text.map_err(|error| Failure::usage(format!("cannot read {source}: {error}")))?;
+        parse(self.kind, &text).map_err(|failure| failure.with_context(source))
     }
 }
 

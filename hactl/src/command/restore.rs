@@ -1,23 +1,23 @@
 //! `hactl restore`: prepares a backup of etcd from which a cluster can safely start (FENCING, section 10).
 
+mod backup_facts;
 mod credentials;
-mod known;
-mod store;
+mod private_etcd;
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
+use backup_facts::{BackupFacts, WARNING, confirm};
 use clap::{Args, ValueHint};
 use ha_api_types::id::Revision;
 use ha_api_types::keys::{ALL_CLUSTERS, Keys, cluster_of};
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
-use ha_api_types::record::{Incarnation, Restored, forgotten, revision_raise};
+use ha_api_types::record::{Incarnation, Restored, keys_deleted_by_restore, revision_raise};
 use ha_api_types::time::Timestamp;
-use known::{Known, WARNING, confirm};
+use private_etcd::{PrivateEtcd, Programs};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use store::{PrivateStore, Programs};
 
 /// Prepare an etcd backup for the restore of a cluster
 #[derive(Args, Debug)]
@@ -51,11 +51,11 @@ pub(crate) struct Restore {
 }
 
 /// The content of the backup, and the number of removed keys.
-struct Found {
+struct ClusterSummary {
     cluster: String,
     resources: usize,
     nodes: usize,
-    forgotten: usize,
+    deleted_keys: usize,
 }
 
 impl Restore {
@@ -63,12 +63,12 @@ impl Restore {
         self.check()?;
         let programs = Programs::find(self.programs.as_deref())?;
         // The scratch directory is next to the output file, so that the last step is a rename within one file system.
-        let folder =
+        let directory =
             self.prepared.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
         let scratch = tempfile::Builder::new()
             .prefix(".hactl-restore-")
-            .tempdir_in(folder)
-            .map_err(|error| Failure::refused(format!("{}: {error}", folder.display())))?;
+            .tempdir_in(directory)
+            .map_err(|error| Failure::refused(format!("{}: {error}", directory.display())))?;
         tokio::select! {
             outcome = self.prepare(session, &programs, scratch.path()) => outcome,
             _ = tokio::signal::ctrl_c() => Err(Failure::refused("interrupted: nothing was written")),
@@ -106,13 +106,13 @@ impl Restore {
         let data = scratch.join("data");
         let backup = match &self.from {
             Some(backup) => backup.clone(),
-            None => nothing(programs, scratch).await?,
+            None => empty_backup(programs, scratch).await?,
         };
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let raise = revision_raise(i128::try_from(since.as_micros()).unwrap_or_default());
-        let revision = programs.restore(&backup, &data, raise, self.skip_hash_check).await?;
-        let store = PrivateStore::start(programs, scratch, &data).await?;
-        let keys = store.keys(ALL_CLUSTERS).await?;
+        let revision_increase = revision_raise(i128::try_from(since.as_micros()).unwrap_or_default());
+        let revision = programs.restore(&backup, &data, revision_increase, self.skip_hash_check).await?;
+        let etcd = PrivateEtcd::start(programs, scratch, &data).await?;
+        let keys = etcd.keys(ALL_CLUSTERS).await?;
         let clusters: BTreeSet<&str> =
             keys.iter().filter_map(|key| cluster_of(key)).chain(self.empty.as_deref()).collect();
         if clusters.is_empty() {
@@ -124,94 +124,103 @@ impl Restore {
         let mut all = Vec::new();
         for cluster in clusters {
             terminal.progress(&format!("preparing cluster {cluster}"));
-            all.push(self.rewrite(session, &store, cluster, revision).await?);
+            all.push(self.confirm_and_rewrite(session, &etcd, cluster, revision).await?);
         }
         terminal.progress("saving");
         let saved = scratch.join("prepared");
-        store.save(&saved).await?;
-        store.stop().await?;
+        etcd.save(&saved).await?;
+        etcd.stop().await?;
         std::fs::rename(&saved, &self.prepared)
             .map_err(|error| Failure::refused(format!("{}: {error}", self.prepared.display())))?;
         for found in &all {
-            terminal.line(&format!(
+            terminal.print_line(&format!(
                 "cluster {}: kept {} and {}; deleted heartbeats, assignments and reports: {}",
                 found.cluster,
                 names::count(found.resources, "resource"),
                 names::count(found.nodes, "node"),
-                found.forgotten
+                found.deleted_keys
             ));
         }
         let prepared = self.prepared.display();
-        terminal.line(&format!(
+        terminal.print_line(&format!(
             "{prepared} written. On each member, move the old data directory away, then run:"
         ));
-        terminal.line(&format!(
+        terminal.print_line(&format!(
             "  etcdutl snapshot restore {prepared} --name NAME --data-dir DIR \\\n    \
              --initial-cluster NAME=URL,… --initial-advertise-peer-urls URL"
         ));
-        terminal.line("Then start the members, the controllers and the agents, and run \"hactl status\" to see the progress.");
+        terminal.print_line("Then start the members, the controllers and the agents, and run \"hactl status\" to see the progress.");
         Ok(Exit::Done)
     }
 }
 
 impl Restore {
     /// Asks the questions that only an operator can answer, then rewrites the data.
-    async fn rewrite(
+    async fn confirm_and_rewrite(
         &self,
         session: &Session,
-        store: &PrivateStore,
+        etcd: &PrivateEtcd,
         cluster: &str,
         revision: i64,
-    ) -> Result<Found, Failure> {
+    ) -> Result<ClusterSummary, Failure> {
         let keys = Keys::new(cluster);
         let mut values = Vec::new();
         for part in [keys.candidates(), keys.fences(), keys.reports(), keys.incarnation()] {
-            values.extend(store.values(&part).await?);
+            values.extend(etcd.values(&part).await?);
         }
-        let known = Known::of(&keys, &values);
-        let questions = known.questions(cluster, self.empty.is_some());
+        let facts = BackupFacts::collect(&keys, &values);
+        let questions = facts.questions(cluster, self.empty.is_some());
         if !self.yes && !questions.is_empty() {
             session.terminal().warn(WARNING);
         }
         confirm(self.yes, &questions)?;
-        rewrite(store, cluster, revision, known).await
+        rewrite_keys(etcd, cluster, revision, facts).await
     }
 }
 
 /// Returns a backup of an empty etcd.
-async fn nothing(programs: &Programs, scratch: &Path) -> Result<PathBuf, Failure> {
-    let folder = scratch.join("empty");
-    std::fs::create_dir(&folder)
-        .map_err(|error| Failure::refused(format!("{}: {error}", folder.display())))?;
-    let store = PrivateStore::start(programs, &folder, &folder.join("data")).await?;
-    let saved = folder.join("backup");
-    store.save(&saved).await?;
-    store.stop().await?;
+async fn empty_backup(programs: &Programs, scratch: &Path) -> Result<PathBuf, Failure> {
+    let directory = scratch.join("empty");
+    std::fs::create_dir(&directory)
+        .map_err(|error| Failure::refused(format!("{}: {error}", directory.display())))?;
+    let etcd = PrivateEtcd::start(programs, &directory, &directory.join("data")).await?;
+    let saved = directory.join("backup");
+    etcd.save(&saved).await?;
+    etcd.stop().await?;
     Ok(saved)
 }
 
 /// Deletes the keys of agents and their assignments, and writes the marker last, which invalidates all older data.
-async fn rewrite(store: &PrivateStore, cluster: &str, revision: i64, said: Known) -> Result<Found, Failure> {
+async fn rewrite_keys(
+    etcd: &PrivateEtcd,
+    cluster: &str,
+    revision: i64,
+    facts: BackupFacts,
+) -> Result<ClusterSummary, Failure> {
     let keys = Keys::new(cluster);
-    let known = store.keys(keys.root()).await?;
-    let count = |prefix: &str| known.iter().filter(|key| key.starts_with(prefix)).count();
-    let forgotten = forgotten(&keys);
-    let found = Found {
+    let existing_keys = etcd.keys(keys.root()).await?;
+    let count = |prefix: &str| existing_keys.iter().filter(|key| key.starts_with(prefix)).count();
+    let keys_deleted_by_restore = keys_deleted_by_restore(&keys);
+    let found = ClusterSummary {
         cluster: cluster.to_owned(),
         resources: count(&keys.specs_of(Kind::Resource)),
         nodes: count(&keys.fences()),
-        forgotten: forgotten.iter().filter(|part| part.ends_with('/')).map(|part| count(part)).sum(),
+        deleted_keys: keys_deleted_by_restore
+            .iter()
+            .filter(|part| part.ends_with('/'))
+            .map(|part| count(part))
+            .sum(),
     };
-    for part in &forgotten {
-        store.delete(part).await?;
+    for part in &keys_deleted_by_restore {
+        etcd.delete(part).await?;
     }
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let at = Timestamp::from_unix_ms(i128::try_from(since.as_millis()).unwrap_or_default());
-    let incarnation = Incarnation::restored(uuid::Uuid::new_v4().to_string(), said.incarnation);
+    let incarnation = Incarnation::restored(uuid::Uuid::new_v4().to_string(), facts.incarnation);
     let value = serde_json::to_string(&incarnation).map_err(|error| Failure::refused(error.to_string()))?;
-    store.put(&keys.incarnation(), &value).await?;
-    let marker = Restored { at, backup_revision: Revision(revision), longest_wait_ms: said.longest_wait_ms };
+    etcd.put(&keys.incarnation(), &value).await?;
+    let marker = Restored { at, backup_revision: Revision(revision), longest_wait_ms: facts.longest_wait_ms };
     let value = serde_json::to_string(&marker).map_err(|error| Failure::refused(error.to_string()))?;
-    store.put(&keys.restored(), &value).await?;
+    etcd.put(&keys.restored(), &value).await?;
     Ok(found)
 }

@@ -3,7 +3,7 @@
 use super::dry_run::DryRunFlag;
 use super::in_place::InPlaceFlags;
 use super::stop_first::{StopFirstFlags, with_state};
-use crate::client::Commitment;
+use crate::client::WriteMode;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::merge;
 use crate::names::Target;
@@ -12,7 +12,7 @@ use crate::schema::Field;
 use crate::session::Session;
 use clap::Args;
 use ha_api_types::kind::Kind;
-use ha_api_types::renamed::{self, Renamed};
+use ha_api_types::renamed::{self, RenamedField};
 use ha_api_types::validation;
 use serde_json::{Value, json};
 
@@ -57,18 +57,18 @@ impl Set {
                 .help("nothing was changed; correct the values, then run the command again"));
         }
         self.in_place.confirm(&[(target.kind, &target.name.name)])?;
-        let after = match self.dry_run.mode.commitment() {
-            Some(commitment) => self.send(session, &target, &live, patch, commitment).await?,
+        let after = match self.dry_run.mode.write_mode() {
+            Some(write_mode) => self.send(session, &target, &live, patch, write_mode).await?,
             None => merged,
         };
-        self.in_place.carry_out(session, target.kind, &after).await?;
+        self.in_place.execute(session, target.kind, &after).await?;
         let word = if merge::is_unchanged(&live, &after) { "unchanged" } else { "configured" };
         match format {
-            Some(Format::Name) => session.terminal().line(&target.shown()),
+            Some(Format::Name) => session.terminal().print_line(&target.display_name()),
             _ if session.print_value(format, &render::readable(&after))? => {}
             _ => {
                 let suffix = self.dry_run.mode.suffix();
-                session.terminal().say(&format!("{} {word}{suffix}", target.shown()));
+                session.terminal().report(&format!("{} {word}{suffix}", target.display_name()));
             }
         }
         Ok(Exit::Done)
@@ -81,14 +81,14 @@ impl Set {
         target: &Target,
         live: &Value,
         patch: Value,
-        commitment: Commitment,
+        write_mode: WriteMode,
     ) -> Result<Value, Failure> {
         let (client, name) = (session.client()?, &target.name.name);
-        match client.patch(target.kind, name, &patch, commitment).await.map_err(Failure::from) {
-            Err(refusal) if self.stop_first.helps(target.kind, &refusal.message) => {
+        match client.patch(target.kind, name, &patch, write_mode).await.map_err(Failure::from) {
+            Err(refusal) if self.stop_first.resolves_refusal(target.kind, &refusal.message) => {
                 let before = self.stop_first.stop(session, client, name, live).await?;
                 let patch = with_state(&patch, &patch, &before);
-                Ok(client.patch(target.kind, name, &patch, commitment).await?)
+                Ok(client.patch(target.kind, name, &patch, write_mode).await?)
             }
             other => other,
         }
@@ -96,7 +96,7 @@ impl Set {
 }
 
 /// Returns the merge patch for `FIELD=VALUE…`, and the fields that are given by an earlier name.
-fn patch(kind: Kind, fields: &[String]) -> Result<(Value, Vec<&'static Renamed>), Failure> {
+fn patch(kind: Kind, fields: &[String]) -> Result<(Value, Vec<&'static RenamedField>), Failure> {
     let (mut spec, mut found) = (json!({}), Vec::new());
     for text in fields {
         let (path, value) = text.split_once('=').ok_or_else(|| {
@@ -106,22 +106,22 @@ fn patch(kind: Kind, fields: &[String]) -> Result<(Value, Vec<&'static Renamed>)
         let path = path.strip_prefix("spec.").unwrap_or(path);
         let renamed = renamed::of_path(kind, path);
         found.extend(renamed);
-        let path = renamed.map_or_else(|| path.to_owned(), Renamed::current_path);
+        let path = renamed.map_or_else(|| path.to_owned(), RenamedField::current_path);
         let mut schema = Field::spec(kind);
-        let mut place = &mut spec;
+        let mut field_value = &mut spec;
         for (depth, name) in path.split('.').enumerate() {
-            schema = below(schema, name).map_err(|hint| {
-                let shown = path.split('.').take(depth + 1).collect::<Vec<_>>().join(".");
-                Failure::usage(format!("{} has no field {shown}{hint}", kind.name()))
+            schema = child_schema(schema, name).map_err(|hint| {
+                let field_path = path.split('.').take(depth + 1).collect::<Vec<_>>().join(".");
+                Failure::usage(format!("{} has no field {field_path}{hint}", kind.name()))
                     .help(format!("run \"hactl explain {}.spec\"", kind.singular()))
             })?;
-            if !place.is_object() {
-                *place = json!({});
+            if !field_value.is_object() {
+                *field_value = json!({});
             }
-            place = &mut place[name];
+            field_value = &mut field_value[name];
         }
-        let value = typed(schema, value).map_err(|why| Failure::usage(format!("{path}: {why}")))?;
-        *place = match renamed {
+        let value = parse_value(schema, value).map_err(|why| Failure::usage(format!("{path}: {why}")))?;
+        *field_value = match renamed {
             Some(renamed) => renamed.to_current(value),
             None => value,
         };
@@ -130,7 +130,7 @@ fn patch(kind: Kind, fields: &[String]) -> Result<(Value, Vec<&'static Renamed>)
 }
 
 /// Returns the schema of a field. The error is a hint with the most similar name, if any.
-fn below<'a>(schema: Field<'a>, name: &str) -> Result<Field<'a>, String> {
+fn child_schema<'a>(schema: Field<'a>, name: &str) -> Result<Field<'a>, String> {
     if let Some(member) = schema.member(name) {
         return Ok(member);
     }
@@ -138,9 +138,11 @@ fn below<'a>(schema: Field<'a>, name: &str) -> Result<Field<'a>, String> {
         let known: Vec<&str> = known.map(|(name, _)| name).collect();
         // Flags are written with dashes; fields are not.
         let camel = camel_case(name);
-        let nearest = known.iter().copied().find(|known| *known == camel);
-        let nearest = nearest.or_else(|| crate::names::nearest(name, known.iter().copied()));
-        return Err(nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default());
+        let most_similar = known.iter().copied().find(|known| *known == camel);
+        let most_similar = most_similar.or_else(|| crate::names::most_similar(name, known.iter().copied()));
+        return Err(most_similar
+            .map(|most_similar| format!("; did you mean {most_similar}?"))
+            .unwrap_or_default());
     }
     schema.values().or_else(|| schema.alternatives().find_map(Field::values)).ok_or_else(String::new)
 }
@@ -157,11 +159,11 @@ fn camel_case(name: &str) -> String {
 }
 
 /// Parses the value by the schema's type; an empty value removes the field.
-fn typed(schema: Field<'_>, text: &str) -> Result<Value, String> {
+fn parse_value(schema: Field<'_>, text: &str) -> Result<Value, String> {
     if text.is_empty() {
         return Ok(Value::Null);
     }
-    let wrong = |what: &str| format!("{text:?} is {what}");
+    let invalid = |what: &str| format!("{text:?} is {what}");
     let alternatives = schema.alternatives().filter_map(Field::type_name);
     let alternatives: Vec<&str> = schema.type_name().into_iter().chain(alternatives).collect();
     match alternatives.as_slice() {
@@ -169,23 +171,23 @@ fn typed(schema: Field<'_>, text: &str) -> Result<Value, String> {
         ["boolean"] => match text {
             "true" | "yes" | "1" => Ok(json!(true)),
             "false" | "no" | "0" => Ok(json!(false)),
-            _ => Err(wrong("not true or false")),
+            _ => Err(invalid("not true or false")),
         },
-        ["integer"] => text.parse::<i64>().map(Value::from).map_err(|_| wrong("not an integer")),
+        ["integer"] => text.parse::<i64>().map(Value::from).map_err(|_| invalid("not an integer")),
         ["number"] => text
             .parse::<f64>()
             .ok()
             .and_then(serde_json::Number::from_f64)
             .map(Value::Number)
-            .ok_or_else(|| wrong("not a number")),
+            .ok_or_else(|| invalid("not a number")),
         ["array"] if !text.starts_with('[') => text
             .split(',')
-            .map(|part| typed(schema.items().unwrap_or(Field(&Value::Null)), part))
+            .map(|part| parse_value(schema.items().unwrap_or(Field(&Value::Null)), part))
             .collect::<Result<_, _>>()
             .map(Value::Array),
         _ => {
             let documents = ha_api_types::yaml::documents(text)
-                .map_err(|error| wrong(&format!("not valid YAML: {error}")))?;
+                .map_err(|error| invalid(&format!("not valid YAML: {error}")))?;
             Ok(documents.into_iter().next().map_or(Value::Null, |document| document.value))
         }
     }

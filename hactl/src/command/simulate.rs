@@ -2,7 +2,7 @@
 
 mod random;
 
-use super::support::STATE;
+use super::support::STATE_FILE;
 use super::why;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
@@ -53,7 +53,7 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "RESOURCE", requires = "from_dump")]
     why: Option<String>,
     #[command(flatten)]
-    runs: random::Random,
+    runs: random::RandomFlags,
 }
 
 impl Simulate {
@@ -65,48 +65,53 @@ impl Simulate {
         match &self.path {
             None if self.random => self.runs.run(session, format),
             None if self.print_default => {
-                session.terminal().out(DEFAULT);
+                session.terminal().print(DEFAULT_SCENARIO);
                 Ok(Exit::Done)
             }
-            None => default_cluster(session, format),
-            Some(path) if path.is_dir() => folder(session, path, format),
-            Some(path) => file(session, path, format),
+            None => run_default_scenario(session, format),
+            Some(path) if path.is_dir() => run_directory(session, path, format),
+            Some(path) => run_file(session, path, format),
         }
     }
 
     /// Continues a dumped cluster, with the steps of a file.
     fn replay(&self, session: &Session, format: Option<&Format>, dump: &Path) -> Outcome {
-        let path = dump.join(STATE);
+        let path = dump.join(STATE_FILE);
         let dump = Dump::read(&read(&path)?)
             .map_err(|problem| Failure::usage(format!("{}: {problem}", path.display())))?;
         let mut world = match &self.path {
             None => World::of_dump(&dump, "the dump", "", Path::new(".")),
-            Some(file) => World::of_dump(&dump, &file.display().to_string(), &read(file)?, folder_of(file)),
+            Some(file) => {
+                World::of_dump(&dump, &file.display().to_string(), &read(file)?, parent_directory(file))
+            }
         }
         .map_err(Failure::usage)?;
-        let explained = |explanation: Option<Explanation>, name: &str| {
+        let require_explanation = |explanation: Option<Explanation>, name: &str| {
             explanation
                 .ok_or_else(|| Failure::refused(format!("resource {name:?} not found in {}", path.display())))
         };
-        let asked = self.why.as_deref().map(|name| (name, ResourceName::from(names::bare(name))));
-        let before =
-            asked.as_ref().map(|(name, resource)| explained(dump.why(resource), name)).transpose()?;
+        let resource_to_explain =
+            self.why.as_deref().map(|name| (name, ResourceName::from(names::bare(name))));
+        let before = resource_to_explain
+            .as_ref()
+            .map(|(name, resource)| require_explanation(dump.why(resource), name))
+            .transpose()?;
         world.run();
-        let after = asked.as_ref().and_then(|(_, resource)| world.why(resource));
+        let after = resource_to_explain.as_ref().and_then(|(_, resource)| world.why(resource));
         let mut summary = world.summary();
         if let Some(before) = &before {
             summary["why"] = json!({"before": before, "after": after});
         }
-        let mut follows = String::new();
+        let mut details = String::new();
         if before.is_none() {
-            follows = format!("\nAt the end:\n{}", services(session, &summary));
+            details = format!("\nAt the end:\n{}", services_table(session, &summary));
         }
         for (when, explanation) in [("At the time of the dump", &before), ("At the end", &after)] {
             if let Some(explanation) = explanation {
-                follows += &format!("\n{when}:\n{}", why::text(session, explanation));
+                details += &format!("\n{when}:\n{}", why::text(session, explanation));
             }
         }
-        show(session, format, &world, &summary, &follows)
+        print_run(session, format, &world, &summary, &details)
     }
 }
 
@@ -132,10 +137,10 @@ struct Expectation {
 }
 
 /// Returns where each service is at the end of a run, as a table.
-fn services(session: &Session, summary: &Value) -> String {
+fn services_table(session: &Session, summary: &Value) -> String {
     let mut table = Table::new(&["NAME", "STATE", "RUNNING ON"]);
     for (name, Service { state, running }) in &lenient::view::<Summary>(summary).services {
-        table.row(vec![
+        table.add_row(vec![
             Cell::plain(name),
             Cell::styled(state, state_style(state)),
             Cell::plain(&running.join(", ")),
@@ -145,13 +150,13 @@ fn services(session: &Session, summary: &Value) -> String {
 }
 
 /// Scenario that runs if no file is given.
-const DEFAULT: &str = include_str!("simulate/default.yaml");
+const DEFAULT_SCENARIO: &str = include_str!("simulate/default.yaml");
 
-fn default_cluster(session: &Session, format: Option<&Format>) -> Outcome {
-    let world = run("the default scenario", DEFAULT, Path::new("."))?;
-    let exit = show(session, format, &world, &world.summary(), "")?;
+fn run_default_scenario(session: &Session, format: Option<&Format>) -> Outcome {
+    let world = run("the default scenario", DEFAULT_SCENARIO, Path::new("."))?;
+    let exit = print_run(session, format, &world, &world.summary(), "")?;
     if format.is_none() {
-        session.terminal().line(
+        session.terminal().print_line(
             "This was the default cluster: three nodes, six services, and node2 failed.\n\
              To change it:  hactl simulate --print-default > cluster.yaml\n\
              To run it:     hactl simulate cluster.yaml\n\
@@ -161,32 +166,32 @@ fn default_cluster(session: &Session, format: Option<&Format>) -> Outcome {
     Ok(exit)
 }
 
-fn file(session: &Session, path: &Path, format: Option<&Format>) -> Outcome {
-    let world = simulated(path)?;
-    show(session, format, &world, &world.summary(), "")
+fn run_file(session: &Session, path: &Path, format: Option<&Format>) -> Outcome {
+    let world = simulate_file(path)?;
+    print_run(session, format, &world, &world.summary(), "")
 }
 
 /// Prints the summary of a run, or its timeline, its verdict and a text that follows.
-fn show(
+fn print_run(
     session: &Session,
     format: Option<&Format>,
     world: &World,
     summary: &Value,
-    follows: &str,
+    details: &str,
 ) -> Outcome {
     if !session.print_value(format, summary)? {
         for line in world.timeline() {
-            session.terminal().line(line);
+            session.terminal().print_line(line);
         }
-        session.terminal().out(&verdict(session, world, summary));
-        session.terminal().out(follows);
+        session.terminal().print(&verdict(session, world, summary));
+        session.terminal().print(details);
     }
     Ok(exit(world))
 }
 
-fn folder(session: &Session, path: &Path, format: Option<&Format>) -> Outcome {
+fn run_directory(session: &Session, path: &Path, format: Option<&Format>) -> Outcome {
     let mut files = Vec::new();
-    collect(path, &mut files)?;
+    collect_scenario_files(path, &mut files)?;
     files.sort();
     if files.is_empty() {
         return Err(Failure::usage(format!("{}: no .yaml or .yml file found", path.display())));
@@ -194,7 +199,7 @@ fn folder(session: &Session, path: &Path, format: Option<&Format>) -> Outcome {
     let mut worst = Exit::Done;
     let mut summaries = Vec::new();
     for file in &files {
-        let (word, style, exit) = match simulated(file) {
+        let (word, style, exit) = match simulate_file(file) {
             Ok(world) => {
                 summaries.push(world.summary());
                 let word = if world.is_good() { ("ok", Style::Good) } else { ("failed", Style::Bad) };
@@ -207,7 +212,7 @@ fn folder(session: &Session, path: &Path, format: Option<&Format>) -> Outcome {
         };
         worst = worst.max(exit);
         if format.is_none() {
-            session.terminal().line(&format!(
+            session.terminal().print_line(&format!(
                 "{}: {}",
                 file.display(),
                 session.terminal().paint(style, word)
@@ -219,14 +224,14 @@ fn folder(session: &Session, path: &Path, format: Option<&Format>) -> Outcome {
 }
 
 /// Collects the scenario files in a directory and its subdirectories.
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
+fn collect_scenario_files(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     let unreadable =
-        |error: std::io::Error| Failure::usage(format!("cannot read {}: {error}", folder.display()));
-    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        |error: std::io::Error| Failure::usage(format!("cannot read {}: {error}", directory.display()));
+    for entry in std::fs::read_dir(directory).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
         // Links to directories are not followed, because they may form a cycle.
         if entry.file_type().map_err(unreadable)?.is_dir() {
-            collect(&entry.path(), files)?;
+            collect_scenario_files(&entry.path(), files)?;
         } else if entry.path().extension().is_some_and(|end| end == "yaml" || end == "yml") {
             files.push(entry.path());
         }
@@ -235,12 +240,12 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
 }
 
 /// Reads a scenario and runs it to its end.
-fn simulated(path: &Path) -> Result<World, Failure> {
-    run(&path.display().to_string(), &read(path)?, folder_of(path))
+fn simulate_file(path: &Path) -> Result<World, Failure> {
+    run(&path.display().to_string(), &read(path)?, parent_directory(path))
 }
 
 /// Returns the directory to which paths in a scenario file are relative.
-fn folder_of(file: &Path) -> &Path {
+fn parent_directory(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new("."))
 }
 
@@ -249,8 +254,8 @@ fn read(path: &Path) -> Result<String, Failure> {
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
 }
 
-fn run(name: &str, text: &str, folder: &Path) -> Result<World, Failure> {
-    let scenario = Scenario::parse(name, text, folder).map_err(Failure::usage)?;
+fn run(name: &str, text: &str, directory: &Path) -> Result<World, Failure> {
+    let scenario = Scenario::parse(name, text, directory).map_err(Failure::usage)?;
     let mut world = World::new(scenario).map_err(|message| Failure::usage(format!("{name}: {message}")))?;
     world.run();
     Ok(world)

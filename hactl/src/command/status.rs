@@ -26,7 +26,7 @@ impl Status {
             .map_err(|error| Failure::refused(format!("cannot print the status: {error}")))?;
         if !session.print_value(format, &value)? {
             let wide = format == Some(&Format::Wide);
-            session.terminal().out(&screen(session.terminal(), &overview, wide));
+            session.terminal().print(&overview_text(session.terminal(), &overview, wide));
         }
         Ok(match overview.health() {
             Health::Healthy => Exit::Done,
@@ -36,7 +36,7 @@ impl Status {
     }
 }
 
-fn screen(terminal: &Terminal, overview: &Overview, wide: bool) -> String {
+fn overview_text(terminal: &Terminal, overview: &Overview, wide: bool) -> String {
     let (word, style) = match overview.health() {
         Health::Healthy => ("healthy", Style::Good),
         Health::Degraded => ("degraded", Style::Warn),
@@ -47,22 +47,22 @@ fn screen(terminal: &Terminal, overview: &Overview, wide: bool) -> String {
         text += &format!(", {}", terminal.paint(Style::Warn, &overview.arming));
     }
     text += &format!("  (answered by {})\n", overview.answered_by);
-    text += &store(terminal, overview, wide);
-    text += &controllers(terminal, overview);
+    text += &etcd_section(terminal, overview, wide);
+    text += &controllers_section(terminal, overview);
     let disarmed = !overview.arming.is_empty() && overview.arming != "Armed";
-    text += &nodes(terminal, &overview.nodes, wide, disarmed);
-    text += &services(terminal, overview);
-    text += &recent(terminal, overview);
-    text += &wrong(terminal, overview);
+    text += &nodes_section(terminal, &overview.nodes, wide, disarmed);
+    text += &services_section(terminal, overview);
+    text += &fencing_section(terminal, overview);
+    text += &problems_section(terminal, overview);
     text
 }
 
-fn heading(terminal: &Terminal, title: &str, rest: &str) -> String {
-    let gap = if rest.is_empty() { "" } else { "  " };
-    format!("\n{}{gap}{rest}\n", terminal.paint(Style::Bold, title))
+fn heading(terminal: &Terminal, title: &str, summary: &str) -> String {
+    let gap = if summary.is_empty() { "" } else { "  " };
+    format!("\n{}{gap}{summary}\n", terminal.paint(Style::Bold, title))
 }
 
-fn store(terminal: &Terminal, overview: &Overview, wide: bool) -> String {
+fn etcd_section(terminal: &Terminal, overview: &Overview, wide: bool) -> String {
     let members = &overview.store.members;
     let healthy = members.iter().filter(|member| member.healthy).count();
     let quorum = if overview.store.quorum {
@@ -83,7 +83,7 @@ fn store(terminal: &Terminal, overview: &Overview, wide: bool) -> String {
             (false, _) => Cell::styled("unreachable", Style::Bad),
         };
         let name = if member.name.is_empty() { &member.url } else { &member.name };
-        let size = if member.database_bytes == 0 { String::new() } else { bytes(member.database_bytes) };
+        let size = if member.database_bytes == 0 { String::new() } else { byte_text(member.database_bytes) };
         let mut row = vec![Cell::plain(name), state, Cell::plain(&member.version), Cell::plain(&size)];
         if wide {
             row.push(Cell::plain(&member.url));
@@ -93,13 +93,13 @@ fn store(terminal: &Terminal, overview: &Overview, wide: bool) -> String {
         } else {
             Cell::styled(&member.problem, Style::Bad)
         });
-        table.row(row);
+        table.add_row(row);
     }
     text += &table.render(terminal, 2);
     text
 }
 
-fn controllers(terminal: &Terminal, overview: &Overview) -> String {
+fn controllers_section(terminal: &Terminal, overview: &Overview) -> String {
     let leader = match &overview.leader {
         Some(leader) => {
             let since = age(Some(&leader.since));
@@ -115,10 +115,10 @@ fn controllers(terminal: &Terminal, overview: &Overview) -> String {
             ControllerState::Standby => Cell::styled("Standby", Style::Good),
             ControllerState::Lost => Cell::styled("Lost", Style::Bad),
         };
-        table.row(vec![
+        table.add_row(vec![
             Cell::plain(&controller.id),
             state,
-            Cell::plain(&seen(controller.silent_seconds, None)),
+            Cell::plain(&last_seen_text(controller.silent_seconds, None)),
             Cell::plain(&controller.version),
             Cell::plain(&controller.url),
         ]);
@@ -127,7 +127,7 @@ fn controllers(terminal: &Terminal, overview: &Overview) -> String {
     text
 }
 
-fn nodes(terminal: &Terminal, nodes: &[NodeOverview], wide: bool, disarmed: bool) -> String {
+fn nodes_section(terminal: &Terminal, nodes: &[NodeOverview], wide: bool, disarmed: bool) -> String {
     let mut text =
         heading(terminal, "Nodes", if nodes.is_empty() { "no node has registered yet" } else { "" });
     if nodes.is_empty() {
@@ -144,8 +144,8 @@ fn nodes(terminal: &Terminal, nodes: &[NodeOverview], wide: bool, disarmed: bool
     let mut table = Table::new(&header);
     for node in nodes {
         let state = format!("{:?}", node.state);
-        let dog = node.watchdog.as_ref().map_or("", WatchdogStatus::summary);
-        let dog_style = if dog == "none" { Style::Bad } else { Style::Plain };
+        let watchdog = node.watchdog.as_ref().map_or("", WatchdogStatus::summary);
+        let watchdog_style = if watchdog == "none" { Style::Bad } else { Style::Plain };
         let lease =
             if node.lease { Cell::styled("held", Style::Good) } else { Cell::styled("gone", Style::Bad) };
         let mut row = vec![
@@ -153,8 +153,8 @@ fn nodes(terminal: &Terminal, nodes: &[NodeOverview], wide: bool, disarmed: bool
             Cell::styled(&state, state_style(&state)),
             Cell::styled(&node.agent, state_style(&node.agent)),
             lease,
-            Cell::styled(dog, dog_style),
-            Cell::plain(&seen(node.silent_seconds, node.last_seen.as_ref())),
+            Cell::styled(watchdog, watchdog_style),
+            Cell::plain(&last_seen_text(node.silent_seconds, node.last_seen.as_ref())),
             Cell::plain(&node.services.to_string()),
         ];
         if disarmed {
@@ -167,15 +167,16 @@ fn nodes(terminal: &Terminal, nodes: &[NodeOverview], wide: bool, disarmed: bool
             );
         }
         // A received heartbeat needs no message.
-        let quiet = node.message.is_empty() || matches!(node.reason, Reason::NodeReady | Reason::Maintenance);
-        row.push(if quiet { Cell::blank() } else { Cell::plain(&node.message) });
-        table.row(row);
+        let is_message_redundant =
+            node.message.is_empty() || matches!(node.reason, Reason::NodeReady | Reason::Maintenance);
+        row.push(if is_message_redundant { Cell::blank() } else { Cell::plain(&node.message) });
+        table.add_row(row);
     }
     text += &table.render(terminal, 2);
     text
 }
 
-fn services(terminal: &Terminal, overview: &Overview) -> String {
+fn services_section(terminal: &Terminal, overview: &Overview) -> String {
     let counts: Vec<String> = overview
         .services
         .iter()
@@ -193,7 +194,7 @@ fn services(terminal: &Terminal, overview: &Overview) -> String {
     text
 }
 
-fn recent(terminal: &Terminal, overview: &Overview) -> String {
+fn fencing_section(terminal: &Terminal, overview: &Overview) -> String {
     if overview.recent_fences.is_empty() {
         return String::new();
     }
@@ -204,7 +205,7 @@ fn recent(terminal: &Terminal, overview: &Overview) -> String {
     text
 }
 
-fn wrong(terminal: &Terminal, overview: &Overview) -> String {
+fn problems_section(terminal: &Terminal, overview: &Overview) -> String {
     if overview.problems.is_empty() {
         return String::new();
     }
@@ -224,7 +225,7 @@ fn wrong(terminal: &Terminal, overview: &Overview) -> String {
 }
 
 /// Returns the time since an observation: by the answering controller's own clock, or else by the stored time.
-fn seen(silent: Option<Seconds>, stored: Option<&Timestamp>) -> String {
+fn last_seen_text(silent: Option<Seconds>, stored: Option<&Timestamp>) -> String {
     match (silent, stored) {
         (Some(silent), _) => format!("{:.1}s", silent.ms() as f64 / 1000.0),
         (None, Some(stored)) => age(Some(stored)),
@@ -232,7 +233,7 @@ fn seen(silent: Option<Seconds>, stored: Option<&Timestamp>) -> String {
     }
 }
 
-fn bytes(count: u64) -> String {
+fn byte_text(count: u64) -> String {
     let mut amount = count as f64;
     for unit in ["B", "KiB", "MiB"] {
         if amount < 1024.0 {

@@ -1,10 +1,10 @@
 //! `--stop-first`: stops a resource before an edit that is allowed only while no copy may run.
 
-use super::wait::bounded;
-use crate::client::{Change, Client, Commitment, Watcher};
+use super::wait::with_timeout;
+use crate::client::{Change, Client, Watcher, WriteMode};
 use crate::failure::Failure;
 use crate::merge;
-use crate::object::Served;
+use crate::object::TypedObject;
 use crate::session::Session;
 use clap::Args;
 use ha_api_types::kind::Kind;
@@ -24,12 +24,12 @@ pub(crate) struct StopFirstFlags {
 }
 
 /// Text of a refusal that a stop resolves.
-const REFUSAL: &str = "cannot change while a copy may run";
+const STOP_REQUIRED_MESSAGE: &str = "cannot change while a copy may run";
 
 impl StopFirstFlags {
     /// Returns `true` if a stop may resolve the refusal of an edit.
-    pub(crate) fn helps(&self, kind: Kind, refusal: &str) -> bool {
-        self.stop_first && kind == Kind::Resource && refusal.contains(REFUSAL)
+    pub(crate) fn resolves_refusal(&self, kind: Kind, refusal: &str) -> bool {
+        self.stop_first && kind == Kind::Resource && refusal.contains(STOP_REQUIRED_MESSAGE)
     }
 
     /// Stops a resource and waits until no copy may run. Returns the requested state from before, as received: it is
@@ -41,38 +41,40 @@ impl StopFirstFlags {
         name: &str,
         live: &Value,
     ) -> Result<String, Failure> {
-        let live: Served<ResourceSpec> = Served::of(live.clone());
-        let before = match live.word("/spec/state") {
+        let live: TypedObject<ResourceSpec> = TypedObject::from_value(live.clone());
+        let before = match live.text_at("/spec/state") {
             "" => "Started".to_owned(),
             state => state.to_owned(),
         };
         let is_error = live.state() == Some(ServiceState::Error);
         let patch = json!({"spec": {"state": if is_error { "Disabled" } else { "Stopped" }}});
-        client.patch(Kind::Resource, name, &patch, Commitment::Real).await?;
-        let shown = format!("resource/{name}");
+        client.patch(Kind::Resource, name, &patch, WriteMode::Persist).await?;
+        let display_name = format!("resource/{name}");
         session.terminal().progress(&format!(
-            "{shown}: stopping before the edit; if interrupted, the resource stays stopped and unchanged"
+            "{display_name}: stopping before the edit; if interrupted, the resource stays stopped and unchanged"
         ));
         let mut last = String::new();
         let stopped = async {
             let mut watcher = Watcher::object(session.client()?, Kind::Resource, name);
             loop {
                 match watcher.next().await? {
-                    Change::Applied(object) => match keeps(&Served::of(object)) {
+                    Change::Applied(object) => match blocking_reason(&TypedObject::from_value(object)) {
                         None => return Ok(()),
                         Some(line) if line != last => {
-                            session.terminal().progress(&format!("{shown}: {line}"));
+                            session.terminal().progress(&format!("{display_name}: {line}"));
                             last = line;
                         }
                         Some(_) => {}
                     },
-                    Change::Deleted(_) => return Err(Failure::refused(format!("{shown} was deleted"))),
+                    Change::Deleted(_) => {
+                        return Err(Failure::refused(format!("{display_name} was deleted")));
+                    }
                     Change::Synced => {}
                 }
             }
         };
-        let what = format!("stopping {shown} before the edit");
-        bounded(self.stop_timeout, &what, stopped).await.map_err(|failure| {
+        let what = format!("stopping {display_name} before the edit");
+        with_timeout(self.stop_timeout, &what, stopped).await.map_err(|failure| {
             failure.help(format!(
                 "the resource stays stopped and unchanged; its requested state was {before}: run \"hactl set {name} state={before}\""
             ))
@@ -82,10 +84,10 @@ impl StopFirstFlags {
 }
 
 /// Returns the reason why the edit is not allowed yet; `None` if it is allowed.
-fn keeps(resource: &Served<ResourceSpec>) -> Option<String> {
+fn blocking_reason(resource: &TypedObject<ResourceSpec>) -> Option<String> {
     let copies = resource.status.iter().flat_map(|status| &status.copies);
     let copies: Vec<&str> = copies.map(|copy| copy.node.as_str()).collect();
-    let state = match resource.word("/status/state") {
+    let state = match resource.text_at("/status/state") {
         "" => "Queued",
         state => state,
     };
@@ -97,10 +99,10 @@ fn keeps(resource: &Served<ResourceSpec>) -> Option<String> {
     }
 }
 
-/// Adds the requested state to a patch: the state in `wanted`, which is the object or patch of the user, or else
+/// Adds the requested state to a patch: the state in `desired`, which is the object or patch of the user, or else
 /// `before`, the requested state before the stop.
-pub(crate) fn with_state(patch: &Value, wanted: &Value, before: &str) -> Value {
-    let state = wanted.pointer("/spec/state").cloned().unwrap_or_else(|| json!(before));
+pub(crate) fn with_state(patch: &Value, desired: &Value, before: &str) -> Value {
+    let state = desired.pointer("/spec/state").cloned().unwrap_or_else(|| json!(before));
     let mut patch = merge::patched(patch, &json!({"spec": {}}));
     patch["spec"]["state"] = state;
     patch
@@ -112,24 +114,24 @@ mod tests {
 
     #[test]
     fn an_edit_waits_for_the_state_and_the_copies() {
-        let of = |state: &str, copies: Value| {
-            keeps(&Served::of(json!({"status": {"state": state, "copies": copies}})))
+        let reason = |state: &str, copies: Value| {
+            blocking_reason(&TypedObject::from_value(json!({"status": {"state": state, "copies": copies}})))
         };
-        assert_eq!(of("Stopped", json!([])), None);
-        assert_eq!(of("Disabled", Value::Null), None);
-        assert_eq!(of("Stopping", json!([])), Some("state Stopping".to_owned()));
+        assert_eq!(reason("Stopped", json!([])), None);
+        assert_eq!(reason("Disabled", Value::Null), None);
+        assert_eq!(reason("Stopping", json!([])), Some("state Stopping".to_owned()));
         assert_eq!(
-            of("Stopped", json!([{"node": "n1"}])),
+            reason("Stopped", json!([{"node": "n1"}])),
             Some("Stopped; a copy may still run on n1".to_owned())
         );
-        assert_eq!(keeps(&Served::of(json!({}))), Some("state Queued".to_owned()));
+        assert_eq!(blocking_reason(&TypedObject::from_value(json!({}))), Some("state Queued".to_owned()));
     }
 
     #[test]
     fn the_requested_state_comes_back_with_the_edit() {
         let edit = json!({"spec": {"exclusive": true}});
-        let with = |wanted: &Value| with_state(&edit, wanted, "Started")["spec"].clone();
-        assert_eq!(with(&edit), json!({"exclusive": true, "state": "Started"}));
-        assert_eq!(with(&json!({"spec": {"state": "Disabled"}}))["state"], "Disabled");
+        let patched_spec = |desired: &Value| with_state(&edit, desired, "Started")["spec"].clone();
+        assert_eq!(patched_spec(&edit), json!({"exclusive": true, "state": "Started"}));
+        assert_eq!(patched_spec(&json!({"spec": {"state": "Disabled"}}))["state"], "Disabled");
     }
 }

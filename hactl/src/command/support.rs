@@ -36,7 +36,7 @@ enum Action {
 struct Dump {
     /// Directory to write to; must be empty or not exist
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "hactl-support")]
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Support {
@@ -48,14 +48,14 @@ impl Support {
 }
 
 /// File with all keys of the cluster, from which `hactl simulate --from-dump` continues.
-pub(crate) const STATE: &str = "state.json";
+pub(crate) const STATE_FILE: &str = "state.json";
 
 /// Data that could not be read, with the causes.
 #[derive(Debug, Default)]
-struct Problems(Vec<String>);
+struct CollectionProblems(Vec<String>);
 
-impl Problems {
-    fn keep<T, E: Into<Failure>>(&mut self, what: &str, read: Result<T, E>) -> Option<T> {
+impl CollectionProblems {
+    fn record_failure<T, E: Into<Failure>>(&mut self, what: &str, read: Result<T, E>) -> Option<T> {
         read.map_err(|error| self.0.push(format!("{what}: {}", error.into().message))).ok()
     }
 }
@@ -63,58 +63,60 @@ impl Problems {
 impl Dump {
     async fn run(&self, session: &Session) -> Outcome {
         session.format(&[])?;
-        check(&self.folder)?;
+        check_directory_is_empty(&self.directory)?;
         let client = session.client()?;
         // If no controller answers, this request fails before a directory is created.
         client.list(Collection::Kind(Kind::Cluster), &[]).await?;
-        std::fs::create_dir_all(&self.folder)
-            .map_err(|error| Failure::usage(format!("cannot create {}: {error}", self.folder.display())))?;
-        let mut problems = Problems::default();
-        let server = problems.keep("controller version", client.document::<Value>(&["version"]).await);
+        std::fs::create_dir_all(&self.directory).map_err(|error| {
+            Failure::usage(format!("cannot create {}: {error}", self.directory.display()))
+        })?;
+        let mut problems = CollectionProblems::default();
+        let server =
+            problems.record_failure("controller version", client.document::<Value>(&["version"]).await);
         let versions = json!({"client": env!("CARGO_PKG_VERSION"), "server": server});
         let mut files = vec![("versions.yaml".to_owned(), versions)];
         for kind in Kind::ALL {
             let name = format!("{}.yaml", kind.plural());
             session.terminal().progress(&name);
             let list = client.list(Collection::Kind(kind), &[]).await;
-            if let Some(list) = problems.keep(&name, list) {
+            if let Some(list) = problems.record_failure(&name, list) {
                 files.push((name, list_of(&list.items)));
             }
         }
         let events = client.list(Collection::Events, &[]).await;
-        if let Some(list) = problems.keep("events.yaml", events) {
+        if let Some(list) = problems.record_failure("events.yaml", events) {
             files.push(("events.yaml".to_owned(), list_of(&list.items)));
         }
-        for (name, view) in views(client).await {
-            if let Some(view) = problems.keep(name, view) {
+        for (name, view) in collect_views(client).await {
+            if let Some(view) = problems.record_failure(name, view) {
                 files.push((name.to_owned(), view));
             }
         }
         for (name, value) in &mut files {
             redact::redact(value);
-            write(&self.folder, name, &render::yaml(value)?)?;
+            write(&self.directory, name, &render::yaml(value)?)?;
         }
         let mut written = files.len();
-        if let Some(mut state) = problems.keep(STATE, client.state().await) {
+        if let Some(mut state) = problems.record_failure(STATE_FILE, client.state().await) {
             redact::redact(&mut state.controller);
             state.keys.iter_mut().for_each(|stored| redact::redact(&mut stored.value));
             let text = serde_json::to_string_pretty(&state).unwrap_or_default();
-            write(&self.folder, STATE, &text)?;
+            write(&self.directory, STATE_FILE, &text)?;
             written += 1;
         }
         if !problems.0.is_empty() {
-            write(&self.folder, "problems.txt", &format!("{}\n", problems.0.join("\n")))?;
+            write(&self.directory, "problems.txt", &format!("{}\n", problems.0.join("\n")))?;
         }
         for problem in &problems.0 {
             session.terminal().warn(&format!("missing in the dump: {problem}"));
         }
-        session.terminal().say(&format!("{written} files written to {}", self.folder.display()));
+        session.terminal().report(&format!("{written} files written to {}", self.directory.display()));
         Ok(if problems.0.is_empty() { Exit::Done } else { Exit::Refused })
     }
 }
 
 /// Returns the views that the leader and the controller have of the cluster.
-async fn views(client: &Client) -> [(&'static str, Result<Value, Failure>); 3] {
+async fn collect_views(client: &Client) -> [(&'static str, Result<Value, Failure>); 3] {
     fn value<T: serde::Serialize>(read: Result<T, Failure>) -> Result<Value, Failure> {
         // Serialization of the project's types cannot fail.
         read.map(|read| serde_json::to_value(read).unwrap_or_default())
@@ -131,9 +133,9 @@ fn list_of(items: &[Value]) -> Value {
 }
 
 /// Checks whether the directory is empty or missing.
-fn check(folder: &Path) -> Result<(), Failure> {
-    let shown = folder.display();
-    let problem = match folder.read_dir().map(|mut entries| entries.next().is_some()) {
+fn check_directory_is_empty(directory: &Path) -> Result<(), Failure> {
+    let shown = directory.display();
+    let problem = match directory.read_dir().map(|mut entries| entries.next().is_some()) {
         Ok(false) => return Ok(()),
         Ok(true) => format!("{shown}: directory is not empty"),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -142,8 +144,8 @@ fn check(folder: &Path) -> Result<(), Failure> {
     Err(Failure::usage(problem).help("specify a directory that is empty or does not exist"))
 }
 
-fn write(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
-    let path = folder.join(name);
+fn write(directory: &Path, name: &str, text: &str) -> Result<(), Failure> {
+    let path = directory.join(name);
     std::fs::write(&path, text)
         .map_err(|error| Failure::refused(format!("cannot write {}: {error}", path.display())))
 }

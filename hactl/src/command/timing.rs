@@ -3,7 +3,7 @@
 mod report;
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::object::Served;
+use crate::object::TypedObject;
 use crate::render::Format;
 use crate::session::Session;
 use clap::{Args, ValueEnum};
@@ -15,9 +15,9 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 /// Longest time until every process has seen a commit, with a healthy etcd.
-const COMMIT: &str = "100ms";
+const DEFAULT_COMMIT_DELAY: &str = "100ms";
 /// Delay with which etcd ends a lease.
-const EXPIRY: &str = "500ms";
+const DEFAULT_EXPIRY_DELAY: &str = "500ms";
 
 /// Compute the worst-case failover time of each node
 #[derive(Args, Debug)]
@@ -35,10 +35,10 @@ pub(crate) struct Timing {
     #[arg(long, value_name = "PROFILE", ignore_case = true)]
     profile: Option<ProfileName>,
     /// Assumed time until all clients have received an etcd commit
-    #[arg(long, value_name = "DURATION", default_value = COMMIT, value_parser = crate::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = DEFAULT_COMMIT_DELAY, value_parser = crate::duration::parse)]
     commit: Duration,
     /// Assumed delay before etcd revokes an expired lease
-    #[arg(long, value_name = "DURATION", default_value = EXPIRY, value_parser = crate::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = DEFAULT_EXPIRY_DELAY, value_parser = crate::duration::parse)]
     expiry: Duration,
     /// Assumed number of etcd requests lost together with all their retries
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
@@ -73,17 +73,17 @@ impl Timing {
         let report = match self.profile {
             Some(name) => {
                 let timings = Timings::of_profile(name.profile());
-                Report::of(name.profile(), timings, &store, &every_kind(&timings))
+                Report::new(name.profile(), timings, &store, &watchdog_kinds(&timings))
             }
-            None => self.of_cluster(session, &store).await?,
+            None => self.cluster_report(session, &store).await?,
         };
         let value = serde_json::to_value(&report)
             .map_err(|error| Failure::refused(format!("cannot print the timing: {error}")))?;
-        let value = in_units_of_the_spec(value);
+        let value = in_spec_units(value);
         if !session.print_value(format, &value)? {
             let terminal = session.terminal();
             let text = if self.explain { report.explanation(terminal) } else { report.summary(terminal) };
-            terminal.out(&text);
+            terminal.print(&text);
         }
         Ok(if report.is_complete() { Exit::Done } else { Exit::Refused })
     }
@@ -97,38 +97,39 @@ impl Timing {
         }
     }
 
-    async fn of_cluster(&self, session: &Session, store: &StoreTimes) -> Result<Report, Failure> {
+    async fn cluster_report(&self, session: &Session, store: &StoreTimes) -> Result<Report, Failure> {
         let client = session.client()?;
-        let cluster = client.find::<ClusterSpec>(CLUSTER_NAME).await?.map(Served::whole).transpose()?;
+        let cluster =
+            client.find::<ClusterSpec>(CLUSTER_NAME).await?.map(TypedObject::into_strict).transpose()?;
         let timing = cluster.map(|cluster| cluster.spec.timing).unwrap_or_default();
         let mut nodes = if self.nodes.is_empty() { client.all().await? } else { Vec::new() };
         for name in &self.nodes {
-            nodes.push(client.node(&super::node(name)?).await?);
+            nodes.push(client.node(&super::parse_node(name)?).await?);
         }
-        let nodes = nodes.into_iter().map(Served::whole).collect::<Result<Vec<Node>, _>>()?;
+        let nodes = nodes.into_iter().map(TypedObject::into_strict).collect::<Result<Vec<Node>, _>>()?;
         let subjects: Vec<Subject> = nodes.iter().map(subject).collect();
-        Ok(Report::of(timing.profile, Timings::from(&timing), store, &subjects))
+        Ok(Report::new(timing.profile, Timings::from(&timing), store, &subjects))
     }
 }
 
 /// Returns a document in seconds and percent, with the names that `Cluster.spec.timing` has for them.
-fn in_units_of_the_spec(value: Value) -> Value {
+fn in_spec_units(value: Value) -> Value {
     let converted = |name: String, value: Value| match (name.strip_suffix("Ms"), name.strip_suffix("Ppm")) {
-        (Some(quantity), _) => (format!("{quantity}Seconds"), divided(&value, 1_000)),
-        (None, Some(quantity)) => (format!("{quantity}Percent"), divided(&value, 10_000)),
-        (None, None) => (name, in_units_of_the_spec(value)),
+        (Some(quantity), _) => (format!("{quantity}Seconds"), divide(&value, 1_000)),
+        (None, Some(quantity)) => (format!("{quantity}Percent"), divide(&value, 10_000)),
+        (None, None) => (name, in_spec_units(value)),
     };
     match value {
         Value::Object(fields) => {
             fields.into_iter().map(|(name, value)| converted(name, value)).collect::<Map<_, _>>().into()
         }
-        Value::Array(items) => items.into_iter().map(in_units_of_the_spec).collect(),
+        Value::Array(items) => items.into_iter().map(in_spec_units).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a time has fewer than 52 bits")]
-fn divided(count: &Value, by: u64) -> Value {
+fn divide(count: &Value, by: u64) -> Value {
     let count = count.as_u64().unwrap_or_default();
     if count.is_multiple_of(by) { json!(count / by) } else { json!(count as f64 / by as f64) }
 }
@@ -149,7 +150,7 @@ fn subject(node: &Node) -> Subject {
 }
 
 /// Returns every kind of watchdog with the desired timeout.
-fn every_kind(timings: &Timings) -> Vec<Subject> {
+fn watchdog_kinds(timings: &Timings) -> Vec<Subject> {
     let kind = |name: &str, sliding, descriptor_retained| {
         let bounds = WatchdogBounds { timeout_ms: timings.watchdog_timeout_ms, sliding, descriptor_retained };
         Subject { name: name.to_owned(), device: String::new(), known: Some((*timings, bounds)) }

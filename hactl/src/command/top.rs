@@ -1,6 +1,6 @@
 //! `hactl top`: shows the measured usage of nodes or services.
 
-use super::get::Found;
+use super::get::FoundObjects;
 use crate::client::Collection;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::names::{Target, name_of};
@@ -59,18 +59,18 @@ impl Top {
             session.client()?.target(&target).await?;
             names.push(target.name.name);
         }
-        let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+        let is_selected = |name: &str| names.is_empty() || names.iter().any(|selected| selected == name);
         let UsageOverview { mut nodes, mut resources } = session.client()?.usage().await?;
-        nodes.retain(|node| wanted(&node.name));
-        resources.retain(|resource| wanted(&resource.name));
+        nodes.retain(|node| is_selected(&node.name));
+        resources.retain(|resource| is_selected(&resource.name));
         if let Some(sort_by) = self.sort_by {
-            nodes.sort_by_key(|node| Reverse(sort_by.of(node.usage.as_ref())));
-            resources.sort_by_key(|resource| Reverse(sort_by.of(resource.usage.as_ref())));
+            nodes.sort_by_key(|node| Reverse(sort_by.value(node.usage.as_ref())));
+            resources.sort_by_key(|resource| Reverse(sort_by.value(resource.usage.as_ref())));
         }
         let (value, table) = if kind == Kind::Node {
-            (json!({"nodes": nodes}), of_nodes(&nodes))
+            (json!({"nodes": nodes}), nodes_table(&nodes))
         } else {
-            (json!({"resources": resources}), of_resources(&resources))
+            (json!({"resources": resources}), resources_table(&resources))
         };
         if !session.print_value(format, &value)? {
             if nodes.is_empty() && kind == Kind::Node || resources.is_empty() && kind == Kind::Resource {
@@ -78,14 +78,14 @@ impl Top {
                 return Ok(Exit::Done);
             }
             let table = table.omit_header(self.no_headers);
-            session.terminal().out(&table.render(session.terminal(), 0));
+            session.terminal().print(&table.render(session.terminal(), 0));
         }
         Ok(Exit::Done)
     }
 }
 
 impl SortBy {
-    fn of(self, usage: Option<&Usage>) -> Option<Quantity> {
+    fn value(self, usage: Option<&Usage>) -> Option<Quantity> {
         match self {
             SortBy::Cpu => usage?.cpu,
             SortBy::Memory => usage?.memory,
@@ -93,24 +93,24 @@ impl SortBy {
     }
 }
 
-fn of_nodes(nodes: &[NodeUsage]) -> Table {
+fn nodes_table(nodes: &[NodeUsage]) -> Table {
     let mut table = Table::new(&["NAME", "CPU", "CPU%", "MEMORY", "MEMORY%", "DISK/S", "NETWORK/S"]);
     for node in nodes {
         let usage = node.usage.unwrap_or_default();
-        table.row(vec![
+        table.add_row(vec![
             Cell::plain(&node.name),
-            amount(usage.cpu),
-            percent(usage.cpu, node.capacity.cpu),
-            amount(usage.memory),
-            percent(usage.memory, node.capacity.memory),
-            amount(usage.disk_rate),
-            amount(usage.network_rate),
+            amount_cell(usage.cpu),
+            percent_cell(usage.cpu, node.capacity.cpu),
+            amount_cell(usage.memory),
+            percent_cell(usage.memory, node.capacity.memory),
+            amount_cell(usage.disk_rate),
+            amount_cell(usage.network_rate),
         ]);
     }
     table
 }
 
-fn of_resources(resources: &[ResourceUsage]) -> Table {
+fn resources_table(resources: &[ResourceUsage]) -> Table {
     let mut table = Table::new(&[
         "NAME",
         "NODE",
@@ -123,25 +123,25 @@ fn of_resources(resources: &[ResourceUsage]) -> Table {
     ]);
     for resource in resources {
         let usage = resource.usage.unwrap_or_default();
-        table.row(vec![
+        table.add_row(vec![
             Cell::plain(&format!("{}:{}", resource.type_name, resource.name)),
             Cell::plain(&resource.node),
-            amount(usage.cpu),
-            amount(resource.requests.cpu),
-            amount(usage.memory),
-            amount(resource.requests.memory),
-            amount(usage.disk_rate),
-            amount(usage.network_rate),
+            amount_cell(usage.cpu),
+            amount_cell(resource.requests.cpu),
+            amount_cell(usage.memory),
+            amount_cell(resource.requests.memory),
+            amount_cell(usage.disk_rate),
+            amount_cell(usage.network_rate),
         ]);
     }
     table
 }
 
-fn amount(amount: Option<Quantity>) -> Cell {
+fn amount_cell(amount: Option<Quantity>) -> Cell {
     Cell::plain(&amount.map(|amount| amount.to_string()).unwrap_or_default())
 }
 
-fn percent(used: Option<Quantity>, capacity: Option<Quantity>) -> Cell {
+fn percent_cell(used: Option<Quantity>, capacity: Option<Quantity>) -> Cell {
     let share = used
         .zip(capacity.filter(|capacity| capacity.milli() > 0))
         .map(|(used, capacity)| format!("{:.0}%", 100.0 * used.as_f64() / capacity.as_f64()));
@@ -150,9 +150,9 @@ fn percent(used: Option<Quantity>, capacity: Option<Quantity>) -> Cell {
 
 /// Adds columns with the measured usage to a wide table of resources. The server's table lacks them, because usage is not
 /// part of a resource.
-pub(super) async fn add_to(session: &Session, found: &mut [Found]) -> Result<(), Failure> {
+pub(super) async fn add_usage_columns(session: &Session, found: &mut [FoundObjects]) -> Result<(), Failure> {
     let resources = found.iter_mut().find(|found| found.collection == Collection::Kind(Kind::Resource));
-    let Some(Found { list, collection: _ }) = resources else { return Ok(()) };
+    let Some(FoundObjects { list, collection: _ }) = resources else { return Ok(()) };
     let usages = match session.client()?.usage().await {
         Ok(overview) => overview.resources,
         // The controller does not provide usage, so the columns stay empty.
@@ -161,19 +161,19 @@ pub(super) async fn add_to(session: &Session, found: &mut [Found]) -> Result<(),
     };
     let column =
         |name: &str| ColumnDefinition { name: name.to_owned(), priority: 1, ..ColumnDefinition::default() };
-    insert(&mut list.columns, ["CPU Used", "Memory Used"].map(column));
+    insert_before_message(&mut list.columns, ["CPU Used", "Memory Used"].map(column));
     for item in &mut list.items {
         let known = usages.iter().find(|known| known.name == name_of(item));
         let usage = known.and_then(|known| known.usage).unwrap_or_default();
         if let Some(cells) = item["cells"].as_array_mut() {
-            insert(cells, [json!(usage.cpu), json!(usage.memory)]);
+            insert_before_message(cells, [json!(usage.cpu), json!(usage.memory)]);
         }
     }
     Ok(())
 }
 
 /// Inserts values before the last one, the message.
-fn insert<T>(list: &mut Vec<T>, values: [T; 2]) {
+fn insert_before_message<T>(list: &mut Vec<T>, values: [T; 2]) {
     let at = list.len().saturating_sub(1);
     list.splice(at..at, values);
 }

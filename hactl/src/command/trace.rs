@@ -1,23 +1,23 @@
 //! `hactl trace`: follows one operation or action over controllers and agents.
 
-mod followed;
+mod subject_trace;
 
 use crate::client::Collection;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::names::Target;
-use crate::object::Served;
+use crate::object::TypedObject;
 use crate::render::Format;
 use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
-use followed::{Followed, Step, Subject};
 use ha_api_types::kind::Kind;
 use ha_api_types::kubernetes::CoreEvent;
 use ha_api_types::lenient;
 use ha_api_types::operation::OperationSpec;
 use ha_api_types::resource::ResourceSpec;
 use serde_json::{Value, json};
+use subject_trace::{Step, Subject, SubjectTrace};
 
 /// Trace an operation or action across controllers and agents
 #[derive(Args, Debug)]
@@ -44,23 +44,23 @@ impl Trace {
         let events = client.list(Collection::Events, &[]).await?.items;
         let mut events: Vec<CoreEvent> = events.iter().map(lenient::view).collect();
         events.sort_by(|left, right| left.time().cmp(right.time()));
-        let followed = Followed::new(subject, &events);
-        if followed.steps.is_empty() {
+        let trace = SubjectTrace::new(subject, &events);
+        if trace.steps.is_empty() {
             return Err(Failure::refused(format!(
                 "no events found for {}",
-                followed.subject.shown()
+                trace.subject.display_name()
             ))
             .help(
                 "events are kept for 1 h; for older entries, run \"journalctl HACTL_ACTION=UID\" on each host (or HACTL_OPERATION=NAME, HACTL_RESOURCE=NAME)",
             ));
         }
-        if !session.print_value(format, &document(&followed))? {
-            session.terminal().out(&text(session, &followed));
+        if !session.print_value(format, &document(&trace))? {
+            session.terminal().print(&text(session, &trace));
         }
         Ok(Exit::Done)
     }
 
-    /// Returns the target, whose kind must be one that can be followed.
+    /// Returns the target, whose kind must be one that can be traced.
     fn target(&self) -> Result<Target, Failure> {
         let target = Target::parse(&self.subject)?;
         match target.kind {
@@ -76,8 +76,8 @@ impl Trace {
     fn operation(
         &self,
         target: &Target,
-        operations: Vec<Served<OperationSpec>>,
-    ) -> Result<Option<Served<OperationSpec>>, Failure> {
+        operations: Vec<TypedObject<OperationSpec>>,
+    ) -> Result<Option<TypedObject<OperationSpec>>, Failure> {
         let find = |name: &str| {
             operations.into_iter().find(|one| one.metadata.name == name || one.metadata.uid == name)
         };
@@ -95,7 +95,9 @@ impl Trace {
         let Some(resource) = session.client()?.find::<ResourceSpec>(&target.name.name).await? else {
             // A uid has no kind or type in front of it.
             if self.subject.contains(['/', ':']) {
-                return Err(Failure::refused(format!("{} not found", target.shown())).of_server("NotFound"));
+                return Err(
+                    Failure::refused(format!("{} not found", target.display_name())).from_server("NotFound")
+                );
             }
             return Ok(Subject::Action(self.subject.clone()));
         };
@@ -108,23 +110,23 @@ impl Trace {
     }
 }
 
-fn text(session: &Session, followed: &Followed) -> String {
-    let mut text = format!("{}\n", followed.subject.title());
-    for uid in &followed.actions {
+fn text(session: &Session, trace: &SubjectTrace) -> String {
+    let mut text = format!("{}\n", trace.subject.title());
+    for uid in &trace.actions {
         text.push_str(&format!("Action {uid}\n"));
     }
     text.push('\n');
     let mut table =
         Table::new(&["TIME", "ELAPSED", "SOURCE", "NODE", "REGISTRATION", "OBJECT", "REASON", "MESSAGE"]);
-    for step in &followed.steps {
+    for step in &trace.steps {
         let style = if step.warning { Style::Warn } else { Style::Plain };
-        table.row(vec![
+        table.add_row(vec![
             Cell::plain(&step.at),
-            Cell::plain(&step.after()),
-            Cell::plain(&step.from),
+            Cell::plain(&step.elapsed_text()),
+            Cell::plain(&step.source),
             Cell::plain(&step.node),
             Cell::plain(&step.epoch),
-            Cell::plain(&step.about),
+            Cell::plain(&step.object),
             Cell::styled(&step.reason, style),
             Cell::plain(&step.message),
         ]);
@@ -133,16 +135,16 @@ fn text(session: &Session, followed: &Followed) -> String {
     text
 }
 
-fn document(followed: &Followed) -> Value {
+fn document(trace: &SubjectTrace) -> Value {
     let step = |step: &Step| {
         json!({
-            "at": step.at, "afterSeconds": step.after_seconds, "from": step.from, "node": step.node, "epoch": step.epoch,
-            "about": step.about, "reason": step.reason, "message": step.message, "action": step.action,
+            "at": step.at, "afterSeconds": step.after_seconds, "from": step.source, "node": step.node, "epoch": step.epoch,
+            "about": step.object, "reason": step.reason, "message": step.message, "action": step.action,
         })
     };
     json!({
-        "subject": followed.subject.shown(),
-        "actions": followed.actions,
-        "steps": followed.steps.iter().map(step).collect::<Vec<_>>(),
+        "subject": trace.subject.display_name(),
+        "actions": trace.actions,
+        "steps": trace.steps.iter().map(step).collect::<Vec<_>>(),
     })
 }

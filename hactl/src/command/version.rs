@@ -18,24 +18,24 @@ pub(crate) struct Version {
 impl Version {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
-        let asked = match session.client() {
+        let response = match session.client() {
             Ok(client) if !self.client => Some(client.document::<kubernetes::Version>(&["version"]).await),
             // No server version without a cluster.
             Ok(_) | Err(_) => None,
         };
         let mut versions = json!({"client": env!("CARGO_PKG_VERSION")});
         let mut server = None;
-        if let Some(Ok(answer)) = &asked {
+        if let Some(Ok(answer)) = &response {
             server = answer.hactl_version.as_ref().or(answer.git_version.as_ref());
             versions["server"] = json!(server);
         }
         if !session.print_value(format, &versions)? {
-            session.terminal().line(&format!("hactl      {}", env!("CARGO_PKG_VERSION")));
+            session.terminal().print_line(&format!("hactl      {}", env!("CARGO_PKG_VERSION")));
             if let Some(server) = server {
-                session.terminal().line(&format!("controller {server}"));
+                session.terminal().print_line(&format!("controller {server}"));
             }
         }
-        match asked {
+        match response {
             Some(Err(error)) => Err(error.into()),
             Some(Ok(_)) | None => Ok(Exit::Done),
         }

@@ -49,7 +49,7 @@ enum Goal {
 impl Wait {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         session.format(&[])?;
-        let goal = goal(&self.condition)?;
+        let goal = parse_goal(&self.condition)?;
         let targets = self.what.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, _>>()?;
         let client = session.client()?;
         for target in &targets {
@@ -60,17 +60,17 @@ impl Wait {
         }
         let deadline = tokio::time::Instant::now() + self.timeout;
         for target in &targets {
-            let shown = target.shown();
-            tokio::time::timeout_at(deadline, reach(session, target, &goal))
-                .await
-                .map_err(|_| timed_out(self.timeout, &format!("{shown}: {} not met", self.condition)))??;
-            session.terminal().say(&format!("{shown} {}", met(&goal)));
+            let display_name = target.display_name();
+            tokio::time::timeout_at(deadline, wait_for_goal(session, target, &goal)).await.map_err(
+                |_| timed_out(self.timeout, &format!("{display_name}: {} not met", self.condition)),
+            )??;
+            session.terminal().report(&format!("{display_name} {}", met_message(&goal)));
         }
         Ok(Exit::Done)
     }
 }
 
-fn met(goal: &Goal) -> String {
+fn met_message(goal: &Goal) -> String {
     match goal {
         Goal::Condition { .. } => "condition met".to_owned(),
         Goal::Field { name, value } => format!("{name} is {value}"),
@@ -78,7 +78,7 @@ fn met(goal: &Goal) -> String {
     }
 }
 
-fn goal(text: &str) -> Result<Goal, Failure> {
+fn parse_goal(text: &str) -> Result<Goal, Failure> {
     let wrong = || {
         Failure::usage(format!("--for: {text:?} is not a valid condition")).help(
             "write condition=NAME, condition=NAME=False, state=VALUE, phase=VALUE, node=VALUE or delete",
@@ -115,39 +115,41 @@ fn is_met(goal: &Goal, object: &AnyObject) -> bool {
     }
 }
 
-async fn reach(session: &Session, target: &Target, goal: &Goal) -> Result<(), Failure> {
+async fn wait_for_goal(session: &Session, target: &Target, goal: &Goal) -> Result<(), Failure> {
     let mut watcher = Watcher::object(session.client()?, target.kind, &target.name.name);
-    let mut there = false;
+    let mut exists = false;
     let mut last = String::new();
     loop {
         match watcher.next().await? {
             Change::Applied(object) => {
-                let object = AnyObject::of(&object);
+                let object = AnyObject::from_value(&object);
                 if is_met(goal, &object) {
                     return Ok(());
                 }
-                there = true;
-                let line = format!("{}: {}", target.shown(), where_it_is(target.kind, &object));
+                exists = true;
+                let line = format!("{}: {}", target.display_name(), status_line(target.kind, &object));
                 if line != last {
-                    tell(session, &object, &line);
+                    print_progress(session, &object, &line);
                     last = line;
                 }
             }
             Change::Deleted(_) if *goal == Goal::Deleted => return Ok(()),
-            Change::Synced if *goal == Goal::Deleted && !there => return Ok(()),
-            Change::Deleted(_) => return Err(Failure::refused(format!("{} was deleted", target.shown()))),
+            Change::Synced if *goal == Goal::Deleted && !exists => return Ok(()),
+            Change::Deleted(_) => {
+                return Err(Failure::refused(format!("{} was deleted", target.display_name())));
+            }
             Change::Synced => {}
         }
     }
 }
 
 /// Waits until an object is deleted.
-pub(super) async fn until_deleted(session: &Session, target: &Target) -> Result<(), Failure> {
-    reach(session, target, &Goal::Deleted).await
+pub(super) async fn wait_until_deleted(session: &Session, target: &Target) -> Result<(), Failure> {
+    wait_for_goal(session, target, &Goal::Deleted).await
 }
 
 /// Runs some work with a timeout. The error of a timeout contains `what`.
-pub(super) async fn bounded<T>(
+pub(super) async fn with_timeout<T>(
     timeout: Duration,
     what: &str,
     work: impl Future<Output = Result<T, Failure>>,
@@ -161,7 +163,7 @@ pub(super) async fn bounded<T>(
 /// Returns the failure of a goal that was not reached within a timeout.
 pub(super) fn timed_out(timeout: Duration, what: &str) -> Failure {
     let seconds = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX);
-    Failure::timed_out(format!("timed out after {}: {what}", crate::duration::short(seconds)))
+    Failure::timed_out(format!("timed out after {}: {what}", crate::duration::short_text(seconds)))
 }
 
 /// Progress of an object toward its desired state.
@@ -175,40 +177,44 @@ enum Progress {
 }
 
 /// Waits until every object is ready.
-pub(super) async fn until_ready(session: &Session, targets: &[(Kind, String)], flags: &WaitFlags) -> Outcome {
+pub(super) async fn wait_until_ready(
+    session: &Session,
+    targets: &[(Kind, String)],
+    flags: &WaitFlags,
+) -> Outcome {
     let deadline = tokio::time::Instant::now() + flags.timeout;
     for (kind, name) in targets {
-        let shown = format!("{}/{name}", kind.singular());
+        let display_name = format!("{}/{name}", kind.singular());
         let mut last = String::new();
         let mut watcher = Watcher::object(session.client()?, *kind, name);
         loop {
             let Ok(change) = tokio::time::timeout_at(deadline, watcher.next()).await else {
-                let because = if last.is_empty() { String::new() } else { format!(": {last}") };
-                let failure =
-                    Failure::timed_out(format!("timed out waiting for {shown} to become ready{because}"));
+                let reason = if last.is_empty() { String::new() } else { format!(": {last}") };
+                let failure = Failure::timed_out(format!(
+                    "timed out waiting for {display_name} to become ready{reason}"
+                ));
                 let help = if *kind == Kind::Resource { "hactl why" } else { "hactl describe" };
-                return Err(failure.help(format!("run \"{help} {shown}\"")));
+                return Err(failure.help(format!("run \"{help} {display_name}\"")));
             };
             let object = match change? {
-                Change::Applied(object) => AnyObject::of(&object),
-                Change::Deleted(_) => return Err(Failure::refused(format!("{shown} was deleted"))),
+                Change::Applied(object) => AnyObject::from_value(&object),
+                Change::Deleted(_) => return Err(Failure::refused(format!("{display_name} was deleted"))),
                 Change::Synced => continue,
             };
             match progress(*kind, &object) {
                 Progress::Ready => {
-                    session.terminal().progress(&format!("{shown} is ready"));
+                    session.terminal().progress(&format!("{display_name} is ready"));
                     break;
                 }
                 Progress::Waiting(why) => {
                     if why != last {
-                        tell(session, &object, &format!("{shown}: {why}"));
+                        print_progress(session, &object, &format!("{display_name}: {why}"));
                         last = why;
                     }
                 }
                 Progress::Failed(why) => {
-                    return Err(
-                        Failure::refused(format!("{shown}: {why}")).help(format!("run \"hactl why {name}\""))
-                    );
+                    return Err(Failure::refused(format!("{display_name}: {why}"))
+                        .help(format!("run \"hactl why {name}\"")));
                 }
             }
         }
@@ -224,18 +230,18 @@ fn progress(kind: Kind, object: &AnyObject) -> Progress {
     match (kind, ready) {
         (_, Some(ready)) if current && ready.is_true() => Progress::Ready,
         (Kind::Resource, _) if current && object.status.state == "Error" => {
-            Progress::Failed(where_it_is(kind, object))
+            Progress::Failed(status_line(kind, object))
         }
-        (Kind::Resource, _) | (_, Some(_)) => Progress::Waiting(where_it_is(kind, object)),
+        (Kind::Resource, _) | (_, Some(_)) => Progress::Waiting(status_line(kind, object)),
         // Objects of kinds without a reported status are ready once they are stored.
         (_, None) => Progress::Ready,
     }
 }
 
 /// Prints an object's progress. Without a terminal, only progress that needs an operator is printed.
-fn tell(session: &Session, object: &AnyObject, line: &str) {
+fn print_progress(session: &Session, object: &AnyObject, line: &str) {
     if is_stuck(object) {
-        session.terminal().held_up(line);
+        session.terminal().notice(line);
     } else {
         session.terminal().progress(line);
     }
@@ -247,7 +253,7 @@ pub(super) fn is_stuck(object: &AnyObject) -> bool {
 }
 
 /// Returns state, node and cause on one line.
-pub(super) fn where_it_is(kind: Kind, object: &AnyObject) -> String {
+pub(super) fn status_line(kind: Kind, object: &AnyObject) -> String {
     let status = &object.status;
     let state = if kind == Kind::Operation { &status.phase } else { &status.state };
     let mut line = if state.is_empty() { "no status yet".to_owned() } else { state.clone() };
@@ -271,7 +277,7 @@ mod tests {
     use serde_json::json;
 
     fn resource(observed: i64, ready: &str, state: &str) -> AnyObject {
-        AnyObject::of(
+        AnyObject::from_value(
             &json!({"metadata": {"generation": 2}, "status": {"state": state, "node": "node1", "conditions": [
             {"type": "Ready", "status": ready, "observedGeneration": observed, "message": "because"}]}}),
         )
@@ -292,15 +298,15 @@ mod tests {
     }
 
     #[test]
-    fn goals() {
+    fn conditions_are_parsed_and_checked() {
         let check = |text: &str, object: AnyObject, expected: bool| {
-            assert_eq!(goal(text).map(|goal| is_met(&goal, &object)), Ok(expected), "{text}");
+            assert_eq!(parse_goal(text).map(|goal| is_met(&goal, &object)), Ok(expected), "{text}");
         };
         check("condition=Ready", resource(2, "True", "Started"), true);
         check("condition=Ready", resource(1, "True", "Started"), false);
         check("condition=ready=False", resource(2, "False", "Started"), false);
         check("condition=Ready=false", resource(2, "False", "Started"), true);
-        let refused = AnyObject::of(&json!({"status": {"phase": "Refused", "conditions": [
+        let refused = AnyObject::from_value(&json!({"status": {"phase": "Refused", "conditions": [
             {"type": "Complete", "status": "False"}, {"type": "Failed", "status": "True"}]}}));
         check("condition=Complete", refused.clone(), false);
         check("condition=Failed", refused, true);
@@ -308,7 +314,7 @@ mod tests {
         check("node=node2", resource(2, "True", "Started"), false);
         check("delete", resource(2, "True", "Started"), false);
         for wrong in ["", "ready", "condition=", "state", "foo=bar"] {
-            assert_eq!(goal(wrong).map_err(|failure| failure.exit), Err(Exit::Usage), "{wrong}");
+            assert_eq!(parse_goal(wrong).map_err(|failure| failure.exit), Err(Exit::Usage), "{wrong}");
         }
     }
 }

@@ -24,14 +24,14 @@ pub(crate) struct Why {
 impl Why {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
-        let target = super::resource(&self.name)?;
+        let target = super::parse_resource(&self.name)?;
         let client = session.client()?;
         // Refuses a resource that does not exist or has another type.
         client.target(&target).await?;
         let explanation = client.explanation(&target.name.name).await?;
         let value = serde_json::to_value(&explanation).unwrap_or(Value::Null);
         if !session.print_value(format, &value)? {
-            session.terminal().out(&text(session, &explanation));
+            session.terminal().print(&text(session, &explanation));
         }
         Ok(Exit::Done)
     }
@@ -40,14 +40,14 @@ impl Why {
 pub(super) fn text(session: &Session, why: &Explanation) -> String {
     let terminal = session.terminal();
     let state = format!("{:?}", why.state);
-    let place = match (&why.node, &why.target) {
+    let location = match (&why.node, &why.target) {
         (Some(node), Some(target)) => format!(" on {node}, moving to {target}"),
         (Some(node), None) => format!(" on {node}"),
         (None, Some(target)) => format!(", moving to {target}"),
         (None, None) => String::new(),
     };
     let mut text = format!(
-        "{}  {}{place} (requested {:?}, {})\n",
+        "{}  {}{location} (requested {:?}, {})\n",
         terminal.paint(Style::Bold, &format!("{}:{}", why.type_name, why.resource)),
         terminal.paint(state_style(&state), &state),
         why.requested,
@@ -66,22 +66,22 @@ pub(super) fn text(session: &Session, why: &Explanation) -> String {
         text += &format!("  stalled: {}\n", stalled.message);
     }
     if let Some(usage) = &why.usage {
-        text += &format!("  measured: {}\n", measured(usage));
+        text += &format!("  measured: {}\n", usage_text(usage));
     }
     if let Some(balance) = &why.balance {
         text += &format!("  balance: {balance}\n");
     }
-    text += &list(session, "Waiting for", &why.waiting_for);
+    text += &list_section(session, "Waiting for", &why.waiting_for);
     if !why.nodes.is_empty() {
         text += "\n";
-        text += &nodes(&why.nodes).render(terminal, 0);
+        text += &verdicts_table(&why.nodes).render(terminal, 0);
     }
-    text += &list(session, "Suggested actions", &why.help);
+    text += &list_section(session, "Suggested actions", &why.help);
     text
 }
 
 /// Returns all measured values in one line.
-fn measured(usage: &Usage) -> String {
+fn usage_text(usage: &Usage) -> String {
     let parts = [
         usage.cpu.map(|cpu| format!("cpu {cpu}")),
         usage.memory.map(|memory| format!("memory {memory}")),
@@ -91,7 +91,7 @@ fn measured(usage: &Usage) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn list(session: &Session, title: &str, sentences: &[String]) -> String {
+fn list_section(session: &Session, title: &str, sentences: &[String]) -> String {
     if sentences.is_empty() {
         return String::new();
     }
@@ -99,7 +99,7 @@ fn list(session: &Session, title: &str, sentences: &[String]) -> String {
     format!("\n{}\n{}", session.terminal().paint(Style::Bold, title), lines.concat())
 }
 
-fn nodes(verdicts: &[Verdict]) -> Table {
+fn verdicts_table(verdicts: &[Verdict]) -> Table {
     let mut table = Table::new(&["NODE", "VERDICT", "PRIORITY", "SCORE", "REASON"]);
     for verdict in verdicts {
         let (word, style) = match (verdict.allowed, verdict.current, verdict.chosen) {
@@ -132,9 +132,9 @@ fn nodes(verdicts: &[Verdict]) -> Table {
         sentences.extend(verdict.load.clone());
         let mut sentences = sentences.into_iter();
         first.push(Cell::plain(&sentences.next().unwrap_or_default()));
-        table.row(first);
+        table.add_row(first);
         for sentence in sentences {
-            table.row(vec![
+            table.add_row(vec![
                 Cell::blank(),
                 Cell::blank(),
                 Cell::blank(),

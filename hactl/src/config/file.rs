@@ -1,7 +1,7 @@
 //! A configuration file with contexts. Errors name the line, and writes are atomic.
 
 use crate::failure::Failure;
-use crate::names::nearest;
+use crate::names::most_similar;
 use ha_api_types::yaml;
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Write};
@@ -39,10 +39,10 @@ pub(crate) struct Context {
 
 /// Returns `$HACTL_CONFIG`, or the file in the user's configuration directory; `None` without a home directory.
 pub(crate) fn user_file() -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    set("HACTL_CONFIG")
-        .or_else(|| set("XDG_CONFIG_HOME").map(|folder| folder.join("hactl/config.yaml")))
-        .or_else(|| set("HOME").map(|home| home.join(".config/hactl/config.yaml")))
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    variable("HACTL_CONFIG")
+        .or_else(|| variable("XDG_CONFIG_HOME").map(|directory| directory.join("hactl/config.yaml")))
+        .or_else(|| variable("HOME").map(|home| home.join(".config/hactl/config.yaml")))
 }
 
 impl ConfigFile {
@@ -68,25 +68,28 @@ impl ConfigFile {
     }
 
     fn parse(path: &Path, text: &str) -> Result<ConfigFile, Failure> {
-        let at = |line: Option<u32>, message: &str| {
+        let error_at = |line: Option<u32>, message: &str| {
             let line = line.map(|line| format!(":{line}")).unwrap_or_default();
             Failure::usage(format!("{}{line}: {message}", path.display()))
         };
         let mut documents =
-            yaml::documents(text).map_err(|error| at(error.line, &error.message))?.into_iter();
+            yaml::documents(text).map_err(|error| error_at(error.line, &error.message))?.into_iter();
         let Some(document) = documents.next() else {
             return Ok(ConfigFile::default());
         };
         if documents.next().is_some() {
-            return Err(at(None, "more than one YAML document; a configuration file has one"));
+            return Err(error_at(None, "more than one YAML document; a configuration file has one"));
         }
         if let Some((field_path, field, known)) = unknown_fields(&document.value).into_iter().next() {
-            let hint = nearest(&field, known.into_iter())
+            let hint = most_similar(&field, known.into_iter())
                 .map(|name| format!("; did you mean {name}?"))
                 .unwrap_or_default();
-            return Err(at(document.lines.of(&field_path), &format!("unknown field {field_path}{hint}")));
+            return Err(error_at(
+                document.lines.of(&field_path),
+                &format!("unknown field {field_path}{hint}"),
+            ));
         }
-        serde_json::from_value(document.value).map_err(|error| at(None, &error.to_string()))
+        serde_json::from_value(document.value).map_err(|error| error_at(None, &error.to_string()))
     }
 
     /// Writes the file atomically, readable only by its owner.
@@ -95,12 +98,12 @@ impl ConfigFile {
             |error: std::io::Error| Failure::refused(format!("cannot write {}: {error}", path.display()));
         let value = serde_json::to_value(self).map_err(|error| Failure::refused(error.to_string()))?;
         let text = yaml::to_text(&value).map_err(|error| Failure::refused(error.to_string()))?;
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
+        let directory = match path.parent() {
+            Some(directory) if !directory.as_os_str().is_empty() => directory,
             Some(_) | None => Path::new("."),
         };
-        std::fs::create_dir_all(folder).map_err(failed)?;
-        let mut temporary = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+        std::fs::create_dir_all(directory).map_err(failed)?;
+        let mut temporary = tempfile::NamedTempFile::new_in(directory).map_err(failed)?;
         temporary.write_all(text.as_bytes()).map_err(failed)?;
         temporary.as_file().sync_all().map_err(failed)?;
         temporary.persist(path).map_err(|error| failed(error.error))?;
@@ -108,15 +111,15 @@ impl ConfigFile {
     }
 }
 
-type Unknown = (String, String, Vec<&'static str>);
+type UnknownField = (String, String, Vec<&'static str>);
 
-fn unknown_fields(value: &serde_json::Value) -> Vec<Unknown> {
+fn unknown_fields(value: &serde_json::Value) -> Vec<UnknownField> {
     const TOP: [&str; 2] = ["currentContext", "contexts"];
     const CONTEXT: [&str; 5] = ["name", "servers", "certificateAuthority", "clientCertificate", "clientKey"];
     let keys = |value: &serde_json::Value| -> Vec<String> {
         value.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default()
     };
-    let mut unknown: Vec<Unknown> = keys(value)
+    let mut unknown: Vec<UnknownField> = keys(value)
         .into_iter()
         .filter(|key| !TOP.contains(&key.as_str()))
         .map(|key| (key.clone(), key, TOP.to_vec()))
@@ -145,9 +148,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
-        let folder = tempfile::tempdir().expect("a temporary directory");
-        let path = folder.path().join("deep/config.yaml");
+    fn a_written_file_is_read_back() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("deep/config.yaml");
         let context = Context {
             name: "lab".to_owned(),
             servers: vec!["https://c1:1".to_owned()],
@@ -157,7 +160,7 @@ mod tests {
         let file = ConfigFile { current_context: Some("lab".to_owned()), contexts: vec![context] };
         file.write(&path).expect("written");
         let read = ConfigFile::read(&path).expect("readable").expect("there");
-        assert_eq!(read.contexts[0].certificate_authority, Some(folder.path().join("deep/ca.pem")));
+        assert_eq!(read.contexts[0].certificate_authority, Some(directory.path().join("deep/ca.pem")));
         assert_eq!(read.current_context, file.current_context);
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Text {
 ///
 /// # Errors
 /// Fails if a path does not exist or cannot be read, or if a directory contains no YAML or JSON file.
-pub(super) fn texts(files: &[String], recursive: bool) -> Result<Vec<Text>, Failure> {
+pub(super) fn read_texts(files: &[String], recursive: bool) -> Result<Vec<Text>, Failure> {
     let mut texts = Vec::new();
     for file in files {
         if file == "-" {
@@ -29,7 +29,7 @@ pub(super) fn texts(files: &[String], recursive: bool) -> Result<Vec<Text>, Fail
         let path = Path::new(file);
         if path.is_dir() {
             let mut found = Vec::new();
-            walk(path, recursive, &mut found)?;
+            collect_files(path, recursive, &mut found)?;
             if found.is_empty() {
                 let failure = Failure::usage(format!("{file}: no .yaml, .yml or .json file found"));
                 return Err(if recursive {
@@ -39,16 +39,16 @@ pub(super) fn texts(files: &[String], recursive: bool) -> Result<Vec<Text>, Fail
                 });
             }
             for path in found {
-                texts.push(text(&path)?);
+                texts.push(read_text(&path)?);
             }
         } else {
-            texts.push(text(path)?);
+            texts.push(read_text(path)?);
         }
     }
     Ok(texts)
 }
 
-fn text(path: &Path) -> Result<Text, Failure> {
+fn read_text(path: &Path) -> Result<Text, Failure> {
     let content = std::fs::File::open(path)
         .and_then(|mut file| read(&mut file))
         .map_err(|error| unreadable(path, &error))?;
@@ -61,25 +61,25 @@ fn read(from: &mut dyn Read) -> std::io::Result<String> {
     Ok(content)
 }
 
-fn walk(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
-    let mut paths = std::fs::read_dir(folder)
+fn collect_files(directory: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    let mut paths = std::fs::read_dir(directory)
         .and_then(|entries| {
             entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()
         })
-        .map_err(|error| unreadable(folder, &error))?;
+        .map_err(|error| unreadable(directory, &error))?;
     paths.sort();
     for path in paths {
         if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.')) {
             continue;
         }
-        let is_ours =
+        let is_manifest =
             path.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known));
         if path.is_dir() {
             // A link to a directory could form a cycle.
             if recursive && !path.is_symlink() {
-                walk(&path, recursive, found)?;
+                collect_files(&path, recursive, found)?;
             }
-        } else if is_ours {
+        } else if is_manifest {
             found.push(path);
         }
     }

@@ -1,6 +1,6 @@
 //! The columns of the server's tables, and the colors of their cells.
 
-use super::path::shown;
+use super::path::value_text;
 use super::table::{Cell, Table};
 use crate::terminal::Style;
 use ha_api_types::table::ColumnDefinition;
@@ -48,7 +48,7 @@ impl Columns {
         let header: Vec<String> = cells.chain(labels).chain(all_labels).collect();
         let mut table = Table::new(&header.iter().map(String::as_str).collect::<Vec<_>>());
         for (row, deleted) in rows {
-            table.row(self.row(row, deleted));
+            table.add_row(self.row(row, deleted));
         }
         table
     }
@@ -60,7 +60,7 @@ impl Columns {
             if deleted && state == Some(*at) {
                 return Cell::styled("(deleted)", Style::Dim);
             }
-            let text = shown(&row["cells"][at]);
+            let text = value_text(&row["cells"][at]);
             Cell::styled(&text, style(name, &text))
         });
         // Read from the received value, because a typed map would lose the order of the labels.
@@ -71,7 +71,7 @@ impl Columns {
                 .as_object()
                 .into_iter()
                 .flatten()
-                .map(|(name, value)| format!("{name}={}", shown(value)))
+                .map(|(name, value)| format!("{name}={}", value_text(value)))
                 .collect();
             Cell::plain(&if pairs.is_empty() { "<none>".to_owned() } else { pairs.join(",") })
         });

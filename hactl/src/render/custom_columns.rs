@@ -1,6 +1,6 @@
 //! Tables of `-o custom-columns=HEADER:PATH,…`.
 
-use super::path::{Path, shown};
+use super::path::{Path, value_text};
 use super::table::{Cell, Table};
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ impl CustomColumns {
     pub(crate) fn parse(text: &str) -> Result<CustomColumns, String> {
         let columns = columns(text).into_iter().map(|column| match column.split_once(':') {
             Some((header, path)) if !header.is_empty() && !path.is_empty() => {
-                Ok((header.to_owned(), Path::relaxed(path)?))
+                Ok((header.to_owned(), Path::parse_relaxed(path)?))
             }
             Some(_) | None => {
                 Err(format!("{column:?} is not a column; write HEADER:PATH, such as NAME:.metadata.name"))
@@ -31,10 +31,10 @@ impl CustomColumns {
         let mut table = Table::new(&headers);
         for object in objects {
             let cells = self.0.iter().map(|(_, path)| {
-                let values: Vec<String> = path.values(object, object).into_iter().map(shown).collect();
+                let values: Vec<String> = path.values(object, object).into_iter().map(value_text).collect();
                 Cell::plain(&if values.is_empty() { "<none>".to_owned() } else { values.join(",") })
             });
-            table.row(cells.collect());
+            table.add_row(cells.collect());
         }
         table
     }

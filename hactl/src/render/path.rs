@@ -27,7 +27,7 @@ impl Path {
         let parse = |standard: &String| {
             JsonPath::parse(standard).map_err(|error| wrong(format!("invalid JSONPath: {error}")))
         };
-        let queries = standard(rest).map_err(wrong)?.iter().map(parse).collect::<Result<_, _>>()?;
+        let queries = to_rfc9535(rest).map_err(wrong)?.iter().map(parse).collect::<Result<_, _>>()?;
         Ok(Path { text: text.to_owned(), from_root, queries })
     }
 
@@ -35,7 +35,7 @@ impl Path {
     ///
     /// # Errors
     /// Fails with the cause if the path is invalid.
-    pub(crate) fn relaxed(text: &str) -> Result<Path, String> {
+    pub(crate) fn parse_relaxed(text: &str) -> Result<Path, String> {
         let inner = text.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')).unwrap_or(text).trim();
         if inner.is_empty() {
             return Err(format!("{text:?}: empty path; write a path such as .metadata.name"));
@@ -60,7 +60,7 @@ impl Path {
 }
 
 /// Returns a value as kubectl prints it: text without quotes, lists and maps as JSON.
-pub(crate) fn shown(value: &Value) -> String {
+pub(crate) fn value_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -70,7 +70,7 @@ pub(crate) fn shown(value: &Value) -> String {
 
 /// Returns the path in the syntax of RFC 9535, whose names after a dot cannot contain `-`, `/` or an escaped dot. A
 /// union of paths, such as `['metadata.name','status.node']`, becomes one path for each.
-fn standard(path: &str) -> Result<Vec<String>, String> {
+fn to_rfc9535(path: &str) -> Result<Vec<String>, String> {
     let mut standard = "$".to_owned();
     let mut rest = path;
     while let Some(first) = rest.chars().next() {
@@ -84,7 +84,7 @@ fn standard(path: &str) -> Result<Vec<String>, String> {
                 if rest.starts_with('[') || (rest.is_empty() && standard == "$") {
                     continue;
                 }
-                let (name, after) = name(rest);
+                let (name, after) = split_name(rest);
                 if name.is_empty() {
                     return Err("a name is missing after \".\"".to_owned());
                 }
@@ -96,11 +96,11 @@ fn standard(path: &str) -> Result<Vec<String>, String> {
                 rest = after;
             }
             '[' => {
-                let end = closing(rest).ok_or("\"[\" is not closed by \"]\"")?;
-                if let Some(paths) = union(&rest[1..end]) {
+                let end = closing_bracket(rest).ok_or("\"[\" is not closed by \"]\"")?;
+                if let Some(paths) = union_paths(&rest[1..end]) {
                     let mut whole = Vec::new();
                     for path in paths {
-                        for path in self::standard(&format!(".{path}{}", &rest[end + 1..]))? {
+                        for path in self::to_rfc9535(&format!(".{path}{}", &rest[end + 1..]))? {
                             whole.push(path.replacen('$', &standard, 1));
                         }
                     }
@@ -117,10 +117,10 @@ fn standard(path: &str) -> Result<Vec<String>, String> {
 
 /// Returns the paths of a union if one of its quoted parts is more than a name. A single quoted part is always a name,
 /// such as that of a label.
-fn union<'a>(inside: &'a str) -> Option<Vec<&'a str>> {
+fn union_paths<'a>(inside: &'a str) -> Option<Vec<&'a str>> {
     let unquoted = |part: &'a str| {
-        let within = |quote| part.trim().strip_prefix(quote)?.strip_suffix(quote);
-        within('\'').or_else(|| within('"'))
+        let strip_quotes = |quote| part.trim().strip_prefix(quote)?.strip_suffix(quote);
+        strip_quotes('\'').or_else(|| strip_quotes('"'))
     };
     let mut parts = Vec::new();
     let mut start = 0;
@@ -133,7 +133,7 @@ fn union<'a>(inside: &'a str) -> Option<Vec<&'a str>> {
 }
 
 /// Splits a name from the beginning of a path. A backslash makes the next character part of the name.
-fn name(path: &str) -> (String, &str) {
+fn split_name(path: &str) -> (String, &str) {
     let mut name = String::new();
     let mut characters = path.char_indices();
     while let Some((at, character)) = characters.next() {
@@ -147,7 +147,7 @@ fn name(path: &str) -> (String, &str) {
 }
 
 /// Returns the position of the bracket that closes the first one; brackets in quotes do not count.
-fn closing(text: &str) -> Option<usize> {
+fn closing_bracket(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, character) in outside_quotes(text) {
         match character {
@@ -196,8 +196,8 @@ mod tests {
             "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Stalled", "status": "False"}]},
         });
         let check = |path: &str, expected: &[&str]| {
-            let path = Path::relaxed(path).expect(path);
-            let values: Vec<String> = path.values(&object, &object).into_iter().map(shown).collect();
+            let path = Path::parse_relaxed(path).expect(path);
+            let values: Vec<String> = path.values(&object, &object).into_iter().map(value_text).collect();
             assert_eq!(values, expected, "{path:?}");
         };
         check(".metadata.name", &["web"]);
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn wrong_paths_are_refused_with_the_cause() {
         let check = |path: &str, part: &str| {
-            let cause = Path::relaxed(path).expect_err(path);
+            let cause = Path::parse_relaxed(path).expect_err(path);
             assert!(cause.contains(part), "{cause}");
         };
         check("", "empty path");

@@ -49,7 +49,7 @@ impl Table {
         self
     }
 
-    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
+    pub(crate) fn add_row(&mut self, cells: Vec<Cell>) {
         self.rows.push(cells);
     }
 
@@ -64,12 +64,12 @@ impl Table {
         text
     }
 
-    /// Returns the widths that fit all cells and are at least `least`; a watch passes the widths of earlier rows.
-    pub(crate) fn widths(&self, least: &[usize]) -> Vec<usize> {
+    /// Returns the widths that fit all cells and are at least `min_widths`; a watch passes the widths of earlier rows.
+    pub(crate) fn widths(&self, min_widths: &[usize]) -> Vec<usize> {
         (0..self.header.len())
             .map(|column| {
                 let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| width(&cell.text));
-                let known = [width(&self.header[column]), least.get(column).copied().unwrap_or(0)];
+                let known = [width(&self.header[column]), min_widths.get(column).copied().unwrap_or(0)];
                 cells.chain(known).max().unwrap_or(0)
             })
             .collect()
@@ -117,8 +117,8 @@ mod tests {
     fn columns_line_up_and_nothing_trails() {
         let terminal = Terminal::new(ColorChoice::Never, false, 0);
         let mut table = Table::new(&["NAME", "STATE"]);
-        table.row(vec![Cell::plain("vm:100"), Cell::plain("")]);
-        table.row(vec![Cell::plain("ä"), Cell::styled("Started\x1b[2J", Style::Good)]);
+        table.add_row(vec![Cell::plain("vm:100"), Cell::plain("")]);
+        table.add_row(vec![Cell::plain("ä"), Cell::styled("Started\x1b[2J", Style::Good)]);
         assert_eq!(table.render(&terminal, 0), "NAME    STATE\nvm:100  -\nä       Started?[2J\n");
     }
 }

@@ -1,6 +1,6 @@
 //! Templates of `-o jsonpath=…`: text, paths in braces, quoted text and ranges, as kubectl reads them.
 
-use super::path::{Path, outside_quotes, shown};
+use super::path::{Path, outside_quotes, value_text};
 use serde_json::Value;
 
 /// A parsed template.
@@ -28,7 +28,7 @@ impl Template {
             ));
         }
         // Ranges that are not ended yet, each with the parts before it.
-        let mut open: Vec<(Path, Vec<Part>)> = Vec::new();
+        let mut open_ranges: Vec<(Path, Vec<Part>)> = Vec::new();
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some(start) = rest.find('{') {
@@ -43,13 +43,13 @@ impl Template {
             match expression.split_whitespace().next() {
                 None => return Err("{}: empty expression; write a path such as {.metadata.name}".to_owned()),
                 Some("end") if expression == "end" => {
-                    let (path, before) = open.pop().ok_or("{end} without {range}")?;
+                    let (path, before) = open_ranges.pop().ok_or("{end} without {range}")?;
                     let inner = std::mem::replace(&mut parts, before);
                     parts.push(Part::Range(path, inner));
                 }
                 Some("range") => {
                     let path = Path::parse(expression["range".len()..].trim())?;
-                    open.push((path, std::mem::take(&mut parts)));
+                    open_ranges.push((path, std::mem::take(&mut parts)));
                 }
                 Some(word) if word.starts_with(['"', '\'']) => parts.push(Part::Text(unquoted(expression)?)),
                 Some(word) if word.starts_with(['.', '[', '@', '$']) => {
@@ -63,7 +63,7 @@ impl Template {
                 }
             }
         }
-        if let Some((path, _)) = open.last() {
+        if let Some((path, _)) = open_ranges.last() {
             return Err(format!("{{range {}}} has no {{end}}", path.text()));
         }
         if !rest.is_empty() {
@@ -85,7 +85,7 @@ fn render(parts: &[Part], root: &Value, current: &Value, text: &mut String) {
         match part {
             Part::Text(plain) => text.push_str(plain),
             Part::Values(path) => {
-                let values: Vec<String> = path.values(root, current).into_iter().map(shown).collect();
+                let values: Vec<String> = path.values(root, current).into_iter().map(value_text).collect();
                 text.push_str(&values.join(" "));
             }
             Part::Range(path, inner) => {

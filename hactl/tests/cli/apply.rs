@@ -8,29 +8,29 @@ use snapbox::str;
 #[test]
 fn created_then_unchanged_then_configured() {
     let server = Server::start();
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let path = file(folder.path(), "web.yaml", &resource("web"));
-    hactl(&server, &["apply", "-f", &path]).prints(0, "resource/web created\n");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = file(directory.path(), "web.yaml", &resource("web"));
+    hactl(&server, &["apply", "-f", &path]).expect_stdout(0, "resource/web created\n");
     let writes = server.writes().len();
-    hactl(&server, &["apply", "-f", &path]).prints(0, "resource/web unchanged\n");
+    hactl(&server, &["apply", "-f", &path]).expect_stdout(0, "resource/web unchanged\n");
     assert_eq!(server.writes().len(), writes, "an unchanged object is not even sent");
-    file(folder.path(), "web.yaml", &format!("{}  comment: more\n", resource("web")));
-    hactl(&server, &["apply", "-f", &path]).prints(0, "resource/web configured\n");
+    file(directory.path(), "web.yaml", &format!("{}  comment: more\n", resource("web")));
+    hactl(&server, &["apply", "-f", &path]).expect_stdout(0, "resource/web configured\n");
     assert_eq!(server.object("resources", "web").expect("stored")["spec"]["comment"], "more");
-    file(folder.path(), "web.yaml", &resource("web"));
-    hactl(&server, &["apply", "-f", &path]).prints(0, "resource/web configured\n");
+    file(directory.path(), "web.yaml", &resource("web"));
+    hactl(&server, &["apply", "-f", &path]).expect_stdout(0, "resource/web configured\n");
     let stored = server.object("resources", "web").expect("stored");
     assert!(stored["spec"].get("comment").is_none(), "a field of an earlier apply is removed");
 }
 
 #[test]
-fn what_others_set_stays() {
+fn fields_of_other_writers_are_kept() {
     let server = Server::start();
     let input = resource("web");
-    hactl_with_input(&server, &["apply", "-f", "-"], &input).prints(0, "resource/web created\n");
-    hactl(&server, &["set", "web", "comment=by hand"]).prints(0, "resource/web configured\n");
+    hactl_with_input(&server, &["apply", "-f", "-"], &input).expect_stdout(0, "resource/web created\n");
+    hactl(&server, &["set", "web", "comment=by hand"]).expect_stdout(0, "resource/web configured\n");
     let more = format!("{input}  maxRestart: 3\n");
-    hactl_with_input(&server, &["apply", "-f", "-"], &more).prints(0, "resource/web configured\n");
+    hactl_with_input(&server, &["apply", "-f", "-"], &more).expect_stdout(0, "resource/web configured\n");
     let stored = server.object("resources", "web").expect("stored");
     assert_eq!((&stored["spec"]["comment"], &stored["spec"]["maxRestart"]), (&json!("by hand"), &json!(3)));
 }
@@ -38,32 +38,32 @@ fn what_others_set_stays() {
 #[test]
 fn a_typo_names_file_line_field_and_nearest_name_and_nothing_is_sent() {
     let server = Server::start();
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    file(folder.path(), "a.yaml", &resource("good"));
-    let path = file(folder.path(), "b.yaml", &format!("{}  maxRestrat: 3\n", resource("web")));
-    let folder = folder.path().display().to_string();
-    let ran = hactl(&server, &["apply", "-f", &folder])
-        .fails(2, &format!("{path}:9: spec.maxRestrat: unknown field, did you mean \"maxRestart\"?"));
-    assert!(ran.stderr.contains("maxRestart"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("nothing was changed"), "{}", ran.stderr);
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    file(directory.path(), "a.yaml", &resource("good"));
+    let path = file(directory.path(), "b.yaml", &format!("{}  maxRestrat: 3\n", resource("web")));
+    let directory = directory.path().display().to_string();
+    let result = hactl(&server, &["apply", "-f", &directory])
+        .expect_stderr(2, &format!("{path}:9: spec.maxRestrat: unknown field, did you mean \"maxRestart\"?"));
+    assert!(result.stderr.contains("maxRestart"), "{}", result.stderr);
+    assert!(result.stderr.contains("nothing was changed"), "{}", result.stderr);
     assert!(server.requests().is_empty(), "{:?}", server.requests());
 }
 
 #[test]
-fn folders_streams_and_lists_are_read_in_the_order_that_they_need() {
+fn directories_streams_and_lists_are_applied_in_dependency_order() {
     let server = Server::start();
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    std::fs::create_dir(folder.path().join("below")).expect("a temporary directory");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    std::fs::create_dir(directory.path().join("below")).expect("a temporary directory");
     let group = "apiVersion: hactl.io/v1\nkind: Group\nmetadata: {name: g}\nspec: {nodes: [node1]}\n";
-    file(folder.path(), "1.yaml", &format!("{}---\n{group}", resource("web")));
-    file(folder.path(), "notes.txt", "not ours");
+    file(directory.path(), "1.yaml", &format!("{}---\n{group}", resource("web")));
+    file(directory.path(), "notes.txt", "not ours");
     file(
-        &folder.path().join("below"),
+        &directory.path().join("below"),
         "2.json",
         r#"{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "hactl.io/v1", "kind": "Group", "metadata": {"name": "h"}, "spec": {"nodes": {"n": 1}}}]}"#,
     );
-    let path = folder.path().display().to_string();
-    hactl(&server, &["apply", "-f", &path]).prints(
+    let path = directory.path().display().to_string();
+    hactl(&server, &["apply", "-f", &path]).expect_stdout(
         0,
         str![[r"
 group/g created
@@ -71,7 +71,7 @@ resource/web created
 
 "]],
     );
-    hactl(&server, &["apply", "-R", "-f", &path]).prints(
+    hactl(&server, &["apply", "-R", "-f", &path]).expect_stdout(
         0,
         str![[r"
 group/g unchanged
@@ -82,10 +82,10 @@ resource/web unchanged
     );
     let twice = format!("{}---\n{}", resource("web"), resource("web"));
     hactl_with_input(&server, &["apply", "-f", "-"], &twice)
-        .fails(2, "<stdin>:10: resource/web is already defined at <stdin>:1");
+        .expect_stderr(2, "<stdin>:10: resource/web is already defined at <stdin>:1");
     hactl(&server, &["apply", "-f", "/nonexistent.yaml"])
-        .fails(2, "cannot read /nonexistent.yaml: No such file or directory\n");
-    hactl(&server, &["apply"]).fails(2, "no objects specified");
+        .expect_stderr(2, "cannot read /nonexistent.yaml: No such file or directory\n");
+    hactl(&server, &["apply"]).expect_stderr(2, "no objects specified");
 }
 
 #[test]
@@ -93,23 +93,23 @@ fn dry_runs_write_nothing() {
     let server = Server::start();
     let input = resource("web");
     hactl_with_input(&server, &["apply", "--dry-run", "-f", "-"], &input)
-        .prints(0, "resource/web created (server dry run)\n");
+        .expect_stdout(0, "resource/web created (server dry run)\n");
     hactl_with_input(&server, &["apply", "--dry-run=client", "-f", "-"], &input)
-        .prints(0, "resource/web created (dry run)\n");
+        .expect_stdout(0, "resource/web created (dry run)\n");
     hactl_with_input(&server, &["apply", "--dry-run=maybe", "-f", "-"], &input)
-        .fails(2, "[possible values: none, server, client]");
+        .expect_stderr(2, "[possible values: none, server, client]");
     assert!(server.objects("resources").is_empty());
     assert_eq!(server.writes(), ["POST /apis/hactl.io/v1/resources"], "only the server's dry run was sent");
     hactl_with_input(&server, &["apply", "--dry-run=none", "-f", "-"], &input)
-        .prints(0, "resource/web created\n");
+        .expect_stdout(0, "resource/web created\n");
     let writes = server.writes().len();
     for (mode, suffix) in [("--dry-run", "server dry run"), ("--dry-run=client", "dry run")] {
         hactl(&server, &["set", "web", "maxRestart=3", mode])
-            .prints(0, format!("resource/web configured ({suffix})\n"));
+            .expect_stdout(0, format!("resource/web configured ({suffix})\n"));
         hactl(&server, &["delete", "resource", "web", mode])
-            .prints(0, format!("resource/web deleted ({suffix})\n"));
+            .expect_stdout(0, format!("resource/web deleted ({suffix})\n"));
         hactl(&server, &["create", "group", "g", "--nodes", "node1", mode])
-            .prints(0, format!("group/g created ({suffix})\n"));
+            .expect_stdout(0, format!("group/g created ({suffix})\n"));
     }
     assert_eq!(server.writes().len(), writes + 3, "only the dry runs of the server were sent");
     assert!(server.object("groups", "g").is_none());
@@ -118,7 +118,7 @@ fn dry_runs_write_nothing() {
 }
 
 #[test]
-fn an_inventory_prunes_what_it_set_up_and_nothing_else() {
+fn an_inventory_prunes_only_its_own_objects() {
     let server = Server::start();
     server.put(
         "resources",
@@ -133,7 +133,7 @@ fn an_inventory_prunes_what_it_set_up_and_nothing_else() {
         )
     };
     let both = format!("{}---\n{}", resource("a"), resource("b"));
-    apply(&both, &[]).prints(
+    apply(&both, &[]).expect_stdout(
         0,
         str![[r"
 resource/a created
@@ -141,7 +141,7 @@ resource/b created
 
 "]],
     );
-    apply(&resource("a"), &["--dry-run"]).prints(
+    apply(&resource("a"), &["--dry-run"]).expect_stdout(
         0,
         str![[r"
 resource/a unchanged (server dry run)
@@ -150,7 +150,7 @@ resource/b pruned (server dry run)
 "]],
     );
     assert!(server.object("resources", "b").is_some());
-    apply(&resource("a"), &[]).prints(
+    apply(&resource("a"), &[]).expect_stdout(
         0,
         str![[r"
 resource/a unchanged
@@ -161,19 +161,19 @@ resource/b pruned
     let names: Vec<_> =
         server.objects("resources").iter().map(|object| object["metadata"]["name"].clone()).collect();
     assert_eq!(names, ["a", "free", "other"]);
-    apply(&resource("other"), &[]).fails(1, "resource/other belongs to inventory theirs");
-    apply("", &[]).fails(2, "no object");
-    apply("", &["--allow-empty"]).prints(0, "resource/a pruned\n");
+    apply(&resource("other"), &[]).expect_stderr(1, "resource/other belongs to inventory theirs");
+    apply("", &[]).expect_stderr(2, "no object");
+    apply("", &["--allow-empty"]).expect_stdout(0, "resource/a pruned\n");
 }
 
 #[test]
-fn diff_tells_difference_and_effect_by_exit_status() {
-    let server = Server::with(
+fn diff_reports_differences_and_effects_by_exit_status() {
+    let server = Server::start_with(
         |request| {
             (request.path == "/apis/hactl.io/v1/plan").then(|| {
                 assert_eq!(request.body["objects"][0]["spec"]["maxRestart"], 3);
                 let effect = json!({"resource": "web", "effect": "Migrate", "from": "node1", "to": "node2"});
-                super::server::Scripted::Answer(
+                super::server::ScriptedResponse::Answer(
                     200,
                     json!({"effects": [effect], "warnings": ["g has no node"]}),
                 )
@@ -183,9 +183,9 @@ fn diff_tells_difference_and_effect_by_exit_status() {
     );
     let input = resource("web");
     hactl_with_input(&server, &["apply", "-f", "-"], &input);
-    hactl_with_input(&server, &["diff", "-f", "-"], &input).prints(0, "");
+    hactl_with_input(&server, &["diff", "-f", "-"], &input).expect_stdout(0, "");
     let changed = format!("{input}  maxRestart: 3\n");
-    let ran = hactl_with_input(&server, &["diff", "-f", "-"], &changed).shows(
+    let result = hactl_with_input(&server, &["diff", "-f", "-"], &changed).expect_stdout_parts(
         1,
         &[
             "--- live/resource/web\n+++ files/resource/web\n@@",
@@ -194,21 +194,21 @@ fn diff_tells_difference_and_effect_by_exit_status() {
             "g has no node",
         ],
     );
-    assert!(!ran.stdout.contains("last-applied"), "{}", ran.stdout);
+    assert!(!result.stdout.contains("last-applied"), "{}", result.stdout);
     assert_eq!(server.object("resources", "web").expect("stored")["spec"].get("maxRestart"), None);
-    hactl_with_input(&server, &["diff", "-f", "-"], "nonsense: [").fails(2, "<stdin>:");
+    hactl_with_input(&server, &["diff", "-f", "-"], "nonsense: [").expect_stderr(2, "<stdin>:");
 }
 
 #[test]
-fn diff_says_once_what_a_dry_run_and_the_plan_both_say() {
+fn diff_prints_equal_warnings_once() {
     let plan = |warning: &'static str| {
-        Server::with(
+        Server::start_with(
             move |request| match request.path.rsplit('/').next() {
-                Some("plan") => Some(super::server::Scripted::Answer(
+                Some("plan") => Some(super::server::ScriptedResponse::Answer(
                     200,
                     json!({"warnings": [format!("{warning}: a, b")]}),
                 )),
-                Some(_) if request.method == "POST" => Some(super::server::Scripted::Warned(vec![
+                Some(_) if request.method == "POST" => Some(super::server::ScriptedResponse::Warned(vec![
                     "the check would fail: a",
                     "spec.group: group g does not exist yet",
                 ])),
@@ -217,17 +217,17 @@ fn diff_says_once_what_a_dry_run_and_the_plan_both_say() {
             |_, _| false,
         )
     };
-    let check = |said: &'static str, arguments: &[&str], expected: &[&str]| {
-        let server = plan(said);
-        let ran = hactl_with_input(&server, &[&["diff", "-f", "-"], arguments].concat(), &resource("web"));
-        let ran = ran.shows(1, &["resource/web (new)"]);
-        let told: Vec<String> = ran
+    let check = |message: &'static str, arguments: &[&str], expected: &[&str]| {
+        let server = plan(message);
+        let result = hactl_with_input(&server, &[&["diff", "-f", "-"], arguments].concat(), &resource("web"));
+        let result = result.expect_stdout_parts(1, &["resource/web (new)"]);
+        let warnings: Vec<String> = result
             .stderr
             .lines()
-            .chain(ran.stdout.lines())
+            .chain(result.stdout.lines())
             .filter_map(|line| line.trim().strip_prefix("warning: ").map(str::to_owned))
             .collect();
-        assert_eq!(told, expected, "{} {}", ran.stderr, ran.stdout);
+        assert_eq!(warnings, expected, "{} {}", result.stderr, result.stdout);
     };
     let group = "spec.group: group g does not exist yet";
     check("the check would fail", &[], &[group, "the check would fail: a, b"]);
@@ -237,7 +237,7 @@ fn diff_says_once_what_a_dry_run_and_the_plan_both_say() {
 
 #[test]
 fn waiting_ends_when_everything_is_ready() {
-    let server = Server::with(
+    let server = Server::start_with(
         |_| None,
         |plural, object| {
             let ready =
@@ -247,22 +247,26 @@ fn waiting_ends_when_everything_is_ready() {
         },
     );
     hactl_with_input(&server, &["apply", "--wait", "-f", "-"], &resource("web"))
-        .prints(0, "resource/web created\n");
+        .expect_stdout(0, "resource/web created\n");
     server.put("resources", json!({"kind": "Resource", "metadata": {"name": "slow"}, "spec": {}, "status": {"state": "Queued",
         "conditions": [{"type": "Ready", "status": "False", "reason": "NotProbed", "message": "node2 has not answered"}]}}));
     hactl(&server, &["wait", "resource/slow", "--for=condition=Ready", "--timeout=200ms"])
-        .fails(124, "timed out after 0s: resource/slow: condition=Ready not met");
+        .expect_stderr(124, "timed out after 0s: resource/slow: condition=Ready not met");
 }
 
 #[test]
-fn every_example_is_taken_without_a_word() {
+fn every_example_is_applied_without_warnings() {
     let server = Server::start();
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/examples");
-    let ran = hactl(&server, &["apply", "-R", "-f", examples]);
-    assert_eq!((ran.status, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
+    let result = hactl(&server, &["apply", "-R", "-f", examples]);
+    assert_eq!((result.status, result.stderr.as_str()), (0, ""), "{}", result.stdout);
     for name in
         ["builder", "cache", "ticker", "clock", "current", "database", "machine", "sessions", "web", "wiki"]
     {
-        assert!(ran.stdout.contains(&format!("resource/{name} created")), "{name} is not in\n{}", ran.stdout);
+        assert!(
+            result.stdout.contains(&format!("resource/{name} created")),
+            "{name} is not in\n{}",
+            result.stdout
+        );
     }
 }

@@ -24,10 +24,10 @@ fn hbal(arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn each_group_is_planned_and_what_improves_most_comes_first() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let path = file(folder.path(), "cluster", CLUSTER);
-    let shown = run(&mut command(&["balance", "-t", &path, "-C", "-p"])).shows(
+fn each_group_is_planned_and_the_largest_improvement_comes_first() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = file(directory.path(), "cluster", CLUSTER);
+    let shown = run(&mut command(&["balance", "-t", &path, "-C", "-p"])).expect_stdout_parts(
         0,
         &[
             "Score before: 8.70000000",
@@ -42,7 +42,8 @@ fn each_group_is_planned_and_what_improves_most_comes_first() {
     assert!(position("Group g1: 2 nodes, 4 instances") < position("Group g2: 3 nodes, 3 instances"));
     assert!(shown.stdout.contains("gnt-instance migrate -f -n b "));
 
-    let json = run(&mut command(&["balance", "-t", &path, "-G", "g2", "-o", "json"])).shows(0, &[]);
+    let json =
+        run(&mut command(&["balance", "-t", &path, "-G", "g2", "-o", "json"])).expect_stdout_parts(0, &[]);
     let value: Value = serde_json::from_str(&json.stdout).expect("JSON");
     assert_eq!((&value["diskCopies"], &value["migrations"]), (&json!(2), &json!(2)));
     // The two equal instances may move in any order and in any way.
@@ -57,46 +58,50 @@ fn each_group_is_planned_and_what_improves_most_comes_first() {
 
 #[test]
 fn the_saved_state_is_balanced() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let path = file(folder.path(), "cluster", CLUSTER);
-    let saved = folder.path().join("saved").display().to_string();
-    run(&mut command(&["balance", "-t", &path, "-S", &saved])).shows(0, &[]);
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = file(directory.path(), "cluster", CLUSTER);
+    let saved = directory.path().join("saved").display().to_string();
+    run(&mut command(&["balance", "-t", &path, "-S", &saved])).expect_stdout_parts(0, &[]);
     let balanced = format!("{saved}.balanced");
-    run(&mut command(&["balance", "-t", &balanced])).shows(0, &["Score: 0.10328427\nNothing to move.\n"]);
+    run(&mut command(&["balance", "-t", &balanced]))
+        .expect_stdout_parts(0, &["Score: 0.10328427\nNothing to move.\n"]);
     run(&mut command(&["balance", "-t", &format!("{saved}.original"), "-l", "1"]))
-        .shows(0, &["1 move in 1 job set: 1 disk copy"]);
+        .expect_stdout_parts(0, &["1 move in 1 job set: 1 disk copy"]);
 }
 
 #[test]
-fn bad_input_is_told_with_its_place() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
+fn invalid_input_is_reported_with_its_position() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let path = file(
-        folder.path(),
+        directory.path(),
         "cluster",
         &CLUSTER.replace("|e|", "|x|").replace("d|1000|0|1000", "d|1000|0|lots"),
     );
     run(&mut command(&["balance", "-t", &path]))
-        .fails(2, "cluster: line 7, free memory (field 4): expected an integer, found `lots`");
-    let path = file(folder.path(), "cluster", CLUSTER);
-    run(&mut command(&["balance", "-t", &path, "-O", "x"])).fails(2, "-O: node \"x\" not found");
-    run(&mut command(&["balance", "-t", &path, "-G", "x"])).fails(2, "-G: group \"x\" not found");
+        .expect_stderr(2, "cluster: line 7, free memory (field 4): expected an integer, found `lots`");
+    let path = file(directory.path(), "cluster", CLUSTER);
+    run(&mut command(&["balance", "-t", &path, "-O", "x"])).expect_stderr(2, "-O: node \"x\" not found");
+    run(&mut command(&["balance", "-t", &path, "-G", "x"])).expect_stderr(2, "-G: group \"x\" not found");
     run(&mut command(&["balance", "-t", &path, "--exclude-instances", "i0,x"]))
-        .fails(2, "instance \"x\" not found");
-    run(&mut command(&["balance", "-t", "/nonexistent"])).fails(2, "cannot read /nonexistent");
-    run(&mut command(&["balance", "-t", &path, "--budget", "10"])).fails(2, "\"10\" has no unit; write 10s");
-    run(&mut command(&["balance", "-t", &path, "--budget", "1s"])).shows(0, &["Score after: "]);
-    let loads = file(folder.path(), "loads", "i0 1 1 1 1\nx 1 1 1 1\n");
-    run(&mut command(&["balance", "-t", &path, "-U", &loads])).fails(2, "loads: line 2, instance (word 1)");
+        .expect_stderr(2, "instance \"x\" not found");
+    run(&mut command(&["balance", "-t", "/nonexistent"])).expect_stderr(2, "cannot read /nonexistent");
+    run(&mut command(&["balance", "-t", &path, "--budget", "10"]))
+        .expect_stderr(2, "\"10\" has no unit; write 10s");
+    run(&mut command(&["balance", "-t", &path, "--budget", "1s"])).expect_stdout_parts(0, &["Score after: "]);
+    let loads = file(directory.path(), "loads", "i0 1 1 1 1\nx 1 1 1 1\n");
+    run(&mut command(&["balance", "-t", &path, "-U", &loads]))
+        .expect_stderr(2, "loads: line 2, instance (word 1)");
 }
 
 #[test]
-fn under_the_name_hbal_it_prints_in_that_manner() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let path = file(folder.path(), "cluster", CLUSTER);
-    run(&mut hbal(&["-t", &path])).fails(1, "Found multiple node groups:\n  g1\n  g2\nError: Aborting.\n");
-    let script = folder.path().join("script");
+fn under_the_name_hbal_the_output_is_that_of_hbal() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = file(directory.path(), "cluster", CLUSTER);
+    run(&mut hbal(&["-t", &path]))
+        .expect_stderr(1, "Found multiple node groups:\n  g1\n  g2\nError: Aborting.\n");
+    let script = directory.path().join("script");
     let shown = run(&mut hbal(&["-t", &path, "-G", "u2", "-pname,rmem", &format!("-C{}", script.display())]));
-    let shown = shown.shows(
+    let shown = shown.expect_stdout_parts(
         0,
         &[
             "Loaded 5 nodes, 7 instances\nGroup size 3 nodes, 3 instances\nSelected node group: g2\n",
@@ -111,9 +116,11 @@ fn under_the_name_hbal_it_prints_in_that_manner() {
     assert!(!shown.stdout.contains("gnt-instance"));
     let script = std::fs::read_to_string(script).expect("the script");
     assert!(script.starts_with("#!/bin/sh\n") && script.contains("gnt-instance replace-disks -n e j"));
-    run(&mut hbal(&["-t", &path, "-G", "g2", "-o"])).shows(0, &["\n6.48315520 2 0.10328427   62.770\n"]);
-    run(&mut hbal(&["-t", &path, "-G", "g2", "-l0"])).shows(0, &["No solution found\nSolution length=0\n"]);
-    run(&mut hbal(&["-t", &path, "-G", "g2", "-e10"])).shows(
+    run(&mut hbal(&["-t", &path, "-G", "g2", "-o"]))
+        .expect_stdout_parts(0, &["\n6.48315520 2 0.10328427   62.770\n"]);
+    run(&mut hbal(&["-t", &path, "-G", "g2", "-l0"]))
+        .expect_stdout_parts(0, &["No solution found\nSolution length=0\n"]);
+    run(&mut hbal(&["-t", &path, "-G", "g2", "-e10"])).expect_stdout_parts(
         0,
         &["Cluster is already well balanced (initial score 6.483155,\noptimum score due to N+1 reservations "],
     );
@@ -128,8 +135,8 @@ fn under_the_name_hbal_it_prints_in_that_manner() {
         (&[], "Error: failed to load data, aborting: No backend selected! Exiting.\n"),
     ];
     for (arguments, message) in refused {
-        run(&mut hbal(arguments)).fails(1, message);
+        run(&mut hbal(arguments)).expect_stderr(1, message);
     }
-    run(&mut hbal(&["--bogus"])).fails(2, "Command line error: unrecognized option `--bogus'\n");
-    run(&mut hbal(&["-V"])).shows(0, &["hbal "]);
+    run(&mut hbal(&["--bogus"])).expect_stderr(2, "Command line error: unrecognized option `--bogus'\n");
+    run(&mut hbal(&["-V"])).expect_stdout_parts(0, &["hbal "]);
 }

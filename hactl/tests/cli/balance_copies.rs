@@ -1,14 +1,14 @@
 //! Tests of `hactl balance` on a live cluster with replicated services whose secondaries can be replaced.
 
-use super::balance_live::Facts;
+use super::balance_live::PlacementFacts;
 use super::hactl::hactl;
-use super::server::{Request, Scripted, Server};
+use super::server::{Request, ScriptedResponse, Server};
 use serde_json::{Value, json};
 
 /// Returns services of 2 GiB on node1 with their other copy on node2; some have a driver that replaces secondaries.
-fn replicated(services: &[(&str, bool)]) -> Facts {
+fn replicated(services: &[(&str, bool)]) -> PlacementFacts {
     let names: Vec<&str> = services.iter().map(|(name, _)| *name).collect();
-    let facts = Facts::new(&names);
+    let facts = PlacementFacts::new(&names);
     for (name, replaces) in services {
         let mut facts = facts.lock();
         let service = &mut facts["services"][name];
@@ -27,12 +27,12 @@ fn replicated(services: &[(&str, bool)]) -> Facts {
 }
 
 /// Starts a server whose leader executes every operation: a move exchanges the roles, a replacement changes the other copy.
-fn willing(facts: &Facts) -> Server {
-    let (told, moved) = (facts.clone(), facts.clone());
-    Server::with(
+fn executing_server(facts: &PlacementFacts) -> Server {
+    let (shown, moved) = (facts.clone(), facts.clone());
+    Server::start_with(
         move |request: &Request| match request.path.strip_prefix("/apis/hactl.io/v1/")? {
-            "placement" => Some(Scripted::Answer(200, told.lock().clone())),
-            "usage" => Some(Scripted::Answer(200, json!({}))),
+            "placement" => Some(ScriptedResponse::Answer(200, shown.lock().clone())),
+            "usage" => Some(ScriptedResponse::Answer(200, json!({}))),
             _ => None,
         },
         move |plural, operation| {
@@ -42,10 +42,10 @@ fn willing(facts: &Facts) -> Server {
             let text = |field: &str| operation["spec"][field].as_str().unwrap_or_default().to_owned();
             let (resource, node) = (text("resource"), text("node"));
             if text("action") == "ReplaceSecondary" {
-                let primary = moved.place(&resource);
+                let primary = moved.node_of(&resource);
                 moved.lock()["services"][&resource]["storageNodes"] = json!([primary, node]);
             } else {
-                moved.put(&resource, &node);
+                moved.set_node(&resource, &node);
             }
             operation["status"] = json!({"phase": "Succeeded", "message": ""});
             true
@@ -56,13 +56,14 @@ fn willing(facts: &Facts) -> Server {
 #[test]
 fn secondaries_are_replaced_where_the_driver_can() {
     let facts = replicated(&[("a", true), ("b", true), ("c", false), ("d", true)]);
-    let server = willing(&facts);
-    let planned = hactl(&server, &["balance", "-C"]).shows(0, &["hactl replace-secondary "]);
+    let server = executing_server(&facts);
+    let planned = hactl(&server, &["balance", "-C"]).expect_stdout_parts(0, &["hactl replace-secondary "]);
     assert!(!planned.stdout.contains("gnt-instance"), "{}", planned.stdout);
     assert!(!planned.stdout.contains("replace-secondary c "), "{}", planned.stdout);
     assert_eq!(server.writes(), Vec::<String>::new());
-    let ran = hactl(&server, &["balance", "--apply", "-o", "json"]).shows(0, &["\"Succeeded\""]);
-    let done: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let result =
+        hactl(&server, &["balance", "--apply", "-o", "json"]).expect_stdout_parts(0, &["\"Succeeded\""]);
+    let done: Value = serde_json::from_str(&result.stdout).expect("JSON");
     assert!(done["diskCopies"].as_u64() > Some(0), "{done:#}");
     let asked: Vec<Value> =
         server.objects("operations").iter().map(|operation| operation["spec"].clone()).collect();
@@ -76,13 +77,13 @@ fn secondaries_are_replaced_where_the_driver_can() {
             .is_some_and(|nodes| nodes.contains(&json!("node3")))
     };
     assert!(["a", "b", "d"].into_iter().any(uses_node3) && !uses_node3("c"));
-    hactl(&server, &["balance", "--apply"]).shows(0, &["\nNothing to move.\n"]);
+    hactl(&server, &["balance", "--apply"]).expect_stdout_parts(0, &["\nNothing to move.\n"]);
 }
 
 #[test]
 fn without_such_drivers_nothing_is_copied() {
     let facts = replicated(&[("a", false), ("b", false), ("c", false), ("d", false)]);
-    let server = willing(&facts);
-    let planned = hactl(&server, &["balance", "-C"]).shows(0, &["0 disk copies"]);
+    let server = executing_server(&facts);
+    let planned = hactl(&server, &["balance", "-C"]).expect_stdout_parts(0, &["0 disk copies"]);
     assert!(!planned.stdout.contains("replace-secondary"), "{}", planned.stdout);
 }

@@ -1,7 +1,7 @@
 //! Tests of `hactl balance` on a live cluster, whose leader moves services as operations request.
 
-use super::hactl::{Ran, command, hactl, run, start};
-use super::server::{Request, Scripted, Server};
+use super::hactl::{CommandResult, command, hactl, run, start};
+use super::server::{Request, ScriptedResponse, Server};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command};
@@ -9,30 +9,30 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The input of placement, shared with the leader.
 #[derive(Clone)]
-pub(super) struct Facts(Arc<Mutex<Value>>);
+pub(super) struct PlacementFacts(Arc<Mutex<Value>>);
 
-impl Facts {
+impl PlacementFacts {
     /// Creates three nodes of 4 cores, with all services on the first.
-    pub(super) fn new(services: &[&str]) -> Facts {
+    pub(super) fn new(services: &[&str]) -> PlacementFacts {
         let node = json!({"schedulable": true, "capacity": {"cpu": "4", "memory": "16Gi"}});
         let facts = json!({
             "nodes": {"node1": node, "node2": node, "node3": node},
             "services": services.iter().map(|name| ((*name).to_owned(), service("node1"))).collect::<serde_json::Map<_, _>>(),
         });
-        Facts(Arc::new(Mutex::new(facts)))
+        PlacementFacts(Arc::new(Mutex::new(facts)))
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Value> {
         self.0.lock().expect("the facts")
     }
 
-    pub(super) fn put(&self, service: &str, node: &str) {
+    pub(super) fn set_node(&self, service: &str, node: &str) {
         let mut facts = self.lock();
         facts["services"][service]["node"] = json!(node);
         facts["services"][service]["uses"] = json!([node]);
     }
 
-    pub(super) fn place(&self, service: &str) -> String {
+    pub(super) fn node_of(&self, service: &str) -> String {
         self.lock()["services"][service]["node"].as_str().expect("a node").to_owned()
     }
 }
@@ -42,22 +42,22 @@ fn service(node: &str) -> Value {
         "movesLive": false, "wanted": true, "movable": true})
 }
 
-/// Starts a server whose leader answers each operation with the phase and message from `act`.
-pub(super) fn leader(
-    facts: &Facts,
-    act: impl Fn(&Facts, &str, &str) -> (&'static str, &'static str) + Send + Sync + 'static,
+/// Starts a server whose leader answers each operation with the phase and message from `respond`.
+pub(super) fn answering_server(
+    facts: &PlacementFacts,
+    respond: impl Fn(&PlacementFacts, &str, &str) -> (&'static str, &'static str) + Send + Sync + 'static,
 ) -> Server {
-    let (told, moved) = (facts.clone(), facts.clone());
-    Server::with(
+    let (shown, moved) = (facts.clone(), facts.clone());
+    Server::start_with(
         move |request: &Request| match request.path.strip_prefix("/apis/hactl.io/v1/")? {
-            "placement" => Some(Scripted::Answer(200, told.lock().clone())),
-            "usage" => Some(Scripted::Answer(200, json!({}))),
+            "placement" => Some(ScriptedResponse::Answer(200, shown.lock().clone())),
+            "usage" => Some(ScriptedResponse::Answer(200, json!({}))),
             _ => None,
         },
         move |plural, operation| {
             let text = |field: &str| operation["spec"][field].as_str().unwrap_or_default().to_owned();
             if plural == "operations" && operation["status"].is_null() {
-                let (phase, message) = act(&moved, &text("resource"), &text("node"));
+                let (phase, message) = respond(&moved, &text("resource"), &text("node"));
                 operation["status"] = json!({"phase": phase, "message": message});
                 return true;
             }
@@ -67,14 +67,14 @@ pub(super) fn leader(
 }
 
 /// Starts a server whose leader executes every operation.
-pub(super) fn willing(facts: &Facts) -> Server {
-    leader(facts, |facts, service, node| {
-        facts.put(service, node);
+pub(super) fn executing_server(facts: &PlacementFacts) -> Server {
+    answering_server(facts, |facts, service, node| {
+        facts.set_node(service, node);
         ("Succeeded", "")
     })
 }
 
-fn counts(facts: &Facts) -> Vec<usize> {
+fn counts(facts: &PlacementFacts) -> Vec<usize> {
     let facts = facts.lock();
     let services = facts["services"].as_object().expect("services");
     let on = |node: &str| services.values().filter(|service| service["node"] == node).count();
@@ -83,10 +83,10 @@ fn counts(facts: &Facts) -> Vec<usize> {
 
 #[test]
 fn a_plan_names_the_commands_and_changes_nothing() {
-    let facts = Facts::new(&["a", "b", "c"]);
+    let facts = PlacementFacts::new(&["a", "b", "c"]);
     facts.lock()["services"]["a"]["movesLive"] = json!(true);
-    let server = willing(&facts);
-    let shown = hactl(&server, &["balance", "-C"]).shows(
+    let server = executing_server(&facts);
+    let shown = hactl(&server, &["balance", "-C"]).expect_stdout_parts(
         0,
         &[
             "Group default: 3 nodes, 3 instances\n",
@@ -101,43 +101,46 @@ fn a_plan_names_the_commands_and_changes_nothing() {
     }
     assert_eq!(server.writes(), Vec::<String>::new());
     // Options have the same meaning as for files; a service may be named with its type.
-    let some = hactl(&server, &["balance", "--select-instances", "exec:b", "-o", "json"]).shows(0, &[]);
+    let some = hactl(&server, &["balance", "--select-instances", "exec:b", "-o", "json"])
+        .expect_stdout_parts(0, &[]);
     let plan: Value = serde_json::from_str(&some.stdout).expect("JSON");
     assert_eq!((&plan["moves"][0]["instance"], &plan["moves"][1]), (&json!("b"), &Value::Null));
-    hactl(&server, &["balance", "--exclude-instances", "x"]).fails(2, "instance \"x\" not found");
+    hactl(&server, &["balance", "--exclude-instances", "x"]).expect_stderr(2, "instance \"x\" not found");
     hactl(&server, &["balance", "-l1"])
-        .shows(0, &["1 move in 1 job set: 0 disk copies (0 MiB), 1 migration,"]);
-    hactl(&server, &["balance", "-G", "elsewhere"]).fails(2, "-G: group \"elsewhere\" not found");
-    hactl(&server, &["balance", "-X", "-t", "file"]).fails(2, "cannot be used with");
+        .expect_stdout_parts(0, &["1 move in 1 job set: 0 disk copies (0 MiB), 1 migration,"]);
+    hactl(&server, &["balance", "-G", "elsewhere"]).expect_stderr(2, "-G: group \"elsewhere\" not found");
+    hactl(&server, &["balance", "-X", "-t", "file"]).expect_stderr(2, "cannot be used with");
 }
 
 #[test]
-fn what_is_saved_is_planned_for_alike() {
-    let facts = Facts::new(&["a", "b", "c"]);
-    let server = willing(&facts);
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let path = |end: &str| format!("{}{end}", folder.path().join("saved").display());
-    let live = hactl(&server, &["balance", "-S", &path("")]).shows(0, &["Score before: "]);
+fn a_saved_cluster_gives_the_same_plan() {
+    let facts = PlacementFacts::new(&["a", "b", "c"]);
+    let server = executing_server(&facts);
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = |end: &str| format!("{}{end}", directory.path().join("saved").display());
+    let live = hactl(&server, &["balance", "-S", &path("")]).expect_stdout_parts(0, &["Score before: "]);
     let again = run(&mut command(&["balance", "-t", &path(".original"), "-U", &path(".usage")]));
     assert_eq!(
         again.stdout.replace(", 2 of them by relocation", ""),
         live.stdout.replace(", 2 of them by relocation", "")
     );
-    run(&mut command(&["balance", "-t", &path(".balanced")])).shows(0, &["\nNothing to move.\n"]);
+    run(&mut command(&["balance", "-t", &path(".balanced")]))
+        .expect_stdout_parts(0, &["\nNothing to move.\n"]);
 }
 
 #[test]
 fn apply_moves_one_job_set_after_another() {
-    let facts = Facts::new(&["a", "b", "c", "d", "e", "f"]);
-    let server = willing(&facts);
-    let ran = hactl(&server, &["balance", "--apply", "-o", "json"]).shows(0, &["\"phase\": \"Succeeded\""]);
+    let facts = PlacementFacts::new(&["a", "b", "c", "d", "e", "f"]);
+    let server = executing_server(&facts);
+    let result = hactl(&server, &["balance", "--apply", "-o", "json"])
+        .expect_stdout_parts(0, &["\"phase\": \"Succeeded\""]);
     assert_eq!(counts(&facts), [2, 2, 2]);
-    let done: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let done: Value = serde_json::from_str(&result.stdout).expect("JSON");
     let jobs = done["applied"].as_array().expect("a list");
     assert_eq!((jobs.len(), &jobs[3]["jobSet"]), (4, &json!(4)), "{done:#}");
-    assert!(ran.stderr.contains("job set 4 of 4: "), "{}", ran.stderr);
+    assert!(result.stderr.contains("job set 4 of 4: "), "{}", result.stderr);
     assert!(server.objects("operations").iter().all(|operation| operation["spec"]["action"] == "Relocate"));
-    hactl(&server, &["balance", "--apply"]).shows(0, &["\nNothing to move.\n"]);
+    hactl(&server, &["balance", "--apply"]).expect_stdout_parts(0, &["\nNothing to move.\n"]);
     assert_eq!(server.objects("operations").len(), 4);
 }
 
@@ -148,11 +151,11 @@ fn resource(name: &str, state: &str, node: &str) -> Value {
 
 /// Starts a server with two services that must stay together, and a third service. An operation moves only the service that it
 /// names.
-fn pair() -> (Facts, Server) {
-    let facts = Facts::new(&["a", "b", "c"]);
+fn pair() -> (PlacementFacts, Server) {
+    let facts = PlacementFacts::new(&["a", "b", "c"]);
     facts.lock()["rules"] = json!({"together": [{"name": "pair", "resources": ["a", "b"], "strict": true}]});
-    let server = leader(&facts, |facts, service, node| {
-        facts.put(service, node);
+    let server = answering_server(&facts, |facts, service, node| {
+        facts.set_node(service, node);
         ("Succeeded", "")
     });
     server.put("resources", resource("b", "Relocate", "node1"));
@@ -162,13 +165,14 @@ fn pair() -> (Facts, Server) {
 #[test]
 fn services_that_stay_together_are_moved_by_one_operation() {
     let (facts, server) = pair();
-    hactl(&server, &["balance", "--apply", "--select-instances", "a"]).shows(0, &["\nNothing to move.\n"]);
+    hactl(&server, &["balance", "--apply", "--select-instances", "a"])
+        .expect_stdout_parts(0, &["\nNothing to move.\n"]);
     let both = ["--server", server.url(), "balance", "--apply", "--select-instances", "a,b", "-o", "json"];
     let child = start(&mut command(&both));
     server.wait_for(|request| request.path.ends_with("/resources") && request.query.contains("watch=true"));
     // The partner arrives later, and the command must wait for it.
-    let target = facts.place("a");
-    facts.put("b", &target);
+    let target = facts.node_of("a");
+    facts.set_node("b", &target);
     server.put("resources", resource("b", "Started", &target));
     let output = child.wait_with_output().expect("hactl exits");
     let stdout = String::from_utf8(output.stdout).expect("UTF-8");
@@ -179,7 +183,7 @@ fn services_that_stay_together_are_moved_by_one_operation() {
 }
 
 #[test]
-fn a_partner_that_does_not_come_along_ends_it() {
+fn a_partner_that_is_not_moved_ends_the_command() {
     let (_, server) = pair();
     let both = ["--server", server.url(), "balance", "--apply", "--select-instances", "a,b"];
     let child = start(&mut command(&both));
@@ -193,34 +197,34 @@ fn a_partner_that_does_not_come_along_ends_it() {
 
 /// Asserts that no operation follows the first job set.
 #[track_caller]
-fn ends_early(ran: Ran, server: &Server, parts: &[&str]) {
+fn assert_ends_after_first_job_set(result: CommandResult, server: &Server, parts: &[&str]) {
     assert_eq!(server.objects("operations").len(), 1);
-    let ran = ran.fails(1, "1 left");
+    let result = result.expect_stderr(1, "1 left");
     for part in parts {
-        assert!(ran.stderr.contains(part), "{part} in\n{}", ran.stderr);
+        assert!(result.stderr.contains(part), "{part} in\n{}", result.stderr);
     }
 }
 
 #[test]
-fn a_failed_job_ends_it_with_its_reason() {
-    let facts = Facts::new(&["a", "b", "c"]);
-    let server = leader(&facts, |_, _, _| ("Failed", "its data is not there"));
-    let ran = hactl(&server, &["balance", "-X"]);
+fn a_failed_job_ends_the_command_with_its_reason() {
+    let facts = PlacementFacts::new(&["a", "b", "c"]);
+    let server = answering_server(&facts, |_, _, _| ("Failed", "its data is not there"));
+    let result = hactl(&server, &["balance", "-X"]);
     assert_eq!(server.objects("operations").len(), 1);
-    ran.fails(1, ": failed: its data is not there\n  0 of 2 moves done, 2 left");
+    result.expect_stderr(1, ": failed: its data is not there\n  0 of 2 moves done, 2 left");
 }
 
 #[test]
-fn it_ends_when_the_cluster_is_no_longer_as_planned() {
-    let check = |change: fn(&Facts, &str), expected: &[&str]| {
-        let facts = Facts::new(&["a", "b", "c"]);
-        let server = leader(&facts, move |facts, service, node| {
-            facts.put(service, node);
+fn a_change_of_the_cluster_ends_the_command() {
+    let check = |change: fn(&PlacementFacts, &str), expected: &[&str]| {
+        let facts = PlacementFacts::new(&["a", "b", "c"]);
+        let server = answering_server(&facts, move |facts, service, node| {
+            facts.set_node(service, node);
             change(facts, node);
             ("Succeeded", "")
         });
-        let ran = hactl(&server, &["balance", "-X"]);
-        ends_early(ran, &server, expected);
+        let result = hactl(&server, &["balance", "-X"]);
+        assert_ends_after_first_job_set(result, &server, expected);
     };
     check(
         |facts, _| facts.lock()["nodes"]["node2"]["notOnline"] = json!("HeartbeatMissed"),
@@ -233,7 +237,7 @@ fn it_ends_when_the_cluster_is_no_longer_as_planned() {
     check(
         |facts, node| {
             for name in ["a", "b", "c"] {
-                facts.put(name, node);
+                facts.set_node(name, node);
             }
         },
         &[" is on node", ", not on node1"],
@@ -254,7 +258,7 @@ fn signal(child: &Child, name: &str) {
 }
 
 /// Starts a plan whose first operation is in progress. Returns the process and the rest of its standard error.
-fn under_way(server: &Server) -> (Child, BufReader<std::process::ChildStderr>) {
+fn start_with_running_operation(server: &Server) -> (Child, BufReader<std::process::ChildStderr>) {
     let mut child =
         start(command(&["--server", server.url(), "balance", "--apply"]).stdin(std::process::Stdio::null()));
     let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
@@ -263,10 +267,10 @@ fn under_way(server: &Server) -> (Child, BufReader<std::process::ChildStderr>) {
 }
 
 #[test]
-fn an_interrupt_ends_it_after_the_set_under_way() {
-    let facts = Facts::new(&["a", "b", "c"]);
-    let server = leader(&facts, |_, _, _| ("Running", ""));
-    let (mut child, mut stderr) = under_way(&server);
+fn an_interrupt_ends_the_command_after_the_current_job_set() {
+    let facts = PlacementFacts::new(&["a", "b", "c"]);
+    let server = answering_server(&facts, |_, _, _| ("Running", ""));
+    let (mut child, mut stderr) = start_with_running_operation(&server);
     signal(&child, "-INT");
     let mut line = String::new();
     while !line.contains("interrupted") {
@@ -280,7 +284,7 @@ fn an_interrupt_ends_it_after_the_set_under_way() {
     let mut operation = server.objects("operations").remove(0);
     let spec = operation["spec"].clone();
     let text = |field: &str| spec[field].as_str().expect("a text").to_owned();
-    facts.put(&text("resource"), &text("node"));
+    facts.set_node(&text("resource"), &text("node"));
     operation["status"]["phase"] = json!("Succeeded");
     server.put("operations", operation);
     let mut rest = String::new();
@@ -291,10 +295,10 @@ fn an_interrupt_ends_it_after_the_set_under_way() {
 }
 
 #[test]
-fn a_termination_ends_it_at_once() {
-    let facts = Facts::new(&["a", "b", "c"]);
-    let server = leader(&facts, |_, _, _| ("Running", ""));
-    let (mut child, mut stderr) = under_way(&server);
+fn a_termination_ends_the_command_immediately() {
+    let facts = PlacementFacts::new(&["a", "b", "c"]);
+    let server = answering_server(&facts, |_, _, _| ("Running", ""));
+    let (mut child, mut stderr) = start_with_running_operation(&server);
     signal(&child, "-TERM");
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).expect("UTF-8");
@@ -303,19 +307,21 @@ fn a_termination_ends_it_at_once() {
 }
 
 #[test]
-fn under_the_name_hbal_the_live_cluster_is_asked_for_with_l() {
+fn under_the_name_hbal_option_l_selects_the_live_cluster() {
     use std::os::unix::process::CommandExt;
-    let facts = Facts::new(&["a", "b", "c"]);
-    let server = willing(&facts);
+    let facts = PlacementFacts::new(&["a", "b", "c"]);
+    let server = executing_server(&facts);
     let hbal = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hactl"));
         command.arg0("/usr/bin/hbal").args(arguments).env_clear().env("HACTL_SERVER", server.url());
         run(&mut command)
     };
-    hbal(&["-L/run/socket", "-C"])
-        .shows(0, &["Loaded 3 nodes, 3 instances\n", "Solution length=2\n", "    hactl relocate "]);
+    hbal(&["-L/run/socket", "-C"]).expect_stdout_parts(
+        0,
+        &["Loaded 3 nodes, 3 instances\n", "Solution length=2\n", "    hactl relocate "],
+    );
     hbal(&["-L", "-t", "file"])
-        .fails(1, "Only one of the rapi, luxi, and data files options should be given.");
-    hbal(&["-L", "-X"]).shows(0, &["Solution length=2\n"]);
+        .expect_stderr(1, "Only one of the rapi, luxi, and data files options should be given.");
+    hbal(&["-L", "-X"]).expect_stdout_parts(0, &["Solution length=2\n"]);
     assert_eq!(counts(&facts), [1, 1, 1]);
 }

@@ -1,7 +1,7 @@
 //! Tests of status, why, explain, completion and version.
 
 use super::hactl::{command, hactl, run};
-use super::server::{Scripted, Server};
+use super::server::{ScriptedResponse, Server};
 use serde_json::{Value, json};
 
 fn overview(problems: &Value, leader: bool) -> Server {
@@ -19,17 +19,18 @@ fn overview(problems: &Value, leader: bool) -> Server {
     if leader {
         answer["leader"] = json!({"id": "c1", "term": 5, "since": "2026-01-01T00:00:00Z"});
     }
-    Server::with(
+    Server::start_with(
         move |request| {
-            (request.path == "/apis/hactl.io/v1/status").then(|| Scripted::Answer(200, answer.clone()))
+            (request.path == "/apis/hactl.io/v1/status")
+                .then(|| ScriptedResponse::Answer(200, answer.clone()))
         },
         |_, _| false,
     )
 }
 
 #[test]
-fn status_is_one_screen_and_its_exit_status_says_how_it_is() {
-    let ran = hactl(&overview(&json!([]), true), &["status"]).shows(
+fn status_reports_health_in_text_and_exit_status() {
+    let result = hactl(&overview(&json!([]), true), &["status"]).expect_stdout_parts(
         0,
         &[
             "Cluster lab: healthy",
@@ -43,34 +44,40 @@ fn status_is_one_screen_and_its_exit_status_says_how_it_is() {
             "2 Started, 1 Error",
         ],
     );
-    let place = |text: &str| ran.stdout.find(text).expect("shown");
-    assert!(place("etcd") < place("Controllers") && place("Controllers") < place("Nodes"), "{}", ran.stdout);
+    let place = |text: &str| result.stdout.find(text).expect("shown");
+    assert!(
+        place("etcd") < place("Controllers") && place("Controllers") < place("Nodes"),
+        "{}",
+        result.stdout
+    );
     let problem = |severity: &str| json!([{"severity": severity, "about": "resource/web", "reason": "Unschedulable", "message": "fits nowhere", "help": "hactl why web"}]);
     hactl(&overview(&problem("Degraded"), true), &["status"])
-        .shows(1, &["degraded", "resource/web: fits nowhere", "hactl why web"]);
-    hactl(&overview(&problem("Failed"), true), &["status"]).shows(2, &["failed"]);
-    hactl(&overview(&json!([]), false), &["status"]).shows(2, &["no leader"]);
-    let ran = hactl(&overview(&json!([]), true), &["status", "-o", "json"]).shows(0, &[]);
-    assert_eq!(serde_json::from_str::<Value>(&ran.stdout).expect("JSON")["leader"]["term"], 5);
-    run(&mut command(&["--server", "http://127.0.0.1:1", "status"])).fails(3, "cannot reach any controller");
+        .expect_stdout_parts(1, &["degraded", "resource/web: fits nowhere", "hactl why web"]);
+    hactl(&overview(&problem("Failed"), true), &["status"]).expect_stdout_parts(2, &["failed"]);
+    hactl(&overview(&json!([]), false), &["status"]).expect_stdout_parts(2, &["no leader"]);
+    let result = hactl(&overview(&json!([]), true), &["status", "-o", "json"]).expect_stdout_parts(0, &[]);
+    assert_eq!(serde_json::from_str::<Value>(&result.stdout).expect("JSON")["leader"]["term"], 5);
+    run(&mut command(&["--server", "http://127.0.0.1:1", "status"]))
+        .expect_stderr(3, "cannot reach any controller");
 }
 
 #[test]
 fn delete_names_the_lost_controller_of_a_node() {
     let controllers =
         json!({"controllers": [{"id": "c1", "state": "Lost"}, {"id": "c2", "state": "Leading"}]});
-    let server = Server::with(
+    let server = Server::start_with(
         move |request| {
-            (request.path == "/apis/hactl.io/v1/status").then(|| Scripted::Answer(200, controllers.clone()))
+            (request.path == "/apis/hactl.io/v1/status")
+                .then(|| ScriptedResponse::Answer(200, controllers.clone()))
         },
         |_, _| false,
     );
     for name in ["c1", "c2"] {
         server.put("nodes", json!({"metadata": {"name": name}, "spec": {}}));
     }
-    let ran = hactl(&server, &["delete", "nodes", "c1", "c2"])
-        .fails(0, "hint: controller c1 is not running either: if it was removed permanently, run \"hactl delete controller/c1\"\n");
-    assert!(!ran.stderr.contains("controller c2"), "{}", ran.stderr);
+    let result = hactl(&server, &["delete", "nodes", "c1", "c2"])
+        .expect_stderr(0, "hint: controller c1 is not running either: if it was removed permanently, run \"hactl delete controller/c1\"\n");
+    assert!(!result.stderr.contains("controller c2"), "{}", result.stderr);
 }
 
 #[test]
@@ -85,9 +92,12 @@ fn why_names_every_node_and_what_would_help() {
                 {"reason": "NotInGroup", "message": "not a member of g"}]},
             {"node": "node2", "allowed": true, "chosen": true, "score": "0.5", "priority": 2, "causes": []}],
     });
-    let server = Server::with(
+    let server = Server::start_with(
         move |request| {
-            request.path.ends_with("/resources/web/explain").then(|| Scripted::Answer(200, answer.clone()))
+            request
+                .path
+                .ends_with("/resources/web/explain")
+                .then(|| ScriptedResponse::Answer(200, answer.clone()))
         },
         |_, _| false,
     );
@@ -95,7 +105,7 @@ fn why_names_every_node_and_what_would_help() {
         "resources",
         json!({"metadata": {"name": "web"}, "spec": {"driver": {"exec": {"command": ["sleep"]}}}}),
     );
-    hactl(&server, &["why", "exec:web"]).shows(
+    hactl(&server, &["why", "exec:web"]).expect_stdout_parts(
         0,
         &[
             "exec:web  Recovery",
@@ -107,36 +117,37 @@ fn why_names_every_node_and_what_would_help() {
             "- add memory to node1",
         ],
     );
-    hactl(&server, &["why", "vm:web"]).fails(1, "exec:web");
-    hactl(&server, &["why", "nothing"]).fails(1, "not found");
+    hactl(&server, &["why", "vm:web"]).expect_stderr(1, "exec:web");
+    hactl(&server, &["why", "nothing"]).expect_stderr(1, "not found");
 }
 
 #[test]
-fn what_needs_no_cluster_works_without_one() {
+fn local_commands_work_without_a_cluster() {
     run(&mut command(&["explain", "resource.spec.state"]))
-        .shows(0, &["Started, Stopped, Disabled, Ignored", "Default: Started"]);
-    run(&mut command(&["explain", "resource.spec.stat"])).fails(2, "did you mean state?");
+        .expect_stdout_parts(0, &["Started, Stopped, Disabled, Ignored", "Default: Started"]);
+    run(&mut command(&["explain", "resource.spec.stat"])).expect_stderr(2, "did you mean state?");
     run(&mut command(&["explain", "resource.spec.after"]))
-        .fails(2, "this field was renamed\nhint: run \"hactl explain resource.spec.dependsOn\"");
+        .expect_stderr(2, "this field was renamed\nhint: run \"hactl explain resource.spec.dependsOn\"");
     run(&mut command(&["explain", "resource.status.copies.definition.after"]))
-        .fails(2, "resource.status.copies.definition.dependsOn");
-    run(&mut command(&["explain", "har", "--recursive"])).shows(0, &["workingDirectory"]);
+        .expect_stderr(2, "resource.status.copies.definition.dependsOn");
+    run(&mut command(&["explain", "har", "--recursive"])).expect_stdout_parts(0, &["workingDirectory"]);
     for shell in ["bash", "zsh", "fish"] {
-        run(&mut command(&["completion", shell])).shows(0, &["hactl", "maintenance"]);
+        run(&mut command(&["completion", shell])).expect_stdout_parts(0, &["hactl", "maintenance"]);
     }
-    run(&mut command(&["version", "--client", "-o", "json"])).shows(0, &[env!("CARGO_PKG_VERSION")]);
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let path = folder.path().display().to_string();
-    run(&mut command(&["generate", &path])).prints(0, "");
-    assert!(folder.path().join("man1/hactl-node-maintenance-enable.1").exists());
-    assert!(folder.path().join("completions/_hactl").exists());
-    run(&mut command(&["status", "-o", "name"])).fails(2, "valid formats: wide, yaml, json");
+    run(&mut command(&["version", "--client", "-o", "json"]))
+        .expect_stdout_parts(0, &[env!("CARGO_PKG_VERSION")]);
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().display().to_string();
+    run(&mut command(&["generate", &path])).expect_stdout(0, "");
+    assert!(directory.path().join("man1/hactl-node-maintenance-enable.1").exists());
+    assert!(directory.path().join("completions/_hactl").exists());
+    run(&mut command(&["status", "-o", "name"])).expect_stderr(2, "valid formats: wide, yaml, json");
 }
 
 #[test]
 fn resource_agents_explain_themselves() {
     // The agents that are installed on this machine.
-    run(&mut command(&["explain", "ocf:heartbeat:IPaddr2"])).shows(
+    run(&mut command(&["explain", "ocf:heartbeat:IPaddr2"])).expect_stdout_parts(
         0,
         &[
             "ocf:heartbeat:IPaddr2  /usr/lib/ocf/resource.d/heartbeat/IPaddr2\n\n  Manages virtual IPv4 and IPv6 addresses",
@@ -145,15 +156,16 @@ fn resource_agents_explain_themselves() {
             "  monitor       timeout 20s, every 10s",
         ],
     );
-    run(&mut command(&["explain", "ocf:heartbeat:IPadr2"])).fails(2, "did you mean ocf:heartbeat:IPaddr2?");
-    run(&mut command(&["explain", "ocf:heartbeat:../IPaddr2"])).fails(2, "must be provider:agent");
-    let all = run(&mut command(&["explain", "ocf"])).shows(0, &["ocf:heartbeat:Filesystem"]);
+    run(&mut command(&["explain", "ocf:heartbeat:IPadr2"]))
+        .expect_stderr(2, "did you mean ocf:heartbeat:IPaddr2?");
+    run(&mut command(&["explain", "ocf:heartbeat:../IPaddr2"])).expect_stderr(2, "must be provider:agent");
+    let all = run(&mut command(&["explain", "ocf"])).expect_stdout_parts(0, &["ocf:heartbeat:Filesystem"]);
     assert!(all.stdout.lines().count() > 50, "{}", all.stdout);
     // An agent that the test creates.
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let root = folder.path().display().to_string();
-    run(&mut command(&["explain", "ocf", "--ocf-root", &root])).fails(2, "no resource agents ocf in");
-    let agents = folder.path().join("resource.d/own");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let root = directory.path().display().to_string();
+    run(&mut command(&["explain", "ocf", "--ocf-root", &root])).expect_stderr(2, "no resource agents ocf in");
+    let agents = directory.path().join("resource.d/own");
     std::fs::create_dir_all(&agents).expect("a temporary directory");
     let agent = super::hactl::file(
         &agents,
@@ -164,14 +176,14 @@ fn resource_agents_explain_themselves() {
     let executable = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
     std::fs::set_permissions(agent, executable).expect("permissions");
     run(&mut command(&["explain", "ocf:own", "--ocf-root", &root]))
-        .prints(0, "ocf:own:Lamp  Keeps a lamp lit\n");
+        .expect_stdout(0, "ocf:own:Lamp  Keeps a lamp lit\n");
     run(&mut command(&["explain", "ocf:own:Lamp", "--ocf-root", &root]))
-        .shows(0, &["bulb  integer, default 1"]);
+        .expect_stdout_parts(0, &["bulb  integer, default 1"]);
 }
 
 #[test]
 fn a_scenario_runs_under_a_virtual_clock() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let scenario = |node: &str| {
         format!(
             "seed: 1\nnodes: [{{name: node1}}, {{name: node2}}, {{name: node3}}]\nobjects:\n\
@@ -179,42 +191,45 @@ fn a_scenario_runs_under_a_virtual_clock() {
              expect:\n  services: {{web: {{state: Started, running: true}}}}\n  onOneOf: {{web: [{node}]}}\n"
         )
     };
-    let good = super::hactl::file(folder.path(), "good.yaml", &scenario("node1, node2, node3"));
-    run(&mut command(&["simulate", &good])).shows(0, &["ok: service web is Started"]);
+    let good = super::hactl::file(directory.path(), "good.yaml", &scenario("node1, node2, node3"));
+    run(&mut command(&["simulate", &good])).expect_stdout_parts(0, &["ok: service web is Started"]);
     run(&mut command(&["simulate"]))
-        .shows(0, &["node2 off", "hactl simulate --print-default > cluster.yaml"]);
-    let default = run(&mut command(&["simulate", "--print-default"])).shows(0, &["name: database"]);
-    let folder_of_default = tempfile::tempdir().expect("a temporary directory");
-    let edited = super::hactl::file(folder_of_default.path(), "default.yaml", &default.stdout);
-    run(&mut command(&["simulate", &edited])).shows(0, &["running"]);
-    run(&mut command(&["simulate", &edited, "--print-default"])).fails(2, "cannot be used with");
-    let ran = run(&mut command(&["simulate", &good, "-o", "json"])).shows(0, &[]);
+        .expect_stdout_parts(0, &["node2 off", "hactl simulate --print-default > cluster.yaml"]);
+    let default =
+        run(&mut command(&["simulate", "--print-default"])).expect_stdout_parts(0, &["name: database"]);
+    let default_directory = tempfile::tempdir().expect("a temporary directory");
+    let edited = super::hactl::file(default_directory.path(), "default.yaml", &default.stdout);
+    run(&mut command(&["simulate", &edited])).expect_stdout_parts(0, &["running"]);
+    run(&mut command(&["simulate", &edited, "--print-default"])).expect_stderr(2, "cannot be used with");
+    let result = run(&mut command(&["simulate", &good, "-o", "json"])).expect_stdout_parts(0, &[]);
     assert_eq!(
-        serde_json::from_str::<Value>(&ran.stdout).expect("JSON")["services"]["web"]["state"],
+        serde_json::from_str::<Value>(&result.stdout).expect("JSON")["services"]["web"]["state"],
         "Started"
     );
     // A machine that is never switched on.
     let never = scenario("node9").replace("{name: node3}]", "{name: node3}, {name: node9, power: off}]");
-    super::hactl::file(folder.path(), "never.yaml", &never);
-    let path = folder.path().display().to_string();
-    run(&mut command(&["simulate", &path])).shows(1, &["good.yaml: ok", "never.yaml: failed"]);
-    super::hactl::file(folder.path(), "broken.yaml", "nodes: []\n");
-    run(&mut command(&["simulate", &path])).fails(2, "broken.yaml");
-    run(&mut command(&["simulate", "/nonexistent.yaml"])).fails(2, "cannot read");
+    super::hactl::file(directory.path(), "never.yaml", &never);
+    let path = directory.path().display().to_string();
+    run(&mut command(&["simulate", &path])).expect_stdout_parts(1, &["good.yaml: ok", "never.yaml: failed"]);
+    super::hactl::file(directory.path(), "broken.yaml", "nodes: []\n");
+    run(&mut command(&["simulate", &path])).expect_stderr(2, "broken.yaml");
+    run(&mut command(&["simulate", "/nonexistent.yaml"])).expect_stderr(2, "cannot read");
 }
 
 #[test]
 fn placements_are_shown_on_request_and_apart_from_the_trace_of_requests() {
     let report = json!({"verdict": "Survives", "checked": 1, "items": []});
-    let server = Server::with(
-        move |request| request.path.ends_with("/reservation").then(|| Scripted::Answer(200, report.clone())),
+    let server = Server::start_with(
+        move |request| {
+            request.path.ends_with("/reservation").then(|| ScriptedResponse::Answer(200, report.clone()))
+        },
         |_, _| false,
     );
     let asks_for_placements = |arguments: &[&str]| {
-        let ran = hactl(&server, arguments).shows(0, &["Simulated failures: 1"]);
-        assert!(!ran.stdout.contains("GET "), "{}", ran.stdout);
+        let result = hactl(&server, arguments).expect_stdout_parts(0, &["Simulated failures: 1"]);
+        assert!(!result.stdout.contains("GET "), "{}", result.stdout);
         let requests = server.requests();
-        (requests.last().is_some_and(|request| request.query.contains("proof=true")), ran.stderr)
+        (requests.last().is_some_and(|request| request.query.contains("proof=true")), result.stderr)
     };
     assert!(asks_for_placements(&["check", "n+1", "--show-placement"]).0);
     let (placements, trace) = asks_for_placements(&["check", "n+1", "-v"]);

@@ -1,44 +1,49 @@
 //! Tests of the connection: choice of the controller, requests that must not be sent twice, exit statuses of failures.
 
 use super::hactl::{command, hactl, hactl_with_input, resource, run};
-use super::server::{Scripted, Server};
+use super::server::{ScriptedResponse, Server};
 use serde_json::json;
 use std::io::Write;
 use std::process::Stdio;
 
 #[test]
-fn the_next_controller_is_asked_when_one_is_away_or_not_ready() {
+fn the_next_controller_is_used_if_one_is_unreachable_or_not_ready() {
     let server = Server::start();
     server.put("nodes", json!({"metadata": {"name": "node1"}, "spec": {}}));
     let list = format!("http://127.0.0.1:1,{}", server.url());
-    run(&mut command(&["--server", &list, "get", "nodes", "-o", "name"])).prints(0, "node/node1\n");
-    run(command(&["get", "nodes", "-o", "name"]).env("HACTL_SERVER", &list)).prints(0, "node/node1\n");
-    let unready = Server::with(|_| Some(Scripted::Answer(503, json!({"message": "no store"}))), |_, _| false);
+    run(&mut command(&["--server", &list, "get", "nodes", "-o", "name"])).expect_stdout(0, "node/node1\n");
+    run(command(&["get", "nodes", "-o", "name"]).env("HACTL_SERVER", &list)).expect_stdout(0, "node/node1\n");
+    let unready = Server::start_with(
+        |_| Some(ScriptedResponse::Answer(503, json!({"message": "no store"}))),
+        |_, _| false,
+    );
     let list = format!("{},{}", unready.url(), server.url());
-    run(&mut command(&["--server", &list, "get", "nodes", "-o", "name"])).prints(0, "node/node1\n");
-    hactl(&unready, &["get", "nodes"]).fails(3, "no store");
+    run(&mut command(&["--server", &list, "get", "nodes", "-o", "name"])).expect_stdout(0, "node/node1\n");
+    hactl(&unready, &["get", "nodes"]).expect_stderr(3, "no store");
 }
 
 #[test]
-fn a_lost_answer_of_a_reading_is_asked_for_elsewhere_but_a_change_is_not_sent_twice() {
-    let deaf = Server::with(|_| Some(Scripted::HangUp), |_, _| false);
+fn reads_are_retried_but_writes_are_not_sent_twice() {
+    let hanging_up = Server::start_with(|_| Some(ScriptedResponse::HangUp), |_, _| false);
     let server = Server::start();
     server.put(
         "resources",
         json!({"metadata": {"name": "web"}, "spec": {"driver": {"exec": {"command": ["sleep"]}}}}),
     );
-    let list = format!("{},{}", deaf.url(), server.url());
-    run(&mut command(&["--server", &list, "get", "har", "-o", "name"])).prints(0, "resource/web\n");
-    let only_reads =
-        Server::with(|request| (request.method != "GET").then_some(Scripted::HangUp), |_, _| false);
+    let list = format!("{},{}", hanging_up.url(), server.url());
+    run(&mut command(&["--server", &list, "get", "har", "-o", "name"])).expect_stdout(0, "resource/web\n");
+    let only_reads = Server::start_with(
+        |request| (request.method != "GET").then_some(ScriptedResponse::HangUp),
+        |_, _| false,
+    );
     hactl_with_input(&only_reads, &["apply", "-f", "-"], &resource("new"))
-        .fails(3, "may or may not have been applied");
+        .expect_stderr(3, "may or may not have been applied");
     assert_eq!(only_reads.writes().len(), 1);
     assert!(server.writes().is_empty());
 }
 
 #[test]
-fn a_controller_that_hangs_costs_its_share_of_the_time_and_no_more() {
+fn a_hanging_controller_uses_only_its_share_of_the_timeout() {
     // The kernel accepts the connection, and no process ever answers.
     let hanging = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let server = Server::start();
@@ -50,55 +55,62 @@ fn a_controller_that_hangs_costs_its_share_of_the_time_and_no_more() {
     let list = format!("http://{},{}", hanging.local_addr().expect("an address"), server.url());
     let with =
         |arguments: &[&str]| run(command(&["--server", &list, "--request-timeout", "2s"]).args(arguments));
-    with(&["get", "har", "-o", "name"]).prints(0, "resource/web\n");
-    with(&["wait", "web", "--for=state=Started"]).prints(0, "resource/web state is Started\n");
-    with(&["set", "web", "comment=x"]).prints(0, "resource/web configured\n");
+    with(&["get", "har", "-o", "name"]).expect_stdout(0, "resource/web\n");
+    with(&["wait", "web", "--for=state=Started"]).expect_stdout(0, "resource/web state is Started\n");
+    with(&["set", "web", "comment=x"]).expect_stdout(0, "resource/web configured\n");
     let create = ["create", "group", "g", "--nodes", "node1"];
-    with(&create).fails(3, "may or may not have been applied");
+    with(&create).expect_stderr(3, "may or may not have been applied");
     assert!(server.object("groups", "g").is_none());
 }
 
 #[test]
-fn exit_statuses_say_why() {
+fn exit_statuses_identify_the_failure() {
     let refusing = |code: u16| {
-        Server::with(
-            move |_| Some(Scripted::Answer(code, json!({"message": "because", "reason": "X"}))),
+        Server::start_with(
+            move |_| Some(ScriptedResponse::Answer(code, json!({"message": "because", "reason": "X"}))),
             |_, _| false,
         )
     };
     for (code, status) in
         [(400, 2), (401, 4), (403, 4), (409, 1), (422, 2), (429, 1), (500, 1), (503, 3), (504, 3)]
     {
-        hactl(&refusing(code), &["get", "nodes"]).fails(status, "Error from server (X): because\n");
+        hactl(&refusing(code), &["get", "nodes"]).expect_stderr(status, "Error from server (X): because\n");
     }
     run(&mut command(&["--server", "http://127.0.0.1:1", "get", "nodes"]))
-        .fails(3, "cannot reach any controller");
-    run(&mut command(&["--server", "ftp://x", "get", "nodes"])).fails(2, "error: server \"ftp://x\"");
-    run(&mut command(&["get", "nodes"])).fails(3, "http://127.0.0.1:7443");
-    run(&mut command(&["nonsense"])).fails(2, "nonsense");
-    run(&mut command(&["--help"])).shows(0, &["Exit status", "apply", "why"]);
+        .expect_stderr(3, "cannot reach any controller");
+    run(&mut command(&["--server", "ftp://x", "get", "nodes"])).expect_stderr(2, "error: server \"ftp://x\"");
+    run(&mut command(&["get", "nodes"])).expect_stderr(3, "http://127.0.0.1:7443");
+    run(&mut command(&["nonsense"])).expect_stderr(2, "nonsense");
+    run(&mut command(&["--help"])).expect_stdout_parts(0, &["Exit status", "apply", "why"]);
     hactl(&Server::start(), &["get", "node", "nobody"])
-        .fails(1, "Error from server (NotFound): node/nobody not found\n");
-    let text = Server::with(|_| Some(Scripted::Answer(200, json!("hello"))), |_, _| false);
-    hactl(&text, &["status"]).fails(1, "cannot parse the response");
+        .expect_stderr(1, "Error from server (NotFound): node/nobody not found\n");
+    let text = Server::start_with(|_| Some(ScriptedResponse::Answer(200, json!("hello"))), |_, _| false);
+    hactl(&text, &["status"]).expect_stderr(1, "cannot parse the response");
 }
 
 #[test]
 fn usage_errors_do_not_name_the_connection() {
-    let ran =
+    let result =
         run(command(&["get"]).env("HACTL_SERVER", "http://127.0.0.1:1").env("HACTL_CLIENT_KEY", "key.pem"));
-    let ran = ran.fails(2, "the following required arguments were not provided:\n  <OBJECT>...");
-    assert!(!ran.stderr.contains("--server") && !ran.stderr.contains("--client-key"), "{}", ran.stderr);
-    let main = run(&mut command(&["--help"])).shows(0, &["Inspect:\n  status ", "Use \"hactl options\""]);
+    let result =
+        result.expect_stderr(2, "the following required arguments were not provided:\n  <OBJECT>...");
+    assert!(
+        !result.stderr.contains("--server") && !result.stderr.contains("--client-key"),
+        "{}",
+        result.stderr
+    );
+    let main = run(&mut command(&["--help"]))
+        .expect_stdout_parts(0, &["Inspect:\n  status ", "Use \"hactl options\""]);
     assert!(!main.stdout.contains("--server"), "{}", main.stdout);
-    run(&mut command(&["options"])).shows(0, &["Connection:\n", "--server <URL>", "Output:\n", "--verbose"]);
+    run(&mut command(&["options"]))
+        .expect_stdout_parts(0, &["Connection:\n", "--server <URL>", "Output:\n", "--verbose"]);
 }
 
 #[test]
 fn namespaces_of_kubectl_are_explained() {
     for flag in ["-A", "-n", "--namespace", "--all-namespaces"] {
         run(&mut command(&["get", "resources", flag]))
-            .fails(2, &format!("objects of hactl have no namespace: omit {flag}"));
+            .expect_stderr(2, &format!("objects of hactl have no namespace: omit {flag}"));
     }
 }
 
@@ -106,12 +118,12 @@ fn namespaces_of_kubectl_are_explained() {
 fn causes_are_listed_with_their_fields() {
     let body = json!({"message": "invalid", "reason": "Invalid", "details": {"causes": [
         {"field": "spec.group", "message": "there is no such group"}, {"field": "spec.x", "message": "y"}]}});
-    let server = Server::with(move |_| Some(Scripted::Answer(422, body.clone())), |_, _| false);
-    hactl(&server, &["get", "nodes"]).fails(2, "spec.group: there is no such group\n  spec.x: y");
+    let server = Server::start_with(move |_| Some(ScriptedResponse::Answer(422, body.clone())), |_, _| false);
+    hactl(&server, &["get", "nodes"]).expect_stderr(2, "spec.group: there is no such group\n  spec.x: y");
 }
 
 #[test]
-fn nobody_reading_stops_nothing_and_is_no_failure() {
+fn a_closed_standard_output_is_no_failure() {
     let server = Server::start();
     let mut child = super::hactl::start(
         command(&["--server", server.url()]).args(["apply", "-f", "-"]).stdin(Stdio::piped()),
@@ -127,22 +139,23 @@ fn nobody_reading_stops_nothing_and_is_no_failure() {
 #[test]
 fn contexts_are_kept_in_a_file() {
     let server = Server::start();
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let path = folder.path().join("config.yaml");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("config.yaml");
     let with = |arguments: &[&str]| run(command(arguments).env("HACTL_CONFIG", &path));
-    with(&["config", "set-context", "lab", "--server", server.url()]).prints(0, "context lab added\n");
+    with(&["config", "set-context", "lab", "--server", server.url()]).expect_stdout(0, "context lab added\n");
     with(&["config", "set-context", "away", "--server", "http://127.0.0.1:1"])
-        .prints(0, "context away added\n");
-    with(&["config", "current-context"]).prints(0, "lab\n");
-    with(&["version", "--client"]).shows(0, &["hactl      "]);
-    with(&["get", "nodes"]).prints(0, "");
-    with(&["get", "nodes", "--context", "away"]).fails(3, "127.0.0.1:1");
-    with(&["config", "use-context", "away"]).prints(0, "context away is the current context\n");
-    with(&["get", "nodes"]).fails(3, "127.0.0.1:1");
-    with(&["config", "use-context", "nowhere"]).fails(2, "contexts: lab, away");
-    with(&["config", "get-contexts"]).shows(0, &["*        away", "lab"]);
-    with(&["config", "delete-context", "away"]).prints(0, "context away deleted\n");
-    with(&["config", "view"]).shows(0, &["name: lab"]);
+        .expect_stdout(0, "context away added\n");
+    with(&["config", "current-context"]).expect_stdout(0, "lab\n");
+    with(&["version", "--client"]).expect_stdout_parts(0, &["hactl      "]);
+    with(&["get", "nodes"]).expect_stdout(0, "");
+    with(&["get", "nodes", "--context", "away"]).expect_stderr(3, "127.0.0.1:1");
+    with(&["config", "use-context", "away"]).expect_stdout(0, "context away is the current context\n");
+    with(&["get", "nodes"]).expect_stderr(3, "127.0.0.1:1");
+    with(&["config", "use-context", "nowhere"]).expect_stderr(2, "contexts: lab, away");
+    with(&["config", "get-contexts"]).expect_stdout_parts(0, &["*        away", "lab"]);
+    with(&["config", "delete-context", "away"]).expect_stdout(0, "context away deleted\n");
+    with(&["config", "view"]).expect_stdout_parts(0, &["name: lab"]);
     std::fs::write(&path, "contexts:\n- nane: x\n").expect("a file");
-    with(&["get", "nodes"]).fails(2, "config.yaml:2: unknown field contexts[0].nane; did you mean name?");
+    with(&["get", "nodes"])
+        .expect_stderr(2, "config.yaml:2: unknown field contexts[0].nane; did you mean name?");
 }

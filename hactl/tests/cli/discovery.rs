@@ -1,15 +1,15 @@
 //! Tests of `api-resources`, `auth can-i` and `cluster-info`.
 
 use super::hactl::{command, hactl, run};
-use super::server::{Request, Scripted, Server};
+use super::server::{Request, ScriptedResponse, Server};
 use serde_json::{Value, json};
 use snapbox::str;
 
 fn api() -> Server {
-    Server::with(answer, |_, _| false)
+    Server::start_with(answer, |_, _| false)
 }
 
-fn answer(request: &Request) -> Option<Scripted> {
+fn answer(request: &Request) -> Option<ScriptedResponse> {
     let version = |group: &str| json!({"name": group, "preferredVersion": {"groupVersion": format!("{group}/v1"), "version": "v1"}});
     let body = match request.path.as_str() {
         "/apis" => json!({"groups": [version("hactl.io"), version("authorization.k8s.io")]}),
@@ -28,7 +28,7 @@ fn answer(request: &Request) -> Option<Scripted> {
         "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews" => review(&request.body),
         _ => return None,
     };
-    Some(Scripted::Answer(200, body))
+    Some(ScriptedResponse::Answer(200, body))
 }
 
 fn review(request: &Value) -> Value {
@@ -41,7 +41,7 @@ fn review(request: &Value) -> Value {
 #[test]
 fn kinds_come_from_the_discovery_of_the_server() {
     let server = api();
-    hactl(&server, &["api-resources"]).prints(
+    hactl(&server, &["api-resources"]).expect_stdout(
         0,
         str![[r"
 NAME                      SHORTNAMES  APIVERSION               NAMESPACED  KIND
@@ -52,7 +52,7 @@ resources                 har         hactl.io/v1              false       Resou
 
 "]],
     );
-    hactl(&server, &["api-resources", "-o", "name"]).prints(
+    hactl(&server, &["api-resources", "-o", "name"]).expect_stdout(
         0,
         str![[r"
 events
@@ -63,26 +63,26 @@ resources.hactl.io
 "]],
     );
     hactl(&server, &["api-resources", "-o", "wide"])
-        .shows(0, &["VERBS", "CATEGORIES", "create,get", "all,hactl"]);
-    let rows = hactl(&server, &["api-resources", "--no-headers"]).shows(0, &["events"]);
+        .expect_stdout_parts(0, &["VERBS", "CATEGORIES", "create,get", "all,hactl"]);
+    let rows = hactl(&server, &["api-resources", "--no-headers"]).expect_stdout_parts(0, &["events"]);
     assert!(!rows.stdout.contains("NAME"), "{}", rows.stdout);
-    hactl(&server, &["api-resources", "-o", "json"]).fails(2, "not supported");
+    hactl(&server, &["api-resources", "-o", "json"]).expect_stderr(2, "not supported");
     run(&mut command(&["--server", "http://127.0.0.1:1", "api-resources"]))
-        .fails(3, "cannot reach any controller");
+        .expect_stderr(3, "cannot reach any controller");
 }
 
 #[test]
 fn permissions_are_reviewed_by_the_server() {
     let server = api();
-    hactl(&server, &["auth", "can-i", "create", "har"]).prints(0, "yes\n");
-    hactl(&server, &["auth", "can-i", "get", "resources.hactl.io/web"]).prints(0, "yes\n");
-    hactl(&server, &["auth", "can-i", "*", "*"]).prints(0, "yes\n");
+    hactl(&server, &["auth", "can-i", "create", "har"]).expect_stdout(0, "yes\n");
+    hactl(&server, &["auth", "can-i", "get", "resources.hactl.io/web"]).expect_stdout(0, "yes\n");
+    hactl(&server, &["auth", "can-i", "*", "*"]).expect_stdout(0, "yes\n");
     hactl(&server, &["auth", "can-i", "update", "Resource/web", "--subresource", "status"])
-        .prints(1, "no - unknown verb or subresource\n");
-    hactl(&server, &["auth", "can-i", "escalate", "events", "-q"]).prints(1, "");
-    let ran = hactl(&server, &["auth", "can-i", "get", "resuorces"]).prints(1, "no\n");
-    assert!(ran.stderr.contains("did you mean resources?"), "{}", ran.stderr);
-    hactl(&server, &["auth", "can-i", "get"]).fails(2, "<KIND[/NAME]>");
+        .expect_stdout(1, "no - unknown verb or subresource\n");
+    hactl(&server, &["auth", "can-i", "escalate", "events", "-q"]).expect_stdout(1, "");
+    let result = hactl(&server, &["auth", "can-i", "get", "resuorces"]).expect_stdout(1, "no\n");
+    assert!(result.stderr.contains("did you mean resources?"), "{}", result.stderr);
+    hactl(&server, &["auth", "can-i", "get"]).expect_stderr(2, "<KIND[/NAME]>");
     let asked: Vec<Value> = server
         .requests()
         .into_iter()
@@ -112,13 +112,14 @@ fn cluster_info_lists_the_addresses() {
             {"name": "s1", "url": "https://s1:2379", "healthy": true, "leader": true},
             {"name": "s2", "url": "https://s2:2379", "healthy": false},
             {"name": "https://s3:2379", "url": "https://s3:2379", "healthy": true}]}});
-    let server = Server::with(
+    let server = Server::start_with(
         move |request| {
-            (request.path == "/apis/hactl.io/v1/status").then(|| Scripted::Answer(200, overview.clone()))
+            (request.path == "/apis/hactl.io/v1/status")
+                .then(|| ScriptedResponse::Answer(200, overview.clone()))
         },
         |_, _| false,
     );
-    hactl(&server, &["cluster-info"]).prints(
+    hactl(&server, &["cluster-info"]).expect_stdout(
         0,
         str![[r"
 Cluster lab (answered by c1)

@@ -1,7 +1,7 @@
 //! Tests of `hactl doctor` and `hactl node watchdog`.
 
 use super::hactl::hactl;
-use super::server::{Scripted, Server};
+use super::server::{ScriptedResponse, Server};
 use serde_json::{Value, json};
 
 fn node(name: &str, checks: &Value) -> Value {
@@ -13,65 +13,67 @@ fn node(name: &str, checks: &Value) -> Value {
             "maxDelaySeconds": 0.003, "realTime": true, "memoryLocked": true}}}})
 }
 
-fn soft() -> Value {
+fn softdog_checks() -> Value {
     json!([{"name": "watchdog", "verdict": "Warn", "seen": "softdog is the weaker kind", "help": "name another driver"},
         {"name": "sleep", "verdict": "Ok", "seen": "this machine cannot sleep"}])
 }
 
-fn busy() -> Value {
+fn occupied_watchdog_checks() -> Value {
     json!([{"name": "watchdog-owner", "verdict": "Fail", "seen": "process 9 (sbd) holds the watchdog device",
         "help": "run systemctl disable --now sbd"}])
 }
 
 /// Starts a server whose overview contains these checks of the cluster.
 fn server(cluster: &'static str) -> Server {
-    Server::with(
+    Server::start_with(
         move |request| {
             let checks: Value = serde_json::from_str(cluster).expect("JSON");
             (request.path == "/apis/hactl.io/v1/status")
-                .then(|| Scripted::Answer(200, json!({"cluster": "default", "checks": checks})))
+                .then(|| ScriptedResponse::Answer(200, json!({"cluster": "default", "checks": checks})))
         },
         |_, _| false,
     )
 }
 
 #[test]
-fn a_node_shows_every_check_and_what_mends_it() {
+fn a_node_shows_every_check_with_its_remedy() {
     let server = Server::start();
-    server.put("nodes", node("node1", &soft()));
-    server.put("nodes", node("node2", &busy()));
+    server.put("nodes", node("node1", &softdog_checks()));
+    server.put("nodes", node("node2", &occupied_watchdog_checks()));
     server.put("nodes", node("node3", &json!([])));
-    hactl(&server, &["doctor", "node1"])
-        .shows(0, &["warn  watchdog", "→ name another driver", "ok    sleep", "this machine cannot sleep"]);
+    hactl(&server, &["doctor", "node1"]).expect_stdout_parts(
+        0,
+        &["warn  watchdog", "→ name another driver", "ok    sleep", "this machine cannot sleep"],
+    );
     hactl(&server, &["doctor", "node2"])
-        .shows(1, &["FAIL  watchdog-owner", "→ run systemctl disable --now sbd"]);
-    hactl(&server, &["doctor", "node3"]).shows(1, &["no results yet"]);
-    let shown = hactl(&server, &["doctor", "node1", "-o", "json"]).shows(0, &[]);
+        .expect_stdout_parts(1, &["FAIL  watchdog-owner", "→ run systemctl disable --now sbd"]);
+    hactl(&server, &["doctor", "node3"]).expect_stdout_parts(1, &["no results yet"]);
+    let shown = hactl(&server, &["doctor", "node1", "-o", "json"]).expect_stdout_parts(0, &[]);
     let value: Value = serde_json::from_str(&shown.stdout).expect("JSON");
-    assert_eq!(value["nodes"][0]["checks"], soft());
-    hactl(&server, &["doctor", "nodex"]).fails(1, "did you mean");
+    assert_eq!(value["nodes"][0]["checks"], softdog_checks());
+    hactl(&server, &["doctor", "nodex"]).expect_stderr(1, "did you mean");
 }
 
 #[test]
-fn the_cluster_shows_its_checks_and_what_asks_for_something_on_nodes() {
+fn the_cluster_shows_its_checks_and_the_problems_of_nodes() {
     let fine = server(r#"[{"name": "nodes", "verdict": "Ok", "seen": "the cluster has 3 nodes"}]"#);
-    fine.put("nodes", node("node1", &soft()));
+    fine.put("nodes", node("node1", &softdog_checks()));
     let shown = hactl(&fine, &["doctor"])
-        .shows(0, &["Cluster\n", "the cluster has 3 nodes", "Node node1\n  warn  watchdog"]);
+        .expect_stdout_parts(0, &["Cluster\n", "the cluster has 3 nodes", "Node node1\n  warn  watchdog"]);
     assert!(!shown.stdout.contains("cannot sleep"), "{}", shown.stdout);
-    fine.put("nodes", node("node2", &busy()));
-    hactl(&fine, &["doctor"]).shows(1, &["FAIL  watchdog-owner"]);
+    fine.put("nodes", node("node2", &occupied_watchdog_checks()));
+    hactl(&fine, &["doctor"]).expect_stdout_parts(1, &["FAIL  watchdog-owner"]);
     let two = server(
         r#"[{"name": "etcd-members", "verdict": "Fail", "seen": "2 of the 3", "help": "add members"}]"#,
     );
-    hactl(&two, &["doctor"]).shows(1, &["FAIL  etcd-members", "→ add members"]);
+    hactl(&two, &["doctor"]).expect_stdout_parts(1, &["FAIL  etcd-members", "→ add members"]);
 }
 
 #[test]
 fn the_watchdog_is_shown_with_the_margin_seen() {
     let server = Server::start();
     server.put("nodes", node("node1", &json!([])));
-    hactl(&server, &["node", "watchdog", "node1"]).shows(
+    hactl(&server, &["node", "watchdog", "node1"]).expect_stdout_parts(
         0,
         &[
             "Software Watchdog",
@@ -91,13 +93,14 @@ fn the_watchdog_is_shown_with_the_margin_seen() {
         "timeoutSeconds": 5, "lastedSeconds": 2.5});
     server.put("nodes", tested.clone());
     let seen = "reset with a timeout of 5 s, 3 s after arming (boot b1 ended, boot b2 started)";
-    hactl(&server, &["node", "watchdog", "node1"]).shows(0, &["2026-01-02T03:04:05Z", seen]);
+    hactl(&server, &["node", "watchdog", "node1"]).expect_stdout_parts(0, &["2026-01-02T03:04:05Z", seen]);
     tested["status"]["watchdog"]["tested"] = json!(false);
     server.put("nodes", tested);
-    hactl(&server, &["node", "watchdog", "node1"]).shows(0, &["the timeout has changed since: test again"]);
+    hactl(&server, &["node", "watchdog", "node1"])
+        .expect_stdout_parts(0, &["the timeout has changed since: test again"]);
     server.put(
         "nodes",
         json!({"kind": "Node", "apiVersion": "hactl.io/v1", "metadata": {"name": "node2"}, "spec": {}}),
     );
-    hactl(&server, &["node", "watchdog", "node2"]).fails(1, "has not reported its watchdog");
+    hactl(&server, &["node", "watchdog", "node2"]).expect_stderr(1, "has not reported its watchdog");
 }

@@ -1,11 +1,11 @@
 //! Tests of `cordon`, `uncordon` and `drain`.
 
 use super::hactl::hactl;
-use super::server::{Scripted, Server};
+use super::server::{ScriptedResponse, Server};
 use serde_json::{Value, json};
 use snapbox::str;
 
-fn furnish(server: &Server) {
+fn put_nodes(server: &Server) {
     for name in ["node1", "node2"] {
         server.put(
             "nodes",
@@ -26,8 +26,8 @@ fn spec(server: &Server, name: &str) -> Value {
 #[test]
 fn a_cordoned_node_is_unschedulable_until_it_is_uncordoned() {
     let server = Server::start();
-    furnish(&server);
-    hactl(&server, &["cordon", "node1", "node/node2", "--dry-run"]).prints(
+    put_nodes(&server);
+    hactl(&server, &["cordon", "node1", "node/node2", "--dry-run"]).expect_stdout(
         0,
         str![[r"
 node/node1 cordoned (server dry run)
@@ -37,13 +37,14 @@ node/node2 cordoned (server dry run)
     );
     assert_eq!(spec(&server, "node1"), json!({}));
     let writes = server.writes().len();
-    hactl(&server, &["cordon", "node1", "--dry-run=client"]).prints(0, "node/node1 cordoned (dry run)\n");
+    hactl(&server, &["cordon", "node1", "--dry-run=client"])
+        .expect_stdout(0, "node/node1 cordoned (dry run)\n");
     hactl(&server, &["drain", "node1", "--dry-run=client"])
-        .prints(0, "node/node1 maintenance enabled (dry run)\n");
+        .expect_stdout(0, "node/node1 maintenance enabled (dry run)\n");
     assert_eq!(server.writes().len(), writes);
-    hactl(&server, &["cordon", "node1"]).prints(0, "node/node1 cordoned\n");
+    hactl(&server, &["cordon", "node1"]).expect_stdout(0, "node/node1 cordoned\n");
     assert_eq!(spec(&server, "node1"), json!({"schedulable": false}));
-    hactl(&server, &["cordon", "node1", "node2"]).prints(
+    hactl(&server, &["cordon", "node1", "node2"]).expect_stdout(
         0,
         str![[r"
 node/node1 already cordoned
@@ -51,34 +52,34 @@ node/node2 cordoned
 
 "]],
     );
-    hactl(&server, &["uncordon", "node1"]).prints(0, "node/node1 uncordoned\n");
+    hactl(&server, &["uncordon", "node1"]).expect_stdout(0, "node/node1 uncordoned\n");
     assert_eq!(spec(&server, "node1"), json!({"schedulable": true, "maintenance": false}));
-    hactl(&server, &["uncordon", "node1"]).prints(0, "node/node1 already uncordoned\n");
+    hactl(&server, &["uncordon", "node1"]).expect_stdout(0, "node/node1 already uncordoned\n");
 }
 
 #[test]
-fn what_a_newer_server_stores_stays() {
+fn fields_of_a_newer_server_are_kept() {
     let server = Server::start();
     let spec_with = |schedulable: bool| json!({"novel": {"a": 1}, "fencing": {"devices": [{"name": "f", "kind": "Orbital"}]}, "schedulable": schedulable});
     server.put(
         "nodes",
         json!({"metadata": {"name": "node1"}, "spec": spec_with(true), "status": {"state": "Asleep"}}),
     );
-    hactl(&server, &["cordon", "node1"]).prints(0, "node/node1 cordoned\n");
+    hactl(&server, &["cordon", "node1"]).expect_stdout(0, "node/node1 cordoned\n");
     assert_eq!(spec(&server, "node1"), spec_with(false));
     server.put("resources", json!({"metadata": {"name": "web"}, "spec": {"state": "Paused", "driver": {"novel": {}}},
         "status": {"state": "Hibernated", "node": "node1", "conditions": [{"type": "Ready", "status": "Perhaps"}]}}));
-    hactl(&server, &["drain", "node1", "--timeout", "1s"]).fails(124, "\n  web: Hibernated on node1");
+    hactl(&server, &["drain", "node1", "--timeout", "1s"]).expect_stderr(124, "\n  web: Hibernated on node1");
 }
 
 #[test]
 fn an_unknown_node_changes_no_node() {
     let server = Server::start();
-    furnish(&server);
+    put_nodes(&server);
     for command in ["cordon", "uncordon", "drain"] {
-        hactl(&server, &[command, "node1", "node3"]).fails(1, "node/node3 not found");
-        hactl(&server, &[command, "resource/web"]).fails(2, "resource/web is not a node");
-        hactl(&server, &[command]).fails(2, "<NODE>...");
+        hactl(&server, &[command, "node1", "node3"]).expect_stderr(1, "node/node3 not found");
+        hactl(&server, &[command, "resource/web"]).expect_stderr(2, "resource/web is not a node");
+        hactl(&server, &[command]).expect_stderr(2, "<NODE>...");
     }
     assert_eq!(server.writes(), [""; 0]);
 }
@@ -86,7 +87,7 @@ fn an_unknown_node_changes_no_node() {
 #[test]
 fn a_drain_blocks_every_node_before_it_waits() {
     let server = Server::start();
-    furnish(&server);
+    put_nodes(&server);
     service(&server, "node2");
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| hactl(&server, &["drain", "node1", "node2"]));
@@ -97,7 +98,7 @@ fn a_drain_blocks_every_node_before_it_waits() {
         let first_watch = server.requests().iter().position(is_watch).expect("watched");
         assert!(last_patch < first_watch, "{methods:?}");
         service(&server, "node3");
-        waiting.join().expect("the command ran").prints(
+        waiting.join().expect("the command ran").expect_stdout(
             0,
             str![[r"
 node/node1 maintenance enabled
@@ -114,32 +115,32 @@ node/node2 drained
         "both are unschedulable before the first one is emptied"
     );
     assert_eq!(spec(&server, "node1"), json!({"maintenance": true}), "the node's own setting is restored");
-    hactl(&server, &["uncordon", "node2"]).prints(0, "node/node2 uncordoned\n");
+    hactl(&server, &["uncordon", "node2"]).expect_stdout(0, "node/node2 uncordoned\n");
     assert_eq!(spec(&server, "node2")["maintenance"], false);
 }
 
 #[test]
-fn a_drain_that_takes_too_long_names_what_is_left() {
+fn a_drain_that_times_out_names_the_remaining_services() {
     let server = Server::start();
-    furnish(&server);
+    put_nodes(&server);
     service(&server, "node2");
-    let ran = hactl(&server, &["drain", "node2", "--timeout", "1s"]).fails(
+    let result = hactl(&server, &["drain", "node2", "--timeout", "1s"]).expect_stderr(
         124,
         "timed out after 1s: node/node2 still has services\n  web: Started on node2: no other node fits",
     );
-    assert!(ran.stderr.contains("run \"hactl drain node2\" to wait again"), "{}", ran.stderr);
+    assert!(result.stderr.contains("run \"hactl drain node2\" to wait again"), "{}", result.stderr);
     assert_eq!(spec(&server, "node2")["maintenance"], true);
 }
 
 #[test]
 fn a_dry_run_shows_where_services_would_move() {
-    let server = Server::with(
+    let server = Server::start_with(
         |request| match request.path.as_str() {
-            "/apis/hactl.io/v1/plan" => Some(Scripted::Answer(
+            "/apis/hactl.io/v1/plan" => Some(ScriptedResponse::Answer(
                 200,
                 json!({"effects": [{"resource": "web", "effect": "Migrate", "from": "node2", "to": "node3"}]}),
             )),
-            _ if request.method == "PATCH" => Some(Scripted::Warned(vec![
+            _ if request.method == "PATCH" => Some(ScriptedResponse::Warned(vec![
                 "web would live-migrate node2 -> node3",
                 "spec.nodeGroup: nodegroup rack2 does not exist yet",
             ])),
@@ -147,8 +148,8 @@ fn a_dry_run_shows_where_services_would_move() {
         },
         |_, _| false,
     );
-    furnish(&server);
-    let ran = hactl(&server, &["drain", "node2", "--dry-run"]).prints(
+    put_nodes(&server);
+    let result = hactl(&server, &["drain", "node2", "--dry-run"]).expect_stdout(
         0,
         str![[r"
 node/node2 maintenance enabled (server dry run)
@@ -158,7 +159,7 @@ Effect
 
 "]],
     );
-    assert_eq!(ran.stderr, "warning: spec.nodeGroup: nodegroup rack2 does not exist yet\n");
+    assert_eq!(result.stderr, "warning: spec.nodeGroup: nodegroup rack2 does not exist yet\n");
     assert_eq!(spec(&server, "node2"), json!({}));
     let plan = server.requests().into_iter().find(|request| request.path.ends_with("/plan")).expect("asked");
     assert_eq!(plan.body["objects"][0]["spec"]["maintenance"], true);

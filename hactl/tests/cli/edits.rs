@@ -1,12 +1,12 @@
 //! Tests of edits with a confirmation or a stop: `--in-place` and `--stop-first`.
 
-use super::hactl::{Ran, file, hactl, resource};
-use super::server::{Request, Scripted, Server};
+use super::hactl::{CommandResult, file, hactl, resource};
+use super::server::{Request, ScriptedResponse, Server};
 use serde_json::{Value, json};
 
 /// Returns a server with a running resource, whose leader answers operations with this phase and message.
-fn leader(phase: &'static str, message: &'static str) -> Server {
-    let server = Server::with(
+fn server_answering_operations(phase: &'static str, message: &'static str) -> Server {
+    let server = Server::start_with(
         |_| None,
         move |plural, object| {
             object["status"] = json!({"phase": phase, "reason": "Refused", "message": message});
@@ -24,9 +24,9 @@ fn running(name: &str) -> Value {
 }
 
 /// Runs `hactl apply -f FILE ARGUMENTS`.
-fn apply(server: &Server, content: &str, arguments: &[&str]) -> Ran {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let path = file(folder.path(), "edit.yaml", content);
+fn apply(server: &Server, content: &str, arguments: &[&str]) -> CommandResult {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = file(directory.path(), "edit.yaml", content);
     hactl(server, &[&["apply", "-f", path.as_str()][..], arguments].concat())
 }
 
@@ -40,8 +40,8 @@ fn command_of(server: &Server) -> Value {
 
 #[test]
 fn an_edit_in_place_is_stored_and_its_confirmation_recorded_for_that_generation() {
-    let server = leader("Succeeded", "Definition rewritten");
-    apply(&server, &edited(), &["--in-place", "--yes"]).prints(0, "resource/web configured\n");
+    let server = server_answering_operations("Succeeded", "Definition rewritten");
+    apply(&server, &edited(), &["--in-place", "--yes"]).expect_stdout(0, "resource/web configured\n");
     assert_eq!(command_of(&server), json!(["sleep", "2"]));
     let generation = server.object("resources", "web").expect("stored")["metadata"]["generation"].clone();
     let confirm = json!({"action": "UpdateInPlace", "resource": "web", "generation": generation});
@@ -49,15 +49,15 @@ fn an_edit_in_place_is_stored_and_its_confirmation_recorded_for_that_generation(
         server.objects("operations").into_iter().map(|operation| operation["spec"].clone()).collect();
     assert_eq!(recorded, [confirm]);
     hactl(&server, &["set", "web", "timeouts.stopSeconds=90", "--in-place", "--yes"])
-        .prints(0, "resource/web configured\n");
+        .expect_stdout(0, "resource/web configured\n");
     assert_eq!(server.objects("operations").len(), 2);
 }
 
 #[test]
 fn a_new_resource_has_no_copy_to_confirm_for() {
-    let server = leader("Succeeded", "");
+    let server = server_answering_operations("Succeeded", "");
     let both = format!("{}---\n{}", edited(), resource("new"));
-    apply(&server, &both, &["--in-place", "--yes"]).shows(0, &["resource/new created"]);
+    apply(&server, &both, &["--in-place", "--yes"]).expect_stdout_parts(0, &["resource/new created"]);
     let about: Vec<Value> = server
         .objects("operations")
         .into_iter()
@@ -69,8 +69,8 @@ fn a_new_resource_has_no_copy_to_confirm_for() {
 #[test]
 fn an_edit_in_place_that_the_leader_refuses_is_stored_and_does_not_concern_the_copy() {
     for phase in ["Refused", "Failed"] {
-        let server = leader(phase, "definition runs another service");
-        let ran = apply(&server, &edited(), &["--in-place", "--yes"]).fails(
+        let server = server_answering_operations(phase, "definition runs another service");
+        let result = apply(&server, &edited(), &["--in-place", "--yes"]).expect_stderr(
             1,
             &format!(
                 "resource/web: in-place update {}: definition runs another service",
@@ -78,9 +78,9 @@ fn an_edit_in_place_that_the_leader_refuses_is_stored_and_does_not_concern_the_c
             ),
         );
         assert!(
-            ran.stderr.contains("the edit is stored, but not applied to the running copy"),
+            result.stderr.contains("the edit is stored, but not applied to the running copy"),
             "{}",
-            ran.stderr
+            result.stderr
         );
         assert_eq!(command_of(&server), json!(["sleep", "2"]));
     }
@@ -88,26 +88,30 @@ fn an_edit_in_place_that_the_leader_refuses_is_stored_and_does_not_concern_the_c
 
 #[test]
 fn an_edit_in_place_needs_a_confirmation_and_a_resource() {
-    let server = leader("Succeeded", "");
+    let server = server_answering_operations("Succeeded", "");
     let group = "apiVersion: hactl.io/v1\nkind: Group\nmetadata: {name: g}\nspec: {nodes: [node1]}\n";
-    apply(&server, &edited(), &["--in-place"]).fails(2, "--yes");
-    apply(&server, group, &["--in-place", "--yes"]).fails(2, "--in-place requires an edited resource");
-    apply(&server, &edited(), &["--in-place", "--yes", "--dry-run"]).fails(2, "cannot be used with");
-    apply(&server, &edited(), &["--in-place", "--yes", "--stop-first"]).fails(2, "cannot be used with");
-    apply(&server, &edited(), &["--yes"]).fails(2, "--in-place");
+    apply(&server, &edited(), &["--in-place"]).expect_stderr(2, "--yes");
+    apply(&server, group, &["--in-place", "--yes"])
+        .expect_stderr(2, "--in-place requires an edited resource");
+    apply(&server, &edited(), &["--in-place", "--yes", "--dry-run"]).expect_stderr(2, "cannot be used with");
+    apply(&server, &edited(), &["--in-place", "--yes", "--stop-first"])
+        .expect_stderr(2, "cannot be used with");
+    apply(&server, &edited(), &["--yes"]).expect_stderr(2, "--in-place");
     assert_eq!(server.writes(), Vec::<String>::new(), "nothing was changed");
 }
 
 #[test]
 fn an_edit_that_the_server_refuses_is_not_confirmed() {
-    let server =
-        refusing("identity of the service cannot change while a copy may run: state Started on node1");
-    apply(&server, &edited(), &["--in-place", "--yes"]).fails(2, "cannot change while a copy may run");
+    let server = server_refusing_edits(
+        "identity of the service cannot change while a copy may run: state Started on node1",
+    );
+    apply(&server, &edited(), &["--in-place", "--yes"])
+        .expect_stderr(2, "cannot change while a copy may run");
     assert_eq!(server.objects("operations"), Vec::<Value>::new());
 }
 
 /// Returns a server that refuses edits of the driver until it was asked to stop the resource.
-fn refusing(message: &'static str) -> Server {
+fn server_refusing_edits(message: &'static str) -> Server {
     let is_stopped = std::sync::atomic::AtomicBool::new(false);
     let script = move |request: &Request| {
         if request.method != "PATCH" {
@@ -122,7 +126,7 @@ fn refusing(message: &'static str) -> Server {
         }
         let refused = !is_stopped.load(std::sync::atomic::Ordering::SeqCst);
         refused.then(|| {
-            Scripted::Answer(
+            ScriptedResponse::Answer(
                 422,
                 json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": message}),
             )
@@ -140,7 +144,7 @@ fn refusing(message: &'static str) -> Server {
         }
         true
     };
-    let server = Server::with(script, react);
+    let server = Server::start_with(script, react);
     server.put("resources", running("web"));
     server
 }
@@ -161,11 +165,11 @@ fn an_edit_that_needs_a_stop_is_made_between_a_stop_and_the_requested_state() {
     for (arguments, wanted) in
         [(&["--stop-first"][..], "Started"), (&["--stop-first", "--stop-timeout=20s"][..], "Disabled")]
     {
-        let server = refusing(NEEDS_A_STOP);
+        let server = server_refusing_edits(NEEDS_A_STOP);
         let mut stored = running("web");
         stored["spec"]["state"] = json!(wanted);
         server.put("resources", stored);
-        apply(&server, &edited(), arguments).prints(0, "resource/web configured\n");
+        apply(&server, &edited(), arguments).expect_stdout(0, "resource/web configured\n");
         let expected = [None, Some("Stopped".to_owned()), Some(wanted.to_owned())];
         assert_eq!(states(&server), expected);
         assert_eq!(command_of(&server), json!(["sleep", "2"]));
@@ -175,39 +179,39 @@ fn an_edit_that_needs_a_stop_is_made_between_a_stop_and_the_requested_state() {
 
 #[test]
 fn a_resource_in_error_is_disabled_before_the_edit() {
-    let server = refusing(NEEDS_A_STOP);
+    let server = server_refusing_edits(NEEDS_A_STOP);
     let mut stored = running("web");
     stored["status"]["state"] = json!("Error");
     server.put("resources", stored);
     hactl(&server, &["set", "web", "driver.exec.command=[\"sleep\",\"2\"]", "--stop-first"])
-        .prints(0, "resource/web configured\n");
+        .expect_stdout(0, "resource/web configured\n");
     assert_eq!(states(&server), [None, Some("Disabled".to_owned()), Some("Started".to_owned())]);
 }
 
 #[test]
 fn a_stop_before_an_edit_that_takes_too_long_says_how_to_go_back() {
-    let server = refusing(NEEDS_A_STOP);
+    let server = server_refusing_edits(NEEDS_A_STOP);
     let mut stored = running("web");
     stored["metadata"]["labels"] = json!({"copy": "stays"});
     server.put("resources", stored);
-    let ran = apply(&server, &edited(), &["--stop-first", "--stop-timeout=300ms"])
-        .fails(124, "stopping resource/web before the edit");
-    assert!(ran.stderr.contains("run \"hactl set web state=Started\""), "{}", ran.stderr);
+    let result = apply(&server, &edited(), &["--stop-first", "--stop-timeout=300ms"])
+        .expect_stderr(124, "stopping resource/web before the edit");
+    assert!(result.stderr.contains("run \"hactl set web state=Started\""), "{}", result.stderr);
     assert_eq!(command_of(&server), json!(["sleep", "1"]), "unchanged");
 }
 
 #[test]
 fn an_edit_is_stopped_for_only_if_that_helps_and_was_asked_for() {
-    let server = refusing(NEEDS_A_STOP);
-    apply(&server, &edited(), &[]).fails(2, "cannot change while a copy may run");
+    let server = server_refusing_edits(NEEDS_A_STOP);
+    apply(&server, &edited(), &[]).expect_stderr(2, "cannot change while a copy may run");
     assert_eq!(states(&server), [None]);
-    let server = refusing("spec.driver: resource db already manages unit a.service");
-    apply(&server, &edited(), &["--stop-first"]).fails(2, "resource db already manages");
+    let server = server_refusing_edits("spec.driver: resource db already manages unit a.service");
+    apply(&server, &edited(), &["--stop-first"]).expect_stderr(2, "resource db already manages");
     assert_eq!(states(&server), [None], "a stop would not help");
     // An edit that needs no stop stops nothing.
-    let server = leader("Succeeded", "");
-    apply(&server, &edited(), &["--stop-first"]).prints(0, "resource/web configured\n");
+    let server = server_answering_operations("Succeeded", "");
+    apply(&server, &edited(), &["--stop-first"]).expect_stdout(0, "resource/web configured\n");
     assert_eq!(states(&server), [None]);
-    apply(&server, &edited(), &["--stop-first", "--dry-run"]).fails(2, "cannot be used with");
-    apply(&server, &edited(), &["--stop-timeout=5s"]).fails(2, "--stop-first");
+    apply(&server, &edited(), &["--stop-first", "--dry-run"]).expect_stderr(2, "cannot be used with");
+    apply(&server, &edited(), &["--stop-timeout=5s"]).expect_stderr(2, "--stop-first");
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
 /// g1 has an offline node that holds instances; g2 is preferred, g3 the last resort.
-const CLUSTER: &str = "g1|u1|preferred||\ng2|u2|preferred||\ng3|u3|last_resort||\n\n\
+const UNHEALTHY_CLUSTER: &str = "g1|u1|preferred||\ng2|u2|preferred||\ng3|u3|last_resort||\n\n\
     a|8000|0|4000|100000|90000|8|N|u1|1||N|0|0|1.0\n\
     b|8000|0|8000|100000|90000|8|Y|u1|1||N|0|0|1.0\n\
     c|8000|0|7000|100000|100000|8|N|u2|1||N|0|0|1.0\n\
@@ -18,7 +18,7 @@ const CLUSTER: &str = "g1|u1|preferred||\ng2|u2|preferred||\ng3|u3|last_resort||
     l|2000|5000|1|running|Y|a||rbd||1\n\n\n";
 
 /// Two healthy groups with a policy.
-const WELL: &str = "g2|u2|preferred||\ng3|u3|preferred||\n\n\
+const HEALTHY_CLUSTER: &str = "g2|u2|preferred||\ng3|u3|preferred||\n\n\
     c|8000|0|7000|100000|95000|8|N|u2|1||N|0|0|1.0\n\
     d|8000|0|8000|100000|95000|8|N|u2|1||N|0|0|1.0\n\
     e|8000|0|8000|100000|100000|8|N|u3|1||N|0|0|1.0\n\
@@ -27,40 +27,43 @@ const WELL: &str = "g2|u2|preferred||\ng3|u3|preferred||\n\n\
     |128,1,1024,1,1,1|128,1,1024,1,1,1;32768,8,1048576,16,8,12|drbd,plain,rbd|4.0|32.0\n";
 
 struct Files {
-    folder: tempfile::TempDir,
-    ill: String,
-    well: String,
+    directory: tempfile::TempDir,
+    unhealthy: String,
+    healthy: String,
 }
 
 fn files() -> Files {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let (ill, well) = (file(folder.path(), "ill", CLUSTER), file(folder.path(), "well", WELL));
-    Files { folder, ill, well }
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (unhealthy, healthy) =
+        (file(directory.path(), "ill", UNHEALTHY_CLUSTER), file(directory.path(), "well", HEALTHY_CLUSTER));
+    Files { directory, unhealthy, healthy }
 }
 
-fn document(arguments: &[&str], status: i32) -> Value {
-    let ran = run(command(arguments).args(["-o", "json"])).shows(status, &[]);
-    serde_json::from_str(&ran.stdout).expect("JSON")
+fn json_output(arguments: &[&str], status: i32) -> Value {
+    let result = run(command(arguments).args(["-o", "json"])).expect_stdout_parts(status, &[]);
+    serde_json::from_str(&result.stdout).expect("JSON")
 }
 
 #[test]
 fn check_says_which_groups_need_work() {
     let files = files();
-    run(&mut command(&["group", "check", "-t", &files.ill])).shows(
+    run(&mut command(&["group", "check", "-t", &files.unhealthy])).expect_stdout_parts(
         1,
         &["g1     2      3          unhealthy ", "offline nodes with instances: b", "Moves required"],
     );
-    run(&mut command(&["group", "check", "-t", &files.well])).shows(0, &["Nothing to move"]);
-    run(&mut command(&["group", "check", "-t", &files.ill, "-G", "u3"])).shows(0, &["Nothing to move"]);
+    run(&mut command(&["group", "check", "-t", &files.healthy])).expect_stdout_parts(0, &["Nothing to move"]);
+    run(&mut command(&["group", "check", "-t", &files.unhealthy, "-G", "u3"]))
+        .expect_stdout_parts(0, &["Nothing to move"]);
     // If c fails, its instance k no longer fits on d.
-    let tight = file(files.folder.path(), "tight", &WELL.replace("d|8000|0|8000", "d|8000|0|900"));
-    let value = document(&["group", "check", "-t", &tight, "--no-simulation"], 1);
+    let tight =
+        file(files.directory.path(), "tight", &HEALTHY_CLUSTER.replace("d|8000|0|8000", "d|8000|0|900"));
+    let value = json_output(&["group", "check", "-t", &tight, "--no-simulation"], 1);
     assert_eq!(value["groups"][0]["health"], "WeaklyUnhealthy");
     assert_eq!((&value["groups"][0]["failingNodes"], &value["workNeeded"]), (&json!(["d"]), &json!(true)));
     // All instances on one node: healthy, but balancing helps.
-    let uneven = CLUSTER.replace("|Y|u1", "|N|u1").replace("ERROR_nodeoffline|Y|b", "running|Y|a");
-    let uneven = file(files.folder.path(), "uneven", &uneven.replace("a|8000|0|4000", "a|8000|0|3000"));
-    let value = document(&["group", "check", "-t", &uneven, "-G", "g1"], 1);
+    let uneven = UNHEALTHY_CLUSTER.replace("|Y|u1", "|N|u1").replace("ERROR_nodeoffline|Y|b", "running|Y|a");
+    let uneven = file(files.directory.path(), "uneven", &uneven.replace("a|8000|0|4000", "a|8000|0|3000"));
+    let value = json_output(&["group", "check", "-t", &uneven, "-G", "g1"], 1);
     assert_eq!(
         (&value["groups"][0]["health"], &value["groups"][0]["needsBalancing"]),
         (&json!("Healthy"), &json!(true))
@@ -70,28 +73,30 @@ fn check_says_which_groups_need_work() {
 #[test]
 fn redistribute_heals_or_says_why_not() {
     let files = files();
-    let saved = files.folder.path().join("saved").display().to_string();
-    run(&mut command(&["group", "redistribute", "-t", &files.ill, "-S", &saved, "-C"])).shows(
-        0,
-        &[
-            "Group g1 is unhealthy: offline nodes with instances: b\n",
-            "    1. i a:b => (g2, d:c) a=r:",
-            "gnt-instance failover -f -n d j",
-        ],
-    );
+    let saved = files.directory.path().join("saved").display().to_string();
+    run(&mut command(&["group", "redistribute", "-t", &files.unhealthy, "-S", &saved, "-C"]))
+        .expect_stdout_parts(
+            0,
+            &[
+                "Group g1 is unhealthy: offline nodes with instances: b\n",
+                "    1. i a:b => (g2, d:c) a=r:",
+                "gnt-instance failover -f -n d j",
+            ],
+        );
     // The saved cluster must be healthy.
     let after = format!("{saved}.balanced");
     run(&mut command(&["group", "redistribute", "-t", &after]))
-        .prints(0, "All groups are healthy. Nothing to move.\n");
-    run(&mut command(&["group", "redistribute", "-t", &files.ill, "--no-inter-group-moves"]))
-        .shows(1, &["Group g1 is skipped: moves between groups are disabled"]);
-    let closed =
-        CLUSTER.replace("g2|u2|preferred", "g2|u2|unallocable").replace("last_resort", "unallocable");
-    let closed = file(files.folder.path(), "closed", &closed);
+        .expect_stdout(0, "All groups are healthy. Nothing to move.\n");
+    run(&mut command(&["group", "redistribute", "-t", &files.unhealthy, "--no-inter-group-moves"]))
+        .expect_stdout_parts(1, &["Group g1 is skipped: moves between groups are disabled"]);
+    let closed = UNHEALTHY_CLUSTER
+        .replace("g2|u2|preferred", "g2|u2|unallocable")
+        .replace("last_resort", "unallocable");
+    let closed = file(files.directory.path(), "closed", &closed);
     run(&mut command(&["group", "redistribute", "-t", &closed]))
-        .shows(1, &["Cannot redistribute: no healthy group accepts instances\n"]);
-    let local = file(files.folder.path(), "local", &CLUSTER.replace("b||rbd", "b||plain"));
-    let value = document(&["group", "redistribute", "-t", &local], 1);
+        .expect_stdout_parts(1, &["Cannot redistribute: no healthy group accepts instances\n"]);
+    let local = file(files.directory.path(), "local", &UNHEALTHY_CLUSTER.replace("b||rbd", "b||plain"));
+    let value = json_output(&["group", "redistribute", "-t", &local], 1);
     let reason = value["blocked"].as_str().expect("a reason");
     assert!(
         reason.starts_with("no eligible node for j of group g1: g2: disk is on one node only"),
@@ -103,7 +108,7 @@ fn redistribute_heals_or_says_why_not() {
 #[test]
 fn compress_empties_the_group_that_frees_most() {
     let files = files();
-    run(&mut command(&["group", "compress", "-t", &files.ill])).shows(
+    run(&mut command(&["group", "compress", "-t", &files.unhealthy])).expect_stdout_parts(
         0,
         &[
             "g3     0            16000",
@@ -112,9 +117,9 @@ fn compress_empties_the_group_that_frees_most() {
             "Moves that empty group g1:\n    1. i a:b => (g2, ",
         ],
     );
-    let alone = document(&["group", "compress", "-t", &files.well, "--no-inter-group-moves"], 0);
+    let alone = json_output(&["group", "compress", "-t", &files.healthy, "--no-inter-group-moves"], 0);
     assert_eq!((&alone["empties"], &alone["moves"]), (&Value::Null, &json!([])));
-    let used = document(&["group", "compress", "-t", &files.well], 0);
+    let used = json_output(&["group", "compress", "-t", &files.healthy], 0);
     assert_eq!(
         (&used["empties"], &used["total"]["used"]),
         (&json!("g2"), &json!({"memory": 1000, "disk": 10000, "vcpus": 1}))
@@ -124,18 +129,19 @@ fn compress_empties_the_group_that_frees_most() {
 #[test]
 fn balance_evens_load_between_groups() {
     let files = files();
-    let value = document(&["group", "balance", "-t", &files.ill], 0);
+    let value = json_output(&["group", "balance", "-t", &files.unhealthy], 0);
     assert!(value["finalScore"].as_f64() < value["initialScore"].as_f64(), "{value:#}");
     let moves = value["moves"].as_array().expect("a list");
     // Balancing must not move instances of a preferred group to one of last resort.
     assert!(!moves.is_empty() && moves.iter().all(|one| one["toGroup"] == "g2"), "{value:#}");
-    run(&mut command(&["group", "balance", "-t", &files.ill, "-l", "0"])).shows(0, &["Nothing to move.\n"]);
+    run(&mut command(&["group", "balance", "-t", &files.unhealthy, "-l", "0"]))
+        .expect_stdout_parts(0, &["Nothing to move.\n"]);
 }
 
 #[test]
 fn allocate_ranks_groups_and_nodes() {
     let files = files();
-    let value = document(&["allocate", "memory=2Gi,disk=10Gi,cpu=2", "-t", &files.ill], 0);
+    let value = json_output(&["allocate", "memory=2Gi,disk=10Gi,cpu=2", "-t", &files.unhealthy], 0);
     let groups: Vec<&Value> =
         value["groups"].as_array().expect("a list").iter().map(|group| &group["group"]).collect();
     assert_eq!(groups, ["g2", "g3", "g1"]);
@@ -147,12 +153,15 @@ fn allocate_ranks_groups_and_nodes() {
         (&Value::Null, json!("no node for the second copy: offline or being drained"))
     );
     assert_eq!(node(1), "offline or being drained");
-    run(&mut command(&["allocate", "10g,9000,2", "-t", &files.ill]))
-        .shows(1, &["too little memory", "No eligible node"]);
-    let closed =
-        file(files.folder.path(), "closed", &CLUSTER.replace("g2|u2|preferred", "g2|u2|unallocable"));
+    run(&mut command(&["allocate", "10g,9000,2", "-t", &files.unhealthy]))
+        .expect_stdout_parts(1, &["too little memory", "No eligible node"]);
+    let closed = file(
+        files.directory.path(),
+        "closed",
+        &UNHEALTHY_CLUSTER.replace("g2|u2|preferred", "g2|u2|unallocable"),
+    );
     run(&mut command(&["allocate", "10g,2g,2", "-t", &closed]))
-        .shows(0, &["1     g3     LastResort", "group is unallocable"]);
+        .expect_stdout_parts(0, &["1     g3     LastResort", "group is unallocable"]);
     let sizes = [
         ("1,2", "three parts expected"),
         ("memory=2X", "`2X` is not a valid size"),
@@ -162,44 +171,50 @@ fn allocate_ranks_groups_and_nodes() {
         ("memory=1,disk=1,template=tape", "`tape` is not a valid template"),
     ];
     for (size, message) in sizes {
-        run(&mut command(&["allocate", size, "-t", &files.ill])).fails(2, message);
+        run(&mut command(&["allocate", size, "-t", &files.unhealthy])).expect_stderr(2, message);
     }
-    run(&mut command(&["allocate", "memory=40Gi,disk=2Gi", "-t", &files.well]))
-        .shows(1, &["policy of the group requires memory from 128 to 32768, got 40960"]);
+    run(&mut command(&["allocate", "memory=40Gi,disk=2Gi", "-t", &files.healthy]))
+        .expect_stdout_parts(1, &["policy of the group requires memory from 128 to 32768, got 40960"]);
 }
 
 #[test]
 fn evacuate_stays_inside_if_it_can() {
     let files = files();
     // Inside g2, k fits on another node.
-    let value = document(&["evacuate", "c", "-t", &files.ill], 0);
+    let value = json_output(&["evacuate", "c", "-t", &files.unhealthy], 0);
     assert_eq!((&value["moves"][0]["to"], &value["moves"][0]["interGroup"]), (&json!(["d"]), &json!(false)));
     // a is the only working node of g1.
-    let shown = run(&mut command(&["evacuate", "a", "-t", &files.ill, "-C"]))
-        .shows(0, &["i a:b => (g2, d:c)", "2 of them between groups, applied only with --inter-group\n"]);
+    let shown = run(&mut command(&["evacuate", "a", "-t", &files.unhealthy, "-C"])).expect_stdout_parts(
+        0,
+        &["i a:b => (g2, d:c)", "2 of them between groups, applied only with --inter-group\n"],
+    );
     assert!(!shown.stdout.contains("gnt-instance"));
-    run(&mut command(&["evacuate", "a", "-t", &files.ill, "-C", "--inter-group"]))
-        .shows(0, &["gnt-instance replace-disks -n d i"]);
-    run(&mut command(&["evacuate", "a", "-t", &files.ill, "--no-inter-group-moves"]))
-        .shows(1, &["i: no eligible node: g1: too few working nodes", "Moves between groups are disabled"]);
-    run(&mut command(&["evacuate", "e", "-t", &files.ill])).prints(0, "Nothing to move.\n");
-    run(&mut command(&["evacuate", "a", "x", "-t", &files.ill])).fails(1, "node \"x\" not found");
-    run(&mut command(&["evacuate", "-t", &files.ill])).fails(2, "<NODE>");
-    let one = WELL.replace("g3|u3|preferred||\n", "").replace("|u3|", "|u2|");
-    let one = file(files.folder.path(), "one", &one);
-    let value = document(&["evacuate", "c", "d", "-t", &one, "--inter-group"], 0);
+    run(&mut command(&["evacuate", "a", "-t", &files.unhealthy, "-C", "--inter-group"]))
+        .expect_stdout_parts(0, &["gnt-instance replace-disks -n d i"]);
+    run(&mut command(&["evacuate", "a", "-t", &files.unhealthy, "--no-inter-group-moves"]))
+        .expect_stdout_parts(
+            1,
+            &["i: no eligible node: g1: too few working nodes", "Moves between groups are disabled"],
+        );
+    run(&mut command(&["evacuate", "e", "-t", &files.unhealthy])).expect_stdout(0, "Nothing to move.\n");
+    run(&mut command(&["evacuate", "a", "x", "-t", &files.unhealthy]))
+        .expect_stderr(1, "node \"x\" not found");
+    run(&mut command(&["evacuate", "-t", &files.unhealthy])).expect_stderr(2, "<NODE>");
+    let one = HEALTHY_CLUSTER.replace("g3|u3|preferred||\n", "").replace("|u3|", "|u2|");
+    let one = file(files.directory.path(), "one", &one);
+    let value = json_output(&["evacuate", "c", "d", "-t", &one, "--inter-group"], 0);
     assert_eq!(
         (&value["moves"][0]["interGroup"], &value["moves"][0]["ops"].as_array().map(Vec::len)),
         (&json!(false), &Some(3))
     );
-    let value = document(&["evacuate", "c", "d", "e", "-t", &one, "--inter-group"], 1);
+    let value = json_output(&["evacuate", "c", "d", "e", "-t", &one, "--inter-group"], 1);
     assert_eq!((&value["moves"], &value["unplaced"][0]["instance"]), (&json!([]), &json!("k")));
 }
 
 #[test]
 fn capacity_counts_now_with_reserve_and_in_tiers() {
     let files = files();
-    let value = document(&["capacity", "10g,2g,1", "-t", &files.well], 0);
+    let value = json_output(&["capacity", "10g,2g,1", "-t", &files.healthy], 0);
     assert_eq!(value["total"], json!({"now": 12, "withNPlusOne": 6}));
     assert_eq!(
         value["groups"][1]["tiers"],
@@ -208,13 +223,13 @@ fn capacity_counts_now_with_reserve_and_in_tiers() {
             {"memory": 1792, "disk": 10240, "vcpus": 1, "count": 1},
         ])
     );
-    run(&mut command(&["capacity", "-t", &files.well]))
-        .shows(0, &["memory 128 MiB, disk 1024 MiB, 1 vCPUs, template drbd"]);
-    run(&mut command(&["capacity", "-t", &files.ill])).fails(2, "policy has no standard size");
-    run(&mut command(&["capacity", "-t", &files.well, "--disk-template", "tape"]))
-        .fails(2, "`tape` is not a valid template");
-    run(&mut command(&["capacity", "1G,1G,1", "-t", &files.ill]))
-        .shows(0, &["some services of a cannot be scheduled if the node fails"]);
+    run(&mut command(&["capacity", "-t", &files.healthy]))
+        .expect_stdout_parts(0, &["memory 128 MiB, disk 1024 MiB, 1 vCPUs, template drbd"]);
+    run(&mut command(&["capacity", "-t", &files.unhealthy])).expect_stderr(2, "policy has no standard size");
+    run(&mut command(&["capacity", "-t", &files.healthy, "--disk-template", "tape"]))
+        .expect_stderr(2, "`tape` is not a valid template");
+    run(&mut command(&["capacity", "1G,1G,1", "-t", &files.unhealthy]))
+        .expect_stdout_parts(0, &["some services of a cannot be scheduled if the node fails"]);
     for about in [
         "group check",
         "group redistribute",
@@ -225,32 +240,32 @@ fn capacity_counts_now_with_reserve_and_in_tiers() {
         "capacity",
     ] {
         let words: Vec<&str> = about.split(' ').collect();
-        run(command(&words).args(["-t", "/nonexistent"])).fails(2, "cannot read /nonexistent");
+        run(command(&words).args(["-t", "/nonexistent"])).expect_stderr(2, "cannot read /nonexistent");
     }
 }
 
 /// Returns the output of a Ganeti tool, if it is installed.
 #[expect(clippy::print_stderr, reason = "the output lists the fields that were not compared")]
 fn tool(name: &str, arguments: &[&str]) -> Option<String> {
-    let ran = Command::new(name).args(arguments).stderr(Stdio::null()).output();
-    if ran.is_err() {
+    let result = Command::new(name).args(arguments).stderr(Stdio::null()).output();
+    if result.is_err() {
         eprintln!("{name} is not installed: nothing is compared with it");
     }
-    Some(String::from_utf8_lossy(&ran.ok()?.stdout).into_owned())
+    Some(String::from_utf8_lossy(&result.ok()?.stdout).into_owned())
 }
 
 #[test]
 fn hcheck_and_hspace_say_the_same() {
     let files = files();
-    for (path, needs_work) in [(&files.ill, true), (&files.well, false)] {
+    for (path, needs_work) in [(&files.unhealthy, true), (&files.healthy, false)] {
         let status = i32::from(needs_work);
-        let value = document(&["group", "check", "-t", path], status);
-        let Some(said) = tool("hcheck", &["-t", path, "--machine-readable"]) else { return };
+        let value = json_output(&["group", "check", "-t", path], status);
+        let Some(output) = tool("hcheck", &["-t", path, "--machine-readable"]) else { return };
         for (index, group) in value["groups"].as_array().expect("a list").iter().enumerate() {
             let number = |key: &str| {
                 let key = format!("HCHECK_INIT_GROUP_{index}_{key}=");
-                let line = said.lines().find_map(|line| line.strip_prefix(&key));
-                line.unwrap_or_else(|| panic!("{key} in\n{said}"))
+                let line = output.lines().find_map(|line| line.strip_prefix(&key));
+                line.unwrap_or_else(|| panic!("{key} in\n{output}"))
                     .trim_matches('\'')
                     .parse::<f64>()
                     .expect("a number")
@@ -262,7 +277,7 @@ fn hcheck_and_hspace_say_the_same() {
             assert_eq!(group["failingNodes"].as_array().map(Vec::is_empty), Some(number("N1_FAIL") == 0.0));
         }
     }
-    let value = document(&["capacity", "10g,2g,1", "-t", &files.well], 0);
+    let value = json_output(&["capacity", "10g,2g,1", "-t", &files.healthy], 0);
     let size = [
         "--standard-alloc",
         "10g,2g,1",
@@ -272,9 +287,9 @@ fn hcheck_and_hspace_say_the_same() {
         "drbd",
         "--machine-readable",
     ];
-    let Some(said) = tool("hspace", &[&["-t", files.well.as_str()], &size[..]].concat()) else { return };
+    let Some(output) = tool("hspace", &[&["-t", files.healthy.as_str()], &size[..]].concat()) else { return };
     let tiers =
-        said.lines().find_map(|line| line.strip_prefix("HTS_TSPEC=")).expect("tiers").trim_matches('\'');
+        output.lines().find_map(|line| line.strip_prefix("HTS_TSPEC=")).expect("tiers").trim_matches('\'');
     let first = tiers.split([' ', '=']).nth(1).and_then(|count| count.parse::<u64>().ok());
     assert_eq!(value["total"]["withNPlusOne"].as_u64(), first);
 }

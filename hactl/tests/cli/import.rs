@@ -1,6 +1,6 @@
 //! Tests of `hactl import pve`: a sample configuration, the resulting objects, and refused files.
 
-use super::hactl::{Ran, command, file, run};
+use super::hactl::{CommandResult, command, file, run};
 use super::server::Server;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ fn sample() -> PathBuf {
 
 /// Imports the sample and compares the output with a file next to it. `HACTL_WRITE=1` rewrites that file.
 fn check(arguments: &[&str], name: &str) {
-    let ran = run(command(&["import", "pve", "."]).args(arguments).current_dir(sample()));
-    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    let result = run(command(&["import", "pve", "."]).args(arguments).current_dir(sample()));
+    assert_eq!(result.status, 0, "{}", result.stderr);
     let path = sample().join(name);
     if std::env::var_os("HACTL_WRITE").is_some() {
-        fs::write(&path, &ran.stdout).expect("a file");
+        fs::write(&path, &result.stdout).expect("a file");
     }
     assert_eq!(
-        ran.stdout,
+        result.stdout,
         fs::read_to_string(&path).expect("a file"),
         "{name} differs: look, then HACTL_WRITE=1"
     );
@@ -31,23 +31,23 @@ fn the_sample_gives_these_objects() {
 }
 
 #[test]
-fn what_is_imported_is_applied() {
+fn the_imported_objects_are_applied() {
     let server = Server::start();
     let path = sample().join("imported.yaml").display().to_string();
-    let ran = super::hactl::hactl(&server, &["apply", "-f", &path]);
-    assert_eq!((ran.status, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
-    assert_eq!(ran.stdout.lines().count(), 14, "{}", ran.stdout);
+    let result = super::hactl::hactl(&server, &["apply", "-f", &path]);
+    assert_eq!((result.status, result.stderr.as_str()), (0, ""), "{}", result.stdout);
+    assert_eq!(result.stdout.lines().count(), 14, "{}", result.stdout);
 }
 
 #[test]
-fn what_is_not_carried_over_is_said_twice() {
-    let ran = run(command(&["import", "pve"]).arg(sample()));
+fn omitted_settings_are_named_in_both_outputs() {
+    let result = run(command(&["import", "pve"]).arg(sample()));
     for part in [
         "groups.cfg:5: group Storage_Only renamed to storage-only",
         "WATCHDOG_MODULE=iTCO_wdt",
         "migration: ",
     ] {
-        assert!(ran.stderr.contains(part) && ran.stdout.contains(part), "{part}:\n{}", ran.stderr);
+        assert!(result.stderr.contains(part) && result.stdout.contains(part), "{part}:\n{}", result.stderr);
     }
     let list = run(command(&["import", "pve", "-o", "json"]).arg(sample()));
     assert!(list.stdout.starts_with('{') && list.stdout.contains("\"kind\": \"List\""), "{}", list.stdout);
@@ -56,12 +56,12 @@ fn what_is_not_carried_over_is_said_twice() {
 #[test]
 fn wrong_files_are_refused_with_their_line_and_nothing_is_written() {
     let check = |files: &[(&str, &str)], status: i32, part: &str| {
-        let folder = tempfile::tempdir().expect("a temporary directory");
+        let directory = tempfile::tempdir().expect("a temporary directory");
         for (name, content) in files {
-            file(folder.path(), name, content);
+            file(directory.path(), name, content);
         }
-        let ran = run(command(&["import", "pve"]).arg(folder.path())).fails(status, part);
-        assert_eq!(ran.stdout, "");
+        let result = run(command(&["import", "pve"]).arg(directory.path())).expect_stderr(status, part);
+        assert_eq!(result.stdout, "");
     };
     let good = ("resources.cfg", "vm: 100\n");
     check(&[], 2, "no resources.cfg in the directory");
@@ -107,16 +107,18 @@ fn wrong_files_are_refused_with_their_line_and_nothing_is_written() {
     );
     check(&[good, ("datacenter.cfg", "what\n")], 2, "datacenter.cfg:1: \"what\" is not a valid setting");
     // An error of encoding must also name its line.
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    fs::write(folder.path().join("resources.cfg"), b"vm: 100\r\n\tcomment M\xfcller\r\n").expect("written");
-    run(command(&["import", "pve"]).arg(folder.path())).fails(2, "resources.cfg:2: invalid UTF-8");
-    run(&mut command(&["import", "pve", "/nonexistent"])).fails(2, "/nonexistent: directory not found");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    fs::write(directory.path().join("resources.cfg"), b"vm: 100\r\n\tcomment M\xfcller\r\n")
+        .expect("written");
+    run(command(&["import", "pve"]).arg(directory.path())).expect_stderr(2, "resources.cfg:2: invalid UTF-8");
+    run(&mut command(&["import", "pve", "/nonexistent"]))
+        .expect_stderr(2, "/nonexistent: directory not found");
 }
 
 #[test]
-fn what_is_not_known_is_left_out_with_a_word() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let write = |name: &str, content: &str| file(folder.path(), name, content);
+fn unknown_settings_are_omitted_with_a_warning() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let write = |name: &str, content: &str| file(directory.path(), name, content);
     write("resources.cfg", "vm: 100\n\tgroup gone\n\tcolour red\n\nfa: x\n\nvm: 101\n\tgroup g\n");
     write("groups.cfg", "group: g\n\tnodes a b\n\tcolour red\n");
     write(
@@ -128,8 +130,8 @@ fn what_is_not_known_is_left_out_with_a_word() {
         "ha: colour=red\ncrs: dynamic,ha-auto-rebalance=1,ha-auto-rebalance-threshold=40,ha-auto-rebalance-hold-duration=3,colour=red\n\
             max_workers: 100\nfencing: hardware\n",
     );
-    let ran = run(command(&["import", "pve"]).arg(folder.path()));
-    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    let result = run(command(&["import", "pve"]).arg(directory.path()));
+    assert_eq!(result.status, 0, "{}", result.stderr);
     for part in [
         "resources.cfg:2: group \"gone\" of 100 not found in groups.cfg",
         "resources.cfg:3: unknown setting colour of vm:100",
@@ -144,50 +146,50 @@ fn what_is_not_known_is_left_out_with_a_word() {
         "datacenter.cfg:3: max_workers: 64 instead of 100",
         "datacenter.cfg:4: fencing: configure fence devices",
     ] {
-        assert!(ran.stderr.contains(part), "{part:?} is not in\n{}", ran.stderr);
+        assert!(result.stderr.contains(part), "{part:?} is not in\n{}", result.stderr);
     }
     for part in ["mode: Dynamic", "threshold: 0.4", "holdSeconds: 30", "maxWorkers: 64"] {
-        assert!(ran.stdout.contains(part), "{part:?} is not in\n{}", ran.stdout);
+        assert!(result.stdout.contains(part), "{part:?} is not in\n{}", result.stdout);
     }
 }
 
 /// Imports files of a directory, including subdirectories.
-fn import(files: &[(&str, &[u8])]) -> Ran {
-    let folder = tempfile::tempdir().expect("a temporary directory");
+fn import(files: &[(&str, &[u8])]) -> CommandResult {
+    let directory = tempfile::tempdir().expect("a temporary directory");
     for (name, content) in files {
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         fs::create_dir_all(path.parent().expect("a parent directory")).expect("a directory");
         fs::write(path, content).expect("written");
     }
-    let ran = run(command(&["import", "pve"]).arg(folder.path()));
-    assert_eq!(ran.status, 0, "{}", ran.stderr);
-    ran
+    let result = run(command(&["import", "pve"]).arg(directory.path()));
+    assert_eq!(result.status, 0, "{}", result.stderr);
+    result
 }
 
-fn has(text: &str, parts: &[&str]) {
+fn assert_contains(text: &str, parts: &[&str]) {
     for part in parts {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
 }
 
 #[test]
-fn nodes_are_called_as_they_may_be_here() {
-    let ran = import(&[
+fn invalid_node_names_are_converted() {
+    let result = import(&[
         ("ha/resources.cfg", b"vm: 100\n\tgroup g"),
         ("ha/groups.cfg", b"group: g\r\n\tnodes PVE01:2,pve02\r\n"),
         ("ha/rules.cfg", b"node-affinity: r\n\tnodes PVE01,PVE03\n\tresources vm:100\n"),
     ]);
-    has(&ran.stdout, &["    pve01: 2\n    pve02: 0\n", "      pve01: 0\n      pve03: 0\n"]);
-    has(
-        &ran.stderr,
+    assert_contains(&result.stdout, &["    pve01: 2\n    pve02: 0\n", "      pve01: 0\n      pve03: 0\n"]);
+    assert_contains(
+        &result.stderr,
         &["groups.cfg:2: node PVE01 renamed to pve01", "rules.cfg:2: node PVE03 renamed to pve03"],
     );
-    assert_eq!(ran.stderr.matches("node PVE01 renamed").count(), 1, "{}", ran.stderr);
+    assert_eq!(result.stderr.matches("node PVE01 renamed").count(), 1, "{}", result.stderr);
 }
 
 #[test]
 fn a_rule_is_about_the_guests_that_it_names() {
-    let ran = import(&[
+    let result = import(&[
         ("resources.cfg", b"\xef\xbb\xbfVM: 100\n\tgroup gone\n\nct: 101\n\n# ct: 102\n"),
         (
             "rules.cfg",
@@ -195,29 +197,29 @@ fn a_rule_is_about_the_guests_that_it_names() {
               resource-affinity: b\n\taffinity positive\n\tresources ct:100,vm:101\n",
         ),
     ]);
-    has(&ran.stdout, &["    resources:\n    - \"100\"\n", "# ct: 102\n"]);
-    has(
-        &ran.stderr,
+    assert_contains(&result.stdout, &["    resources:\n    - \"100\"\n", "# ct: 102\n"]);
+    assert_contains(
+        &result.stderr,
         &[
             "rules.cfg:3: vm:101 of rule a is ct:101 in resources.cfg; omitted",
             "rules.cfg:7: ct:100 of rule b is vm:100 in resources.cfg; omitted",
             "rules.cfg:5: rule b has no resources left; omitted",
         ],
     );
-    assert!(!ran.stderr.contains("in group gone; keep"), "{}", ran.stderr);
+    assert!(!result.stderr.contains("in group gone; keep"), "{}", result.stderr);
 }
 
 #[test]
-fn sizes_are_found_in_a_copy_of_the_whole_etc_or_said_to_be_missing() {
-    let ran = import(&[
+fn sizes_are_read_from_guest_files_or_reported_as_missing() {
+    let result = import(&[
         ("pve/ha/resources.cfg", b"vm: 100\n\nct: 101\n"),
         ("pve/ha/fence.cfg", b"\n# devices\ndevice x\n"),
         ("pve/datacenter.cfg", b"crs: ha=static\nmax_worker: 3\nmigration_unsecure: 1\n"),
         ("pve/nodes/n1/qemu-server/100.conf", b"name: M\xfcller\nmemory: 2048\ncores: 1.5\n"),
     ]);
-    has(&ran.stdout, &["memory: 2048Mi\n"]);
-    has(
-        &ran.stderr,
+    assert_contains(&result.stdout, &["memory: 2048Mi\n"]);
+    assert_contains(
+        &result.stderr,
         &[
             "unknown sizes of ct:101",
             "qemu-server/100.conf:3: cores \"1.5\" is not an integer; omitted",
@@ -226,5 +228,5 @@ fn sizes_are_found_in_a_copy_of_the_whole_etc_or_said_to_be_missing() {
             "datacenter.cfg:3: migration_unsecure: ",
         ],
     );
-    has(&import(&[("resources.cfg", b"")]).stderr, &["resources.cfg: no vm and no ct found"]);
+    assert_contains(&import(&[("resources.cfg", b"")]).stderr, &["resources.cfg: no vm and no ct found"]);
 }

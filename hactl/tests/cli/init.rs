@@ -1,26 +1,27 @@
 //! Tests of `hactl init`: written, unchanged and refused files.
 
-use super::hactl::{Ran, command, run};
+use super::hactl::{CommandResult, command, run};
 use std::path::Path;
 
 const HTTP: [&str; 6] = ["--etcd-endpoints", "http://127.0.0.1:2379", "--node", "node1", "--profile", "fast"];
 
-fn init(folder: &Path, arguments: &[&str]) -> Ran {
-    let folder = folder.display().to_string();
-    run(command(&["init", "--directory", &folder]).args(arguments))
+fn init(directory: &Path, arguments: &[&str]) -> CommandResult {
+    let directory = directory.display().to_string();
+    run(command(&["init", "--directory", &directory]).args(arguments))
 }
 
-fn read(folder: &Path, name: &str) -> String {
-    std::fs::read_to_string(folder.join(name)).expect("a file that was written")
+fn read(directory: &Path, name: &str) -> String {
+    std::fs::read_to_string(directory.join(name)).expect("a file that was written")
 }
 
 #[test]
-fn a_machine_without_certificates_is_for_itself() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let deep = folder.path().join("etc/hactl");
-    let ran = init(&deep, &HTTP).shows(0, &["agent.yaml created", "systemctl start ha-controller"]);
-    assert!(ran.stdout.contains("hactl doctor node1"), "{}", ran.stdout);
-    assert!(!ran.stdout.contains("chgrp"), "{}", ran.stdout);
+fn a_machine_without_certificates_listens_on_loopback() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let deep = directory.path().join("etc/hactl");
+    let result =
+        init(&deep, &HTTP).expect_stdout_parts(0, &["agent.yaml created", "systemctl start ha-controller"]);
+    assert!(result.stdout.contains("hactl doctor node1"), "{}", result.stdout);
+    assert!(!result.stdout.contains("chgrp"), "{}", result.stdout);
     let agent = "# Settings of ha-node-agent(8): the options of the program in camel case.\nnode: node1\netcdEndpoints:\n- http://127.0.0.1:2379\n";
     assert_eq!(read(&deep, "agent.yaml"), agent);
     assert!(
@@ -32,23 +33,23 @@ fn a_machine_without_certificates_is_for_itself() {
     // hactl must read the configuration that init has written for it.
     let config = deep.join("config.yaml");
     run(command(&["config", "get-contexts"]).env("HACTL_CONFIG", &config))
-        .shows(0, &["http://127.0.0.1:7443"]);
+        .expect_stdout_parts(0, &["http://127.0.0.1:7443"]);
 
     // A second run with the same options changes nothing. With other options, no file is written without --force.
-    init(&deep, &HTTP).shows(0, &["agent.yaml unchanged", "watchdog.env unchanged"]);
+    init(&deep, &HTTP).expect_stdout_parts(0, &["agent.yaml unchanged", "watchdog.env unchanged"]);
     let other = [HTTP.as_slice(), &["--watchdog", "iTCO_wdt"]].concat();
     std::fs::remove_file(deep.join("agent.yaml")).expect("removed");
-    init(&deep, &other).fails(1, "watchdog.env already exists with different content");
+    init(&deep, &other).expect_stderr(1, "watchdog.env already exists with different content");
     assert!(!deep.join("agent.yaml").exists(), "nothing was written");
     init(&deep, &[other.as_slice(), &["--force"]].concat())
-        .shows(0, &["agent.yaml created", "config.yaml unchanged", "watchdog.env overwritten"]);
+        .expect_stdout_parts(0, &["agent.yaml created", "config.yaml unchanged", "watchdog.env overwritten"]);
     assert!(read(&deep, "watchdog.env").ends_with("\nWATCHDOG_MODULE=iTCO_wdt\n"));
 }
 
 #[test]
-fn certificates_serve_everything_unless_told_otherwise() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let key = folder.path().join("n1.key");
+fn certificates_are_used_for_all_connections_by_default() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let key = directory.path().join("n1.key");
     std::fs::write(&key, "").expect("written");
     std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("set");
     let key = key.display().to_string();
@@ -68,9 +69,10 @@ fn certificates_serve_everything_unless_told_otherwise() {
         "--server",
         "https://c1:7443,https://c2:7443",
     ];
-    let ran = init(folder.path(), &flags).shows(0, &[&format!("chgrp _hactl {key} && chmod 640 {key}")]);
-    assert!(ran.stdout.contains("copy the certificate or key to /etc/hactl/n1.pem"), "{}", ran.stdout);
-    let controller = read(folder.path(), "controller.yaml");
+    let result = init(directory.path(), &flags)
+        .expect_stdout_parts(0, &[&format!("chgrp _hactl {key} && chmod 640 {key}")]);
+    assert!(result.stdout.contains("copy the certificate or key to /etc/hactl/n1.pem"), "{}", result.stdout);
+    let controller = read(directory.path(), "controller.yaml");
     for line in [
         "etcdCa: /etc/hactl/ca.pem",
         "clientCa: /etc/hactl/ca.pem",
@@ -79,7 +81,7 @@ fn certificates_serve_everything_unless_told_otherwise() {
     ] {
         assert!(controller.contains(&format!("{line}\n")), "{line}:\n{controller}");
     }
-    let config = read(folder.path(), "config.yaml");
+    let config = read(directory.path(), "config.yaml");
     assert!(
         config.contains("- https://c2:7443\n") && config.contains(&format!("clientKey: {key}\n")),
         "{config}"
@@ -88,10 +90,10 @@ fn certificates_serve_everything_unless_told_otherwise() {
 
 #[test]
 fn a_node_alone_gets_no_controller() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    init(folder.path(), &[HTTP.as_slice(), &["--role", "node"]].concat())
-        .shows(0, &["hactl config set-context"]);
-    let mut names: Vec<String> = std::fs::read_dir(folder.path())
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    init(directory.path(), &[HTTP.as_slice(), &["--role", "node"]].concat())
+        .expect_stdout_parts(0, &["hactl config set-context"]);
+    let mut names: Vec<String> = std::fs::read_dir(directory.path())
         .expect("a temporary directory")
         .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
         .collect();
@@ -101,16 +103,16 @@ fn a_node_alone_gets_no_controller() {
 
 #[test]
 fn a_dry_run_writes_nothing() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let ran = init(folder.path(), &[HTTP.as_slice(), &["--dry-run"]].concat());
-    let agent = format!("# {}/agent.yaml\n", folder.path().display());
-    ran.shows(0, &[&agent, "node: node1\n", "WATCHDOG_MODULE=softdog\n"]);
-    assert_eq!(std::fs::read_dir(folder.path()).expect("a temporary directory").count(), 0);
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let result = init(directory.path(), &[HTTP.as_slice(), &["--dry-run"]].concat());
+    let agent = format!("# {}/agent.yaml\n", directory.path().display());
+    result.expect_stdout_parts(0, &[&agent, "node: node1\n", "WATCHDOG_MODULE=softdog\n"]);
+    assert_eq!(std::fs::read_dir(directory.path()).expect("a temporary directory").count(), 0);
 }
 
 #[test]
-fn what_cannot_work_is_refused() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
+fn invalid_options_are_refused() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
     for (arguments, part) in [
         (&[][..], "no etcd endpoints specified"),
         (&["--etcd-endpoints", "c1:2379"], "\"c1:2379\" is not an http or https URL"),
@@ -143,8 +145,8 @@ fn what_cannot_work_is_refused() {
         (&["--etcd-endpoints", "http://c1:2379", "--watchdog", "a b"], "is not the name of a kernel module"),
         (&["--etcd-endpoints", "http://c1:2379", "-o", "yaml"], "output format yaml is not supported"),
     ] {
-        init(folder.path(), arguments).fails(2, part);
+        init(directory.path(), arguments).expect_stderr(2, part);
     }
-    assert_eq!(std::fs::read_dir(folder.path()).expect("a temporary directory").count(), 0);
-    init(Path::new("/proc/hactl"), &HTTP).fails(1, "cannot write /proc/hactl/controller.yaml");
+    assert_eq!(std::fs::read_dir(directory.path()).expect("a temporary directory").count(), 0);
+    init(Path::new("/proc/hactl"), &HTTP).expect_stderr(1, "cannot write /proc/hactl/controller.yaml");
 }

@@ -1,15 +1,15 @@
 //! Tests of `hactl logs`.
 
 use super::hactl::{command, hactl, run, start};
-use super::server::{Request, Scripted, Server};
+use super::server::{Request, ScriptedResponse, Server};
 use serde_json::json;
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Starts a server with resource web, which answers requests for its log by their number.
-fn server(answer: impl Fn(usize, &Request) -> Scripted + Send + Sync + 'static) -> Server {
+fn server(answer: impl Fn(usize, &Request) -> ScriptedResponse + Send + Sync + 'static) -> Server {
     let requests = AtomicUsize::new(0);
-    let server = Server::with(
+    let server = Server::start_with(
         move |request| {
             let is_log = request.path == "/apis/hactl.io/v1/resources/web/log";
             is_log.then(|| answer(requests.fetch_add(1, Ordering::SeqCst), request))
@@ -24,18 +24,21 @@ fn server(answer: impl Fn(usize, &Request) -> Scripted + Send + Sync + 'static) 
 #[test]
 fn the_last_lines_are_printed_as_they_are() {
     let text = "one\ntwo \u{1b}[31mred\nno end";
-    let server = server(move |_, _| Scripted::Text(text.to_owned(), vec!["older lines were omitted"]));
-    hactl(&server, &["logs", "web"]).prints(0, text).fails(0, "older lines were omitted");
+    let server =
+        server(move |_, _| ScriptedResponse::Text(text.to_owned(), vec!["older lines were omitted"]));
+    hactl(&server, &["logs", "web"]).expect_stdout(0, text).expect_stderr(0, "older lines were omitted");
     let last = |server: &Server| server.requests().last().expect("a request").query.clone();
     assert_eq!(last(&server), "tailLines=100");
-    hactl(&server, &["logs", "exec:web", "--tail", "-1", "--since=1m30s", "--node", "node2"]).prints(0, text);
+    hactl(&server, &["logs", "exec:web", "--tail", "-1", "--since=1m30s", "--node", "node2"])
+        .expect_stdout(0, text);
     assert_eq!(last(&server), "tailLines=10000&sinceSeconds=90&node=node2");
-    hactl(&server, &["logs", "wep"]).fails(1, "did you mean web?");
-    hactl(&server, &["logs", "web", "--tail", "0"]).fails(2, "must be -1 or a number from 1 to 10000");
-    hactl(&server, &["logs", "web", "--since", "10"]).fails(2, "write 10s for seconds");
-    hactl(&server, &["logs", "web", "-o", "json"]).fails(2, "");
+    hactl(&server, &["logs", "wep"]).expect_stderr(1, "did you mean web?");
+    hactl(&server, &["logs", "web", "--tail", "0"])
+        .expect_stderr(2, "must be -1 or a number from 1 to 10000");
+    hactl(&server, &["logs", "web", "--since", "10"]).expect_stderr(2, "write 10s for seconds");
+    hactl(&server, &["logs", "web", "-o", "json"]).expect_stderr(2, "");
     run(&mut command(&["--server", "http://127.0.0.1:1", "logs", "node/node1"]))
-        .fails(2, "is not a resource");
+        .expect_stderr(2, "is not a resource");
 }
 
 #[test]
@@ -43,23 +46,23 @@ fn refusals_are_shown_with_what_to_do() {
     let refused = |code: u16, reason: &str, message: &str| {
         let body = json!({"kind": "Status", "code": code, "reason": reason, "message": message,
             "details": {"causes": [{"field": "status.node", "message": message}]}});
-        server(move |_, _| Scripted::Answer(code, body.clone()))
+        server(move |_, _| ScriptedResponse::Answer(code, body.clone()))
     };
     let nowhere = refused(409, "Conflict", "resource web is not assigned to a node");
-    hactl(&nowhere, &["logs", "web"]).fails(1, "hint: add --node NODE");
+    hactl(&nowhere, &["logs", "web"]).expect_stderr(1, "hint: add --node NODE");
     let without = refused(400, "BadRequest", "driver simulated does not provide logs");
-    hactl(&without, &["logs", "web"]).fails(2, "driver simulated does not provide logs");
+    hactl(&without, &["logs", "web"]).expect_stderr(2, "driver simulated does not provide logs");
     let late = refused(504, "Timeout", "the agent of node node1 did not answer within 10 s");
-    hactl(&late, &["logs", "web"]).fails(3, "did not answer");
+    hactl(&late, &["logs", "web"]).expect_stderr(3, "did not answer");
 }
 
 #[test]
 fn new_lines_are_followed_over_failures() {
     let server = server(|number, _| match number {
-        0 => Scripted::Text("a\nb\nunfinished".to_owned(), Vec::new()),
-        1 => Scripted::Answer(503, json!({"message": "not ready"})),
-        2 => Scripted::Answer(409, json!({"message": "not assigned"})),
-        _ => Scripted::Text("a\nb\nunfinished line\nc\n".to_owned(), Vec::new()),
+        0 => ScriptedResponse::Text("a\nb\nunfinished".to_owned(), Vec::new()),
+        1 => ScriptedResponse::Answer(503, json!({"message": "not ready"})),
+        2 => ScriptedResponse::Answer(409, json!({"message": "not assigned"})),
+        _ => ScriptedResponse::Text("a\nb\nunfinished line\nc\n".to_owned(), Vec::new()),
     });
     let mut child = start(command(&["--server", server.url()]).args(["logs", "web", "-f"]));
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();

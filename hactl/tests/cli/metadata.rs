@@ -1,17 +1,17 @@
 //! Tests of commands that change labels, annotations and single fields.
 
 use super::hactl::{file, hactl, hactl_with_input};
-use super::server::{Scripted, Server};
+use super::server::{ScriptedResponse, Server};
 use serde_json::{Value, json};
 use snapbox::str;
 
 fn server() -> Server {
     let server = Server::start();
-    furnish(&server);
+    put_resources(&server);
     server
 }
 
-fn furnish(server: &Server) {
+fn put_resources(server: &Server) {
     for (name, tier) in [("db", "back"), ("web", "front")] {
         server.put(
             "resources",
@@ -30,16 +30,16 @@ fn labels(server: &Server, name: &str) -> Value {
 fn labels_are_set_and_removed() {
     let server = server();
     hactl(&server, &["label", "resource", "web", "app=shop", "example.com/owner=a"])
-        .prints(0, "resource/web labeled\n");
+        .expect_stdout(0, "resource/web labeled\n");
     assert_eq!(labels(&server, "web"), json!({"tier": "front", "app": "shop", "example.com/owner": "a"}));
-    hactl(&server, &["label", "exec:web", "app-"]).fails(2, "is not a valid kind");
+    hactl(&server, &["label", "exec:web", "app-"]).expect_stderr(2, "is not a valid kind");
     hactl(&server, &["label", "resource/exec:web", "app-", "example.com/owner-"])
-        .prints(0, "resource/web unlabeled\n");
+        .expect_stdout(0, "resource/web unlabeled\n");
     assert_eq!(labels(&server, "web"), json!({"tier": "front"}));
     let writes = server.writes().len();
     hactl(&server, &["label", "resource", "web", "tier=front", "gone-"])
-        .prints(0, "resource/web unchanged\n")
-        .fails(0, "warning: resource/web has no label gone");
+        .expect_stdout(0, "resource/web unchanged\n")
+        .expect_stderr(0, "warning: resource/web has no label gone");
     assert_eq!(server.writes().len(), writes);
 }
 
@@ -47,10 +47,10 @@ fn labels_are_set_and_removed() {
 fn an_existing_label_is_replaced_only_on_request() {
     let server = server();
     hactl(&server, &["label", "resources", "web", "db", "app=shop", "tier=back"])
-        .fails(1, "resource/web: label tier already has the value \"front\"\nhint: nothing was changed; add --overwrite");
+        .expect_stderr(1, "resource/web: label tier already has the value \"front\"\nhint: nothing was changed; add --overwrite");
     assert_eq!(server.writes(), [""; 0]);
     let arguments = ["label", "resources", "web", "db", "tier=back", "--overwrite"];
-    hactl(&server, &[&arguments[..], &["--dry-run"]].concat()).prints(
+    hactl(&server, &[&arguments[..], &["--dry-run"]].concat()).expect_stdout(
         0,
         str![[r"
 resource/web labeled (server dry run)
@@ -59,7 +59,7 @@ resource/db unchanged (server dry run)
 "]],
     );
     assert_eq!(labels(&server, "web"), json!({"tier": "front"}));
-    hactl(&server, &arguments).prints(
+    hactl(&server, &arguments).expect_stdout(
         0,
         str![[r"
 resource/web labeled
@@ -74,8 +74,8 @@ resource/db unchanged
 fn labels_and_all_select_objects() {
     let server = server();
     hactl(&server, &["label", "resources", "-l", "tier=front", "app=shop", "-o", "name"])
-        .prints(0, "resource/web\n");
-    hactl(&server, &["annotate", "har", "--all", "note=a b"]).prints(
+        .expect_stdout(0, "resource/web\n");
+    hactl(&server, &["annotate", "har", "--all", "note=a b"]).expect_stdout(
         0,
         str![[r"
 resource/db annotated
@@ -86,15 +86,15 @@ resource/web annotated
     let web = server.object("resources", "web").expect("stored");
     assert_eq!(web["metadata"]["annotations"], json!({"note": "a b"}));
     hactl(&server, &["label", "resources", "-l", "tier=none", "app=shop"])
-        .prints(0, "")
-        .fails(0, "No resources found");
+        .expect_stdout(0, "")
+        .expect_stderr(0, "No resources found");
 }
 
 #[test]
 fn a_wrong_label_changes_nothing() {
     let server = server();
     let check = |arguments: &[&str], status: i32, part: &str| {
-        hactl(&server, &[&["label"], arguments].concat()).fails(status, part);
+        hactl(&server, &[&["label"], arguments].concat()).expect_stderr(status, part);
         assert_eq!(server.writes(), [""; 0], "{arguments:?}");
     };
     check(&["resource", "web", "tier=a b"], 2, "metadata.labels.tier: \"a b\" is not a valid label value");
@@ -107,7 +107,7 @@ fn a_wrong_label_changes_nothing() {
     check(&["resources", "a=b", "--all", "-l", "tier=front"], 2, "cannot be used with");
     check(&["resource", "wep", "a=b"], 1, "did you mean web?");
     check(&["pod", "web", "a=b"], 2, "is not a valid kind");
-    hactl(&server, &["annotate", "resource", "web", "a b=x"]).fails(2, "is not a valid key");
+    hactl(&server, &["annotate", "resource", "web", "a b=x"]).expect_stderr(2, "is not a valid key");
 }
 
 #[test]
@@ -115,14 +115,15 @@ fn a_merge_patch_changes_fields() {
     let server = server();
     let patch = "{\"spec\":{\"maxRestart\":3,\"comment\":\"x\"}}";
     hactl(&server, &["patch", "resource", "web", "-p", patch, "--dry-run"])
-        .prints(0, "resource/web patched (server dry run)\n");
+        .expect_stdout(0, "resource/web patched (server dry run)\n");
     assert_eq!(server.object("resources", "web").expect("stored")["spec"]["maxRestart"], 1);
-    hactl(&server, &["patch", "resource", "exec:web", "-p", patch]).prints(0, "resource/web patched\n");
-    hactl(&server, &["patch", "resource/web", "-p", patch]).prints(0, "resource/web unchanged\n");
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let path = file(folder.path(), "patch.yaml", "spec:\n  comment: null\n");
+    hactl(&server, &["patch", "resource", "exec:web", "-p", patch])
+        .expect_stdout(0, "resource/web patched\n");
+    hactl(&server, &["patch", "resource/web", "-p", patch]).expect_stdout(0, "resource/web unchanged\n");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = file(directory.path(), "patch.yaml", "spec:\n  comment: null\n");
     hactl(&server, &["patch", "resource", "web", "--patch-file", &path, "-o", "name"])
-        .prints(0, "resource/web\n");
+        .expect_stdout(0, "resource/web\n");
     let stored = server.object("resources", "web").expect("stored");
     assert_eq!((&stored["spec"]["maxRestart"], stored["spec"].get("comment")), (&json!(3), None));
     let printed = hactl_with_input(
@@ -142,11 +143,11 @@ fn a_merge_patch_changes_fields() {
 
 #[test]
 fn a_json_patch_is_sent_as_it_is() {
-    let server = Server::with(
+    let server = Server::start_with(
         |request| {
             (request.content_type == "application/json-patch+json").then(|| match &request.body[0]["op"] {
-                op if op == "remove" => Scripted::Answer(200, json!({"metadata": {"name": "web"}})),
-                _ => Scripted::Answer(
+                op if op == "remove" => ScriptedResponse::Answer(200, json!({"metadata": {"name": "web"}})),
+                _ => ScriptedResponse::Answer(
                     422,
                     json!({"reason": "Invalid", "message": "operation 0 of the JSON patch cannot be applied"}),
                 ),
@@ -154,10 +155,11 @@ fn a_json_patch_is_sent_as_it_is() {
         },
         |_, _| false,
     );
-    furnish(&server);
+    put_resources(&server);
     let patch = |text: &str| hactl(&server, &["patch", "resource", "web", "--type", "json", "-p", text]);
-    patch("[{\"op\":\"remove\",\"path\":\"/spec/maxRestart\"}]").prints(0, "resource/web patched\n");
-    patch("[{\"op\":\"test\",\"path\":\"/x\",\"value\":1}]").fails(2, "operation 0 of the JSON patch");
+    patch("[{\"op\":\"remove\",\"path\":\"/spec/maxRestart\"}]").expect_stdout(0, "resource/web patched\n");
+    patch("[{\"op\":\"test\",\"path\":\"/x\",\"value\":1}]")
+        .expect_stderr(2, "operation 0 of the JSON patch");
     let sent = server.requests().into_iter().find(|request| request.method == "PATCH").expect("sent");
     assert_eq!(sent.body, json!([{"op": "remove", "path": "/spec/maxRestart"}]));
 }
@@ -166,7 +168,7 @@ fn a_json_patch_is_sent_as_it_is() {
 fn a_wrong_patch_is_not_sent() {
     let server = server();
     let check = |arguments: &[&str], status: i32, part: &str| {
-        hactl(&server, &[&["patch"], arguments].concat()).fails(status, part);
+        hactl(&server, &[&["patch"], arguments].concat()).expect_stderr(status, part);
         assert_eq!(server.writes(), [""; 0], "{arguments:?}");
     };
     check(&["resource", "web", "--type", "strategic", "-p", "{}"], 2, "[possible values: merge, json]");
@@ -181,8 +183,8 @@ fn a_wrong_patch_is_not_sent() {
     let arguments = ["resource", "web", "--type", "json", "-p", "[]", "--dry-run=client"];
     check(&arguments, 2, "a JSON patch is applied only by the server");
     hactl(&server, &["patch", "resource", "web", "-p", "{\"spec\":{\"maxRestart\":3}}", "--dry-run=client"])
-        .prints(0, "resource/web patched (dry run)\n");
+        .expect_stdout(0, "resource/web patched (dry run)\n");
     hactl(&server, &["label", "resource", "web", "app=shop", "--dry-run=client"])
-        .prints(0, "resource/web labeled (dry run)\n");
+        .expect_stdout(0, "resource/web labeled (dry run)\n");
     assert_eq!(server.writes(), [""; 0]);
 }

@@ -22,7 +22,7 @@ fn lists_show_type_and_name() {
     let server = Server::start();
     server.put("resources", web());
     server.put("resources", vm());
-    hactl(&server, &["get", "resources"]).prints(
+    hactl(&server, &["get", "resources"]).expect_stdout(
         0,
         str![[r"
 NAME      READY  STATE    DESIRED  NODE   REASON   AGE
@@ -31,21 +31,21 @@ exec:web  True   Started  Started  node1  Running  <unknown>
 
 "]],
     );
-    hactl(&server, &["get", "har", "-l", "tier=front", "-o", "name"]).prints(0, "resource/web\n");
-    hactl(&server, &["get", "resource", "vm:100", "-o", "name"]).prints(0, "resource/100\n");
-    hactl(&server, &["get", "resource", "ct:100"]).fails(1, "vm:100");
-    hactl(&server, &["get", "resource", "wep"]).fails(1, "did you mean web?");
-    hactl(&server, &["get", "har", "-o", "wide"]).shows(0, &["MESSAGE", "runs as wanted"]);
-    hactl(&server, &["get", "pods"]).fails(2, "not a valid kind");
-    let one = hactl(&server, &["get", "resource/web", "-o", "json"]).shows(0, &[]);
+    hactl(&server, &["get", "har", "-l", "tier=front", "-o", "name"]).expect_stdout(0, "resource/web\n");
+    hactl(&server, &["get", "resource", "vm:100", "-o", "name"]).expect_stdout(0, "resource/100\n");
+    hactl(&server, &["get", "resource", "ct:100"]).expect_stderr(1, "vm:100");
+    hactl(&server, &["get", "resource", "wep"]).expect_stderr(1, "did you mean web?");
+    hactl(&server, &["get", "har", "-o", "wide"]).expect_stdout_parts(0, &["MESSAGE", "runs as wanted"]);
+    hactl(&server, &["get", "pods"]).expect_stderr(2, "not a valid kind");
+    let one = hactl(&server, &["get", "resource/web", "-o", "json"]).expect_stdout_parts(0, &[]);
     assert_eq!(serde_json::from_str::<Value>(&one.stdout).expect("JSON")["kind"], "Resource");
-    let all = hactl(&server, &["get", "har", "-o", "json"]).shows(0, &[]);
+    let all = hactl(&server, &["get", "har", "-o", "json"]).expect_stdout_parts(0, &[]);
     assert_eq!(
         serde_json::from_str::<Value>(&all.stdout).expect("JSON")["items"].as_array().map(Vec::len),
         Some(2)
     );
-    hactl(&server, &["get", "har", "-o", "yaml"]).shows(0, &["kind: List\n", "  name: web\n"]);
-    hactl(&server, &["get", "all"]).prints(
+    hactl(&server, &["get", "har", "-o", "yaml"]).expect_stdout_parts(0, &["kind: List\n", "  name: web\n"]);
+    hactl(&server, &["get", "all"]).expect_stdout(
         0,
         str![[r"
 NAME      READY  STATE    DESIRED  NODE   REASON   AGE
@@ -59,7 +59,7 @@ exec:web  True   Started  Started  node1  Running  <unknown>
 }
 
 #[test]
-fn describe_shows_everything_and_what_happened() {
+fn describe_shows_the_object_and_its_events() {
     let server = Server::start();
     server.put("resources", web());
     server.put("events", json!({"metadata": {"name": "e1"}, "involvedObject": {"kind": "Resource", "name": "web"},
@@ -69,7 +69,7 @@ fn describe_shows_everything_and_what_happened() {
         json!({"metadata": {"name": "e2"}, "involvedObject": {"kind": "Node", "name": "web"},
         "type": "Normal", "reason": "Other", "message": "another object"}),
     );
-    let ran = hactl(&server, &["describe", "resource", "web"]).shows(
+    let result = hactl(&server, &["describe", "resource", "web"]).expect_stdout_parts(
         0,
         &[
             "Resource exec:web\n",
@@ -80,27 +80,31 @@ fn describe_shows_everything_and_what_happened() {
             "agent/node1",
         ],
     );
-    assert!(!ran.stdout.contains("another object") && !ran.stdout.contains('\u{1b}'), "{}", ran.stdout);
-    hactl(&server, &["events", "--for", "web"]).shows(0, &["Crashed"]);
-    hactl(&server, &["events"]).shows(0, &["resource/web", "node/web"]);
+    assert!(
+        !result.stdout.contains("another object") && !result.stdout.contains('\u{1b}'),
+        "{}",
+        result.stdout
+    );
+    hactl(&server, &["events", "--for", "web"]).expect_stdout_parts(0, &["Crashed"]);
+    hactl(&server, &["events"]).expect_stdout_parts(0, &["resource/web", "node/web"]);
 }
 
 #[test]
 fn set_checks_and_patches() {
     let server = Server::start();
     server.put("resources", web());
-    hactl(&server, &["set", "web", "state=stopped", "group="]).prints(0, "resource/web configured\n");
+    hactl(&server, &["set", "web", "state=stopped", "group="]).expect_stdout(0, "resource/web configured\n");
     let stored = server.object("resources", "web").expect("stored");
     assert_eq!((&stored["spec"]["state"], stored["spec"].get("group")), (&json!("stopped"), None));
-    hactl(&server, &["set", "web", "state=stopped"]).prints(0, "resource/web unchanged\n");
+    hactl(&server, &["set", "web", "state=stopped"]).expect_stdout(0, "resource/web unchanged\n");
     let writes = server.writes().len();
-    hactl(&server, &["set", "web", "state=running"]).fails(2, "spec.state");
-    hactl(&server, &["set", "web", "maxrestart=1"]).fails(2, "did you mean maxRestart?");
+    hactl(&server, &["set", "web", "state=running"]).expect_stderr(2, "spec.state");
+    hactl(&server, &["set", "web", "maxrestart=1"]).expect_stderr(2, "did you mean maxRestart?");
     assert_eq!(server.writes().len(), writes);
 }
 
 #[test]
-fn delete_shrinks_the_rules_that_name_it() {
+fn delete_updates_the_rules_that_name_the_resource() {
     let server = Server::start();
     let rule = |name: &str, resources: &[&str]| {
         server.put(
@@ -113,9 +117,9 @@ fn delete_shrinks_the_rules_that_name_it() {
     rule("three", &["exec:web", "db", "cache"]);
     rule("other", &["db", "cache"]);
     hactl(&server, &["delete", "resource", "web", "--dry-run"])
-        .shows(0, &["resource/web deleted (server dry run)"]);
+        .expect_stdout_parts(0, &["resource/web deleted (server dry run)"]);
     assert!(server.object("resources", "web").is_some());
-    hactl(&server, &["delete", "resource/web", "--wait"]).prints(
+    hactl(&server, &["delete", "resource/web", "--wait"]).expect_stdout(
         0,
         str![[r"
 resource/web deleted
@@ -127,26 +131,26 @@ affinityrule/three updated: deleted resources removed
     let three = server.object("affinityrules", "three").expect("kept");
     assert_eq!(three["spec"]["resourceAffinity"]["resources"], json!(["db", "cache"]));
     assert!(server.object("affinityrules", "other").is_some());
-    hactl(&server, &["delete", "resource", "web"]).fails(1, "not found");
-    hactl(&server, &["delete", "resource", "web", "--ignore-not-found"]).prints(0, "");
-    hactl(&server, &["delete", "resources"]).fails(2, "--all");
+    hactl(&server, &["delete", "resource", "web"]).expect_stderr(1, "not found");
+    hactl(&server, &["delete", "resource", "web", "--ignore-not-found"]).expect_stdout(0, "");
+    hactl(&server, &["delete", "resources"]).expect_stderr(2, "--all");
 }
 
 #[test]
-fn edit_sends_what_the_editor_left_when_it_is_valid() {
+fn edit_sends_only_valid_changes() {
     let server = Server::start();
     server.put("resources", web());
     let edit = |editor: &str| {
         run(command(&["--server", server.url(), "edit", "resource", "web"]).env("EDITOR", editor))
     };
-    edit("true").prints(0, "resource/web unchanged\n");
-    edit("sed -i s/sleep/cat/").prints(0, "resource/web configured\n");
+    edit("true").expect_stdout(0, "resource/web unchanged\n");
+    edit("sed -i s/sleep/cat/").expect_stdout(0, "resource/web configured\n");
     let stored = server.object("resources", "web").expect("stored");
     assert_eq!(stored["spec"]["driver"]["exec"]["command"][0], "cat");
     assert_eq!(stored["metadata"]["uid"], "uid-web");
-    edit("sed -i s/group:/gruop:/").fails(2, "group");
-    edit("sed -i 's/name: web/name: other/'").fails(2, "must contain exactly one object");
-    edit("false").fails(1, "editor");
+    edit("sed -i s/group:/gruop:/").expect_stderr(2, "group");
+    edit("sed -i 's/name: web/name: other/'").expect_stderr(2, "must contain exactly one object");
+    edit("false").expect_stderr(1, "editor");
     assert_eq!(server.objects("resources").len(), 1);
 }
 
@@ -154,7 +158,7 @@ fn edit_sends_what_the_editor_left_when_it_is_valid() {
 fn create_makes_objects_or_prints_them_for_git() {
     let server = Server::start();
     let line = ["create", "resource", "vm:100", "--state", "started", "--group", "g", "--max-restart", "1"];
-    run(&mut command(&[&line[..], &["--dry-run=client", "-o", "yaml"]].concat())).prints(
+    run(&mut command(&[&line[..], &["--dry-run=client", "-o", "yaml"]].concat())).expect_stdout(
         0,
         str![[r#"
 apiVersion: hactl.io/v1
@@ -171,16 +175,17 @@ spec:
 
 "#]],
     );
-    hactl(&server, &line).prints(0, "resource/100 created\n");
-    hactl(&server, &line).fails(1, "already exists");
+    hactl(&server, &line).expect_stdout(0, "resource/100 created\n");
+    hactl(&server, &line).expect_stderr(1, "already exists");
     hactl(
         &server,
         &["create", "group", "mygroup1", "--nodes", "node1:2,node2:1,node3:1,node4", "--restricted"],
     )
-    .prints(0, "group/mygroup1 created\n");
+    .expect_stdout(0, "group/mygroup1 created\n");
     let nodes = &server.object("groups", "mygroup1").expect("stored")["spec"]["nodes"];
     assert_eq!(*nodes, json!({"node1": 2, "node2": 1, "node3": 1, "node4": 0}));
-    hactl(&server, &["create", "resource", "Bad_Name", "--exec", "--", "sleep"]).fails(2, "metadata.name");
+    hactl(&server, &["create", "resource", "Bad_Name", "--exec", "--", "sleep"])
+        .expect_stderr(2, "metadata.name");
 }
 
 #[test]
@@ -189,26 +194,28 @@ fn a_support_dump_has_everything_but_secrets() {
     server.put("resources", json!({"metadata": {"name": "web"}, "status": {"state": "Error"},
         "spec": {"driver": {"exec": {"command": ["serve", "--password=hunter2"], "environment": {"A": "hunter2"}}}}}));
     server.put("events", json!({"metadata": {"name": "e1"}, "involvedObject": {"kind": "Resource", "name": "web"}, "reason": "Crashed"}));
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let target = folder.path().join("dump");
-    let ran = hactl(&server, &["support", "dump", &target.display().to_string()]);
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let target = directory.path().join("dump");
+    let result = hactl(&server, &["support", "dump", &target.display().to_string()]);
     let text = |name: &str| std::fs::read_to_string(target.join(name)).unwrap_or_default();
-    assert!(text("resources.yaml").contains("state: Error"), "{}\n{}", ran.stdout, ran.stderr);
+    assert!(text("resources.yaml").contains("state: Error"), "{}\n{}", result.stdout, result.stderr);
     assert!(text("events.yaml").contains("Crashed") && text("nodes.yaml").contains("kind: List"));
     assert!(text("versions.yaml").contains("client:"));
     assert!(!text("resources.yaml").contains("hunter2"), "{}", text("resources.yaml"));
     // The scripted API lacks some data: the dump must name exactly that.
     let problems = text("problems.txt");
-    assert_eq!(ran.status, i32::from(!problems.is_empty()), "{}", ran.stderr);
+    assert_eq!(result.status, i32::from(!problems.is_empty()), "{}", result.stderr);
     assert!(!problems.contains("resources.yaml") && !problems.contains("events.yaml"), "{problems}");
-    hactl(&server, &["support", "dump", &target.display().to_string()]).fails(2, "directory is not empty");
+    hactl(&server, &["support", "dump", &target.display().to_string()])
+        .expect_stderr(2, "directory is not empty");
     let versions = target.join("versions.yaml").display().to_string();
-    hactl(&server, &["support", "dump", &versions]).fails(2, "not a readable directory");
-    hactl(&server, &["support", "dump", "-o", "yaml"]).fails(2, "output format yaml is not supported");
-    let here = folder.path().join("here");
+    hactl(&server, &["support", "dump", &versions]).expect_stderr(2, "not a readable directory");
+    hactl(&server, &["support", "dump", "-o", "yaml"])
+        .expect_stderr(2, "output format yaml is not supported");
+    let here = directory.path().join("here");
     std::fs::create_dir(&here).expect("a temporary directory");
     // Without a controller, no directory must be left.
     run(command(&["--server", "http://127.0.0.1:1", "support", "dump"]).current_dir(&here))
-        .fails(3, "cannot reach any controller");
+        .expect_stderr(3, "cannot reach any controller");
     assert_eq!(std::fs::read_dir(&here).expect("a temporary directory").count(), 0);
 }

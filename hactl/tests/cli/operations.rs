@@ -1,14 +1,14 @@
 //! Tests of imperative commands and node maintenance, with a leader that answers as scripted.
 
 use super::hactl::{command, hactl, start};
-use super::server::{Scripted, Server};
+use super::server::{ScriptedResponse, Server};
 use serde_json::{Value, json};
 use snapbox::str;
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-fn leader(phase: &'static str, status: Value) -> Server {
-    let server = Server::with(
+fn server_answering_operations(phase: &'static str, status: Value) -> Server {
+    let server = Server::start_with(
         |_| None,
         move |plural, object| {
             object["status"] = status.clone();
@@ -16,11 +16,11 @@ fn leader(phase: &'static str, status: Value) -> Server {
             plural == "operations"
         },
     );
-    furnish(&server);
+    put_objects(&server);
     server
 }
 
-fn furnish(server: &Server) {
+fn put_objects(server: &Server) {
     server.put(
         "resources",
         json!({"metadata": {"name": "web"}, "spec": {"driver": {"exec": {"command": ["sleep"]}}},
@@ -35,8 +35,9 @@ fn furnish(server: &Server) {
 
 #[test]
 fn an_operation_is_recorded_and_answered() {
-    let server = leader("Succeeded", json!({"message": "web runs on node2", "together": ["db"]}));
-    hactl(&server, &["migrate", "exec:web", "node2"]).prints(
+    let server =
+        server_answering_operations("Succeeded", json!({"message": "web runs on node2", "together": ["db"]}));
+    hactl(&server, &["migrate", "exec:web", "node2"]).expect_stdout(
         0,
         str![[r"
 migrate web: succeeded: web runs on node2
@@ -47,78 +48,79 @@ migrate web: succeeded: web runs on node2
     let operation = server.objects("operations").remove(0);
     assert_eq!(operation["spec"], json!({"action": "Migrate", "resource": "web", "node": "node2"}));
     let name = hactl(&server, &["stop", "web", "--grace-period", "5s", "--no-wait", "-o", "name"])
-        .shows(0, &["operation/stop-web-"]);
+        .expect_stdout_parts(0, &["operation/stop-web-"]);
     let stop =
         server.object("operations", name.stdout.trim().trim_start_matches("operation/")).expect("recorded");
     assert_eq!(stop["spec"], json!({"action": "Stop", "resource": "web", "timeoutSeconds": 5}));
-    hactl(&server, &["start", "web", "-q"]).prints(0, "");
-    hactl(&server, &["restart", "web", "-o", "json"]).shows(0, &["\"phase\": \"Succeeded\""]);
-    hactl(&server, &["relocate", "web", "nowhere"]).fails(1, "node/nowhere not found");
-    hactl(&server, &["migrate", "node/node2", "node2"]).fails(2, "not a resource");
+    hactl(&server, &["start", "web", "-q"]).expect_stdout(0, "");
+    hactl(&server, &["restart", "web", "-o", "json"]).expect_stdout_parts(0, &["\"phase\": \"Succeeded\""]);
+    hactl(&server, &["relocate", "web", "nowhere"]).expect_stderr(1, "node/nowhere not found");
+    hactl(&server, &["migrate", "node/node2", "node2"]).expect_stderr(2, "not a resource");
 }
 
 #[test]
 fn a_timeout_only_limits_the_wait() {
-    let server = leader("Running", json!({"message": "stopping"}));
-    let ran =
-        hactl(&server, &["stop", "web", "--timeout", "200ms"]).fails(124, "continues as operation/stop-web-");
-    assert!(ran.stderr.contains("run \"hactl stop web --grace-period DURATION\""), "{}", ran.stderr);
+    let server = server_answering_operations("Running", json!({"message": "stopping"}));
+    let result = hactl(&server, &["stop", "web", "--timeout", "200ms"])
+        .expect_stderr(124, "continues as operation/stop-web-");
+    assert!(result.stderr.contains("run \"hactl stop web --grace-period DURATION\""), "{}", result.stderr);
     assert_eq!(server.objects("operations").remove(0)["spec"], json!({"action": "Stop", "resource": "web"}));
     for (arguments, expected) in [
         (&["stop", "web", "--grace-period", "5"][..], "\"5\" has no unit; write 5s for seconds"),
         (&["start", "web", "--timeout", "30"], "\"30\" has no unit; write 30s for seconds"),
         (&["stop", "web", "--wait-timeout", "5s"], "unexpected argument '--wait-timeout'"),
     ] {
-        hactl(&server, arguments).fails(2, expected);
+        hactl(&server, arguments).expect_stderr(2, expected);
     }
     assert_eq!(server.objects("operations").len(), 1);
 }
 
 #[test]
 fn commands_have_the_names_of_pacemaker_too() {
-    let server = leader("Succeeded", json!({}));
-    hactl(&server, &["move", "web", "node2"]).prints(0, "migrate web: succeeded\n");
-    hactl(&server, &["cleanup", "web"]).prints(0, "clear-error web: succeeded\n");
-    hactl(&server, &["maintenance-mode", "freeze"]).prints(0, "cluster/default disarming (Freeze)\n");
+    let server = server_answering_operations("Succeeded", json!({}));
+    hactl(&server, &["move", "web", "node2"]).expect_stdout(0, "migrate web: succeeded\n");
+    hactl(&server, &["cleanup", "web"]).expect_stdout(0, "clear-error web: succeeded\n");
+    hactl(&server, &["maintenance-mode", "freeze"]).expect_stdout(0, "cluster/default disarming (Freeze)\n");
 }
 
 #[test]
 fn a_refused_operation_says_what_blocks_it() {
-    let server = leader(
+    let server = server_answering_operations(
         "Refused",
         json!({"reason": "NegativePartner", "message": "node2 is taken", "blockedBy": ["db"]}),
     );
     hactl(&server, &["migrate", "web", "node2"])
-        .fails(1, "migrate web: refused: node2 is taken\n  blocked by: db");
+        .expect_stderr(1, "migrate web: refused: node2 is taken\n  blocked by: db");
 }
 
 #[test]
-fn an_operation_that_takes_too_long_goes_on() {
-    let server = leader("Running", json!({"message": "copying"}));
-    let ran = hactl(&server, &["relocate", "web", "node2", "--timeout", "200ms"])
-        .fails(124, "continues as operation/relocate-web-");
-    assert!(ran.stderr.contains("hactl get operation relocate-web-"), "{}", ran.stderr);
+fn an_operation_continues_after_the_timeout() {
+    let server = server_answering_operations("Running", json!({"message": "copying"}));
+    let result = hactl(&server, &["relocate", "web", "node2", "--timeout", "200ms"])
+        .expect_stderr(124, "continues as operation/relocate-web-");
+    assert!(result.stderr.contains("hactl get operation relocate-web-"), "{}", result.stderr);
 }
 
 #[test]
 fn a_lost_answer_does_not_record_an_operation_twice() {
     let lost = AtomicUsize::new(0);
-    let server = Server::with(
+    let server = Server::start_with(
         move |request| {
             let is_create = request.method == "POST" && request.path.ends_with("/operations");
             match (is_create, lost.fetch_add(usize::from(is_create), Ordering::SeqCst)) {
-                (true, 0) => Some(Scripted::HangUp),
+                (true, 0) => Some(ScriptedResponse::HangUp),
                 // The first request had arrived although its answer was lost.
-                (true, 1) => {
-                    Some(Scripted::Answer(409, json!({"reason": "AlreadyExists", "message": "exists"})))
-                }
+                (true, 1) => Some(ScriptedResponse::Answer(
+                    409,
+                    json!({"reason": "AlreadyExists", "message": "exists"}),
+                )),
                 _ => None,
             }
         },
         |_, _| false,
     );
-    furnish(&server);
-    hactl(&server, &["restart", "web", "--no-wait"]).shows(0, &["recorded"]);
+    put_objects(&server);
+    hactl(&server, &["restart", "web", "--no-wait"]).expect_stdout_parts(0, &["recorded"]);
     let requests = server.requests();
     let names: Vec<&Value> = requests
         .iter()
@@ -131,24 +133,27 @@ fn a_lost_answer_does_not_record_an_operation_twice() {
 
 #[test]
 fn maintenance_waits_until_the_node_is_empty_and_says_what_would_help() {
-    let server = Server::with(
+    let server = Server::start_with(
         |request| {
             request.path.ends_with("/resources/go/explain").then(|| {
-                Scripted::Answer(200, json!({"resource": "go", "help": ["bring another node online"]}))
+                ScriptedResponse::Answer(
+                    200,
+                    json!({"resource": "go", "help": ["bring another node online"]}),
+                )
             })
         },
         |_, _| false,
     );
-    furnish(&server);
+    put_objects(&server);
     server.put(
         "resources",
         json!({"metadata": {"name": "stay"}, "spec": {}, "status": {"state": "Stopped", "node": "node2"}}),
     );
     server.put("resources", json!({"metadata": {"name": "go"}, "spec": {}, "status": {"state": "Started", "node": "node2", "running": true,
         "conditions": [{"type": "Ready", "status": "False", "message": "no other node fits"}]}}));
-    let ran = hactl(&server, &["node", "maintenance", "enable", "node2", "--wait", "--timeout", "2s"])
-        .fails(124, "go: Started on node2: no other node fits");
-    assert!(ran.stderr.contains("suggested action: bring another node online"), "{}", ran.stderr);
+    let result = hactl(&server, &["node", "maintenance", "enable", "node2", "--wait", "--timeout", "2s"])
+        .expect_stderr(124, "go: Started on node2: no other node fits");
+    assert!(result.stderr.contains("suggested action: bring another node online"), "{}", result.stderr);
     assert_eq!(server.object("nodes", "node2").expect("stored")["spec"]["maintenance"], true);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| hactl(&server, &["node", "maintenance", "enable", "node2", "--wait"]));
@@ -156,7 +161,7 @@ fn maintenance_waits_until_the_node_is_empty_and_says_what_would_help() {
             requests.iter().filter(|request| request.query.contains("watch=true")).count() > 1
         });
         server.put("resources", json!({"metadata": {"name": "go"}, "spec": {}, "status": {"state": "Started", "node": "node1", "running": true}}));
-        waiting.join().expect("the command ran").prints(
+        waiting.join().expect("the command ran").expect_stdout(
             0,
             str![[r"
 node/node2 already in maintenance
@@ -166,18 +171,18 @@ node/node2 drained
         );
     });
     hactl(&server, &["node", "maintenance", "disable", "node2"])
-        .prints(0, "node/node2 maintenance disabled\n");
-    hactl(&server, &["node", "list"]).fails(2, "hint: run \"hactl get nodes\"");
+        .expect_stdout(0, "node/node2 maintenance disabled\n");
+    hactl(&server, &["node", "list"]).expect_stderr(2, "hint: run \"hactl get nodes\"");
 }
 
 #[test]
-fn what_keeps_a_node_from_being_empty_is_told_without_a_terminal() {
+fn services_that_delay_a_drain_are_reported_without_a_terminal() {
     let server = Server::start();
-    furnish(&server);
-    let service = |state: &str, node: &str, stalled: &str, said: &str| {
+    put_objects(&server);
+    let service = |state: &str, node: &str, stalled: &str, message: &str| {
         json!({"metadata": {"name": "go"}, "spec": {}, "status": {"state": state, "node": node, "running": true, "conditions": [
-            {"type": "Ready", "status": "True", "reason": "Draining", "message": said},
-            {"type": "Stalled", "status": stalled, "reason": "Draining", "message": said}]}})
+            {"type": "Ready", "status": "True", "reason": "Draining", "message": message},
+            {"type": "Stalled", "status": stalled, "reason": "Draining", "message": message}]}})
     };
     server.put("resources", service("Started", "node2", "True", "no node can take it"));
     let arguments = ["--server", server.url(), "node", "maintenance", "enable", "node2", "--wait"];
@@ -198,12 +203,12 @@ fn what_keeps_a_node_from_being_empty_is_told_without_a_terminal() {
 }
 
 #[test]
-fn confirming_a_fence_needs_a_yes_and_carries_what_was_seen() {
-    let server = leader("Succeeded", json!({}));
-    hactl(&server, &["node", "confirm-fenced", "node2"]).fails(2, "--yes");
+fn confirming_a_fence_requires_yes_and_sends_the_observed_boot() {
+    let server = server_answering_operations("Succeeded", json!({}));
+    hactl(&server, &["node", "confirm-fenced", "node2"]).expect_stderr(2, "--yes");
     assert!(server.writes().is_empty());
     hactl(&server, &["node", "confirm-fenced", "node2", "--yes"])
-        .prints(0, "confirm-fenced node2: succeeded\n");
+        .expect_stdout(0, "confirm-fenced node2: succeeded\n");
     let operation = server.objects("operations").remove(0);
     assert_eq!(
         operation["spec"],
@@ -212,23 +217,25 @@ fn confirming_a_fence_needs_a_yes_and_carries_what_was_seen() {
 }
 
 #[test]
-fn a_test_of_the_watchdog_needs_a_yes_and_names_the_boot_that_was_seen() {
-    let server = leader("Refused", json!({"message": "services are active on node2 (web)"}));
-    hactl(&server, &["node", "test-watchdog", "node2"]).fails(2, "--yes");
+fn a_watchdog_test_requires_yes_and_sends_the_observed_boot() {
+    let server =
+        server_answering_operations("Refused", json!({"message": "services are active on node2 (web)"}));
+    hactl(&server, &["node", "test-watchdog", "node2"]).expect_stderr(2, "--yes");
     assert!(server.writes().is_empty());
-    hactl(&server, &["node", "test-watchdog", "node2", "-y"]).fails(1, "services are active on node2 (web)");
+    hactl(&server, &["node", "test-watchdog", "node2", "-y"])
+        .expect_stderr(1, "services are active on node2 (web)");
     let operation = server.objects("operations").remove(0);
     assert_eq!(operation["spec"], json!({"action": "TestWatchdog", "node": "node2", "bootId": "b"}));
 }
 
 #[test]
 fn delete_with_stop_deletes_only_what_stopped() {
-    let server = leader("Failed", json!({"message": "the stop command failed"}));
+    let server = server_answering_operations("Failed", json!({"message": "the stop command failed"}));
     hactl(&server, &["delete", "resource", "web", "--stop"])
-        .fails(1, "cannot stop resource/web: the stop command failed");
+        .expect_stderr(1, "cannot stop resource/web: the stop command failed");
     assert!(server.object("resources", "web").is_some());
-    let server = leader("Succeeded", json!({}));
-    hactl(&server, &["delete", "resource", "web", "--stop"]).prints(
+    let server = server_answering_operations("Succeeded", json!({}));
+    hactl(&server, &["delete", "resource", "web", "--stop"]).expect_stdout(
         0,
         str![[r"
 resource/web stopped
@@ -240,11 +247,11 @@ resource/web deleted
 
 #[test]
 fn disarm_and_arm_change_the_cluster_and_wait_for_every_node() {
-    let server = Server::with(
+    let server = Server::start_with(
         |request| {
             // The overview shows the leader's progress: at first, one node is missing.
             (request.path.ends_with("/v1/status")).then(|| {
-                Scripted::Answer(
+                ScriptedResponse::Answer(
                     200,
                     json!({"arming": "Disarming", "waitingFor": ["cluster default: Disarming waits for web (Migrate)"],
                         "nodes": [{"name": "node1", "arming": "Disarmed", "state": "Online"},
@@ -254,37 +261,39 @@ fn disarm_and_arm_change_the_cluster_and_wait_for_every_node() {
         },
         |_, _| false,
     );
-    hactl(&server, &["arm"]).prints(0, "cluster/default already armed\n");
-    hactl(&server, &["disarm", "freeze"]).prints(0, "cluster/default disarming (Freeze)\n");
+    hactl(&server, &["arm"]).expect_stdout(0, "cluster/default already armed\n");
+    hactl(&server, &["disarm", "freeze"]).expect_stdout(0, "cluster/default disarming (Freeze)\n");
     assert_eq!(server.object("clusters", "default").expect("stored")["spec"]["disarmed"], "Freeze");
-    hactl(&server, &["disarm", "freeze"]).prints(0, "cluster/default already disarmed (Freeze)\n");
-    let ran = hactl(&server, &["disarm", "ignore", "--wait", "--timeout", "1s"])
-        .fails(124, "timed out after 1s: cluster/default is not Disarmed");
-    assert!(ran.stderr.contains("Disarming waits for web (Migrate)"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("node2: Disarming, Online"), "{}", ran.stderr);
-    hactl(&server, &["arm"]).prints(0, "cluster/default arming\n");
+    hactl(&server, &["disarm", "freeze"]).expect_stdout(0, "cluster/default already disarmed (Freeze)\n");
+    let result = hactl(&server, &["disarm", "ignore", "--wait", "--timeout", "1s"])
+        .expect_stderr(124, "timed out after 1s: cluster/default is not Disarmed");
+    assert!(result.stderr.contains("Disarming waits for web (Migrate)"), "{}", result.stderr);
+    assert!(result.stderr.contains("node2: Disarming, Online"), "{}", result.stderr);
+    hactl(&server, &["arm"]).expect_stdout(0, "cluster/default arming\n");
     assert_eq!(server.object("clusters", "default").expect("stored")["spec"].get("disarmed"), None);
-    hactl(&server, &["disarm", "softly"]).fails(2, "freeze");
+    hactl(&server, &["disarm", "softly"]).expect_stderr(2, "freeze");
 }
 
 #[test]
-fn a_shutdown_that_waits_is_told_to_go_on_for_the_boot_that_was_seen() {
-    let server = leader("Succeeded", json!({}));
-    hactl(&server, &["node", "shutdown-continue", "node2"]).prints(0, "shutdown-continue node2: succeeded\n");
+fn a_waiting_shutdown_is_continued_for_the_observed_boot() {
+    let server = server_answering_operations("Succeeded", json!({}));
+    hactl(&server, &["node", "shutdown-continue", "node2"])
+        .expect_stdout(0, "shutdown-continue node2: succeeded\n");
     let operation = server.objects("operations").remove(0);
     assert_eq!(operation["spec"], json!({"action": "ShutdownContinue", "node": "node2", "bootId": "b"}));
 }
 
 #[test]
-fn fencing_and_unfencing_ask_and_carry_what_was_seen() {
+fn fence_and_unfence_require_yes_and_send_the_observed_boot() {
     for (word, spec) in [
         ("fence", json!({"action": "Fence", "node": "node2"})),
         ("unfence", json!({"action": "Unfence", "node": "node2", "epoch": 3, "bootId": "b"})),
     ] {
-        let server = leader("Succeeded", json!({}));
-        hactl(&server, &["node", word, "node2"]).fails(2, "--yes");
+        let server = server_answering_operations("Succeeded", json!({}));
+        hactl(&server, &["node", word, "node2"]).expect_stderr(2, "--yes");
         assert!(server.writes().is_empty());
-        hactl(&server, &["node", word, "node2", "--yes"]).prints(0, format!("{word} node2: succeeded\n"));
+        hactl(&server, &["node", word, "node2", "--yes"])
+            .expect_stdout(0, format!("{word} node2: succeeded\n"));
         assert_eq!(server.objects("operations").remove(0)["spec"], spec);
     }
 }

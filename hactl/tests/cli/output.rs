@@ -1,6 +1,6 @@
 //! Tests of the output of lists: expressions, sorting, labels, selectors, and empty lists.
 
-use super::hactl::{Ran, hactl};
+use super::hactl::{CommandResult, hactl};
 use super::server::Server;
 use serde_json::json;
 use snapbox::str;
@@ -25,15 +25,15 @@ fn server() -> Server {
 }
 
 /// Returns the standard error of a run that must succeed and print nothing.
-fn empty(ran: Ran) -> String {
-    ran.prints(0, "").stderr
+fn empty(result: CommandResult) -> String {
+    result.expect_stdout(0, "").stderr
 }
 
 #[test]
 fn expressions_select_fields() {
     let server = server();
     let prints = |output: &str, expected: &str| {
-        hactl(&server, &["get", "resources", "-o", output]).prints(0, expected);
+        hactl(&server, &["get", "resources", "-o", output]).expect_stdout(0, expected);
     };
     prints("jsonpath={.items[*].metadata.name}", "db web");
     prints(
@@ -45,26 +45,27 @@ fn expressions_select_fields() {
         "custom-columns=NAME:.metadata.name,APP:.metadata.labels.app,TAGS:.spec.tags[*]",
         "NAME  APP     TAGS\ndb    <none>  a,b\nweb   shop    a,b\n",
     );
-    hactl(&server, &["get", "resource", "web", "-o", "jsonpath={.status.state}"]).prints(0, "Started");
-    hactl(&server, &["get", "har,no", "--no-headers", "-o", "custom-columns=NAME:metadata.name"]).prints(
-        0,
-        str![[r"
+    hactl(&server, &["get", "resource", "web", "-o", "jsonpath={.status.state}"]).expect_stdout(0, "Started");
+    hactl(&server, &["get", "har,no", "--no-headers", "-o", "custom-columns=NAME:metadata.name"])
+        .expect_stdout(
+            0,
+            str![[r"
 db
 web
 node1
 
 "]],
-    );
+        );
     // Every command with JSON has the expressions, too.
-    hactl(&server, &["set", "web", "priority=10", "-o", "jsonpath={.spec.priority}"]).prints(0, "10");
+    hactl(&server, &["set", "web", "priority=10", "-o", "jsonpath={.spec.priority}"]).expect_stdout(0, "10");
 }
 
 #[test]
 fn a_wrong_expression_is_refused_with_its_cause() {
     let server = server();
     let refused = |output: &str, part: &str| {
-        let ran = hactl(&server, &["get", "resources", "-o", output]).fails(2, part);
-        assert_eq!(ran.stderr.matches("error:").count(), 1, "{}", ran.stderr);
+        let result = hactl(&server, &["get", "resources", "-o", output]).expect_stderr(2, part);
+        assert_eq!(result.stderr.matches("error:").count(), 1, "{}", result.stderr);
     };
     refused("jsonpath=.metadata.name", "no expression in braces");
     refused("jsonpath={.items[*", "is not closed");
@@ -73,19 +74,20 @@ fn a_wrong_expression_is_refused_with_its_cause() {
     refused("custom-columns=NAME", "write HEADER:PATH, such as NAME:.metadata.name");
     refused("go-template={{.items}}", "jsonpath=TEMPLATE");
     refused("xml", "jsonpath=TEMPLATE");
-    hactl(&server, &["get", "resources", "--sort-by", ".spec["]).fails(2, "is not closed");
+    hactl(&server, &["get", "resources", "--sort-by", ".spec["]).expect_stderr(2, "is not closed");
     hactl(&server, &["get", "resources", "--sort-by", ".spec.prio"])
-        .fails(2, "no object has the field .spec.prio");
+        .expect_stderr(2, "no object has the field .spec.prio");
     hactl(&server, &["get", "resources", "--sort-by", ".spec.priority", "-w"])
-        .fails(2, "cannot be used with");
-    hactl(&server, &["describe", "resource", "web", "-o", "jsonpath={.spec}"]).fails(2, "is not supported");
+        .expect_stderr(2, "cannot be used with");
+    hactl(&server, &["describe", "resource", "web", "-o", "jsonpath={.spec}"])
+        .expect_stderr(2, "is not supported");
 }
 
 #[test]
 fn tables_are_sorted_and_have_labels() {
     let server = server();
     let columns = ["--sort-by", ".spec.priority", "-L", "hactl.io/tier,app", "--show-labels"];
-    hactl(&server, &[&["get", "resources"][..], &columns[..]].concat()).prints(
+    hactl(&server, &[&["get", "resources"][..], &columns[..]].concat()).expect_stdout(
         0,
         str![[r"
 NAME      READY  STATE    DESIRED  NODE   REASON  AGE        TIER   APP   LABELS
@@ -95,10 +97,10 @@ exec:web  -      Started  Started  node1  -       <unknown>  front  shop  hactl.
 "]],
     );
     hactl(&server, &["get", "resources", "--no-headers", "--field-selector", "metadata.name=web"])
-        .prints(0, "exec:web  -  Started  Started  node1  -  <unknown>\n");
+        .expect_stdout(0, "exec:web  -  Started  Started  node1  -  <unknown>\n");
     hactl(&server, &["get", "resources,nodes", "--no-headers", "-l", "app=shop"])
-        .prints(0, "exec:web  -  Started  Started  node1  -  <unknown>\n");
-    hactl(&server, &["get", "resources", "-o", "name", "--sort-by", "{.metadata.labels.app}"]).prints(
+        .expect_stdout(0, "exec:web  -  Started  Started  node1  -  <unknown>\n");
+    hactl(&server, &["get", "resources", "-o", "name", "--sort-by", "{.metadata.labels.app}"]).expect_stdout(
         0,
         str![[r"
 resource/db
@@ -115,15 +117,17 @@ fn an_empty_list_is_not_an_error_and_a_missing_object_is() {
         assert_eq!(empty(hactl(&server, arguments)), "No resources found\n", "{arguments:?}");
     }
     assert_eq!(empty(hactl(&server, &["get", "resources", "-l", "app=none"])), "No resources found\n");
-    hactl(&server, &["get", "groups", "-o", "json"]).shows(0, &["\"items\": []"]);
-    hactl(&server, &["get", "group", "gone"]).fails(1, "group/gone not found");
-    hactl(&server, &["get", "group", "gone", "-o", "json"]).fails(1, "group/gone not found").prints(1, "");
+    hactl(&server, &["get", "groups", "-o", "json"]).expect_stdout_parts(0, &["\"items\": []"]);
+    hactl(&server, &["get", "group", "gone"]).expect_stderr(1, "group/gone not found");
+    hactl(&server, &["get", "group", "gone", "-o", "json"])
+        .expect_stderr(1, "group/gone not found")
+        .expect_stdout(1, "");
     assert_eq!(empty(hactl(&server, &["events"])), "No events found\n");
     assert_eq!(empty(hactl(&server, &["events", "--for", "resource/web"])), "No events found\n");
     hactl(&server, &["events", "--for", "resource/nosuch"])
-        .fails(1, "resource/nosuch not found")
-        .prints(1, "");
-    hactl(&server, &["events", "--for", "nosuch", "-w"]).fails(1, "resource/nosuch not found");
+        .expect_stderr(1, "resource/nosuch not found")
+        .expect_stdout(1, "");
+    hactl(&server, &["events", "--for", "nosuch", "-w"]).expect_stderr(1, "resource/nosuch not found");
 }
 
 #[test]
@@ -137,7 +141,7 @@ fn events_are_a_kind_to_get() {
                 "source": {"component": "ha-controller"}}),
         );
     }
-    hactl(&server, &["get", "events"]).prints(
+    hactl(&server, &["get", "events"]).expect_stdout(
         0,
         str![[r"
 LAST SEEN  TYPE    REASON   OBJECT        MESSAGE
@@ -146,8 +150,9 @@ LAST SEEN  TYPE    REASON   OBJECT        MESSAGE
 
 "]],
     );
-    hactl(&server, &["get", "events", "-o", "wide"]).shows(0, &["SOURCE", "ha-controller", "controller.1"]);
-    hactl(&server, &["get", "ev", "-o", "name"]).prints(
+    hactl(&server, &["get", "events", "-o", "wide"])
+        .expect_stdout_parts(0, &["SOURCE", "ha-controller", "controller.1"]);
+    hactl(&server, &["get", "ev", "-o", "name"]).expect_stdout(
         0,
         str![[r"
 event/agent.2
@@ -155,19 +160,20 @@ event/controller.1
 
 "]],
     );
-    hactl(&server, &["get", "event/agent.2", "-o", "jsonpath={.reason}"]).prints(0, "Running");
-    hactl(&server, &["get", "event", "gone"]).fails(1, "Error from server (NotFound): event/gone not found");
+    hactl(&server, &["get", "event/agent.2", "-o", "jsonpath={.reason}"]).expect_stdout(0, "Running");
+    hactl(&server, &["get", "event", "gone"])
+        .expect_stderr(1, "Error from server (NotFound): event/gone not found");
     hactl(&server, &["get", "event", "gone", "-l", "a=b"])
-        .fails(2, "names cannot be combined with a selector");
+        .expect_stderr(2, "names cannot be combined with a selector");
     hactl(&server, &["get", "nodes", "node1", "--field-selector", "a=b"])
-        .fails(2, "names cannot be combined with a selector");
+        .expect_stderr(2, "names cannot be combined with a selector");
     hactl(&server, &["get", "events", "--field-selector", "involvedObject.name=web", "--no-headers"])
-        .prints(0, "<unknown>  Normal  Running  resource/web  Service running\n");
-    hactl(&server, &["get", "events,nodes"]).fails(2, "get does not combine them with other kinds");
-    hactl(&server, &["delete", "event/agent.2"]).fails(2, "this command does not support events");
+        .expect_stdout(0, "<unknown>  Normal  Running  resource/web  Service running\n");
+    hactl(&server, &["get", "events,nodes"]).expect_stderr(2, "get does not combine them with other kinds");
+    hactl(&server, &["delete", "event/agent.2"]).expect_stderr(2, "this command does not support events");
     hactl(&server, &["events"])
-        .shows(0, &["LAST SEEN  TYPE    REASON   OBJECT        SOURCE         MESSAGE\n"]);
-    hactl(&server, &["events", "--for", "web"]).prints(
+        .expect_stdout_parts(0, &["LAST SEEN  TYPE    REASON   OBJECT        SOURCE         MESSAGE\n"]);
+    hactl(&server, &["events", "--for", "web"]).expect_stdout(
         0,
         str![[r"
 LAST SEEN  TYPE    REASON   SOURCE         MESSAGE

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// Writes the dump of a simulated cluster of three nodes whose node1 has failed, in the middle of the failover.
-fn dumped(folder: &Path) -> World {
+fn write_dump(directory: &Path) -> World {
     let text = "
 duration: 40s
 nodes: [{name: node1}, {name: node2}, {name: node3}]
@@ -20,44 +20,45 @@ steps: [{at: 30s, do: power node1 off}]
     let mut world = World::new(scenario).expect("a world");
     world.run();
     let state = serde_json::to_string(&world.dump()).expect("JSON");
-    std::fs::write(folder.join("state.json"), state).expect("written");
+    std::fs::write(directory.join("state.json"), state).expect("written");
     world
 }
 
 #[test]
 fn a_dump_is_continued_and_explained() {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let world = dumped(folder.path());
-    let dump = folder.path().display().to_string();
-    let ran = run(&mut command(&["simulate", "--from-dump", &dump, "--why", "web", "-o", "json"]));
-    assert_eq!(ran.status, 0, "{}", ran.stderr);
-    let summary: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let world = write_dump(directory.path());
+    let dump = directory.path().display().to_string();
+    let result = run(&mut command(&["simulate", "--from-dump", &dump, "--why", "web", "-o", "json"]));
+    assert_eq!(result.status, 0, "{}", result.stderr);
+    let summary: Value = serde_json::from_str(&result.stdout).expect("JSON");
     assert_eq!(summary["services"]["web"]["running"], json!(["node2"]));
     let before = serde_json::to_value(world.why(&"web".into())).expect("JSON");
     assert_eq!((&summary["why"]["before"], &summary["why"]["after"]["node"]), (&before, &json!("node2")));
 
-    let ran = run(&mut command(&["simulate", "--from-dump", &dump, "--why", "web"]));
-    let (found, expected) = (&ran.stdout, "At the time of the dump:\nsim:web  Fence on node1");
+    let result = run(&mut command(&["simulate", "--from-dump", &dump, "--why", "web"]));
+    let (found, expected) = (&result.stdout, "At the time of the dump:\nsim:web  Fence on node1");
     assert!(found.contains(expected) && found.contains("At the end:\nsim:web  Started on node2"), "{found}");
 
-    let steps = folder.path().join("steps.yaml");
-    let steps_are = |text: &str| {
+    let steps = directory.path().join("steps.yaml");
+    let simulate_steps = |text: &str| {
         std::fs::write(&steps, text).expect("written");
         run(&mut command(&["simulate", "--from-dump", &dump, &steps.display().to_string()]))
     };
-    let ran = steps_are(
+    let result = simulate_steps(
         "steps: [{at: 60s, do: power node2 off}]\nexpect: {services: {web: {node: node3, running: true}}}\n",
     );
-    assert_eq!(ran.status, 0, "node1 and node2 have failed: {}", ran.stdout);
+    assert_eq!(result.status, 0, "node1 and node2 have failed: {}", result.stdout);
     assert!(
-        ran.stdout.ends_with("At the end:\n  NAME  STATE    RUNNING ON\n  web   Started  node3\n"),
+        result.stdout.ends_with("At the end:\n  NAME  STATE    RUNNING ON\n  web   Started  node3\n"),
         "{}",
-        ran.stdout
+        result.stdout
     );
-    steps_are("nodes: [{name: node1}]\n").fails(2, "nodes: is given by the dump: remove it");
-    steps_are("steps: [{at: 1s, do: power node9 off}]\n").fails(2, "node9");
+    simulate_steps("nodes: [{name: node1}]\n").expect_stderr(2, "nodes: is given by the dump: remove it");
+    simulate_steps("steps: [{at: 1s, do: power node9 off}]\n").expect_stderr(2, "node9");
     run(&mut command(&["simulate", "--from-dump", &dump, "--why", "nothing"]))
-        .fails(1, "resource \"nothing\" not found");
-    run(&mut command(&["simulate", "--from-dump", "/nowhere"])).fails(2, "cannot read /nowhere/state.json");
-    run(&mut command(&["simulate", "--why", "web"])).fails(2, "--from-dump");
+        .expect_stderr(1, "resource \"nothing\" not found");
+    run(&mut command(&["simulate", "--from-dump", "/nowhere"]))
+        .expect_stderr(2, "cannot read /nowhere/state.json");
+    run(&mut command(&["simulate", "--why", "web"])).expect_stderr(2, "--from-dump");
 }

@@ -46,7 +46,7 @@ impl Request {
 }
 
 /// A scripted answer: a status and a body, or a closed connection.
-pub(crate) enum Scripted {
+pub(crate) enum ScriptedResponse {
     Answer(u16, Value),
     /// A text, with these warnings.
     Text(String, Vec<&'static str>),
@@ -56,7 +56,7 @@ pub(crate) enum Scripted {
 }
 
 type Reaction = Box<dyn Fn(&str, &mut Value) -> bool + Send + Sync>;
-type Script = Box<dyn Fn(&Request) -> Option<Scripted> + Send + Sync>;
+type Script = Box<dyn Fn(&Request) -> Option<ScriptedResponse> + Send + Sync>;
 
 #[derive(Default)]
 struct State {
@@ -84,12 +84,12 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Server {
-        Server::with(|_| None, |_, _| false)
+        Server::start_with(|_| None, |_, _| false)
     }
 
     /// Starts a server whose script may answer requests itself, and whose reaction may change objects after a write.
-    pub(crate) fn with(
-        script: impl Fn(&Request) -> Option<Scripted> + Send + Sync + 'static,
+    pub(crate) fn start_with(
+        script: impl Fn(&Request) -> Option<ScriptedResponse> + Send + Sync + 'static,
         react: impl Fn(&str, &mut Value) -> bool + Send + Sync + 'static,
     ) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -155,15 +155,15 @@ impl Server {
     }
 
     /// Waits for a matching request.
-    pub(crate) fn wait_for(&self, what: impl Fn(&Request) -> bool) {
-        self.wait_until(|requests| requests.iter().any(&what));
+    pub(crate) fn wait_for(&self, matches: impl Fn(&Request) -> bool) {
+        self.wait_until(|requests| requests.iter().any(&matches));
     }
 
     /// Waits until the requests meet a condition.
-    pub(crate) fn wait_until(&self, enough: impl Fn(&[Request]) -> bool) {
+    pub(crate) fn wait_until(&self, condition: impl Fn(&[Request]) -> bool) {
         let until = Instant::now() + Duration::from_secs(20);
         let mut state = self.shared.state.lock().expect("the state");
-        while !enough(&state.requests) {
+        while !condition(&state.requests) {
             assert!(Instant::now() < until, "that did not come; there are {:#?}", state.requests);
             state = self.shared.changed.wait_timeout(state, Duration::from_millis(200)).expect("the state").0;
         }
@@ -188,21 +188,23 @@ fn serve(shared: &Shared, stream: TcpStream) {
             state.requests.push(request.clone());
             shared.changed.notify_all();
         }
-        let answered = match scripted {
-            Some(Scripted::HangUp) => return,
-            Some(Scripted::Answer(code, body)) => answer(&mut writer, code, &body, &[]),
-            Some(Scripted::Text(text, warnings)) => send(&mut writer, 200, "text/plain", &text, &warnings),
+        let outcome = match scripted {
+            Some(ScriptedResponse::HangUp) => return,
+            Some(ScriptedResponse::Answer(code, body)) => answer(&mut writer, code, &body, &[]),
+            Some(ScriptedResponse::Text(text, warnings)) => {
+                send(&mut writer, 200, "text/plain", &text, &warnings)
+            }
             None if request.has("watch=true") => watch(shared, &mut writer, &request),
-            Some(Scripted::Warned(warnings)) => {
-                let (code, body) = act(shared, &request);
+            Some(ScriptedResponse::Warned(warnings)) => {
+                let (code, body) = handle_request(shared, &request);
                 answer(&mut writer, code, &body, &warnings)
             }
             None => {
-                let (code, body) = act(shared, &request);
+                let (code, body) = handle_request(shared, &request);
                 answer(&mut writer, code, &body, &[])
             }
         };
-        if answered.is_err() {
+        if outcome.is_err() {
             return;
         }
     }
@@ -269,7 +271,7 @@ fn status(code: u16, reason: &str, message: &str) -> (u16, Value) {
     )
 }
 
-fn act(shared: &Shared, request: &Request) -> (u16, Value) {
+fn handle_request(shared: &Shared, request: &Request) -> (u16, Value) {
     let Some(rest) =
         request.path.strip_prefix("/apis/hactl.io/v1/").or_else(|| request.path.strip_prefix("/api/v1/"))
     else {
@@ -278,7 +280,7 @@ fn act(shared: &Shared, request: &Request) -> (u16, Value) {
     let (plural, name) =
         rest.split_once('/').map_or((rest, None), |(plural, name)| (plural, Some(name.to_owned())));
     let mut state = shared.state.lock().expect("the state");
-    let dry = request.has("dryRun=All");
+    let is_dry_run = request.has("dryRun=All");
     let name =
         name.or_else(|| request.body.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned));
     let key = (plural.to_owned(), name.clone().unwrap_or_default());
@@ -302,7 +304,7 @@ fn act(shared: &Shared, request: &Request) -> (u16, Value) {
             (200, request.body.clone(), Some(before))
         }
         ("DELETE", Some(object)) => {
-            if !dry {
+            if !is_dry_run {
                 remove(&mut state, plural, &key.1);
                 shared.changed.notify_all();
             }
@@ -311,7 +313,7 @@ fn act(shared: &Shared, request: &Request) -> (u16, Value) {
         _ => return status(405, "MethodNotAllowed", "no"),
     };
     let (code, mut object, before) = written;
-    if dry {
+    if is_dry_run {
         return (code, object);
     }
     store(&mut state, plural, object.clone(), before.as_ref());
@@ -363,8 +365,8 @@ fn store(state: &mut State, plural: &str, mut object: Value, before: Option<&Val
     let metadata = object["metadata"].as_object_mut().expect("metadata");
     metadata.insert("generation".to_owned(), json!(if spec_changed { generation + 1 } else { generation }));
     metadata.insert("resourceVersion".to_owned(), json!(state.revision.to_string()));
-    let sort = if state.objects.contains_key(&key) { "MODIFIED" } else { "ADDED" };
-    state.changes.push((state.revision, plural.to_owned(), sort, object.clone()));
+    let event_type = if state.objects.contains_key(&key) { "MODIFIED" } else { "ADDED" };
+    state.changes.push((state.revision, plural.to_owned(), event_type, object.clone()));
     state.objects.insert(key, object);
 }
 
@@ -388,7 +390,7 @@ fn watch(shared: &Shared, writer: &mut TcpStream, request: &Request) -> std::io:
             .changes
             .iter()
             .filter(|(revision, of, _, object)| *revision > from && *of == plural && matches(request, object))
-            .map(|(revision, _, sort, object)| (*revision, *sort, object.clone()))
+            .map(|(revision, _, event_type, object)| (*revision, *event_type, object.clone()))
             .collect();
         if newer.is_empty() {
             if shared.stopping.load(Ordering::SeqCst) {
@@ -397,11 +399,11 @@ fn watch(shared: &Shared, writer: &mut TcpStream, request: &Request) -> std::io:
             state = shared.changed.wait_timeout(state, Duration::from_millis(200)).expect("the state").0;
         }
         drop(state);
-        for (revision, sort, object) in newer {
+        for (revision, event_type, object) in newer {
             from = revision;
             let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
             let object = if request.table { request.rows(&plural, &[object], &metadata) } else { object };
-            let line = format!("{}\n", json!({"type": sort, "object": object}));
+            let line = format!("{}\n", json!({"type": event_type, "object": object}));
             write!(writer, "{:x}\r\n{line}\r\n", line.len())?;
         }
     }

@@ -26,8 +26,8 @@ fn json_of(text: &str) -> Value {
 
 #[test]
 fn a_profile_is_computed_without_a_cluster() {
-    let shown =
-        run(&mut command(&["timing", "--profile", "fast", "--commit", "10ms", "-o", "json"])).shows(0, &[]);
+    let shown = run(&mut command(&["timing", "--profile", "fast", "--commit", "10ms", "-o", "json"]))
+        .expect_stdout_parts(0, &[]);
     let value = json_of(&shown.stdout);
     let waits: Vec<&Value> = value["failovers"]
         .as_array()
@@ -49,20 +49,20 @@ fn a_profile_is_computed_without_a_cluster() {
         }
     }
     run(&mut command(&["timing", "--profile", "fast"]))
-        .shows(0, &["fixed timeout\ndetect  4.1 s ", "total   7.5 s ", "total   9.5 s "]);
+        .expect_stdout_parts(0, &["fixed timeout\ndetect  4.1 s ", "total   7.5 s ", "total   9.5 s "]);
     run(&mut command(&["timing", "--profile", "fast", "--explain"]))
-        .shows(0, &["fixed timeout", "fencing delay  ", "7.1 s", "9.1 s"]);
+        .expect_stdout_parts(0, &["fixed timeout", "fencing delay  ", "7.1 s", "9.1 s"]);
 }
 
 #[test]
-fn equal_nodes_are_answered_in_five_lines() {
+fn equal_nodes_share_one_table() {
     let server = Server::start();
     let spec = |lease: u64| cluster(&json!({"leaderLeaseSeconds": lease}));
     server.put("clusters", spec(5));
     for name in ["node1", "node2"] {
         server.put("nodes", node(name, true, 6_000));
     }
-    hactl(&server, &["timing"]).prints(
+    hactl(&server, &["timing"]).expect_stdout(
         0,
         str![[r"
 detect  6.1 s   from the last heartbeat until the node is considered failed
@@ -73,7 +73,7 @@ total   13.6 s  until the services start
 
 "]],
     );
-    hactl(&server, &["timing", "--lost", "1"]).shows(0, &["decide  3.1 s ", "total   16.6 s "]);
+    hactl(&server, &["timing", "--lost", "1"]).expect_stdout_parts(0, &["decide  3.1 s ", "total   16.6 s "]);
     // The lease of a leader that fails with its node is longer than the fencing delay.
     let leased = |name: &str| {
         let mut node = node(name, true, 6_000);
@@ -84,28 +84,29 @@ total   13.6 s  until the services start
     for name in ["node1", "node2"] {
         server.put("nodes", leased(name));
     }
-    hactl(&server, &["timing"]).shows(0, &["        NODE    LEADER'S NODE\n", "total   13.6 s  22.2 s "]);
+    hactl(&server, &["timing"])
+        .expect_stdout_parts(0, &["        NODE    LEADER'S NODE\n", "total   13.6 s  22.2 s "]);
 }
 
 #[test]
-fn nodes_that_are_alike_stand_together() {
+fn nodes_with_equal_timing_are_grouped() {
     let server = Server::start();
     server.put("clusters", cluster(&json!({})));
     for (name, sliding) in [("node1", true), ("node2", true), ("node3", false)] {
         server.put("nodes", node(name, sliding, 6_000));
     }
-    hactl(&server, &["timing", "--explain"]).shows(
+    hactl(&server, &["timing", "--explain"]).expect_stdout_parts(
         0,
         &["profile Default", "node1, node2  Software Watchdog, sliding", "node3  ", "13.2 s", "18.3 s"],
     );
-    hactl(&server, &["timing"]).shows(0, &["node1, node2\ndetect ", "\n\nnode3\ndetect "]);
-    let lost =
-        hactl(&server, &["timing", "node3", "--lost", "1", "--commit", "10ms", "-o", "json"]).shows(0, &[]);
+    hactl(&server, &["timing"]).expect_stdout_parts(0, &["node1, node2\ndetect ", "\n\nnode3\ndetect "]);
+    let lost = hactl(&server, &["timing", "node3", "--lost", "1", "--commit", "10ms", "-o", "json"])
+        .expect_stdout_parts(0, &[]);
     assert_eq!(json_of(&lost.stdout)["failovers"][0]["node"]["totalSeconds"], 18.3 + 0.04 + 3.0);
 }
 
 #[test]
-fn what_is_not_in_force_is_said() {
+fn inactive_settings_are_reported() {
     let server = Server::start();
     server.put("clusters", cluster(&json!({"heartbeatValidSeconds": 8})));
     server.put("nodes", node("node1", true, 6_000));
@@ -113,11 +114,13 @@ fn what_is_not_in_force_is_said() {
         "nodes",
         json!({"kind": "Node", "apiVersion": "hactl.io/v1", "metadata": {"name": "node2"}, "spec": {}}),
     );
-    hactl(&server, &["timing"])
-        .shows(1, &["has not applied the cluster's settings", "13.6 s", "node2  the agent has not reported"]);
+    hactl(&server, &["timing"]).expect_stdout_parts(
+        1,
+        &["has not applied the cluster's settings", "13.6 s", "node2  the agent has not reported"],
+    );
     // A value that did not pass the API's validation, such as one from an old backup.
     server.put("clusters", cluster(&json!({"stopMarginSeconds": 5})));
-    hactl(&server, &["timing", "node1"]).shows(
+    hactl(&server, &["timing", "node1"]).expect_stdout_parts(
         1,
         &["invalid: Cluster.spec.timing.heartbeatValidSeconds is 6", "raise it by more than 1, or lower one"],
     );

@@ -1,7 +1,7 @@
 //! Tests of `hactl top`, and of measured usage in wide lists.
 
 use super::hactl::hactl;
-use super::server::{Scripted, Server};
+use super::server::{ScriptedResponse, Server};
 use serde_json::{Value, json};
 use snapbox::str;
 
@@ -16,9 +16,10 @@ fn server() -> Server {
             {"name": "vm1", "type": "vm", "node": "node2", "requests": {}},
             {"name": "web", "type": "exec", "node": "node1", "usage": {"cpu": "900m"}, "requests": {}}],
     });
-    let answer =
-        move |path: &str| (path == "/apis/hactl.io/v1/usage").then(|| Scripted::Answer(200, usage.clone()));
-    let server = Server::with(move |request| answer(&request.path), |_, _| false);
+    let answer = move |path: &str| {
+        (path == "/apis/hactl.io/v1/usage").then(|| ScriptedResponse::Answer(200, usage.clone()))
+    };
+    let server = Server::start_with(move |request| answer(&request.path), |_, _| false);
     for (name, status) in [("web", json!({"state": "Started", "node": "node1"})), ("vm1", Value::Null)] {
         let driver = json!({"exec": {"command": ["sleep"]}});
         server.put(
@@ -31,9 +32,9 @@ fn server() -> Server {
 }
 
 #[test]
-fn nodes_and_resources_are_listed_with_what_they_use() {
+fn nodes_and_resources_are_listed_with_their_usage() {
     let server = server();
-    hactl(&server, &["top", "nodes"]).prints(
+    hactl(&server, &["top", "nodes"]).expect_stdout(
         0,
         str![[r"
 NAME   CPU    CPU%  MEMORY  MEMORY%  DISK/S  NETWORK/S
@@ -43,9 +44,9 @@ node2  -      -     -       -        -       -
 "]],
     );
     hactl(&server, &["top", "nodes", "node1", "--no-headers"])
-        .prints(0, "node1  1500m  25%  3Gi  38%  2Mi  -\n");
-    hactl(&server, &["top", "no", "node1", "-o", "json"]).shows(0, &["\"1500m\""]);
-    hactl(&server, &["top", "resources", "--sort-by", "cpu"]).prints(
+        .expect_stdout(0, "node1  1500m  25%  3Gi  38%  2Mi  -\n");
+    hactl(&server, &["top", "no", "node1", "-o", "json"]).expect_stdout_parts(0, &["\"1500m\""]);
+    hactl(&server, &["top", "resources", "--sort-by", "cpu"]).expect_stdout(
         0,
         str![[r"
 NAME      NODE   CPU   CPU-REQUEST  MEMORY  MEMORY-REQUEST  DISK/S  NETWORK/S
@@ -55,24 +56,25 @@ vm:vm1    node2  -     -            -       -               -       -
 
 "]],
     );
-    let one = hactl(&server, &["top", "har", "exec:web"]).shows(0, &["900m"]);
+    let one = hactl(&server, &["top", "har", "exec:web"]).expect_stdout_parts(0, &["900m"]);
     assert!(!one.stdout.contains("exec:db"), "{}", one.stdout);
-    hactl(&server, &["top", "har", "wep"]).fails(1, "did you mean web?");
-    hactl(&server, &["top", "groups"]).fails(2, "write nodes or resources");
+    hactl(&server, &["top", "har", "wep"]).expect_stderr(1, "did you mean web?");
+    hactl(&server, &["top", "groups"]).expect_stderr(2, "write nodes or resources");
 }
 
 #[test]
-fn a_wide_list_has_what_is_used() {
-    let wide = hactl(&server(), &["get", "resources", "-o", "wide"]).shows(0, &["CPU USED", "900m"]);
+fn a_wide_list_shows_usage() {
+    let wide =
+        hactl(&server(), &["get", "resources", "-o", "wide"]).expect_stdout_parts(0, &["CPU USED", "900m"]);
     assert!(!wide.stdout.contains("200m"), "{}", wide.stdout);
     let nodes = Server::start();
     nodes.put("nodes", json!({"metadata": {"name": "node1"}, "status": {"drivers": ["exec", "libvirt"]}}));
-    hactl(&nodes, &["get", "nodes", "-o", "wide"]).shows(0, &["DRIVERS", "exec,libvirt"]);
+    hactl(&nodes, &["get", "nodes", "-o", "wide"]).expect_stdout_parts(0, &["DRIVERS", "exec,libvirt"]);
     // A controller without usage data leaves the columns empty.
     let older = Server::start();
     older.put(
         "resources",
         json!({"metadata": {"name": "web"}, "spec": {"driver": {"exec": {"command": ["sleep"]}}}}),
     );
-    hactl(&older, &["get", "resources", "-o", "wide"]).shows(0, &["CPU USED", "exec:web"]);
+    hactl(&older, &["get", "resources", "-o", "wide"]).expect_stdout_parts(0, &["CPU USED", "exec:web"]);
 }

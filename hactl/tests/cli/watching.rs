@@ -1,7 +1,7 @@
 //! Tests of watches: rows as they change, over lost connections and compacted revisions.
 
 use super::hactl::{command, hactl, run, start};
-use super::server::{Request, Scripted, Server};
+use super::server::{Request, ScriptedResponse, Server};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ fn follow(server: &Server, arguments: &[&str], test: impl FnOnce(&mut dyn FnMut(
 }
 
 #[test]
-fn changes_are_shown_as_they_come() {
+fn changes_are_printed_immediately() {
     let server = Server::start();
     server.put("resources", service("web", "Starting"));
     follow(&server, &["get", "har", "-w"], |line| {
@@ -48,12 +48,14 @@ fn changes_are_shown_as_they_come() {
 #[test]
 fn a_compacted_revision_and_a_lost_connection_lose_and_repeat_nothing() {
     let watches = AtomicUsize::new(0);
-    let server = Server::with(
+    let server = Server::start_with(
         move |request| match is_watch(request).then(|| watches.fetch_add(1, Ordering::SeqCst)) {
-            Some(0) => Some(Scripted::Answer(410, json!({"reason": "Expired", "message": "compacted"}))),
-            Some(1) => Some(Scripted::HangUp),
-            Some(2) => Some(Scripted::Answer(503, json!({"message": "not ready"}))),
-            Some(3) => Some(Scripted::Answer(
+            Some(0) => {
+                Some(ScriptedResponse::Answer(410, json!({"reason": "Expired", "message": "compacted"})))
+            }
+            Some(1) => Some(ScriptedResponse::HangUp),
+            Some(2) => Some(ScriptedResponse::Answer(503, json!({"message": "not ready"}))),
+            Some(3) => Some(ScriptedResponse::Answer(
                 200,
                 json!({"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}),
             )),
@@ -79,15 +81,15 @@ fn waiting_ends_with_the_event() {
             scope.spawn(|| hactl(&server, &["wait", "web", "--for=state=Started", "--timeout=20s"]));
         server.wait_for(is_watch);
         server.put("resources", service("web", "Started"));
-        waiting.join().expect("the command ran").prints(0, "resource/web state is Started\n");
+        waiting.join().expect("the command ran").expect_stdout(0, "resource/web state is Started\n");
         let deleting =
             scope.spawn(|| hactl(&server, &["wait", "resource/web", "--for=delete", "--timeout=20s"]));
         server.wait_for(|request| is_watch(request) && request.query.contains("resourceVersion=2"));
         server.remove("resources", "web");
-        deleting.join().expect("the command ran").prints(0, "resource/web deleted\n");
+        deleting.join().expect("the command ran").expect_stdout(0, "resource/web deleted\n");
     });
-    hactl(&server, &["wait", "resource/web", "--for=delete"]).prints(0, "resource/web deleted\n");
-    hactl(&server, &["wait", "web", "--for=state=Started"]).fails(1, "not found");
+    hactl(&server, &["wait", "resource/web", "--for=delete"]).expect_stdout(0, "resource/web deleted\n");
+    hactl(&server, &["wait", "web", "--for=state=Started"]).expect_stderr(1, "not found");
 }
 
 #[test]
@@ -125,7 +127,7 @@ fn an_operation_is_followed_over_controller_and_agent() {
         "spec": {"driver": {"exec": {"command": ["sleep", "1"]}}}, "status": {"internal": {"actionUid": "a0"}}}),
     );
     for subject in ["move-1", "u-1", "operation/move-1"] {
-        let ran = hactl(&server, &["trace", subject]).shows(
+        let result = hactl(&server, &["trace", subject]).expect_stdout_parts(
             0,
             &[
                 "operation move-1 (Migrate web node1): Succeeded\nAction a1\n",
@@ -134,18 +136,19 @@ fn an_operation_is_followed_over_controller_and_agent() {
                 "ha-node-agent/h",
             ],
         );
-        assert!(!ran.stdout.contains("Starting"), "{}", ran.stdout);
+        assert!(!result.stdout.contains("Starting"), "{}", result.stdout);
     }
-    hactl(&server, &["trace", "web"]).shows(0, &["action a0\n", "Starting"]);
-    hactl(&server, &["trace", "a1", "-o", "json"]).shows(0, &["\"afterSeconds\": 1.0", "\"epoch\": \"4\""]);
-    hactl(&server, &["trace", "a7"]).fails(1, "no events found for action a7");
-    hactl(&server, &["trace", "operation/gone"]).fails(1, "operation/gone not found");
-    hactl(&server, &["trace", "resource/gone"]).fails(1, "resource/gone not found");
-    hactl(&server, &["trace", "ct:gone"]).fails(1, "resource/gone not found");
-    hactl(&server, &["trace", "ct:web"]).fails(1, "resource ct:web not found: web has type ");
+    hactl(&server, &["trace", "web"]).expect_stdout_parts(0, &["action a0\n", "Starting"]);
+    hactl(&server, &["trace", "a1", "-o", "json"])
+        .expect_stdout_parts(0, &["\"afterSeconds\": 1.0", "\"epoch\": \"4\""]);
+    hactl(&server, &["trace", "a7"]).expect_stderr(1, "no events found for action a7");
+    hactl(&server, &["trace", "operation/gone"]).expect_stderr(1, "operation/gone not found");
+    hactl(&server, &["trace", "resource/gone"]).expect_stderr(1, "resource/gone not found");
+    hactl(&server, &["trace", "ct:gone"]).expect_stderr(1, "resource/gone not found");
+    hactl(&server, &["trace", "ct:web"]).expect_stderr(1, "resource ct:web not found: web has type ");
     // Invalid subjects must be refused even without a controller.
     for (subject, part) in [("node/node1", "cannot trace a node"), ("a:b:c", "\"a:b:c\" is not a valid name")]
     {
-        run(&mut command(&["--server", "http://127.0.0.1:1", "trace", subject])).fails(2, part);
+        run(&mut command(&["--server", "http://127.0.0.1:1", "trace", subject])).expect_stderr(2, part);
     }
 }

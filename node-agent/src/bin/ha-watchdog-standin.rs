@@ -1,8 +1,8 @@
 //! ha-watchdog-standin: entry point of the simulated watchdog for the sandbox and tests.
 
 use clap::Parser;
-use ha_node_agent::watchdog::stand_in;
+use ha_node_agent::watchdog::simulated;
 
 fn main() -> anyhow::Result<()> {
-    stand_in::run(&stand_in::Options::parse())
+    simulated::run(&simulated::Options::parse())
 }

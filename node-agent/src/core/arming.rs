@@ -1,9 +1,9 @@
 //! The core's view of the watchdog, and the decisions when to arm, pet, stay and release (FENCING, section 4).
 
 use super::effect::{Effect, Level, WatchdogRequestId};
-use super::input::WatchdogNews;
-use super::journal::{Proven, Trial};
-use super::pets::{LOOK_AGAIN_MS, Pets, REFUSES_PETS};
+use super::input::WatchdogEvent;
+use super::journal::{TestedWatchdog, WatchdogTrial};
+use super::pets::{PETS_QUERY_DELAY_MS, Pets, REFUSES_PETS};
 use super::{AgentCore, Session};
 use crate::watchdog::Moment;
 use crate::watchdog::protocol::{Arm, DeviceFacts, DeviceKind, Notice, Refusal, Request, State, Status};
@@ -18,14 +18,14 @@ const TEST_FAILED: &str =
 const RETRY_MS: Millis = 5_000;
 /// Time for which the daemon may be disconnected, while the device does not run, before the node counts as one without
 /// watchdog.
-const PATIENCE_MS: Millis = 10_000;
+const DISCONNECT_TOLERANCE_MS: Millis = 10_000;
 /// Longest interval between two pets. When the loss of the daemon is noticed, the last pet may be that old.
 const PET_PERIOD_MS: Millis = 250;
 
 /// Returns how long the daemon may be disconnected while the device runs. The rest of the timeout suffices to stop
 /// every service before the device, which is no longer petted, resets the machine. A service manager restarts the
 /// daemon sooner.
-fn patience_ms(timeout_ms: Millis, stop_margin_ms: Millis) -> Millis {
+fn disconnect_tolerance_ms(timeout_ms: Millis, stop_margin_ms: Millis) -> Millis {
     timeout_ms.saturating_sub(stop_margin_ms + PET_PERIOD_MS).max(timeout_ms / 2)
 }
 
@@ -40,10 +40,10 @@ pub(super) struct Watchdog {
     pub(super) problem: String,
     pub(super) problem_reason: Option<Reason>,
     /// A test on this machine in which the driver did not reset the machine.
-    pub(super) failed: Option<Trial>,
+    pub(super) failed: Option<WatchdogTrial>,
     /// The driver that has passed a test on this machine.
-    pub(super) proven: Option<Proven>,
-    asked: Option<(WatchdogRequestId, Request)>,
+    pub(super) proven: Option<TestedWatchdog>,
+    pending_request: Option<(WatchdogRequestId, Request)>,
     /// The deadline that the daemon has acknowledged since armed: true was committed.
     pub(super) acknowledged: Option<Moment>,
     /// Timeout in seconds and Th in milliseconds with which the device was armed.
@@ -52,14 +52,14 @@ pub(super) struct Watchdog {
     /// Time before which a running device is not armed again; deadlines continue meanwhile.
     pub(super) rearm_at: Option<Mono>,
     pub(super) pets: Pets,
-    away_since: Option<Mono>,
+    disconnected_since: Option<Mono>,
     /// Time for which the daemon may be disconnected before the node acts, milliseconds.
-    patience_ms: Millis,
-    warned: bool,
+    disconnect_tolerance_ms: Millis,
+    simulated_warned: bool,
     /// `true` if this process opened the device only to identify it.
-    looked: bool,
+    opened_to_identify: bool,
     /// A deadline that reached the daemon too late. The agent does not send it again, and sends the next deadline.
-    too_late: Option<Moment>,
+    rejected_deadline: Option<Moment>,
 }
 
 impl Watchdog {
@@ -85,7 +85,7 @@ impl Watchdog {
     /// Returns `true` if the daemon pets by a deadline, and no request in progress ends that: a condition of every
     /// start.
     pub(super) fn follows_deadline(&self) -> bool {
-        let ends = match self.asked {
+        let ends = match self.pending_request {
             Some((_, Request::Stay | Request::Release)) => true,
             Some((_, Request::Arm(arm))) => arm.deadline.is_none(),
             Some((_, Request::Deadline(_) | Request::Query)) | None => false,
@@ -94,12 +94,12 @@ impl Watchdog {
     }
 
     /// Returns `true` if no deadline after `bound` is active or on its way to the daemon.
-    pub(super) fn never_beyond(&self, bound: Moment) -> bool {
+    pub(super) fn has_no_deadline_after(&self, bound: Moment) -> bool {
         let in_force = match self.status.state {
             State::Armed { deadline } | State::Expired { deadline } => Some(deadline),
             State::Released | State::Staying => None,
         };
-        let asked = match self.asked {
+        let asked = match self.pending_request {
             Some((_, Request::Deadline(deadline))) => Some(deadline),
             Some((_, Request::Arm(arm))) => arm.deadline,
             Some((_, Request::Stay | Request::Release | Request::Query)) | None => None,
@@ -109,13 +109,13 @@ impl Watchdog {
 
     /// Returns `true` if *armed: true* may be, or stay, committed: the device follows a deadline, or it did when
     /// *armed* was committed.
-    pub(super) fn is_running_for_us(&self, committed_armed: bool) -> bool {
+    pub(super) fn may_report_armed(&self, committed_armed: bool) -> bool {
         if committed_armed { self.is_running() } else { self.follows_deadline() }
     }
 
     /// Returns `true` if this process opened the device without a deadline, only to identify it.
-    pub(super) fn was_opened_to_look(&self) -> bool {
-        self.looked
+    pub(super) fn was_opened_to_identify(&self) -> bool {
+        self.opened_to_identify
     }
 
     /// Returns the daemon's last status.
@@ -124,7 +124,7 @@ impl Watchdog {
     }
 
     /// Returns `true` if the daemon is not connected.
-    pub(super) fn is_away(&self) -> bool {
+    pub(super) fn is_disconnected(&self) -> bool {
         !self.connected
     }
 
@@ -135,8 +135,9 @@ impl Watchdog {
 
     /// Returns the time at which the disconnected daemon counts as gone; it may be in the past.
     fn gone_at(&self) -> Option<Mono> {
-        let patience_ms = if self.is_running() { self.patience_ms } else { PATIENCE_MS };
-        self.away_since.filter(|_| !self.connected).map(|since| since + patience_ms)
+        let disconnect_tolerance_ms =
+            if self.is_running() { self.disconnect_tolerance_ms } else { DISCONNECT_TOLERANCE_MS };
+        self.disconnected_since.filter(|_| !self.connected).map(|since| since + disconnect_tolerance_ms)
     }
 
     /// Returns `true` if the daemon pets without a deadline.
@@ -145,7 +146,7 @@ impl Watchdog {
     }
 
     /// Returns the deadline that the daemon follows; after a start, the deadline set by the previous agent process.
-    pub(super) fn inherited(&self) -> Option<Moment> {
+    pub(super) fn followed_deadline(&self) -> Option<Moment> {
         match self.status.state {
             State::Armed { deadline } | State::Expired { deadline } => Some(deadline),
             State::Released | State::Staying => None,
@@ -178,9 +179,9 @@ impl Watchdog {
                 DeviceKind::Simulated => WatchdogKind::Simulated,
             },
             identity: identity.to_owned(),
-            device: match facts.place.as_str() {
+            device: match facts.location.as_str() {
                 "" => self.device.clone(),
-                place => place.to_owned(),
+                location => location.to_owned(),
             },
             timeout_ms: if self.is_running() { timeout_ms.max(wanted_timeout_ms) } else { timeout_ms },
             sliding: facts.sliding,
@@ -200,7 +201,7 @@ impl Watchdog {
         }
     }
 
-    fn is_well(&mut self) {
+    fn clear_problem(&mut self) {
         self.problem.clear();
         self.problem_reason = None;
     }
@@ -213,34 +214,34 @@ impl Watchdog {
 }
 
 impl AgentCore {
-    pub(super) fn watchdog_news(&mut self, now: &Now, news: WatchdogNews) {
-        match news {
-            WatchdogNews::Connected { status, device } => {
+    pub(super) fn handle_watchdog_event(&mut self, now: &Now, event: WatchdogEvent) {
+        match event {
+            WatchdogEvent::Connected { status, device } => {
                 self.watchdog.connected = true;
                 self.watchdog.device = device;
-                self.watchdog.asked = None;
+                self.watchdog.pending_request = None;
                 self.watchdog.acknowledged = None;
                 self.watchdog.armed_with = None;
                 self.watchdog.retry_at = None;
                 self.watchdog.rearm_at = None;
-                self.watchdog.away_since = None;
-                self.watchdog.is_well();
-                self.take_status(status);
+                self.watchdog.disconnected_since = None;
+                self.watchdog.clear_problem();
+                self.apply_status(status);
             }
-            WatchdogNews::Answered { id, refusal, status } => {
-                let Some((asked, request)) = self.watchdog.asked else { return };
+            WatchdogEvent::Answered { id, refusal, status } => {
+                let Some((asked, request)) = self.watchdog.pending_request else { return };
                 if asked != id {
                     return;
                 }
-                self.watchdog.asked = None;
-                self.take_status(status);
+                self.watchdog.pending_request = None;
+                self.apply_status(status);
                 match refusal {
-                    None => self.watchdog_done(now, request),
+                    None => self.watchdog_accepted(now, request),
                     Some(refusal) => self.watchdog_refused(now, request, refusal),
                 }
             }
-            WatchdogNews::Notice { notice, status } => {
-                self.take_status(status);
+            WatchdogEvent::Notice { notice, status } => {
+                self.apply_status(status);
                 match notice {
                     Notice::Welcome => {}
                     Notice::Expired => {
@@ -260,31 +261,32 @@ impl AgentCore {
                     }
                 }
             }
-            WatchdogNews::Disconnected { message } => {
-                if self.watchdog.connected || self.watchdog.away_since.is_none() {
-                    self.watchdog.away_since = Some(now.raw);
+            WatchdogEvent::Disconnected { message } => {
+                if self.watchdog.connected || self.watchdog.disconnected_since.is_none() {
+                    self.watchdog.disconnected_since = Some(now.raw);
                     let timeout_ms =
                         self.watchdog.facts.map_or(0, |facts| u64::from(facts.timeout_seconds) * 1000);
-                    self.watchdog.patience_ms = patience_ms(timeout_ms, self.pace().stop_margin_ms);
+                    self.watchdog.disconnect_tolerance_ms =
+                        disconnect_tolerance_ms(timeout_ms, self.effective_timings().stop_margin_ms);
                     self.log(Level::Warning, format!("cannot use ha-watchdogd: {message}"));
                 }
                 // An armed device stays armed, so the last status is kept.
                 self.watchdog.connected = false;
-                self.watchdog.asked = None;
+                self.watchdog.pending_request = None;
                 self.watchdog.acknowledged = None;
             }
         }
     }
 
-    fn take_status(&mut self, status: Status) {
+    fn apply_status(&mut self, status: Status) {
         self.watchdog.status = status;
         if status.takes_no_pets && self.watchdog.takes_pets() {
             self.pets_refused(None);
         }
         if let Some(facts) = status.device {
             self.watchdog.facts = Some(facts);
-            if facts.kind == DeviceKind::Simulated && !self.watchdog.warned {
-                self.watchdog.warned = true;
+            if facts.kind == DeviceKind::Simulated && !self.watchdog.simulated_warned {
+                self.watchdog.simulated_warned = true;
                 self.log(
                     Level::Error,
                     "NOT PROTECTED: the watchdog is simulated, for sandboxes and tests only, and does not reset a real machine. The leader accepts it only with Cluster.spec.fencing.allowSimulatedWatchdog".to_owned(),
@@ -293,24 +295,24 @@ impl AgentCore {
         }
     }
 
-    fn watchdog_done(&mut self, now: &Now, request: Request) {
+    fn watchdog_accepted(&mut self, now: &Now, request: Request) {
         match request {
             Request::Arm(arm) => {
-                self.watchdog.is_well();
+                self.watchdog.clear_problem();
                 self.watchdog.rearm_at = None;
                 if self.watchdog.pets == Pets::Refused {
                     self.watchdog.pets = Pets::Returning { since: now.raw };
                 }
                 self.watchdog.armed_with = Some((arm.timeout_seconds, arm.heartbeat_valid_ms));
-                self.watchdog.looked = arm.deadline.is_none();
+                self.watchdog.opened_to_identify = arm.deadline.is_none();
                 if self.node_report().is_some_and(|report| report.armed) {
                     self.watchdog.acknowledged = arm.deadline.or(self.watchdog.acknowledged);
                 }
             }
             Request::Deadline(deadline) => {
-                self.look_at_pets(now);
+                self.end_pet_refusal(now);
                 if !self.must_rearm() {
-                    self.watchdog.is_well();
+                    self.watchdog.clear_problem();
                 }
                 if self.node_report().is_some_and(|report| report.armed) {
                     self.watchdog.acknowledged = Some(deadline);
@@ -321,12 +323,12 @@ impl AgentCore {
             }
             Request::Release => {
                 self.watchdog.armed_with = None;
-                self.watchdog.looked = false;
+                self.watchdog.opened_to_identify = false;
             }
             Request::Query => {
-                self.look_at_pets(now);
+                self.end_pet_refusal(now);
                 if !self.watchdog.takes_pets() {
-                    self.watchdog.retry_at = Some(now.raw + LOOK_AGAIN_MS);
+                    self.watchdog.retry_at = Some(now.raw + PETS_QUERY_DELAY_MS);
                 }
             }
         }
@@ -358,7 +360,7 @@ impl AgentCore {
                 self.watchdog.problem_reason = Some(refusal.reason());
             }
             Request::Deadline(deadline) => {
-                self.watchdog.too_late = Some(deadline);
+                self.watchdog.rejected_deadline = Some(deadline);
                 // No retry: the next deadline replaces the rejected one.
                 self.watchdog.retry_at = None;
                 if let Refusal::DeviceFailed { errno } = refusal {
@@ -383,7 +385,7 @@ impl AgentCore {
         if !self.watchdog.connected {
             return;
         }
-        if self.watchdog.asked.is_some() {
+        if self.watchdog.pending_request.is_some() {
             return;
         }
         if let Some(retry_at) = self.watchdog.retry_at {
@@ -394,7 +396,7 @@ impl AgentCore {
         }
         if let Some(request) = self.watchdog_request(now) {
             let id = WatchdogRequestId(self.next_id());
-            self.watchdog.asked = Some((id, request));
+            self.watchdog.pending_request = Some((id, request));
             self.effects.push_back(Effect::Watchdog { id, request });
         }
     }
@@ -409,14 +411,14 @@ impl AgentCore {
             return self.test_request(now);
         }
         // FENCING 4: the device is released only once armed: false is committed, or if nothing was ever committed.
-        let idle = !self.may_be_committed_armed() && !self.wants_watchdog();
+        let idle = !self.may_be_committed_armed() && !self.needs_watchdog();
         if idle {
             // A device that was already running belongs to services that may still run here.
-            if self.watchdog.is_running() && self.inherited_is_settled() {
+            if self.watchdog.is_running() && self.may_release_inherited() {
                 if self.watchdog.takes_pets() || self.is_ending() || self.is_disarmed() {
                     return Some(Request::Release);
                 }
-                return self.mending_request(now);
+                return self.recovery_request(now);
             }
         }
         // The node is empty, after the deadline's margin or before registering: no service is left that a reset would
@@ -430,10 +432,13 @@ impl AgentCore {
             let unknown = self.watchdog.facts.is_none()
                 || !self.watchdog.problem.is_empty()
                 || (!self.watchdog.takes_pets() && !self.is_disarmed() && !self.is_ending());
-            return (unknown && state == State::Released && self.may_look()).then(|| arm(None)).flatten();
+            return (unknown && state == State::Released && self.may_identify_device())
+                .then(|| arm(None))
+                .flatten();
         }
-        let deadline =
-            self.proven_deadline(now).filter(|deadline| Some(*deadline) != self.watchdog.too_late)?;
+        let deadline = self
+            .proven_deadline(now)
+            .filter(|deadline| Some(*deadline) != self.watchdog.rejected_deadline)?;
         match state {
             State::Released => arm(Some(deadline)),
             State::Armed { .. } | State::Staying | State::Expired { .. }

@@ -133,7 +133,7 @@ pub enum DriverEvent {
         /// The way in which the service ended (`exit status 1`, `killed by signal 9`).
         message: String,
         /// `true` if the service was stopped with its own tool rather than crashed, as far as the source can determine.
-        by_hand: bool,
+        stopped_externally: bool,
     },
     /// The service was found running without a command.
     Appeared {
@@ -153,7 +153,7 @@ pub enum DriverEvent {
         message: String,
     },
     /// The requests in the service's definition on this node, where the resource does not state them.
-    Asks {
+    RequestedAmounts {
         /// The resource's name.
         name: ResourceName,
         /// The resource's uid.
@@ -170,7 +170,7 @@ impl DriverEvent {
             DriverEvent::Exited { name, uid, .. }
             | DriverEvent::Appeared { name, uid }
             | DriverEvent::Progress { name, uid, .. }
-            | DriverEvent::Asks { name, uid, .. } => (name, uid),
+            | DriverEvent::RequestedAmounts { name, uid, .. } => (name, uid),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Commits in progress: the purpose of each, and the handling of its outcome (FENCING, section 1).
 
-use super::effect::{CommitId, Effect, Lane, Level};
-use super::heartbeat::Beat;
+use super::effect::{CommitId, CommitUrgency, Effect, Level};
+use super::heartbeat::PendingHeartbeat;
 use super::session::{RETRY_MS, ReadFor};
 use super::{AgentCore, Now};
 use ha_api_types::id::ResourceName;
@@ -20,7 +20,7 @@ pub(super) enum Purpose {
     /// Deletion of the `alive` key of an earlier process.
     DeleteAlive,
     /// A heartbeat, or the creation of `alive`.
-    Beat(Beat),
+    Heartbeat(PendingHeartbeat),
     /// A service's report: an answer, a probe or a permit.
     Service { name: ResourceName, report: ServiceReport },
     /// Deletion of the report of a deleted resource.
@@ -35,9 +35,9 @@ pub(super) enum Purpose {
 
 impl Purpose {
     /// Returns the heartbeat that the commit carries; `None` for any other commit.
-    pub(super) fn beat(&self) -> Option<&Beat> {
+    pub(super) fn heartbeat(&self) -> Option<&PendingHeartbeat> {
         match self {
-            Purpose::Beat(beat) => Some(beat),
+            Purpose::Heartbeat(heartbeat) => Some(heartbeat),
             Purpose::Request { .. }
             | Purpose::DeleteAlive
             | Purpose::Service { .. }
@@ -61,23 +61,28 @@ fn rewrite_ms(outcome: &Outcome) -> Millis {
 }
 
 impl AgentCore {
-    pub(super) fn commit(&mut self, transaction: Transaction, lane: Lane, purpose: Purpose) -> CommitId {
+    pub(super) fn commit(
+        &mut self,
+        transaction: Transaction,
+        urgency: CommitUrgency,
+        purpose: Purpose,
+    ) -> CommitId {
         let id = CommitId(self.next_id());
         self.commits.insert(id, purpose);
-        self.effects.push_back(Effect::Commit { id, transaction, lane });
+        self.effects.push_back(Effect::Commit { id, transaction, urgency });
         id
     }
 
     pub(super) fn committed(&mut self, now: &Now, id: CommitId, outcome: &Outcome) {
         let Some(purpose) = self.commits.remove(&id) else { return };
         if let Some(revision) = outcome.applied() {
-            self.highest = self.highest.max(revision);
+            self.highest_revision = self.highest_revision.max(revision);
             self.journal.revision = self.journal.revision.max(revision);
         }
         match purpose {
             Purpose::Request { report } => self.request_answer(now, report, outcome),
             Purpose::DeleteAlive => self.alive_deleted(now, outcome),
-            Purpose::Beat(beat) => self.beat_answer(now, beat, outcome),
+            Purpose::Heartbeat(heartbeat) => self.heartbeat_answer(now, heartbeat, outcome),
             Purpose::Service { name, report } => self.service_answer(now, id, &name, report, outcome),
             Purpose::Forget { name } => self.forget_answer(now, id, &name, outcome),
             Purpose::Doctor { report } => self.doctor_answer(report, outcome),
@@ -96,7 +101,7 @@ impl AgentCore {
     ) {
         let applied = outcome.applied();
         let phase = report.phase;
-        self.stale.insert(name.clone());
+        self.dirty_services.insert(name.clone());
         if let Some(revision) = applied {
             self.view.reports.wrote(name.clone(), report, revision);
         }
@@ -107,30 +112,30 @@ impl AgentCore {
         service.write = None;
         let what = format!("report of {name}");
         if applied.is_some() {
-            self.tell_outcome(&what, outcome);
+            self.log_outcome(&what, outcome);
         } else {
             // After a conflict or an unknown outcome, the only permitted next step is to read again.
             service.reread = true;
             service.has_worker = false;
             service.write_not_before = Some(now.raw + rewrite_ms(outcome));
-            self.tell_outcome(&what, outcome);
-            self.tell_permit_refused(now, name, phase, outcome);
+            self.log_outcome(&what, outcome);
+            self.emit_permit_refused(now, name, phase, outcome);
         }
         self.changed = true;
     }
 
     /// Emits an event for a permit that conflicted: its preconditions had changed when it reached etcd.
-    fn tell_permit_refused(&mut self, now: &Now, name: &ResourceName, phase: Phase, outcome: &Outcome) {
+    fn emit_permit_refused(&mut self, now: &Now, name: &ResourceName, phase: Phase, outcome: &Outcome) {
         let asks_permit = matches!(phase, Phase::Starting | Phase::Receiving | Phase::HandingOver);
         if let (true, Outcome::Conflict(_), Some(service)) = (asks_permit, outcome, self.services.get(name)) {
             let message =
                 "Start authorization rejected because the state changed; the agent reads the state again";
-            self.event(now, &service.clone(), false, Reason::PermitRefused, message);
+            self.emit_event(now, &service.clone(), false, Reason::PermitRefused, message);
         }
     }
 
     fn forget_answer(&mut self, now: &Now, id: CommitId, name: &ResourceName, outcome: &Outcome) {
-        self.stale.insert(name.clone());
+        self.dirty_services.insert(name.clone());
         if let Some(revision) = outcome.applied() {
             self.view.reports.deleted(name.clone(), revision);
         }
@@ -178,7 +183,7 @@ impl AgentCore {
     }
 
     /// Logs a write that was not applied: once, until such a write is applied or fails for another reason.
-    pub(super) fn tell_outcome(&mut self, what: &str, outcome: &Outcome) {
+    pub(super) fn log_outcome(&mut self, what: &str, outcome: &Outcome) {
         let (cause, message) = match outcome {
             Outcome::Applied(_) => {
                 if self.failed_writes.remove(what).is_some() {
@@ -199,7 +204,7 @@ impl AgentCore {
             Outcome::Unknown(text) => ("unknown", format!("{what} may not have been committed: {text}")),
         };
         // While heartbeats fail, their own message is enough.
-        if self.beat_failed_at.is_some() {
+        if self.heartbeats_failing_since.is_some() {
             return self.log(Level::Debug, message);
         }
         let known = self.failed_writes.insert(what.to_owned(), cause.to_owned());

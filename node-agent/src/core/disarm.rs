@@ -37,7 +37,7 @@ impl AgentCore {
     }
 
     /// Returns `true` if the node's report should contain *Disarmed, armed: false*: no worker is running.
-    pub(super) fn lays_down_arms(&self) -> bool {
+    pub(super) fn is_disarming(&self) -> bool {
         let quiet =
             || self.services.values().all(|service| service.task.is_none() && service.cancelling.is_empty());
         self.is_disarmed() && (self.has_acknowledged_disarm() || quiet())

@@ -1,7 +1,7 @@
 //! Events that drivers report without a command.
 
 use super::command::DriverEvent;
-use super::service::{ExitSeen, Presence, Service, Step};
+use super::service::{Presence, Service, Step, UnexpectedExit};
 use super::{AgentCore, Now};
 use ha_api_types::quantity::Amounts;
 use ha_api_types::reason::Reason;
@@ -12,27 +12,31 @@ impl AgentCore {
         self.changed = true;
         let (name, uid) = event.about();
         let name = name.to_owned();
-        self.stale.insert(name.clone());
+        self.dirty_services.insert(name.clone());
         if self.services.get(&name).is_none_or(|service| service.definition.uid != uid) {
             return;
         }
         self.with_service(&name, |core, service| match event {
-            DriverEvent::Exited { message, by_hand, .. } => exited(service, message, by_hand),
+            DriverEvent::Exited { message, stopped_externally, .. } => {
+                exited(service, message, stopped_externally)
+            }
             DriverEvent::Appeared { .. } => {
                 if service.presence == Presence::Stopped && service.task.is_none() {
                     service.presence = Presence::Running;
                 }
             }
-            DriverEvent::Progress { message, .. } => core.migration_goes_on(now, service, &message),
-            DriverEvent::Asks { amounts, .. } => core.asks(now, service, amounts),
+            DriverEvent::Progress { message, .. } => core.report_migration_progress(now, service, &message),
+            DriverEvent::RequestedAmounts { amounts, .. } => {
+                core.record_requested_amounts(now, service, amounts)
+            }
         });
     }
 
     /// Writes the progress of a live migration into the source's report, which the leader shows.
-    fn migration_goes_on(&mut self, now: &Now, service: &mut Service, message: &str) {
+    fn report_migration_progress(&mut self, now: &Now, service: &mut Service, message: &str) {
         let Step::Migrate { uid, .. } = &service.step else { return };
         let uid = uid.clone();
-        let is_under_way = self.current(service).is_some_and(|report| {
+        let is_under_way = self.current_report(service).is_some_and(|report| {
             report.phase == Phase::HandingOver && report.action_uid.as_ref() == Some(&uid)
         });
         if is_under_way && service.task.is_some() {
@@ -44,21 +48,21 @@ impl AgentCore {
 
     /// Records the requests of the service's definition on this node. The current report and every later one carry
     /// them.
-    fn asks(&mut self, now: &Now, service: &mut Service, amounts: Amounts) {
+    fn record_requested_amounts(&mut self, now: &Now, service: &mut Service, amounts: Amounts) {
         service.asked = amounts;
-        let Some(report) = self.current(service) else { return };
+        let Some(report) = self.current_report(service) else { return };
         if report.asked != amounts && service.task.is_none() {
             self.set_desired(service, ServiceReport { asked: amounts, at: now.timestamp(), ..report });
         }
     }
 }
 
-fn exited(service: &mut Service, message: String, by_hand: bool) {
+fn exited(service: &mut Service, message: String, stopped_externally: bool) {
     // A command in progress reports the end itself.
-    let tells =
-        matches!(service.step, Step::Rest | Step::Probe { .. } | Step::Permit { .. } | Step::Journal { .. });
-    if tells && service.presence == Presence::Running {
+    let reports_end =
+        matches!(service.step, Step::Idle | Step::Probe { .. } | Step::Permit { .. } | Step::Journal { .. });
+    if reports_end && service.presence == Presence::Running {
         service.presence = Presence::Stopped;
-        service.exit = Some(ExitSeen { message, by_hand });
+        service.exit = Some(UnexpectedExit { message, stopped_externally });
     }
 }

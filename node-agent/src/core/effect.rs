@@ -47,7 +47,7 @@ pub enum Effect {
         /// The transaction, with all its guards.
         transaction: Transaction,
         /// Urgency of the commit.
-        lane: Lane,
+        urgency: CommitUrgency,
     },
     /// Read these keys, each linearizably and no earlier than now; answered by [`super::Input::Read`].
     Read {
@@ -83,7 +83,7 @@ pub enum Effect {
     },
     /// Cancel a command. The shell still answers it, with its result or with `Cancelled`.
     Cancel(CommandId),
-    /// Send a request to the watchdog daemon; answered by [`super::WatchdogNews::Answered`] or by `Disconnected`.
+    /// Send a request to the watchdog daemon; answered by [`super::WatchdogEvent::Answered`] or by `Disconnected`.
     Watchdog {
         /// Id that the answer carries.
         id: WatchdogRequestId,
@@ -101,7 +101,7 @@ pub enum Effect {
         /// The request, with this node's boot and epoch.
         request: HoldRequest,
         /// Time to wait for the answer (Ki), milliseconds. After that time the core asks again.
-        patience_ms: Millis,
+        timeout_ms: Millis,
     },
     /// Read the current usage of these services and of the machine; answered by [`super::Input::Measured`].
     Measure {
@@ -125,12 +125,12 @@ pub enum Effect {
 
 /// Urgency of a commit, with its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
+pub enum CommitUrgency {
     /// A heartbeat: it has a deadline, is tried on a second etcd member if the first is slow, and is never queued
     /// behind ordinary commits.
     Heartbeat {
         /// Deadline of one attempt (Ki), milliseconds.
-        patience_ms: Millis,
+        timeout_ms: Millis,
     },
     /// Any other commit.
     Ordinary,

@@ -2,7 +2,7 @@
 //! (`externalStop: Accept`). The leader turns them into the requested state.
 
 use super::role::Role;
-use super::service::{ExitSeen, Presence, Service, Step};
+use super::service::{Presence, Service, Step, UnexpectedExit};
 use super::{AgentCore, Now};
 use ha_api_types::id::ActionUid;
 use ha_api_types::reason::Reason;
@@ -38,12 +38,12 @@ impl AgentCore {
         now: &Now,
         service: &mut Service,
         uid: &ActionUid,
-        exit: Option<ExitSeen>,
+        exit: Option<UnexpectedExit>,
     ) {
         let message = exit.map_or_else(String::new, |exit| exit.message);
         let text =
             format!("Service was stopped outside hactl ({message}), which externalStop: Accept allows");
-        self.event(now, service, false, Reason::StoppedExternally, &text);
+        self.emit_event(now, service, false, Reason::StoppedExternally, &text);
         service.external_stop = Some(ExternalStop { uid: uid.clone(), message: message.clone() });
         service.crashed_before = false;
         self.set_desired(
@@ -51,7 +51,7 @@ impl AgentCore {
             self.report(now, service, Some(uid), Phase::Stopping, Reason::StoppedExternally, &message),
         );
         let graceful_ms = service.definition.timeouts.stop_ms();
-        service.go(Step::Stop { uid: Some(uid.clone()), graceful_ms });
+        service.transition_to(Step::Stop { uid: Some(uid.clone()), graceful_ms });
         self.changed = true;
     }
 
@@ -73,7 +73,7 @@ impl AgentCore {
     /// Reports a stopped service that runs because its own tool has started it. It keeps running without a permit until
     /// the leader has assigned its start, or its stop. Until then it is active, so isolation ends it.
     pub(super) fn report_external_start(&mut self, now: &Now, service: &mut Service, uid: &ActionUid) {
-        let known = self.current(service).is_some_and(|report| {
+        let known = self.current_report(service).is_some_and(|report| {
             report.external_change
                 && report.phase == Phase::ProbedRunning
                 && report.action_uid.as_ref() == Some(uid)
@@ -82,7 +82,7 @@ impl AgentCore {
             return;
         }
         let text = "Service was started outside hactl, which externalStop: Accept allows";
-        self.event(now, service, false, Reason::StartedExternally, text);
+        self.emit_event(now, service, false, Reason::StartedExternally, text);
         let report =
             self.report(now, service, Some(uid), Phase::ProbedRunning, Reason::StartedExternally, "");
         self.set_desired(service, ServiceReport { external_change: true, ..report });

@@ -2,9 +2,9 @@
 //! (R8.10 to R8.12).
 
 use super::command::{CommandResult, DriverFailure};
-use super::service::{Guarded, Service, Step};
+use super::service::{GuardedTarget, Service, Step};
+use super::service_machine::PROBE_RETRY_MS;
 use super::session::ReadFor;
-use super::steps::PROBE_RETRY_MS;
 use super::view::{Stored, peer};
 use super::{AgentCore, Now};
 use ha_api_types::id::{ActionUid, NodeName, ResourceName, Revision};
@@ -18,11 +18,11 @@ impl AgentCore {
         &self,
         name: &ResourceName,
         assignment: &Stored<Assignment>,
-    ) -> Option<Guarded> {
+    ) -> Option<GuardedTarget> {
         let target = AgentCore::migration_target(assignment.value.as_ref()?)?;
         let report = self.view.peer_reports.get(&peer(&target, name))?.modified;
         let fence = self.view.fences.get(&target)?.modified;
-        Some(Guarded { report, fence })
+        Some(GuardedTarget { report, fence })
     }
 
     /// Reads the target again, linearizably, before the driver begins. HandingOver is committed and in the journal
@@ -38,8 +38,8 @@ impl AgentCore {
         let wanted = vec![keys.service_report(&target, service.name()), keys.fence(&target)];
         let purpose = ReadFor::Target { name: service.name().to_owned(), uid: uid.clone() };
         self.read(purpose, wanted);
-        service.go(Step::CheckTarget { uid: uid.clone(), target, sent: now.raw });
-        service.peek_at = Some(now.raw + self.pace().stop_margin_ms);
+        service.transition_to(Step::CheckTarget { uid: uid.clone(), target, sent: now.raw });
+        service.peer_check_at = Some(now.raw + self.effective_timings().stop_margin_ms);
         self.changed = true;
     }
 
@@ -52,7 +52,7 @@ impl AgentCore {
         uid: &ActionUid,
         found: Option<&[Revision]>,
     ) {
-        let limit_ms = self.pace().stop_margin_ms;
+        let limit_ms = self.effective_timings().stop_margin_ms;
         self.with_service(name, |core, service| {
             let Step::CheckTarget { uid: checked, target, sent } = service.step.clone() else { return };
             if checked != *uid {
@@ -61,19 +61,25 @@ impl AgentCore {
             let guarded = service.guarded.map(|guarded| [guarded.report, guarded.fence]);
             let until = sent + limit_ms;
             if guarded.as_ref().map(<[Revision; 2]>::as_slice) == found && now.raw < until {
-                service.go(Step::Migrate { uid: checked, target, until });
+                service.transition_to(Step::Migrate { uid: checked, target, until });
                 core.changed = true;
             } else {
                 let text = format!("{target} changed before the driver started the migration");
-                core.never_began(now, service, &checked, &text);
+                core.report_never_began(now, service, &checked, &text);
             }
         });
     }
 
     /// Gives up a hand-over whose read was not answered in time, so the driver never begins (R8.12).
-    pub(super) fn give_up_in_time(&mut self, now: &Now, service: &mut Service, uid: &ActionUid, sent: Mono) {
-        if now.raw >= sent + self.pace().stop_margin_ms {
-            self.never_began(
+    pub(super) fn abandon_late_hand_over(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        uid: &ActionUid,
+        sent: Mono,
+    ) {
+        if now.raw >= sent + self.effective_timings().stop_margin_ms {
+            self.report_never_began(
                 now,
                 service,
                 uid,
@@ -83,14 +89,20 @@ impl AgentCore {
     }
 
     /// Reports that the driver of a committed hand-over did not begin, and that no later process begins it (R8.12).
-    pub(super) fn never_began(&mut self, now: &Now, service: &mut Service, uid: &ActionUid, why: &str) {
+    pub(super) fn report_never_began(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        uid: &ActionUid,
+        why: &str,
+    ) {
         service.begun = None;
         service.guarded = None;
-        service.peek_at = None;
-        self.event(now, service, true, Reason::MoveFailed, why);
+        service.peer_check_at = None;
+        self.emit_event(now, service, true, Reason::MoveFailed, why);
         let report = self.report(now, service, Some(uid), Phase::MoveFailed, Reason::MoveFailed, why);
         self.set_desired(service, ServiceReport { never_began: true, ..report });
-        service.go(Step::Rest);
+        service.transition_to(Step::Idle);
         self.changed = true;
     }
 
@@ -105,7 +117,7 @@ impl AgentCore {
     ) {
         match result {
             CommandResult::Done | CommandResult::Observed(_) => {
-                service.go(Step::MigrateProbe { uid, failure });
+                service.transition_to(Step::MigrateProbe { uid, failure });
             }
             CommandResult::Failed(why) => {
                 service.message = why.message;

@@ -1,7 +1,7 @@
 //! The heartbeat: proof of this node's lease, and start of each deadline (FENCING, section 3).
 
 use super::commits::Purpose;
-use super::effect::{Effect, Lane, LeaseRequestId, Level};
+use super::effect::{CommitUrgency, Effect, LeaseRequestId, Level};
 use super::input::LeaseKept;
 use super::session::RETRY_MS;
 use super::{AgentCore, Shutdown};
@@ -22,7 +22,7 @@ const HEARTBEAT: &str = "heartbeat";
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lease {
     pub(super) id: Option<LeaseId>,
-    asked: Option<LeaseRequestId>,
+    requested: Option<LeaseRequestId>,
     keeping: bool,
     keep_at: Option<Mono>,
     retry_at: Option<Mono>,
@@ -30,7 +30,7 @@ pub(super) struct Lease {
 
 /// A heartbeat in progress.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Beat {
+pub(super) struct PendingHeartbeat {
     /// The clock reading before the commit.
     pub(super) started: Moment,
     pub(super) alive: Alive,
@@ -79,7 +79,7 @@ impl AgentCore {
     fn wanted_mode(&self) -> (Mode, bool) {
         let (mode, may_arm) = match self.shutdown {
             Some(Shutdown::Restart) if self.is_ready_to_restart() => (Mode::Restart, false),
-            Some(Shutdown::Restart | Shutdown::Leave(_)) | None if self.lays_down_arms() => {
+            Some(Shutdown::Restart | Shutdown::Leave(_)) | None if self.is_disarming() => {
                 (Mode::Disarmed, false)
             }
             Some(Shutdown::Leave(leave)) => (Mode::Shutdown(leave), true),
@@ -87,21 +87,21 @@ impl AgentCore {
             Some(Shutdown::Restart) | None => (Mode::Active, true),
         };
         let armed = may_arm
-            && self.watchdog.is_running_for_us(self.node_report().is_some_and(|report| report.armed))
-            && self.wants_watchdog();
+            && self.watchdog.may_report_armed(self.node_report().is_some_and(|report| report.armed))
+            && self.needs_watchdog();
         (mode, armed)
     }
 
     /// Returns the cluster's timings if they are valid, otherwise the active timings.
     pub(super) fn wanted_timings(&self) -> Timings {
-        self.view.timings.unwrap_or(self.in_force)
+        self.view.timings.unwrap_or(self.active_timings)
     }
 
     /// Returns the timings that this process follows: the active ones, except that a shorter validity applies even
     /// before it is committed. Observers count by the shorter validity from its commit on, so the watchdog must follow
     /// it earlier.
-    pub(super) fn pace(&self) -> Timings {
-        let (wanted, in_force) = (self.wanted_timings(), self.in_force);
+    pub(super) fn effective_timings(&self) -> Timings {
+        let (wanted, in_force) = (self.wanted_timings(), self.active_timings);
         if wanted.heartbeat_valid_ms >= in_force.heartbeat_valid_ms {
             return in_force;
         }
@@ -115,7 +115,7 @@ impl AgentCore {
 
     /// Returns the timings for arming: the desired Tw with the committed Th.
     pub(super) fn arming_timings(&self) -> Timings {
-        Timings { heartbeat_valid_ms: self.in_force.heartbeat_valid_ms, ..self.wanted_timings() }
+        Timings { heartbeat_valid_ms: self.active_timings.heartbeat_valid_ms, ..self.wanted_timings() }
     }
 
     /// Returns D while it is in the future.
@@ -126,53 +126,57 @@ impl AgentCore {
     /// Returns `true` if the node's report is armed, or if a write with an unknown outcome may have made it armed.
     pub(super) fn may_be_committed_armed(&self) -> bool {
         self.node_report().is_some_and(|report| report.armed)
-            || self.unseen_armed
-            || self.sends_report(|report| report.armed)
+            || self.unconfirmed_armed
+            || self.is_sending_report(|report| report.armed)
     }
 
     /// Returns `true` if a heartbeat that withdraws *armed: true* is in progress or was never answered. A permit that
     /// overtakes that heartbeat would be followed by a report that contradicts the permit.
     pub(super) fn may_be_withdrawing_armed(&self) -> bool {
-        self.unseen_report || self.sends_report(|report| !report.armed)
+        self.unconfirmed_report || self.is_sending_report(|report| !report.armed)
     }
 
     /// Returns `true` if a heartbeat in progress writes a report that matches the predicate.
-    fn sends_report(&self, is_such: impl Fn(&NodeReport) -> bool) -> bool {
-        self.commits.values().filter_map(Purpose::beat).filter_map(|beat| beat.report.as_ref()).any(is_such)
+    fn is_sending_report(&self, predicate: impl Fn(&NodeReport) -> bool) -> bool {
+        self.commits
+            .values()
+            .filter_map(Purpose::heartbeat)
+            .filter_map(|heartbeat| heartbeat.report.as_ref())
+            .any(predicate)
     }
 
     /// Sends the heartbeat that is due.
     pub(super) fn heartbeat_step(&mut self, now: &Now) {
         let Some(registered) = self.registered() else { return };
-        if registered.beat.is_some() || registered.reread || self.leaving.is_some() {
+        if registered.heartbeat.is_some() || registered.reread || self.leave_commit.is_some() {
             return;
         }
         if !self.fence_is_own(registered) {
             return;
         }
         let committed = self.node_report();
-        if now.raw < registered.next_beat {
-            if registered.created.is_none() || self.beat_failed_at.is_some() {
+        if now.raw < registered.next_heartbeat_at {
+            if registered.created.is_none() || self.heartbeats_failing_since.is_some() {
                 return;
             }
             let (mode, armed) = self.wanted_mode();
-            let is_told = |report: &NodeReport| {
+            let is_committed = |report: &NodeReport| {
                 report.armed == armed
                     && report.mode == mode
                     && report.watchdog_failed != self.watchdog.takes_pets()
                     && report.sleep_protection == self.config.sleep_protection
             };
-            if committed.is_some_and(is_told) && !self.is_daemon_loss_uncommitted() {
+            if committed.is_some_and(is_committed) && !self.is_daemon_loss_uncommitted() {
                 return;
             }
         }
         let mut wanted = self.wanted_report();
         let shorter = Moment::from(now).plus_ms(wanted.timings.heartbeat_valid_ms);
-        if wanted.timings.heartbeat_valid_ms < self.in_force.heartbeat_valid_ms
-            && !self.watchdog.never_beyond(shorter)
+        if wanted.timings.heartbeat_valid_ms < self.active_timings.heartbeat_valid_ms
+            && !self.watchdog.has_no_deadline_after(shorter)
         {
             // A shorter validity is committed only once the daemon has no longer deadline left.
-            wanted.timings = self.in_force;
+            wanted.timings = self.active_timings;
         }
         let Some(lease) = self.lease.id else { return };
         let node = self.config.node.clone();
@@ -186,9 +190,9 @@ impl AgentCore {
                 let transaction = Transaction::new()
                     .delete(alive_key, Guard::Unchanged(stored.modified))
                     .guard(keys.fence(&node), self.fence_guard());
-                let id = self.commit(transaction, Lane::Ordinary, Purpose::DeleteAlive);
+                let id = self.commit(transaction, CommitUrgency::Ordinary, Purpose::DeleteAlive);
                 if let Some(registered) = self.registered_mut() {
-                    registered.beat = Some(id);
+                    registered.heartbeat = Some(id);
                 }
                 return;
             }
@@ -199,8 +203,9 @@ impl AgentCore {
             sequence: registered.sequence + 1,
         };
         // A new write of the key makes a delayed earlier write conflict.
-        let perhaps_armed = self.unseen_armed && !wanted.armed;
-        let report = (committed != Some(&wanted) || self.unseen_report || perhaps_armed).then_some(wanted);
+        let may_be_armed = self.unconfirmed_armed && !wanted.armed;
+        let report =
+            (committed != Some(&wanted) || self.unconfirmed_report || may_be_armed).then_some(wanted);
         let Ok(value) = serde_json::to_vec(&alive) else { return };
         let report_key = keys.node_report(&node);
         let report_guard = self.view.node_reports.guard(&node);
@@ -221,16 +226,17 @@ impl AgentCore {
             if self.deadline.is_some_and(|deadline| bound.is_earlier_on_a_clock(deadline)) {
                 self.deadline = Some(bound);
             }
-            self.unseen_armed |= report.armed;
+            self.unconfirmed_armed |= report.armed;
         }
-        let patience_ms = self.pace().heartbeat_interval_ms;
-        let next_beat = now.raw + patience_ms;
-        let beat = Beat { started, alive, report };
-        let id = self.commit(transaction, Lane::Heartbeat { patience_ms }, Purpose::Beat(beat));
+        let timeout_ms = self.effective_timings().heartbeat_interval_ms;
+        let next_heartbeat_at = now.raw + timeout_ms;
+        let heartbeat = PendingHeartbeat { started, alive, report };
+        let id =
+            self.commit(transaction, CommitUrgency::Heartbeat { timeout_ms }, Purpose::Heartbeat(heartbeat));
         if let Some(registered) = self.registered_mut() {
-            registered.beat = Some(id);
+            registered.heartbeat = Some(id);
             registered.sequence += 1;
-            registered.next_beat = next_beat;
+            registered.next_heartbeat_at = next_heartbeat_at;
         }
     }
 
@@ -239,7 +245,7 @@ impl AgentCore {
     pub(super) fn is_daemon_loss_uncommitted(&self) -> bool {
         self.watchdog.problem_reason == Some(Reason::WatchdogMissing)
             && self.watchdog.is_running()
-            && self.watchdog.is_away()
+            && self.watchdog.is_disconnected()
             && self
                 .node_report()
                 .is_some_and(|report| report.watchdog.reason != Some(Reason::WatchdogMissing))
@@ -248,15 +254,15 @@ impl AgentCore {
     pub(super) fn alive_deleted(&mut self, now: &Now, outcome: &Outcome) {
         let node = self.config.node.clone();
         if let Some(registered) = self.registered_mut() {
-            registered.beat = None;
+            registered.heartbeat = None;
             match outcome {
                 Outcome::Applied(revision) => {
-                    registered.next_beat = now.raw;
+                    registered.next_heartbeat_at = now.raw;
                     self.view.alive.deleted(node, *revision);
                 }
                 Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_) | Outcome::Unknown(_) => {
                     registered.reread = true;
-                    registered.next_beat = now.raw + RETRY_MS / 4;
+                    registered.next_heartbeat_at = now.raw + RETRY_MS / 4;
                 }
             }
         }
@@ -264,51 +270,54 @@ impl AgentCore {
 
     /// Handles the outcome of a heartbeat. FENCING 3: if applied, D = s + Th with s read before the commit; if unknown,
     /// D is not extended.
-    pub(super) fn beat_answer(&mut self, now: &Now, beat: Beat, outcome: &Outcome) {
+    pub(super) fn heartbeat_answer(&mut self, now: &Now, heartbeat: PendingHeartbeat, outcome: &Outcome) {
         let node = self.config.node.clone();
-        let interval_ms = self.in_force.heartbeat_interval_ms;
-        let held_on = beat.report.is_none() && self.active().is_some() && self.before_margin(now);
+        let interval_ms = self.active_timings.heartbeat_interval_ms;
+        let continues_previous =
+            heartbeat.report.is_none() && self.active().is_some() && self.is_before_margin(now);
         let Some(registered) = self.registered_mut() else { return };
-        registered.beat = None;
+        registered.heartbeat = None;
         match outcome {
             Outcome::Applied(revision) => {
                 if registered.created.is_none() {
                     registered.created = Some(*revision);
                 }
-                registered.held = true;
+                registered.has_created_alive = true;
                 // A heartbeat that commits while the previous one is still valid enables no waiting step.
-                self.all_stale |= !held_on;
-                self.view.alive.wrote(node, beat.alive, *revision);
-                if let Some(report) = beat.report {
+                self.all_dirty |= !continues_previous;
+                self.view.alive.wrote(node, heartbeat.alive, *revision);
+                if let Some(report) = heartbeat.report {
                     self.report_committed(report, *revision);
                 }
                 // D is set, not raised: with a smaller Th it is earlier, and observers count by that value.
-                self.deadline = Some(beat.started.plus_ms(self.pace().heartbeat_valid_ms));
-                if self.beat_failed_at.take().is_some() {
+                self.deadline = Some(heartbeat.started.plus_ms(self.effective_timings().heartbeat_valid_ms));
+                if self.heartbeats_failing_since.take().is_some() {
                     self.failed_writes.remove(HEARTBEAT);
                     self.log(Level::Info, "heartbeats are committed again".to_owned());
                 }
             }
             Outcome::Conflict(_) => {
                 registered.reread = true;
-                registered.next_beat = now.raw;
+                registered.next_heartbeat_at = now.raw;
             }
             Outcome::LeaseNotFound => {
                 registered.reread = true;
-                registered.next_beat = now.raw;
+                registered.next_heartbeat_at = now.raw;
                 self.lease = Lease::default();
             }
             Outcome::Refused(_) | Outcome::Unknown(_) => {
                 // A plain heartbeat may follow immediately: one with an unknown outcome changes nothing that the next
                 // one guards. A heartbeat that changes the report, or creates `alive`, is read first, because the next
                 // one must guard the stored value.
-                registered.reread = beat.report.is_some() || registered.created.is_none();
-                self.unseen_report |= beat.report.is_some() && matches!(outcome, Outcome::Unknown(_));
+                registered.reread = heartbeat.report.is_some() || registered.created.is_none();
+                self.unconfirmed_report |=
+                    heartbeat.report.is_some() && matches!(outcome, Outcome::Unknown(_));
                 let Some(registered) = self.registered_mut() else { return };
-                registered.next_beat = registered.next_beat.min(now.raw + interval_ms / 4).max(now.raw);
-                if self.beat_failed_at.is_none() {
-                    self.tell_outcome(HEARTBEAT, outcome);
-                    self.beat_failed_at = Some(now.raw);
+                registered.next_heartbeat_at =
+                    registered.next_heartbeat_at.min(now.raw + interval_ms / 4).max(now.raw);
+                if self.heartbeats_failing_since.is_none() {
+                    self.log_outcome(HEARTBEAT, outcome);
+                    self.heartbeats_failing_since = Some(now.raw);
                 }
             }
         }
@@ -320,9 +329,9 @@ impl AgentCore {
         if report.armed && !report.watchdog_failed && !was_armed {
             self.watchdog.armed_committed();
         }
-        self.unseen_armed = false;
-        self.unseen_report = false;
-        self.in_force = report.timings;
+        self.unconfirmed_armed = false;
+        self.unconfirmed_report = false;
+        self.active_timings = report.timings;
         self.journal.timings = Some(report.timings);
         self.view.node_reports.wrote(self.config.node.clone(), report, revision);
         self.changed = true;
@@ -330,16 +339,16 @@ impl AgentCore {
 
     /// Requests a lease, and keeps it alive.
     pub(super) fn lease_step(&mut self, now: &Now) {
-        if self.registered().is_none() || self.leaving.is_some() {
+        if self.registered().is_none() || self.leave_commit.is_some() {
             return;
         }
         match self.lease.id {
             None => {
-                if self.lease.asked.is_none()
+                if self.lease.requested.is_none()
                     && self.lease.retry_at.is_none_or(|retry_at| now.raw >= retry_at)
                 {
                     let id = LeaseRequestId(self.next_id());
-                    self.lease.asked = Some(id);
+                    self.lease.requested = Some(id);
                     let ttl_seconds = self.lease_ttl_seconds();
                     self.effects.push_back(Effect::GrantLease { id, ttl_seconds });
                 }
@@ -357,11 +366,11 @@ impl AgentCore {
     fn lease_ttl_seconds(&self) -> i64 {
         let timings = self.wanted_timings();
         let worst = WatchdogBounds {
-            timeout_ms: timings.watchdog_timeout_ms.max(self.in_force.watchdog_timeout_ms),
+            timeout_ms: timings.watchdog_timeout_ms.max(self.active_timings.watchdog_timeout_ms),
             sliding: false,
             descriptor_retained: false,
         };
-        let wait = wait_ms(&timings, &worst).max(wait_ms(&self.in_force, &worst));
+        let wait = wait_ms(&timings, &worst).max(wait_ms(&self.active_timings, &worst));
         i64::try_from((3 * wait).div_ceil(1000)).unwrap_or(i64::MAX)
     }
 
@@ -370,10 +379,10 @@ impl AgentCore {
     }
 
     pub(super) fn lease_granted(&mut self, now: &Now, id: LeaseRequestId, result: Result<LeaseId, String>) {
-        if self.lease.asked != Some(id) {
+        if self.lease.requested != Some(id) {
             return;
         }
-        self.lease.asked = None;
+        self.lease.requested = None;
         match result {
             Ok(lease) => {
                 self.lease.id = Some(lease);
@@ -407,18 +416,18 @@ impl AgentCore {
     }
 
     /// Returns the heartbeat that is in progress.
-    pub(super) fn beat_under_way(&self) -> Option<&Beat> {
-        self.commits.get(&self.registered()?.beat?)?.beat()
+    pub(super) fn pending_heartbeat(&self) -> Option<&PendingHeartbeat> {
+        self.commits.get(&self.registered()?.heartbeat?)?.heartbeat()
     }
 
     pub(super) fn heartbeat_due(&self) -> Option<Mono> {
         let registered = self.registered()?;
-        let beat = (registered.beat.is_none() && self.lease.id.is_some() && !registered.reread)
-            .then_some(registered.next_beat);
+        let heartbeat = (registered.heartbeat.is_none() && self.lease.id.is_some() && !registered.reread)
+            .then_some(registered.next_heartbeat_at);
         let lease = match self.lease.id {
-            None => self.lease.retry_at.filter(|_| self.lease.asked.is_none()),
+            None => self.lease.retry_at.filter(|_| self.lease.requested.is_none()),
             Some(_) => self.lease.keep_at.filter(|_| !self.lease.keeping),
         };
-        [beat, lease].into_iter().flatten().min()
+        [heartbeat, lease].into_iter().flatten().min()
     }
 }

@@ -3,7 +3,7 @@
 
 use super::AgentCore;
 use super::effect::{Effect, HoldId, Level};
-use super::view::Asked;
+use super::view::HoldCandidates;
 use crate::watchdog::Moment;
 use ha_api_types::cluster::OnEtcdLoss;
 use ha_api_types::record::{HoldAnswer, HoldRequest};
@@ -13,27 +13,27 @@ use std::collections::BTreeSet;
 /// State of the requests to the controllers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hold {
-    question: Option<Question>,
+    round: Option<HoldRound>,
     /// Time before which no request is sent.
     next: Option<Mono>,
     /// The state that was last logged.
-    told: Option<String>,
+    last_logged: Option<String>,
 }
 
 /// A request that every controller must grant.
 #[derive(Clone, Debug)]
-struct Question {
+struct HoldRound {
     id: HoldId,
     /// The clock reading before the first controller was asked.
     started: Moment,
     /// Controllers that have not answered yet.
-    missing: BTreeSet<String>,
+    unanswered: BTreeSet<String>,
 }
 
 impl Hold {
     /// Returns the controllers that have not granted the current request; `None` if there is no request.
     pub(super) fn awaited(&self) -> Option<&BTreeSet<String>> {
-        self.question.as_ref().map(|question| &question.missing)
+        self.round.as_ref().map(|round| &round.unanswered)
     }
 }
 
@@ -41,52 +41,52 @@ impl AgentCore {
     /// Asks every controller from the first late heartbeat on, and again every Ki.
     pub(super) fn hold_step(&mut self, now: &Now) {
         self.confirm_departures();
-        if !self.may_be_held(now) || !self.is_beat_late(now) {
-            self.hold.question = None;
+        if !self.may_be_held(now) || !self.is_heartbeat_late(now) {
+            self.hold.round = None;
             self.hold.next = None;
-            if self.beat_failed_at.is_none() {
-                self.hold.told = None;
+            if self.heartbeats_failing_since.is_none() {
+                self.hold.last_logged = None;
             }
             return;
         }
         if self.hold.next.is_some_and(|next| now.raw < next) {
             return;
         }
-        let interval_ms = self.pace().heartbeat_interval_ms;
+        let interval_ms = self.effective_timings().heartbeat_interval_ms;
         self.hold.next = Some(now.raw + interval_ms);
-        self.hold.question = None;
-        let candidates = match self.view.asked(&self.config.node) {
-            Asked::All(candidates) => candidates,
-            Asked::Unsure => {
-                return self.tell_hold(
+        self.hold.round = None;
+        let candidates = match self.view.hold_candidates(&self.config.node) {
+            HoldCandidates::All(candidates) => candidates,
+            HoldCandidates::Unsure => {
+                return self.log_hold_state(
                     "cannot confirm that no removed controller has revoked the registration of this node",
                 );
             }
         };
         if candidates.is_empty() {
-            return self.tell_hold("no controller found");
+            return self.log_hold_state("no controller found");
         }
         let Some(registered) = self.registered() else { return };
-        let asked = HoldRequest {
+        let template = HoldRequest {
             candidate: String::new(),
             sent_sequence: registered.sequence,
             boot_id: self.config.boot_id.clone(),
             epoch: registered.epoch,
         };
         let id = HoldId(self.next_id());
-        let missing = candidates.keys().cloned().collect();
-        self.hold.question = Some(Question { id, started: Moment::from(now), missing });
+        let unanswered = candidates.keys().cloned().collect();
+        self.hold.round = Some(HoldRound { id, started: Moment::from(now), unanswered });
         for (candidate, url) in candidates {
-            let request = HoldRequest { candidate: candidate.clone(), ..asked.clone() };
-            self.effects.push_back(Effect::AskHold { id, candidate, url, request, patience_ms: interval_ms });
+            let request = HoldRequest { candidate: candidate.clone(), ..template.clone() };
+            self.effects.push_back(Effect::AskHold { id, candidate, url, request, timeout_ms: interval_ms });
         }
     }
 
     /// Reads this node's fence at a revision not older than the departure of a controller, while etcd is reachable.
     fn confirm_departures(&mut self) {
-        let unsure = self.view.asked(&self.config.node) == Asked::Unsure;
+        let unsure = self.view.hold_candidates(&self.config.node) == HoldCandidates::Unsure;
         if unsure && self.active().is_some() && self.read_retry_at.is_none() {
-            self.read_own();
+            self.read_own_keys();
         }
     }
 
@@ -97,12 +97,12 @@ impl AgentCore {
                 && report.instance == self.config.instance
                 && !report.watchdog_failed
         });
-        let sends_another =
-            self.unseen_report || self.beat_under_way().is_some_and(|beat| beat.report.is_some());
+        let sends_another = self.unconfirmed_report
+            || self.pending_heartbeat().is_some_and(|heartbeat| heartbeat.report.is_some());
         committed
             && !sends_another
             && self.active().is_some()
-            && self.leaving.is_none()
+            && self.leave_commit.is_none()
             // Without a watchdog, nothing would end the services that continue by grants (FENCING R4.21).
             && self.watchdog.takes_pets()
             && self.may_be_committed_armed()
@@ -110,21 +110,24 @@ impl AgentCore {
     }
 
     /// Returns `true` if the newest heartbeat was not answered within Ki, or was not applied.
-    fn is_beat_late(&self, now: &Now) -> bool {
-        self.beat_failed_at.is_some() || self.beat_late_at().is_some_and(|at| now.raw >= at)
+    fn is_heartbeat_late(&self, now: &Now) -> bool {
+        self.heartbeats_failing_since.is_some() || self.heartbeat_late_at().is_some_and(|at| now.raw >= at)
     }
 
     /// Returns when the heartbeat in progress exceeds the deadline of one attempt.
-    fn beat_late_at(&self) -> Option<Mono> {
-        let beat = self.beat_under_way()?;
-        Some(Mono(beat.started.monotonic_raw_ns / 1_000_000) + self.pace().heartbeat_interval_ms)
+    fn heartbeat_late_at(&self) -> Option<Mono> {
+        let heartbeat = self.pending_heartbeat()?;
+        Some(
+            Mono(heartbeat.started.monotonic_raw_ns / 1_000_000)
+                + self.effective_timings().heartbeat_interval_ms,
+        )
     }
 
     /// Returns when [`AgentCore::hold_step`] is due again.
     pub(super) fn hold_due(&self) -> Option<Mono> {
         match self.hold.next {
             Some(next) => Some(next),
-            None => self.beat_late_at(),
+            None => self.heartbeat_late_at(),
         }
     }
 
@@ -136,8 +139,8 @@ impl AgentCore {
         candidate: &str,
         answer: Result<HoldAnswer, String>,
     ) {
-        let Some(question) = self.hold.question.as_mut().filter(|question| question.id == id) else { return };
-        if !question.missing.contains(candidate) {
+        let Some(round) = self.hold.round.as_mut().filter(|round| round.id == id) else { return };
+        if !round.unanswered.contains(candidate) {
             return;
         }
         let refusal = match answer {
@@ -146,39 +149,39 @@ impl AgentCore {
             Err(message) => Some(message),
         };
         if let Some(refusal) = refusal {
-            self.hold.question = None;
-            return self.tell_hold(&format!("controller {candidate}: {refusal}"));
+            self.hold.round = None;
+            return self.log_hold_state(&format!("controller {candidate}: {refusal}"));
         }
-        question.missing.remove(candidate);
-        if !question.missing.is_empty() {
+        round.unanswered.remove(candidate);
+        if !round.unanswered.is_empty() {
             return;
         }
-        let started = question.started;
-        self.hold.question = None;
+        let started = round.started;
+        self.hold.round = None;
         if !self.may_be_held(now) {
             return;
         }
-        let proven = started.plus_ms(self.pace().heartbeat_valid_ms);
+        let proven = started.plus_ms(self.effective_timings().heartbeat_valid_ms);
         if self.deadline.is_some_and(|deadline| proven.is_earlier_on_a_clock(deadline)) {
             return;
         }
         self.deadline = Some(proven);
         self.changed = true;
         let text = "heartbeats cannot be committed, but all controllers agreed not to fence this node: services keep running";
-        if self.hold.told.as_deref() != Some(text) {
-            self.hold.told = Some(text.to_owned());
+        if self.hold.last_logged.as_deref() != Some(text) {
+            self.hold.last_logged = Some(text.to_owned());
             self.log(Level::Warning, text.to_owned());
         }
     }
 
     /// Logs once why the node is not held.
-    fn tell_hold(&mut self, why: &str) {
+    fn log_hold_state(&mut self, why: &str) {
         let text = format!(
             "heartbeats cannot be committed, and not all controllers agreed not to fence this node: {why}"
         );
-        if self.hold.told.as_ref() != Some(&text) {
+        if self.hold.last_logged.as_ref() != Some(&text) {
             self.log(Level::Warning, text.clone());
-            self.hold.told = Some(text);
+            self.hold.last_logged = Some(text);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::effect::Level;
 use super::role::Role;
-use super::service::{Presence, ProbeFor, Service, Step};
+use super::service::{Presence, ProbePurpose, Service, Step};
 use super::{AgentCore, Now};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Phase;
@@ -13,7 +13,7 @@ impl AgentCore {
     ///
     /// The definition is adopted only while no command runs: a running command ends under the definition with which it
     /// began. Another identity or another `exclusive` is never adopted.
-    pub(super) fn follow_in_place(&mut self, now: &Now, service: &mut Service) {
+    pub(super) fn adopt_confirmed_definition(&mut self, now: &Now, service: &mut Service) {
         // This check runs at every step of every service, so it comes before any copying.
         let is_confirmed = self
             .view
@@ -21,7 +21,7 @@ impl AgentCore {
             .value(service.name())
             .is_some_and(|assignment| assignment.in_place.is_some());
         if !is_confirmed
-            || service.step != Step::Rest
+            || service.step != Step::Idle
             || service.task.is_some()
             || !service.cancelling.is_empty()
         {
@@ -49,15 +49,16 @@ impl AgentCore {
         );
         service.definition = confirmed;
         let text = "Edited definition applied without a stop";
-        self.event(now, service, false, Reason::UserRequested, text);
-        let failed_to_stop = self.current(service).is_some_and(|report| report.phase == Phase::StopFailed);
+        self.emit_event(now, service, false, Reason::UserRequested, text);
+        let failed_to_stop =
+            self.current_report(service).is_some_and(|report| report.phase == Phase::StopFailed);
         if failed_to_stop {
             // The stop failed under the wrong definition, so it is retried immediately.
             service.not_before = None;
         }
         if service.presence == Presence::Running {
             // The driver monitors the running service under the definition that the probe carries.
-            service.go(Step::Probe { purpose: ProbeFor::Presence });
+            service.transition_to(Step::Probe { purpose: ProbePurpose::Presence });
         }
         self.changed = true;
     }

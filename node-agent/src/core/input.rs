@@ -26,11 +26,11 @@ pub enum Input {
     },
     /// From now on, the shell reads the etcd data of this incarnation. This input comes before every other input from
     /// these data. Data that the node must not follow cause no input.
-    Follows {
+    FollowsIncarnation {
         /// Incarnation of the data.
         incarnation: String,
         /// `true` if an operator has ordered the node to follow this data although the node remembers other data.
-        begins: bool,
+        ordered_by_operator: bool,
     },
     /// Changes of watched keys, in order, complete for their prefix up to `revision`.
     Changed {
@@ -96,7 +96,7 @@ pub enum Input {
     /// A change that a driver noticed without a command.
     Driver(DriverEvent),
     /// News from the watchdog daemon.
-    Watchdog(WatchdogNews),
+    Watchdog(WatchdogEvent),
     /// The machine was examined, for `hactl doctor`.
     Examined(MachineFacts),
     /// The answer to [`super::Effect::Measure`].
@@ -134,7 +134,7 @@ pub enum LeaseKept {
 
 /// News from the watchdog daemon, or about the connection to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WatchdogNews {
+pub enum WatchdogEvent {
     /// The daemon serves this connection.
     Connected {
         /// The daemon's status.

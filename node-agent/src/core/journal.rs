@@ -32,17 +32,17 @@ pub struct Journal {
     /// The reason why this machine was about to be reset, shown after the next boot; `None` while no reset is
     /// imminent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_words: Option<LastWords>,
+    pub last_words: Option<ShutdownRecord>,
     /// A test of the watchdog that has begun and not ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub trial: Option<Trial>,
+    pub trial: Option<WatchdogTrial>,
     /// The watchdog that has reset its machine in a test.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub proven: Option<Proven>,
+    pub proven: Option<TestedWatchdog>,
     /// A test in which the watchdog did not reset its machine. The watchdog does not count until another test has
     /// passed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed: Option<Trial>,
+    pub failed: Option<WatchdogTrial>,
     /// The started services, by resource name.
     pub services: BTreeMap<ResourceName, JournalEntry>,
     /// Live migrations to this node whose source is not known to have ended, by resource name, also of an earlier boot.
@@ -63,7 +63,7 @@ pub struct Reception {
 /// A shutdown record, which a machine writes before it may be reset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct LastWords {
+pub struct ShutdownRecord {
     /// The boot that wrote the record.
     pub boot_id: BootId,
     /// The reason why the machine may be reset.
@@ -75,7 +75,7 @@ pub struct LastWords {
 /// A test of a watchdog. Its result counts only for that machine and driver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Trial {
+pub struct WatchdogTrial {
     /// The operation that requested the test.
     pub operation: OperationName,
     /// Machine id of the tested machine.
@@ -95,7 +95,7 @@ pub struct Trial {
 /// A watchdog that has passed a test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Proven {
+pub struct TestedWatchdog {
     /// Machine id of the tested machine.
     pub machine_id: String,
     /// Identity that the watchdog's driver reports.

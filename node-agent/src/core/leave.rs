@@ -1,7 +1,7 @@
 //! The agent's exit: a restart of the agent alone, or the machine's shutdown (FENCING, sections 5 (d) and 10).
 
 use super::commits::Purpose;
-use super::effect::{Exit, Lane, Level};
+use super::effect::{CommitUrgency, Exit, Level};
 use super::service::{Presence, Service, Step};
 use super::session::Session;
 use super::{AgentCore, Now, Shutdown};
@@ -13,7 +13,7 @@ use ha_store::{Guard, Outcome, Transaction};
 use std::collections::BTreeSet;
 
 /// Time for which a restart waits for commands in progress.
-pub(super) const RESTART_PATIENCE_MS: Millis = 5_000;
+pub(super) const RESTART_MAX_WAIT_MS: Millis = 5_000;
 
 impl AgentCore {
     pub(super) fn shut_down(&mut self, now: &Now, shutdown: Shutdown) {
@@ -22,7 +22,7 @@ impl AgentCore {
             (None, _) | (Some(Shutdown::Restart), Shutdown::Leave(_)) => {
                 self.shutdown = Some(shutdown);
                 self.shutdown_at = Some(now.raw);
-                self.look_at_moves();
+                self.update_awaiting_moves();
                 self.changed = true;
                 let text = match shutdown {
                     Shutdown::Restart => {
@@ -58,16 +58,16 @@ impl AgentCore {
     }
 
     /// Stops a service because the machine shuts down, regardless of its assignment.
-    pub(super) fn rest_leaving(&mut self, now: &Now, service: &mut Service) {
+    pub(super) fn stop_for_shutdown(&mut self, now: &Now, service: &mut Service) {
         if service.not_before.is_some_and(|at| now.raw < at) {
             return;
         }
-        let current = self.current(service);
+        let current = self.current_report(service);
         let may_run = current.as_ref().is_some_and(|report| report.phase.may_run());
         if !self.may_be_here(service) && !may_run {
             return;
         }
-        if self.stops_after_others(service) {
+        if self.must_stop_later(service) {
             return;
         }
         let uid = current.and_then(|report| report.action_uid);
@@ -84,24 +84,24 @@ impl AgentCore {
             ),
         );
         service.permit = None;
-        service.go(Step::Stop { uid, graceful_ms });
+        service.transition_to(Step::Stop { uid, graceful_ms });
         self.changed = true;
     }
 
     /// Returns `true` if a service that depends on this one must still stop here first. A service that could not be
     /// stopped, or that is also a dependency of this one, is not waited for.
-    fn stops_after_others(&self, service: &Service) -> bool {
+    fn must_stop_later(&self, service: &Service) -> bool {
         self.services.values().any(|other| {
             other.definition.depends_on.iter().any(|first| first == service.name())
                 && self.may_be_here(other)
                 && !self.is_ignored(other.name())
-                && !self.says_stop_failed(other)
-                && !self.comes_after(service, other.name())
+                && !self.reports_stop_failed(other)
+                && !self.depends_transitively_on(service, other.name())
         })
     }
 
     /// Returns `true` if a service depends on another one, directly or indirectly, by the definitions that run here.
-    fn comes_after(&self, service: &Service, first: &ResourceName) -> bool {
+    fn depends_transitively_on(&self, service: &Service, first: &ResourceName) -> bool {
         let mut known: BTreeSet<&ResourceName> = BTreeSet::new();
         let mut names: Vec<&ResourceName> = service.definition.depends_on.iter().collect();
         while let Some(name) = names.pop() {
@@ -117,8 +117,8 @@ impl AgentCore {
         false
     }
 
-    fn says_stop_failed(&self, service: &Service) -> bool {
-        let report = self.current(service);
+    fn reports_stop_failed(&self, service: &Service) -> bool {
+        let report = self.current_report(service);
         service.task.is_none() && report.is_some_and(|report| report.phase == Phase::StopFailed)
     }
 
@@ -131,12 +131,12 @@ impl AgentCore {
             // This node has nothing under an epoch. A device that still runs protects services whose end is not
             // confirmed. If everything is cleared, the daemon may continue to pet without a deadline.
             let cleared = match &self.session {
-                Session::Requesting(_) => self.watchdog.is_staying() || self.watchdog.is_away(),
+                Session::Requesting(_) => self.watchdog.is_staying() || self.watchdog.is_disconnected(),
                 Session::Waiting => self.watchdog.is_staying(),
                 Session::Clearing | Session::Registered(_) | Session::Ended => false,
             };
             if !self.watchdog.is_running() || cleared {
-                self.end(exit_of(shutdown));
+                self.exit_with(exit_of(shutdown));
             }
             return;
         }
@@ -144,12 +144,12 @@ impl AgentCore {
             Shutdown::Restart => self.restart_step(now),
             Shutdown::Leave(leave) => {
                 if self.has_left() {
-                    if !self.watchdog.is_running() || self.watchdog.is_away() {
-                        self.end(Exit::Left);
+                    if !self.watchdog.is_running() || self.watchdog.is_disconnected() {
+                        self.exit_with(Exit::Left);
                     }
                     return;
                 }
-                if self.leaving.is_some() {
+                if self.leave_commit.is_some() {
                     return;
                 }
                 self.moves_step();
@@ -164,13 +164,13 @@ impl AgentCore {
     /// Ends a shutdown that services with failed stops would block indefinitely. Without a clean leave, and armed, the
     /// node counts as dead by its silence. So the services that did stop here are also recovered elsewhere.
     fn give_up_stopping(&mut self, now: &Now) {
-        let in_time = self.moves_until().is_none_or(|until| now.raw < until);
-        if in_time || self.leaving.is_some() {
+        let in_time = self.moves_deadline().is_none_or(|until| now.raw < until);
+        if in_time || self.leave_commit.is_some() {
             return;
         }
         let active: Vec<&Service> =
             self.services.values().filter(|service| self.is_active(service)).collect();
-        if active.is_empty() || !active.iter().all(|service| self.says_stop_failed(service)) {
+        if active.is_empty() || !active.iter().all(|service| self.reports_stop_failed(service)) {
             return;
         }
         let names: Vec<&str> = active.into_iter().map(|service| service.name().as_str()).collect();
@@ -179,12 +179,12 @@ impl AgentCore {
             names.join(", ")
         );
         self.log(Level::Error, text);
-        self.end(Exit::Left);
+        self.exit_with(Exit::Left);
     }
 
     fn restart_step(&mut self, now: &Now) {
         if !self.restart_ready {
-            let waited = self.shutdown_at.is_some_and(|at| now.raw.since(at) >= RESTART_PATIENCE_MS);
+            let waited = self.shutdown_at.is_some_and(|at| now.raw.since(at) >= RESTART_MAX_WAIT_MS);
             let quiet = self.services.values().all(|service| {
                 service.task.is_none() && service.cancelling.is_empty() && !service.replacing.is_busy()
             });
@@ -194,8 +194,8 @@ impl AgentCore {
             }
             return;
         }
-        if self.beat_failed_at.is_some() && !self.refusal_told {
-            self.refusal_told = true;
+        if self.heartbeats_failing_since.is_some() && !self.exit_delay_logged {
+            self.exit_delay_logged = true;
             let text = "agent cannot stop yet: etcd has not stored that the agent is restarting, so this node would be fenced and \
                         reset. The agent stops when etcd confirms it";
             self.log(Level::Error, text.to_owned());
@@ -205,21 +205,21 @@ impl AgentCore {
         });
         if committed
             && !self.may_be_committed_armed()
-            && (!self.watchdog.is_running() || self.watchdog.is_away())
+            && (!self.watchdog.is_running() || self.watchdog.is_disconnected())
         {
-            self.end(Exit::Restart);
+            self.exit_with(Exit::Restart);
         }
     }
 
     /// Returns the reason why an agent still waits after a request to exit.
-    pub(super) fn ending_in_words(&self) -> Option<String> {
+    pub(super) fn exit_progress_message(&self) -> Option<String> {
         let here = |held: &dyn Fn(&Service) -> bool| {
             let names = self.services.values().filter(|service| held(service));
             let names = names.map(|service| service.name().as_str());
             names.collect::<Vec<&str>>().join(", ")
         };
         match self.shutdown? {
-            Shutdown::Restart if self.beat_failed_at.is_some() => Some(
+            Shutdown::Restart if self.heartbeats_failing_since.is_some() => Some(
                 "agent cannot stop yet: etcd has not stored that the agent is restarting, so this node would be fenced"
                     .to_owned(),
             ),
@@ -263,7 +263,7 @@ impl AgentCore {
             ignored || confirmed || harmless
         });
         let Some(registered) = self.registered() else { return };
-        if !settled || registered.beat.is_some() || registered.reread {
+        if !settled || registered.heartbeat.is_some() || registered.reread {
             return;
         }
         let node = self.config.node.clone();
@@ -275,7 +275,8 @@ impl AgentCore {
             .delete(keys.alive(&node), Guard::Unchanged(alive.modified))
             .put(keys.node_report(&node), self.view.node_reports.guard(&node), value)
             .guard(keys.fence(&node), self.fence_guard());
-        self.leaving = Some(self.commit(transaction, Lane::Ordinary, Purpose::Leave { report }));
+        self.leave_commit =
+            Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::Leave { report }));
     }
 
     pub(super) fn leave_answer(&mut self, now: &Now, report: NodeReport, outcome: &Outcome) {
@@ -284,15 +285,15 @@ impl AgentCore {
             Outcome::Applied(revision) => {
                 self.view.node_reports.wrote(node.clone(), report, *revision);
                 self.view.alive.deleted(node, *revision);
-                self.unseen_armed = false;
-                self.unseen_report = false;
+                self.unconfirmed_armed = false;
+                self.unconfirmed_report = false;
             }
             Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_) | Outcome::Unknown(_) => {
-                self.tell_outcome("shutdown of this node", outcome);
-                self.leaving = None;
+                self.log_outcome("shutdown of this node", outcome);
+                self.leave_commit = None;
                 if let Some(registered) = self.registered_mut() {
                     registered.reread = true;
-                    registered.next_beat = now.raw;
+                    registered.next_heartbeat_at = now.raw;
                 }
             }
         }

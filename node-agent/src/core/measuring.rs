@@ -5,9 +5,9 @@
 //! figures of the machine and of its services are of one time and can be subtracted.
 
 use super::commits::Purpose;
-use super::effect::{CommitId, Effect, Lane, MeasureId};
+use super::effect::{CommitId, CommitUrgency, Effect, MeasureId};
 use super::service::Presence;
-use super::usage::{History, Sample, has_moved};
+use super::usage::{History, Sample, has_changed_enough};
 use super::{AgentCore, Now};
 use ha_api_types::id::ResourceName;
 use ha_api_types::record::{ServiceUsage, UsageReport};
@@ -18,19 +18,19 @@ use ha_store::{Guard, Outcome, Transaction};
 use std::collections::BTreeMap;
 
 /// Interval between readings.
-const EVERY_MS: Millis = 15_000;
+const READ_INTERVAL_MS: Millis = 15_000;
 /// Time after which a reading is no longer awaited; earlier readings are discarded then.
-const PATIENCE_MS: Millis = 60_000;
+const READ_TIMEOUT_MS: Millis = 60_000;
 /// Shortest time between two writes, unless a service has appeared or gone.
-const PACE_MS: Millis = 30_000;
+const MIN_WRITE_INTERVAL_MS: Millis = 30_000;
 /// Time after which figures are written even if they have moved little.
-const OLD_MS: Millis = 600_000;
+const MAX_WRITE_INTERVAL_MS: Millis = 600_000;
 
 /// State of the usage measurement.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measuring {
-    asked: Option<Asked>,
-    asked_at: Option<Mono>,
+    pending: Option<PendingReading>,
+    requested_at: Option<Mono>,
     machine: History,
     /// Readings by resource, each with the uid that was read.
     services: BTreeMap<ResourceName, (String, History)>,
@@ -42,7 +42,7 @@ pub(super) struct Measuring {
 
 /// A reading in progress.
 #[derive(Clone, Debug)]
-struct Asked {
+struct PendingReading {
     id: MeasureId,
     /// The uids that are read, by resource.
     uids: BTreeMap<ResourceName, String>,
@@ -59,32 +59,32 @@ pub struct Measured {
 
 impl AgentCore {
     /// Applies a reading. Returns `true` if it leads to a write.
-    pub(super) fn measured(&mut self, now: &Now, id: MeasureId, measured: Measured) -> bool {
-        let Some(asked) = self.measuring.asked.take_if(|asked| asked.id == id) else { return false };
+    pub(super) fn record_measurement(&mut self, now: &Now, id: MeasureId, measured: Measured) -> bool {
+        let Some(pending) = self.measuring.pending.take_if(|pending| pending.id == id) else { return false };
         match measured.machine {
             Some(sample) => self.measuring.machine.push(sample),
             None => self.measuring.machine = History::default(),
         }
         let mut before = std::mem::take(&mut self.measuring.services);
         for (name, sample) in measured.services {
-            let Some(uid) = asked.uids.get(&name) else { continue };
+            let Some(uid) = pending.uids.get(&name) else { continue };
             let known = before.remove(&name).filter(|(known, _)| known == uid);
             let (uid, mut history) = known.unwrap_or_else(|| (uid.clone(), History::default()));
             history.push(sample);
             self.measuring.services.insert(name, (uid, history));
         }
-        self.usage_to_tell(now).is_some()
+        self.due_usage_report(now).is_some()
     }
 
     /// Asks for the next reading when it is due, and writes significant changes. This step has no deadline of its own:
     /// an active node runs every step at each heartbeat.
     pub(super) fn measuring_step(&mut self, now: &Now) {
         let Some((_, created)) = self.active() else { return };
-        if self.measuring.asked_at.is_none_or(|at| now.raw.since(at) >= EVERY_MS) {
+        if self.measuring.requested_at.is_none_or(|at| now.raw.since(at) >= READ_INTERVAL_MS) {
             self.measure(now);
         }
         let under_way = self.measuring.write.is_some_and(|id| self.commits.contains_key(&id));
-        let Some(report) = self.usage_to_tell(now).filter(|_| !under_way) else { return };
+        let Some(report) = self.due_usage_report(now).filter(|_| !under_way) else { return };
         let Ok(value) = serde_json::to_vec(&report) else { return };
         let (keys, node) = (&self.config.keys, &self.config.node);
         let transaction = Transaction::new()
@@ -92,12 +92,13 @@ impl AgentCore {
             .guard(keys.alive(node), Guard::Created(created))
             .guard(keys.fence(node), self.fence_guard());
         self.measuring.written_at = Some(now.raw);
-        self.measuring.write = Some(self.commit(transaction, Lane::Ordinary, Purpose::Usage { report }));
+        self.measuring.write =
+            Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::Usage { report }));
     }
 
     fn measure(&mut self, now: &Now) {
-        if self.measuring.asked.is_some() {
-            if self.measuring.asked_at.is_some_and(|at| now.raw.since(at) < PATIENCE_MS) {
+        if self.measuring.pending.is_some() {
+            if self.measuring.requested_at.is_some_and(|at| now.raw.since(at) < READ_TIMEOUT_MS) {
                 return;
             }
             // The reader hangs, so its earlier readings are out of date.
@@ -108,21 +109,22 @@ impl AgentCore {
         let services: Vec<ServiceDefinition> = runs.map(|service| service.definition.clone()).collect();
         let uids = services.iter().map(|service| (service.name.clone(), service.uid.clone())).collect();
         let id = MeasureId(self.next_id());
-        self.measuring.asked = Some(Asked { id, uids });
-        self.measuring.asked_at = Some(now.raw);
+        self.measuring.pending = Some(PendingReading { id, uids });
+        self.measuring.requested_at = Some(now.raw);
         self.effects.push_back(Effect::Measure { id, services });
     }
 
     /// Returns the report to write, if a write is worthwhile now.
-    fn usage_to_tell(&self, now: &Now) -> Option<UsageReport> {
+    fn due_usage_report(&self, now: &Now) -> Option<UsageReport> {
         let (epoch, _) = self.active()?;
         if self.measuring.write_not_before.is_some_and(|at| now.raw < at) {
             return None;
         }
-        let nothing = UsageReport { epoch, boot_id: self.config.boot_id.clone(), ..UsageReport::default() };
-        let stands = self.view.usage_reports.value(&self.config.node);
-        let of_now = stands.filter(|known| known.epoch == epoch && known.boot_id == self.config.boot_id);
-        let before = of_now.unwrap_or(&nothing);
+        let empty = UsageReport { epoch, boot_id: self.config.boot_id.clone(), ..UsageReport::default() };
+        let stored = self.view.usage_reports.value(&self.config.node);
+        let of_this_registration =
+            stored.filter(|known| known.epoch == epoch && known.boot_id == self.config.boot_id);
+        let before = of_this_registration.unwrap_or(&empty);
         let of_service = |(name, (uid, history)): (&ResourceName, &(String, History))| {
             let usage = history.usage();
             (!usage.is_empty()).then(|| (name.clone(), ServiceUsage { uid: uid.clone(), usage }))
@@ -131,16 +133,17 @@ impl AgentCore {
             node: self.measuring.machine.usage(),
             services: self.measuring.services.iter().filter_map(of_service).collect(),
             at: before.at.clone(),
-            ..nothing.clone()
+            ..empty.clone()
         };
         if found == *before {
             return None;
         }
         let passed = self.measuring.written_at.map(|at| now.raw.since(at));
-        let paced = passed.is_some_and(|passed| passed < PACE_MS);
-        let old = passed.is_some_and(|passed| passed >= OLD_MS);
-        let is_worth = who(before) != who(&found) || (!paced && (old || moved(before, &found)));
-        is_worth.then(|| UsageReport { at: now.timestamp(), ..found })
+        let written_recently = passed.is_some_and(|passed| passed < MIN_WRITE_INTERVAL_MS);
+        let is_overdue = passed.is_some_and(|passed| passed >= MAX_WRITE_INTERVAL_MS);
+        let should_write = reported_figures(before) != reported_figures(&found)
+            || (!written_recently && (is_overdue || any_figure_changed_enough(before, &found)));
+        should_write.then(|| UsageReport { at: now.timestamp(), ..found })
     }
 
     /// Handles the outcome of a write. A write that was not applied is repeated with a later reading, against etcd's
@@ -149,14 +152,14 @@ impl AgentCore {
         if let Some(revision) = outcome.applied() {
             self.view.usage_reports.wrote(self.config.node.clone(), report, revision);
         } else {
-            self.measuring.write_not_before = Some(now.raw + EVERY_MS);
+            self.measuring.write_not_before = Some(now.raw + READ_INTERVAL_MS);
         }
-        self.tell_outcome("report of usage", outcome);
+        self.log_outcome("report of usage", outcome);
     }
 }
 
 /// Returns which figures a report has. A figure that appears or disappears is reported immediately.
-fn who(report: &UsageReport) -> Vec<(&str, &str, [bool; 2])> {
+fn reported_figures(report: &UsageReport) -> Vec<(&str, &str, [bool; 2])> {
     let known = |usage: &Usage| [usage.cpu.is_some(), usage.memory.is_some()];
     let services =
         report.services.iter().map(|(name, of)| (name.as_str(), of.uid.as_str(), known(&of.usage)));
@@ -164,8 +167,8 @@ fn who(report: &UsageReport) -> Vec<(&str, &str, [bool; 2])> {
 }
 
 /// Returns `true` if a figure of the same services has moved far enough.
-fn moved(before: &UsageReport, found: &UsageReport) -> bool {
+fn any_figure_changed_enough(before: &UsageReport, found: &UsageReport) -> bool {
     let services = before.services.values().zip(found.services.values());
-    has_moved(&before.node, &found.node)
-        || services.into_iter().any(|(before, found)| has_moved(&before.usage, &found.usage))
+    has_changed_enough(&before.node, &found.node)
+        || services.into_iter().any(|(before, found)| has_changed_enough(&before.usage, &found.usage))
 }

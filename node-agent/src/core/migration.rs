@@ -2,9 +2,9 @@
 
 use super::command::{CommandResult, DriverFailure};
 use super::role::Role;
-use super::service::{KillReason, Presence, ProbeFor, Service, Step};
+use super::service::{KillReason, Presence, ProbePurpose, Service, Step};
+use super::service_machine::PROBE_RETRY_MS;
 use super::session::ReadFor;
-use super::steps::PROBE_RETRY_MS;
 use super::view::peer;
 use super::{AgentCore, Now};
 use ha_api_types::id::{ActionUid, Epoch, NodeName, ResourceName, Revision};
@@ -13,31 +13,37 @@ use ha_api_types::record::{Action, Assignment, FailureClass, FenceState, Observe
 use ha_api_types::time::Millis;
 
 /// Interval at which the other side's report is read while it is awaited.
-const PEEK_MS: Millis = 200;
+const PEER_READ_INTERVAL_MS: Millis = 200;
 
 impl AgentCore {
     /// Advances the source: waits for the target to be ready, hands over, migrates, and reports the state of the copy
     /// on this node.
-    pub(super) fn rest_source(&mut self, now: &Now, service: &mut Service, assignment: &Assignment) {
+    pub(super) fn advance_migration_source(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        assignment: &Assignment,
+    ) {
         let uid = &assignment.action_uid;
         let Action::Migrate { target, .. } = &assignment.action else { return };
-        let current = self.current(service).filter(|report| report.action_uid.as_ref() == Some(uid));
+        let current = self.current_report(service).filter(|report| report.action_uid.as_ref() == Some(uid));
         if let Some(report) = current {
             match report.phase {
                 Phase::HandingOver => {
                     // R8.12: after a restart the driver never begins, and a driver that may have begun is ended first.
                     if self.was_begun(service, uid) {
                         let failure = interrupted("agent restarted during the migration");
-                        service.go(Step::EndMigration { uid: uid.clone(), failure: Some(failure) });
+                        service
+                            .transition_to(Step::EndMigration { uid: uid.clone(), failure: Some(failure) });
                         self.changed = true;
                     } else {
                         let text = "agent restarted before the driver started the migration";
-                        self.never_began(now, service, uid, text);
+                        self.report_never_began(now, service, uid, text);
                     }
                 }
                 Phase::HandedOver => {
                     if service.presence == Presence::Running {
-                        self.kill(now, service, KillReason::NotHere);
+                        self.kill(now, service, KillReason::AssignedElsewhere);
                     }
                 }
                 Phase::ProbedRunning
@@ -55,15 +61,17 @@ impl AgentCore {
             return;
         }
         match service.presence {
-            Presence::Unprobed | Presence::Unclear => service.go(Step::Probe { purpose: ProbeFor::Presence }),
+            Presence::Unprobed | Presence::Unclear => {
+                service.transition_to(Step::Probe { purpose: ProbePurpose::Presence })
+            }
             Presence::Stopped => {
                 let failure = interrupted("service does not run on this node, so it cannot be migrated");
-                service.go(Step::Unwind { uid: uid.clone(), failure });
+                service.transition_to(Step::Unwind { uid: uid.clone(), failure });
                 self.changed = true;
             }
             Presence::Running => {
                 if self.target_is_ready(service.name(), assignment) {
-                    service.go(Step::Permit { uid: uid.clone(), phase: Phase::HandingOver });
+                    service.transition_to(Step::Permit { uid: uid.clone(), phase: Phase::HandingOver });
                     self.changed = true;
                 } else if let Some(message) = self.target_gave_up(service.name(), assignment) {
                     self.set_desired(
@@ -72,7 +80,7 @@ impl AgentCore {
                     );
                     self.changed = true;
                 } else {
-                    self.peek(now, service, target);
+                    self.read_peer_report(now, service, target);
                 }
             }
         }
@@ -107,15 +115,15 @@ impl AgentCore {
     }
 
     /// Reads the other side's report at intervals.
-    fn peek(&mut self, now: &Now, service: &mut Service, node: &NodeName) {
-        if service.peek_at.is_some_and(|at| now.raw < at) {
+    fn read_peer_report(&mut self, now: &Now, service: &mut Service, node: &NodeName) {
+        if service.peer_check_at.is_some_and(|at| now.raw < at) {
             return;
         }
         let purpose = ReadFor::Peer(service.name().to_owned());
         if self.is_reading(&purpose) {
             return;
         }
-        service.peek_at = Some(now.raw + PEEK_MS);
+        service.peer_check_at = Some(now.raw + PEER_READ_INTERVAL_MS);
         let keys = vec![self.config.keys.service_report(node, service.name()), self.config.keys.fence(node)];
         self.read(purpose, keys);
     }
@@ -128,9 +136,9 @@ impl AgentCore {
         };
         service.presence = Presence::Unclear;
         service.guarded = None;
-        service.peek_at = None;
+        service.peer_check_at = None;
         let uid = uid.clone();
-        service.go(match failure {
+        service.transition_to(match failure {
             None => Step::MigrateProbe { uid, failure },
             Some(_) => Step::EndMigration { uid, failure },
         });
@@ -156,7 +164,7 @@ impl AgentCore {
                     service,
                     self.report(now, service, Some(uid), Phase::HandedOver, Reason::Moved, ""),
                 );
-                service.go(Step::Rest);
+                service.transition_to(Step::Idle);
             }
             Observed::Running => {
                 service.presence = Presence::Running;
@@ -165,18 +173,18 @@ impl AgentCore {
                     || "migration succeeded, but the service still runs on the source node".to_owned(),
                     |failure| failure.message,
                 );
-                self.event(now, service, true, Reason::MoveFailed, &message);
+                self.emit_event(now, service, true, Reason::MoveFailed, &message);
                 self.set_desired(
                     service,
                     self.report(now, service, Some(uid), Phase::MoveFailed, Reason::MoveFailed, &message),
                 );
-                service.go(Step::Rest);
+                service.transition_to(Step::Idle);
             }
             // The remnant cannot run, and the target has everything that could be transferred.
             Observed::Remnant(message) => {
                 service.presence = Presence::Unclear;
-                self.event(now, service, true, Reason::MoveFailed, &message);
-                self.kill(now, service, KillReason::HalfLeft);
+                self.emit_event(now, service, true, Reason::MoveFailed, &message);
+                self.kill(now, service, KillReason::MigrationRemnant);
             }
             Observed::Unknown(message) => {
                 service.presence = Presence::Unclear;
@@ -188,13 +196,18 @@ impl AgentCore {
     }
 
     /// Advances the target: commits a permit, prepares, and waits for the source's report.
-    pub(super) fn rest_target(&mut self, now: &Now, service: &mut Service, assignment: &Assignment) {
+    pub(super) fn advance_migration_target(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        assignment: &Assignment,
+    ) {
         let uid = &assignment.action_uid;
-        let current = self.current(service).filter(|report| report.action_uid.as_ref() == Some(uid));
+        let current = self.current_report(service).filter(|report| report.action_uid.as_ref() == Some(uid));
         let Some(report) = current else {
             if self.journal_begun(service, uid) {
                 let failure = interrupted("agent restarted while it received the service");
-                service.go(Step::Unwind { uid: uid.clone(), failure });
+                service.transition_to(Step::Unwind { uid: uid.clone(), failure });
                 self.changed = true;
                 return;
             }
@@ -207,7 +220,7 @@ impl AgentCore {
             Phase::Receiving => {
                 if self.was_begun(service, uid) {
                     let failure = interrupted("agent restarted while it prepared to receive the service");
-                    service.go(Step::Unwind { uid: uid.clone(), failure });
+                    service.transition_to(Step::Unwind { uid: uid.clone(), failure });
                 } else {
                     self.permitted(now, service, uid, Phase::Receiving);
                 }
@@ -219,22 +232,23 @@ impl AgentCore {
             // R8.5: the service may be resumed, and the agent was restarted after that permit.
             Phase::Starting if report.reason == Reason::Migrating => {
                 let source = &assignment.node;
-                let said = self.view.peer_reports.value(&peer(source, service.name()));
-                let known = said.is_some_and(|report| report.action_uid.as_ref() == Some(uid));
+                let reported = self.view.peer_reports.value(&peer(source, service.name()));
+                let known = reported.is_some_and(|report| report.action_uid.as_ref() == Some(uid));
                 if known || self.is_proven_gone(source, assignment.epoch) {
                     self.permitted(now, service, uid, Phase::Starting);
                 } else {
-                    self.peek(now, service, source);
+                    self.read_peer_report(now, service, source);
                 }
             }
             // The service had arrived, ended, and was being restarted in place when the agent was restarted.
             Phase::Starting => {
-                service.go(Step::Probe { purpose: ProbeFor::Interrupted { uid: uid.clone() } });
+                service
+                    .transition_to(Step::Probe { purpose: ProbePurpose::Interrupted { uid: uid.clone() } });
                 self.changed = true;
             }
             Phase::Stopping => {
                 let graceful_ms = service.definition.timeouts.stop_ms();
-                service.go(Step::Stop { uid: Some(uid.clone()), graceful_ms });
+                service.transition_to(Step::Stop { uid: Some(uid.clone()), graceful_ms });
                 self.changed = true;
             }
             Phase::ProbedRunning
@@ -251,13 +265,13 @@ impl AgentCore {
     fn receiving(&mut self, now: &Now, service: &mut Service, assignment: &Assignment) {
         let uid = &assignment.action_uid;
         let source = &assignment.node;
-        let said = self
+        let reported = self
             .view
             .peer_reports
             .value(&peer(source, service.name()))
             .filter(|report| report.action_uid.as_ref() == Some(uid))
             .map(|report| report.phase);
-        match said {
+        match reported {
             Some(Phase::HandedOver) => self.ask_to_resume(service, uid),
             // The service stays on the source, or has ended there: no copy may be left here.
             Some(Phase::MoveFailed | Phase::Failed | Phase::Stopped | Phase::StopFailed) => {
@@ -283,13 +297,13 @@ impl AgentCore {
                 {
                     if service.definition.driver.is_gated() {
                         let failure = interrupted("source node failed before the cutover");
-                        service.go(Step::Unwind { uid: uid.clone(), failure });
+                        service.transition_to(Step::Unwind { uid: uid.clone(), failure });
                         self.changed = true;
                     } else {
                         self.ask_to_resume(service, uid);
                     }
                 } else {
-                    self.peek(now, service, source);
+                    self.read_peer_report(now, service, source);
                 }
             }
         }
@@ -303,7 +317,7 @@ impl AgentCore {
 
     /// Requests a permit to resume: a service that has arrived runs only under a permit of its own (R8.5).
     fn ask_to_resume(&mut self, service: &mut Service, uid: &ActionUid) {
-        service.go(Step::Permit { uid: uid.clone(), phase: Phase::Starting });
+        service.transition_to(Step::Permit { uid: uid.clone(), phase: Phase::Starting });
         self.changed = true;
     }
 
@@ -311,14 +325,14 @@ impl AgentCore {
     pub(super) fn resume_step(&self, name: &ResourceName, assignment: &Assignment) -> Step {
         let uid = assignment.action_uid.clone();
         let source = assignment.node.clone();
-        let said = self.view.peer_reports.value(&peer(&source, name));
-        let handed_over = said.is_some_and(|report| {
+        let reported = self.view.peer_reports.value(&peer(&source, name));
+        let handed_over = reported.is_some_and(|report| {
             report.phase == Phase::HandedOver && report.action_uid.as_ref() == Some(&uid)
         });
-        if handed_over && assignment.definition.driver.takes_over() {
+        if handed_over && assignment.definition.driver.has_takeover() {
             Step::Arrive { uid, source }
         } else {
-            Step::Probe { purpose: ProbeFor::Received { uid } }
+            Step::Probe { purpose: ProbePurpose::Received { uid } }
         }
     }
 
@@ -352,10 +366,12 @@ impl AgentCore {
                     "Ready to receive the service",
                 );
                 self.set_desired(service, report);
-                service.go(Step::Rest);
+                service.transition_to(Step::Idle);
             }
-            CommandResult::Failed(failure) => service.go(Step::Unwind { uid: uid.clone(), failure }),
-            CommandResult::Cancelled => service.go(Step::Rest),
+            CommandResult::Failed(failure) => {
+                service.transition_to(Step::Unwind { uid: uid.clone(), failure })
+            }
+            CommandResult::Cancelled => service.transition_to(Step::Idle),
         }
         self.changed = true;
     }
@@ -365,10 +381,10 @@ impl AgentCore {
         let uid = uid.clone();
         match result {
             CommandResult::Done | CommandResult::Observed(_) => {
-                service.go(Step::Probe { purpose: ProbeFor::Received { uid } });
+                service.transition_to(Step::Probe { purpose: ProbePurpose::Received { uid } });
             }
-            CommandResult::Failed(failure) => service.go(Step::Unwind { uid, failure }),
-            CommandResult::Cancelled => service.go(Step::Rest),
+            CommandResult::Failed(failure) => service.transition_to(Step::Unwind { uid, failure }),
+            CommandResult::Cancelled => service.transition_to(Step::Idle),
         }
         self.changed = true;
     }
@@ -382,7 +398,7 @@ impl AgentCore {
             Role::Target { .. }
             | Role::Outdated
             | Role::Elsewhere { .. }
-            | Role::Illegible
+            | Role::Unreadable
             | Role::Unassigned => false,
         }
     }
@@ -390,7 +406,7 @@ impl AgentCore {
 
 /// Returns the phase and the action to report after a kill, the strongest statement that is true; `None` if the present
 /// report remains correct.
-pub(super) fn after_kill(report: &ServiceReport) -> Option<(Phase, Option<ActionUid>)> {
+pub(super) fn report_after_kill(report: &ServiceReport) -> Option<(Phase, Option<ActionUid>)> {
     match report.phase {
         Phase::Stopped | Phase::Failed | Phase::HandedOver | Phase::ProbedStopped => None,
         Phase::ProbedRunning | Phase::ProbedUnknown => Some((Phase::ProbedStopped, None)),

@@ -20,18 +20,18 @@ impl AgentCore {
     }
 
     /// Recomputes whether the shutdown waits. Call it while every service is in the map.
-    pub(super) fn look_at_moves(&mut self) {
+    pub(super) fn update_awaiting_moves(&mut self) {
         self.awaiting_moves =
             self.may_await_moves() && self.services.values().any(|service| self.is_to_move(service));
     }
 
     /// Returns `true` if no new action is begun for services: the agent exits, or the cluster is disarmed.
-    pub(super) fn begins_nothing(&self) -> bool {
+    pub(super) fn is_quiescing(&self) -> bool {
         (self.is_ending() && !self.awaits_moves()) || self.is_disarmed()
     }
 
     /// Returns the time limit of the wait; `None` if it is unlimited.
-    pub(super) fn moves_until(&self) -> Option<Mono> {
+    pub(super) fn moves_deadline(&self) -> Option<Mono> {
         let at = self.shutdown_at?;
         let length_ms = self.wanted_timings().shutdown_timeout_ms;
         (length_ms > 0).then(|| at + length_ms)
@@ -39,19 +39,19 @@ impl AgentCore {
 
     /// Ends the wait permanently once an operator, the time limit or the last move has ended it.
     pub(super) fn moves_step(&mut self) {
-        if self.shutting_since.is_none() {
-            self.shutting_since = self.view.node_reports.get(&self.config.node).and_then(|stored| {
+        if self.shutdown_revision.is_none() {
+            self.shutdown_revision = self.view.node_reports.get(&self.config.node).and_then(|stored| {
                 let report = stored.value.as_ref()?;
                 let ours = report.instance == self.config.instance;
                 (ours && matches!(report.mode, Mode::Shutdown(_))).then_some(stored.modified)
             });
         }
-        self.look_at_moves();
-        if self.moves_over || self.awaits_moves() {
+        self.update_awaiting_moves();
+        if self.has_stopped_awaiting_moves || self.awaits_moves() {
             return;
         }
-        self.moves_over = true;
-        self.all_stale = true;
+        self.has_stopped_awaiting_moves = true;
+        self.all_dirty = true;
         self.changed = true;
         let left = self.services.values().filter(|service| self.may_be_here(service)).count();
         if left > 0 {
@@ -62,7 +62,7 @@ impl AgentCore {
     }
 
     fn may_await_moves(&self) -> bool {
-        if !self.is_leaving() || self.moves_over {
+        if !self.is_leaving() || self.has_stopped_awaiting_moves {
             return false;
         }
         let policy = self.view.cluster().map(|cluster| cluster.spec.shutdown_policy).unwrap_or_default();
@@ -73,8 +73,8 @@ impl AgentCore {
             };
         moves_away
             && !self.is_disarmed()
-            && self.moves_until().is_none_or(|until| self.last < until)
-            && !self.is_told_to_go_on()
+            && self.moves_deadline().is_none_or(|until| self.last_input_at < until)
+            && !self.is_continue_ordered()
     }
 
     /// Returns `true` if a service is here and the leader can move it. A service that is to be left alone does not
@@ -89,13 +89,13 @@ impl AgentCore {
                 Action::Leave => false,
             }),
             Role::Target { .. } => true,
-            Role::Outdated | Role::Elsewhere { .. } | Role::Illegible | Role::Unassigned => false,
+            Role::Outdated | Role::Elsewhere { .. } | Role::Unreadable | Role::Unassigned => false,
         }
     }
 
     /// Returns `true` if `hactl node shutdown-continue` was given after this shutdown began.
-    fn is_told_to_go_on(&self) -> bool {
-        let Some(since) = self.shutting_since else { return false };
+    fn is_continue_ordered(&self) -> bool {
+        let Some(since) = self.shutdown_revision else { return false };
         let given = self.view.operations.iter().filter(|(_, stored)| stored.created > since);
         given.filter_map(|(_, stored)| stored.value.as_ref()).any(|operation| {
             let spec = &operation.spec;

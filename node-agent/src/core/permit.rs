@@ -1,7 +1,7 @@
 //! Start permits: the right to start a service, granted only by a commit under every guard (FENCING, sections 6 and 8).
 
 use super::commits::Purpose;
-use super::effect::Lane;
+use super::effect::CommitUrgency;
 use super::role::Role;
 use super::service::{Service, Step};
 use super::view::{Stored, peer};
@@ -20,7 +20,7 @@ pub(super) struct Permit {
     uid: ActionUid,
     epoch: Epoch,
     /// `true` if the permit allows only reception: a service that arrives must not run (R8.5).
-    receives: bool,
+    receive_only: bool,
 }
 
 impl Permit {
@@ -40,11 +40,11 @@ impl Permit {
             | Phase::MoveFailed => false,
         };
         let uid = report.action_uid.clone()?;
-        let receives = report.phase == Phase::Receiving;
+        let receive_only = report.phase == Phase::Receiving;
         (permits && report.epoch == epoch && report.boot_id == *boot_id).then_some(Permit {
             uid,
             epoch,
-            receives,
+            receive_only,
         })
     }
 
@@ -55,7 +55,7 @@ impl Permit {
 
     /// Returns `true` if the permit allows the service to run, not only to be received.
     pub(super) fn permits_to_run(&self) -> bool {
-        !self.receives
+        !self.receive_only
     }
 }
 
@@ -77,7 +77,7 @@ impl AgentCore {
         if self.is_disarmed() {
             return Some("the cluster to be armed");
         }
-        if !self.before_margin(now) {
+        if !self.is_before_margin(now) {
             return Some("a heartbeat that is committed in time");
         }
         if exclusive {
@@ -120,7 +120,7 @@ impl AgentCore {
     }
 
     /// Returns why the watchdog cannot be armed, for messages; `None` if that is not known.
-    pub(super) fn cannot_arm(&self) -> Option<String> {
+    pub(super) fn arming_problem(&self) -> Option<String> {
         // A device that follows a deadline is armed, even if it refuses another timeout.
         let armed = self.watchdog.follows_deadline();
         if !self.watchdog.takes_pets() {
@@ -140,7 +140,7 @@ impl AgentCore {
         let permitted = service.permit.as_ref().is_some_and(|permit| permit.permits(uid, registered.epoch));
         let begun = service.begun.as_ref() == Some(uid);
         let exclusive = self.is_exclusive(service);
-        let in_time = self.before_margin(now) || (!exclusive && service.restarts > 0);
+        let in_time = self.is_before_margin(now) || (!exclusive && service.restarts > 0);
         // The permit may be older than a stay or a disarmed period. A service that starts while the daemon pets without
         // a deadline, or while silence proves nothing, would not be guarded.
         let guarded = !exclusive
@@ -179,21 +179,21 @@ impl AgentCore {
             Role::Act { assignment } | Role::Target { assignment } => {
                 let Some(value) = &assignment.value else { return };
                 if value.action_uid != *uid {
-                    service.go(Step::Rest);
+                    service.transition_to(Step::Idle);
                     self.changed = true;
                     return;
                 }
                 (assignment.clone(), value.definition.clone())
             }
-            Role::Outdated | Role::Elsewhere { .. } | Role::Illegible | Role::Unassigned => {
-                service.go(Step::Rest);
+            Role::Outdated | Role::Elsewhere { .. } | Role::Unreadable | Role::Unassigned => {
+                service.transition_to(Step::Idle);
                 self.changed = true;
                 return;
             }
         };
         if phase == Phase::HandingOver {
             if !self.may_hand_over(service) {
-                service.go(Step::Rest);
+                service.transition_to(Step::Idle);
                 return;
             }
             // No wait may come between the hand-over and its driver, so a worker is reserved first.
@@ -242,7 +242,7 @@ impl AgentCore {
         if phase == Phase::HandingOver {
             service.guarded = self.guarded_target(&name, &assignment);
         }
-        let id = self.commit(transaction, Lane::Ordinary, Purpose::Service { name, report });
+        let id = self.commit(transaction, CommitUrgency::Ordinary, Purpose::Service { name, report });
         service.write = Some(id);
     }
 

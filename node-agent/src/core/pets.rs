@@ -9,7 +9,7 @@ use ha_api_types::time::{Millis, Mono, Now};
 /// Problem reported for a watchdog that refuses pets.
 pub(super) const REFUSES_PETS: &str = "the watchdog rejects renewals because its driver was unbound or its device has failed: check the kernel log";
 /// Delay before the daemon is asked again whether the device takes pets.
-pub(super) const LOOK_AGAIN_MS: Millis = 500;
+pub(super) const PETS_QUERY_DELAY_MS: Millis = 500;
 /// The device's history of pets (FENCING R4.17 to R4.24). This process keeps the history, because a daemon of an
 /// earlier release does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,16 +39,16 @@ impl Watchdog {
 impl AgentCore {
     /// Handles a pet or a deadline that the device has refused.
     pub(super) fn pets_refused(&mut self, errno: Option<u32>) {
-        let is_news = self.watchdog.takes_pets();
+        let is_first_refusal = self.watchdog.takes_pets();
         self.watchdog.pets = Pets::Refused;
         self.watchdog.acknowledged = None;
-        if is_news {
+        if is_first_refusal {
             let errno = errno.map_or_else(String::new, |errno| format!(" (error {errno})"));
             let text =
                 format!("the watchdog rejects renewals{errno}: exclusive services move away from this node");
             self.log(Level::Error, text);
             self.changed = true;
-            self.all_stale = true;
+            self.all_dirty = true;
             if self.watchdog_test.is_under_way() {
                 // The coming reset would not be caused by the device, so it proves nothing about the device.
                 self.end_test("the watchdog rejects renewals");
@@ -58,19 +58,19 @@ impl AgentCore {
 
     /// Ends the consequences of a refused pet, once the device was armed again and has taken pets for its whole
     /// timeout.
-    pub(super) fn look_at_pets(&mut self, now: &Now) {
+    pub(super) fn end_pet_refusal(&mut self, now: &Now) {
         let returned = self.watchdog.returned_at().is_some_and(|at| now.raw >= at);
         if returned && !self.watchdog.status.takes_no_pets {
             self.watchdog.pets = Pets::Taken;
             self.log(Level::Info, "the watchdog accepts renewals again".to_owned());
             self.changed = true;
-            self.all_stale = true;
+            self.all_dirty = true;
         }
     }
 
     /// Returns the request for a device that has refused pets while no service is active. The device is kept without a
     /// deadline and armed again. It is released only after it has taken pets for its timeout (FENCING R4.18, R4.24).
-    pub(super) fn mending_request(&self, now: &Now) -> Option<Request> {
+    pub(super) fn recovery_request(&self, now: &Now) -> Option<Request> {
         if !self.watchdog.is_staying() {
             return Some(Request::Stay);
         }

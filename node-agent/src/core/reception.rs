@@ -10,18 +10,18 @@ use ha_api_types::record::{FailureClass, Phase};
 use ha_api_types::time::Millis;
 
 /// Delay before a driver is asked again to close a reception.
-const AGAIN_MS: Millis = 200;
+const CLOSE_RETRY_MS: Millis = 200;
 /// Number of times that a driver is asked again to close a reception.
-const CLOSING_TRIES: u32 = 5;
+const MAX_CLOSE_RETRIES: u32 = 5;
 
 impl AgentCore {
     /// Ends a reception once nothing more can arrive, because its source has ended or will never begin (R4.40).
-    pub(super) fn note_end_of_reception(&mut self, name: &ResourceName) {
+    pub(super) fn end_finished_reception(&mut self, name: &ResourceName) {
         let Some(reception) = self.journal.receptions.get(name) else { return };
         let Some(assignment) = self.view.assignments.value(name) else { return };
         let is_over = if assignment.action_uid == reception.action_uid {
-            let said = self.view.peer_reports.value(&peer(&assignment.node, name));
-            let has_ended = said.is_some_and(|report| {
+            let reported = self.view.peer_reports.value(&peer(&assignment.node, name));
+            let has_ended = reported.is_some_and(|report| {
                 let ended = matches!(
                     report.phase,
                     Phase::HandedOver | Phase::MoveFailed | Phase::Stopped | Phase::Failed
@@ -35,11 +35,11 @@ impl AgentCore {
             true
         };
         if is_over {
-            self.reception_is_over(name);
+            self.remove_reception(name);
         }
     }
 
-    fn reception_is_over(&mut self, name: &ResourceName) {
+    fn remove_reception(&mut self, name: &ResourceName) {
         if self.journal.receptions.remove(name).is_some() {
             self.journal_changed();
         }
@@ -67,13 +67,13 @@ impl AgentCore {
     pub(super) fn kill_verified(&mut self, now: &Now, service: &mut Service, why: KillReason) {
         let closes = match why {
             KillReason::BeforeReset(_) | KillReason::Clearing => true,
-            KillReason::NotHere | KillReason::NotReceived | KillReason::HalfLeft => false,
+            KillReason::AssignedElsewhere | KillReason::NotReceived | KillReason::MigrationRemnant => false,
         };
         let receives = self.journal.receptions.contains_key(service.name());
         if closes && receives {
             service.presence = Presence::Stopped;
             service.not_before = None;
-            service.go(Step::CloseReception { why, tries: 0 });
+            service.transition_to(Step::CloseReception { why, tries: 0 });
             self.changed = true;
         } else {
             self.killed(now, service, why);
@@ -91,7 +91,7 @@ impl AgentCore {
     ) {
         let can_never = match result {
             CommandResult::Done | CommandResult::Observed(_) => {
-                self.reception_is_over(service.name());
+                self.remove_reception(service.name());
                 return self.killed(now, service, why);
             }
             CommandResult::Failed(failure) => {
@@ -101,11 +101,11 @@ impl AgentCore {
             }
             CommandResult::Cancelled => false,
         };
-        if can_never || tries >= CLOSING_TRIES {
+        if can_never || tries >= MAX_CLOSE_RETRIES {
             return self.killed(now, service, why);
         }
-        service.not_before = Some(now.raw + AGAIN_MS);
-        service.go(Step::CloseReception { why, tries: tries + 1 });
+        service.not_before = Some(now.raw + CLOSE_RETRY_MS);
+        service.transition_to(Step::CloseReception { why, tries: tries + 1 });
         self.changed = true;
     }
 }

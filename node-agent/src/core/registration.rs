@@ -1,10 +1,10 @@
 //! Registration: stopping the services of earlier registrations, and requesting an epoch (FENCING, section 3).
 
 use super::commits::Purpose;
-use super::effect::{Lane, Level};
+use super::effect::{CommitUrgency, Level};
 use super::service::{KillReason, Presence, Service, Step};
+use super::service_machine::is_killing;
 use super::session::{RETRY_MS, ReadFor, Requesting, Session};
-use super::steps::is_killing;
 use super::{AgentCore, Now};
 use ha_api_types::id::{Epoch, ResourceName, Revision};
 use ha_api_types::record::{FenceState, MachineIds, Mode, NodeReport, NotStopped, SameMachine};
@@ -69,7 +69,7 @@ impl AgentCore {
     fn uncleared(&self, service: &Service) -> Option<ServiceDefinition> {
         self.definitions_of(service.name())
             .into_iter()
-            .find(|definition| !service.cleared.iter().any(|cleared| cleared.is_same_thing(definition)))
+            .find(|definition| !service.cleared.iter().any(|cleared| cleared.has_same_identity(definition)))
     }
 
     /// Continues with the next definition that has not been verified stopped.
@@ -77,7 +77,7 @@ impl AgentCore {
         let Some(definition) = self.uncleared(service) else { return };
         service.definition = definition;
         service.presence = Presence::Unprobed;
-        service.go(Step::KillVerify { why: KillReason::Clearing, tries: 0 });
+        service.transition_to(Step::KillVerify { why: KillReason::Clearing, tries: 0 });
         self.changed = true;
     }
 
@@ -119,7 +119,7 @@ impl AgentCore {
         // everything managed here was gone, no reset comes. The services that are left were started by hand, and are
         // reported.
         let may_be_armed = (self.watchdog.is_running() && !self.watchdog.is_staying())
-            || (self.watchdog.is_away()
+            || (self.watchdog.is_disconnected()
                 && self
                     .node_report()
                     .is_some_and(|report| report.armed && report.boot_id == self.config.boot_id));
@@ -159,7 +159,8 @@ impl AgentCore {
         }
         let node = self.config.node.clone();
         if let Some(request) = requesting.request {
-            let stands = self.view.node_reports.get(&node).is_some_and(|stored| stored.modified == request);
+            let is_stored =
+                self.view.node_reports.get(&node).is_some_and(|stored| stored.modified == request);
             let opened = self.fence().filter(|fence| {
                 fence.state == FenceState::Open
                     && fence.request == Some(request)
@@ -175,22 +176,22 @@ impl AgentCore {
             let lapsed = self
                 .fence()
                 .is_some_and(|fence| fence.state != FenceState::Open && fence.request == Some(request));
-            if stands && lapsed {
+            if is_stored && lapsed {
                 // The request was admitted and closed again before the first heartbeat. The leader needs a new request,
                 // made after another verification.
                 return self.lose_epoch(now, "registration of this node expired");
             }
-            if stands {
+            if is_stored {
                 return;
             }
             // Another process has written the report since and may have acted here, so the verification no longer
             // counts.
             return self.lose_epoch(now, "registration of this node was overwritten");
         }
-        if requesting.request.is_none() && self.standing_request().is_some() {
+        if requesting.request.is_none() && self.stored_request().is_some() {
             // A request with an unknown outcome has arrived late. Another request would cause an epoch to be closed
             // needlessly.
-            return self.recognise_request();
+            return self.adopt_stored_request();
         }
         if requesting.retry_at.is_some_and(|retry_at| now.raw < retry_at) || self.is_reading(&ReadFor::Own) {
             return;
@@ -208,7 +209,7 @@ impl AgentCore {
             if !warned {
                 self.log(Level::Error, format!("another machine is registered as {node}: set another name for this machine with --node"));
             }
-            self.read_own();
+            self.read_own_keys();
             return;
         }
         let report = self.registering_report();
@@ -217,7 +218,7 @@ impl AgentCore {
         let transaction = Transaction::new()
             .put(self.config.keys.node_report(&node), self.view.node_reports.guard(&node), value)
             .guard(fence_key, self.view.fences.guard(&node));
-        let id = self.commit(transaction, Lane::Ordinary, Purpose::Request { report });
+        let id = self.commit(transaction, CommitUrgency::Ordinary, Purpose::Request { report });
         if let Session::Requesting(requesting) = &mut self.session {
             requesting.write = Some(id);
             requesting.request = None;
@@ -248,19 +249,19 @@ impl AgentCore {
                 self.journal.request = Some(*revision);
                 self.journal.epoch = Epoch(0);
                 self.journal_changed();
-                self.tell_outcome("registration", outcome);
+                self.log_outcome("registration", outcome);
             }
             Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_) | Outcome::Unknown(_) => {
                 requesting.retry_at = Some(now.raw + RETRY_MS);
-                self.tell_outcome("registration", outcome);
-                self.read_own();
+                self.log_outcome("registration", outcome);
+                self.read_own_keys();
             }
         }
     }
 
     /// Returns the revision of this process's request in etcd, if its content is still current and the leader has not
     /// admitted and closed it.
-    fn standing_request(&self) -> Option<Revision> {
+    fn stored_request(&self) -> Option<Revision> {
         let stored = self.view.node_reports.get(&self.config.node)?;
         let report = stored.value.as_ref()?;
         let lapsed = self
@@ -271,8 +272,8 @@ impl AgentCore {
     }
 
     /// Adopts a stored request of this process whose outcome was unknown.
-    pub(super) fn recognise_request(&mut self) {
-        let found = self.standing_request();
+    pub(super) fn adopt_stored_request(&mut self) {
+        let found = self.stored_request();
         if let Session::Requesting(requesting) = &mut self.session
             && requesting.request.is_none()
             && requesting.write.is_none()
@@ -299,7 +300,7 @@ impl AgentCore {
                 } else if not_stopped.contains(&name) {
                     let message =
                         format!("Service could not be stopped before the registration: {}", service.message);
-                    core.report_not_stopped(now, service, &message);
+                    core.mark_not_stopped(now, service, &message);
                 } else {
                     core.journal.services.remove(&name);
                 }

@@ -8,10 +8,10 @@
 
 use super::command::{Command, CommandId, CommandResult};
 use super::commits::Purpose;
-use super::effect::{Effect, Lane};
+use super::effect::{CommitUrgency, Effect};
 use super::role::Role;
 use super::service::{Presence, Service, Step};
-use super::steps::PROBE_RETRY_MS;
+use super::service_machine::PROBE_RETRY_MS;
 use super::{AgentCore, Now};
 use ha_api_types::id::ResourceName;
 use ha_api_types::reason::Reason;
@@ -72,20 +72,20 @@ fn answer(uid: &str, phase: ReplacementPhase, reason: Reason, message: &str) -> 
 
 impl AgentCore {
     /// Returns the replacement that the assignment requests in addition to its action.
-    fn asked_replacement(&self, name: &ResourceName) -> Option<Replacement> {
+    fn requested_replacement(&self, name: &ResourceName) -> Option<Replacement> {
         match self.role(name) {
             Role::Act { assignment } => assignment.value?.replacement,
             Role::Target { .. }
             | Role::Outdated
             | Role::Elsewhere { .. }
-            | Role::Illegible
+            | Role::Unreadable
             | Role::Unassigned => None,
         }
     }
 
     /// Returns the answer so far to the requested replacement. Every report of the service carries it.
-    pub(super) fn replacement_said(&self, service: &Service) -> Option<ReplacementReport> {
-        let asked = self.asked_replacement(service.name())?;
+    pub(super) fn known_replacement_answer(&self, service: &Service) -> Option<ReplacementReport> {
+        let requested = self.requested_replacement(service.name())?;
         let epoch = self.registered()?.epoch;
         let stored = self.view.reports.value(service.name());
         let stored = stored.filter(|report| report.epoch == epoch && report.boot_id == self.config.boot_id);
@@ -93,44 +93,49 @@ impl AgentCore {
         [own, stored.and_then(|report| report.replacement.as_ref())]
             .into_iter()
             .flatten()
-            .find(|said| said.uid == asked.uid)
+            .find(|known_answer| known_answer.uid == requested.uid)
             .cloned()
     }
 
     /// Advances the replacement as far as possible without waiting.
     pub(super) fn replacement_step(&mut self, now: &Now, service: &mut Service) {
-        let asked = self.asked_replacement(service.name());
+        let requested = self.requested_replacement(service.name());
         match service.replacing.clone() {
             Replacing::Idle => {
-                let Some(asked) = asked else { return };
-                match self.replacement_said(service).map(|said| said.phase) {
+                let Some(requested) = requested else { return };
+                match self.known_replacement_answer(service).map(|known_answer| known_answer.phase) {
                     Some(ReplacementPhase::Done | ReplacementPhase::Failed) => return,
                     // An earlier process began it, or it was canceled before this process learned that the beginning
                     // was committed.
                     Some(ReplacementPhase::Begun) => {
                         let text = "agent stopped while the secondary was being replaced";
-                        let failed = answer(&asked.uid, ReplacementPhase::Failed, Reason::Interrupted, text);
-                        clear(service, asked.definition, failed, None);
+                        let failed =
+                            answer(&requested.uid, ReplacementPhase::Failed, Reason::Interrupted, text);
+                        clear(service, requested.definition, failed, None);
                     }
-                    None if asked.called_off => {
+                    None if requested.called_off => {
                         let text = "replacement canceled before it started";
-                        let failed = answer(&asked.uid, ReplacementPhase::Failed, Reason::Interrupted, text);
+                        let failed =
+                            answer(&requested.uid, ReplacementPhase::Failed, Reason::Interrupted, text);
                         self.answer_replacement(now, service, failed);
                     }
-                    None => service.replacing = Replacing::Begin { uid: asked.uid },
+                    None => service.replacing = Replacing::Begin { uid: requested.uid },
                 }
                 self.changed = true;
             }
             Replacing::Begin { uid } => {
-                if let Some(asked) = asked.filter(|asked| asked.uid == uid && !asked.called_off) {
-                    self.begin_replacement(now, service, asked);
+                if let Some(requested) =
+                    requested.filter(|requested| requested.uid == uid && !requested.called_off)
+                {
+                    self.begin_replacement(now, service, requested);
                 } else {
                     service.replacing = Replacing::Idle;
                     self.changed = true;
                 }
             }
             Replacing::Run { replacement, .. } => {
-                let wanted = asked.is_some_and(|asked| asked.uid == replacement.uid && !asked.called_off);
+                let wanted = requested
+                    .is_some_and(|requested| requested.uid == replacement.uid && !requested.called_off);
                 if let Some(why) = self.replacement_must_end(now, service, wanted) {
                     self.end_replacement(service, why);
                 }
@@ -140,46 +145,57 @@ impl AgentCore {
     }
 
     /// Commits the beginning once the service runs and nothing prevents it; then asks the driver.
-    fn begin_replacement(&mut self, now: &Now, service: &mut Service, asked: Replacement) {
+    fn begin_replacement(&mut self, now: &Now, service: &mut Service, requested: Replacement) {
         let name = service.name().clone();
         let Role::Act { assignment } = self.role(&name) else { return };
         let Some(value) = &assignment.value else { return };
-        let settled = service.write.is_none() && service.desired.is_none() && !service.reread;
+        let is_report_written = service.write.is_none() && service.desired.is_none() && !service.reread;
         let later = service.write_not_before.is_some_and(|at| now.raw < at);
         let exclusive = self.is_exclusive(service);
-        if !settled
+        if !is_report_written
             || later
-            || !self.runs_on(now, service)
+            || !self.keeps_running(now, service)
             || self.permit_waits_for(now, exclusive, Phase::Starting).is_some()
         {
             return;
         }
-        let Some(report) = self.current(service).filter(|report| is_answer_of(report, value)) else { return };
-        if report.replacement.as_ref().is_some_and(|said| said.uid == asked.uid) {
+        let Some(report) =
+            self.current_report(service).filter(|report| reports_running_as_assigned(report, value))
+        else {
+            return;
+        };
+        if report.replacement.as_ref().is_some_and(|known_answer| known_answer.uid == requested.uid) {
             let id = CommandId(self.next_id());
             self.commands.insert(id, name);
-            let command =
-                Command::ReplaceSecondary { present: asked.present.clone(), node: asked.node.clone() };
-            self.effects.push_back(Effect::Run { id, command, service: Box::new(asked.definition.clone()) });
-            service.replacing = Replacing::Run { replacement: Box::new(asked), task: id };
+            let command = Command::ReplaceSecondary {
+                present: requested.present.clone(),
+                node: requested.node.clone(),
+            };
+            self.effects.push_back(Effect::Run {
+                id,
+                command,
+                service: Box::new(requested.definition.clone()),
+            });
+            service.replacing = Replacing::Run { replacement: Box::new(requested), task: id };
             self.changed = true;
             return;
         }
         let Some((_, created)) = self.active() else { return };
-        let text = format!("Replacing the secondary with {}", asked.node);
-        let begun = answer(&asked.uid, ReplacementPhase::Begun, Reason::ReplacingSecondary, &text);
+        let text = format!("Replacing the secondary with {}", requested.node);
+        let begun = answer(&requested.uid, ReplacementPhase::Begun, Reason::ReplacingSecondary, &text);
         let report = ServiceReport { replacement: Some(begun), at: now.timestamp(), ..report };
         let transaction = self.permit_transaction(&name, &report, &assignment, created, exclusive);
         if let Some(transaction) = transaction {
-            service.write = Some(self.commit(transaction, Lane::Ordinary, Purpose::Service { name, report }));
+            service.write =
+                Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::Service { name, report }));
             self.changed = true;
         }
     }
 
     /// Returns `true` if the service runs here and nothing in this process is about to end it.
-    fn runs_on(&self, now: &Now, service: &Service) -> bool {
+    fn keeps_running(&self, now: &Now, service: &Service) -> bool {
         let steps = match &service.step {
-            Step::Rest | Step::Probe { .. } => true,
+            Step::Idle | Step::Probe { .. } => true,
             Step::Permit { .. }
             | Step::Journal { .. }
             | Step::StopFirst { .. }
@@ -201,7 +217,7 @@ impl AgentCore {
         steps
             && service.presence == Presence::Running
             && service.exit.is_none()
-            && self.before_margin(now)
+            && self.is_before_margin(now)
             && !self.is_ending()
             && !self.is_ignored(service.name())
     }
@@ -213,10 +229,10 @@ impl AgentCore {
         if self.is_ending() {
             return Some("the agent of the assigned node is stopping");
         }
-        if !self.before_margin(now) {
+        if !self.is_before_margin(now) {
             return Some("the assigned node could not commit heartbeats");
         }
-        (!self.runs_on(now, service)).then_some("the service stopped running")
+        (!self.keeps_running(now, service)).then_some("the service stopped running")
     }
 
     /// Ends the replacement in progress. It is answered once nothing of it is left.
@@ -299,10 +315,10 @@ impl AgentCore {
     }
 
     /// Stores the answer and adds it to the current report, or to the next one.
-    fn answer_replacement(&mut self, now: &Now, service: &mut Service, said: ReplacementReport) {
-        service.replacement_answer = Some(said);
-        let replacement = self.replacement_said(service);
-        if let Some(report) = self.current(service) {
+    fn answer_replacement(&mut self, now: &Now, service: &mut Service, known_answer: ReplacementReport) {
+        service.replacement_answer = Some(known_answer);
+        let replacement = self.known_replacement_answer(service);
+        if let Some(report) = self.current_report(service) {
             self.set_desired(service, ServiceReport { replacement, at: now.timestamp(), ..report });
         }
         self.changed = true;
@@ -320,7 +336,7 @@ fn clear(
 }
 
 /// Returns `true` if a report shows that the service runs as the assigned action requires.
-fn is_answer_of(report: &ServiceReport, assignment: &Assignment) -> bool {
+fn reports_running_as_assigned(report: &ServiceReport, assignment: &Assignment) -> bool {
     let runs = match &assignment.action {
         Action::Start | Action::Restart => report.phase == Phase::Running,
         Action::Stop { .. } | Action::Migrate { .. } | Action::Leave => false,

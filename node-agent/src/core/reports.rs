@@ -1,7 +1,7 @@
 //! A service's report: its desired content, and the writes to etcd (FENCING, section 6).
 
 use super::commits::Purpose;
-use super::effect::{Effect, Lane};
+use super::effect::{CommitUrgency, Effect};
 use super::role::Role;
 use super::service::{Service, Step};
 use super::{AgentCore, Now};
@@ -42,7 +42,7 @@ impl AgentCore {
             message: message.to_owned(),
             failure: None,
             never_began: false,
-            replacement: self.replacement_said(service),
+            replacement: self.known_replacement_answer(service),
             asked: service.asked,
             at: now.timestamp(),
         }
@@ -50,12 +50,12 @@ impl AgentCore {
 
     /// Sets the desired report. Nothing is written if etcd already has the same content.
     pub(super) fn set_desired(&mut self, service: &mut Service, report: ServiceReport) {
-        let stands = self.view.reports.value(service.name()).is_some_and(|known| {
+        let is_stored = self.view.reports.value(service.name()).is_some_and(|known| {
             ServiceReport { at: Timestamp::default(), ..known.clone() }
                 == ServiceReport { at: Timestamp::default(), ..report.clone() }
         });
         // A write in progress may change the stored report, so an equal report is skipped only without one.
-        service.desired = (!stands || service.write.is_some()).then_some(report);
+        service.desired = (!is_stored || service.write.is_some()).then_some(report);
         self.changed = true;
     }
 
@@ -91,7 +91,8 @@ impl AgentCore {
             .guard(keys.alive(node), Guard::Created(created))
             .guard(keys.fence(node), self.fence_guard());
         let report = desired.clone();
-        service.write = Some(self.commit(transaction, Lane::Ordinary, Purpose::Service { name, report }));
+        service.write =
+            Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::Service { name, report }));
     }
 
     /// Removes the report and the journal entry of a resource that is deleted or no longer managed. The service itself
@@ -100,7 +101,7 @@ impl AgentCore {
         if service.task.is_some()
             || service.write.is_some()
             || service.reread
-            || service.step != Step::Rest
+            || service.step != Step::Idle
             || service.replacing.is_busy()
         {
             return;
@@ -118,7 +119,7 @@ impl AgentCore {
                 .guard(keys.alive(node), Guard::Created(created))
                 .guard(keys.fence(node), self.fence_guard());
             service.desired = None;
-            service.write = Some(self.commit(transaction, Lane::Ordinary, Purpose::Forget { name }));
+            service.write = Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::Forget { name }));
             return;
         }
         let known = self.journal.services.remove(&name).is_some();
@@ -131,7 +132,7 @@ impl AgentCore {
         service.forgotten = self.role(&name) == Role::Unassigned && self.view.resources.get(&name).is_none();
     }
 
-    pub(super) fn event(
+    pub(super) fn emit_event(
         &mut self,
         now: &Now,
         service: &Service,
@@ -149,7 +150,7 @@ impl AgentCore {
             message: message.to_owned(),
             source: format!("agent/{}", self.config.node),
             node: Some(self.config.node.clone()),
-            action_uid: action_uid.or_else(|| self.current(service)?.action_uid),
+            action_uid: action_uid.or_else(|| self.current_report(service)?.action_uid),
             operation: None,
             epoch: self.registered().map(|registered| registered.epoch),
             at: now.moment(),

@@ -28,7 +28,7 @@ pub(super) enum Role {
         modified: Revision,
     },
     /// The assignment was written by a newer version and cannot be read. This node does nothing.
-    Illegible,
+    Unreadable,
     /// No assignment exists.
     Unassigned,
 }
@@ -37,7 +37,7 @@ impl AgentCore {
     /// Returns this node's current role for a service.
     pub(super) fn role(&self, name: &ResourceName) -> Role {
         let Some(stored) = self.view.assignments.get(name) else { return Role::Unassigned };
-        let Some(assignment) = &stored.value else { return Role::Illegible };
+        let Some(assignment) = &stored.value else { return Role::Unreadable };
         let Some(registered) = self.registered() else { return Role::Outdated };
         let own = |node: &NodeName, epoch: Epoch, boot_id: &BootId| {
             (*node == self.config.node).then(|| epoch == registered.epoch && *boot_id == self.config.boot_id)
@@ -85,7 +85,7 @@ impl AgentCore {
     }
 
     /// Returns `true` if the assignment names another node.
-    pub(super) fn acts_elsewhere(&self, service: &Service) -> bool {
+    pub(super) fn is_assigned_elsewhere(&self, service: &Service) -> bool {
         matches!(self.role(service.name()), Role::Elsewhere { .. })
     }
 

@@ -25,13 +25,13 @@ pub(super) enum Presence {
     Unclear,
 }
 
-/// The step in progress. Every step except `Rest`, `Permit`, `Journal` and `CheckTarget` has one command of the driver.
+/// The step in progress. Every step except `Idle`, `Permit`, `Journal` and `CheckTarget` has one command of the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
     /// Nothing is in progress.
-    Rest,
+    Idle,
     /// Probes whether the service runs here.
-    Probe { purpose: ProbeFor },
+    Probe { purpose: ProbePurpose },
     /// Commits a permit (Starting, Receiving) or the source's HandingOver.
     Permit { uid: ActionUid, phase: Phase },
     /// Writes the journal before the action is begun.
@@ -70,11 +70,11 @@ pub(super) enum Step {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum ProbeFor {
+pub(super) enum ProbePurpose {
     /// Determine the presence.
     Presence,
     /// Answer for a resource that is not assigned here.
-    Unassigned { asked: Asked },
+    Unassigned { basis: ProbeBasis },
     /// Adopt a copy that ran before this process started.
     Adopt { uid: ActionUid },
     /// Resolve an action that was begun and whose end was not seen.
@@ -88,7 +88,7 @@ pub(super) enum ProbeFor {
 
 /// The state that a probe answers for, as known when the probe began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct ProbeBasis {
     /// The resource's generation.
     pub(super) generation: i64,
     /// The generation of the armed Cluster.
@@ -104,11 +104,11 @@ pub(super) enum KillReason {
     /// This process has no epoch: services are cleared before registering.
     Clearing,
     /// The service is assigned elsewhere.
-    NotHere,
+    AssignedElsewhere,
     /// The migration to this node has failed.
     NotReceived,
     /// The migration from this node broke off, and the remains here do not run.
-    HalfLeft,
+    MigrationRemnant,
 }
 
 /// The cause of a reset that may happen soon.
@@ -122,7 +122,7 @@ pub(super) enum ResetCause {
 
 impl ResetCause {
     /// Returns the cause as a clause, with which the message of the shutdown record begins.
-    pub(super) fn told(self) -> &'static str {
+    pub(super) fn clause(self) -> &'static str {
         match self {
             ResetCause::LeaseLost => "no heartbeat was committed in time",
             ResetCause::Unpetted => "ha-watchdogd was not running, so the watchdog was not renewed",
@@ -132,14 +132,14 @@ impl ResetCause {
 
 /// The end of a service without a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ExitSeen {
+pub(super) struct UnexpectedExit {
     pub(super) message: String,
-    pub(super) by_hand: bool,
+    pub(super) stopped_externally: bool,
 }
 
 /// The revisions of the target's report and fence under which HandingOver was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Guarded {
+pub(super) struct GuardedTarget {
     pub(super) report: Revision,
     pub(super) fence: Revision,
 }
@@ -170,10 +170,10 @@ pub(super) struct Service {
     /// `true` while a worker is reserved for the hand-over, from before its commit until the driver has begun.
     pub(super) has_worker: bool,
     /// The target's revisions that HandingOver has guarded.
-    pub(super) guarded: Option<Guarded>,
+    pub(super) guarded: Option<GuardedTarget>,
     /// `true` if a copy that waits to be received may be here. No probe sees such a copy; only a successful kill or
     /// stop removes it.
-    pub(super) receives: bool,
+    pub(super) may_have_incoming_copy: bool,
     /// Definitions under which the service was verified stopped since clearing began.
     pub(super) cleared: Vec<ServiceDefinition>,
     /// The action for which the old copy was stopped first.
@@ -187,9 +187,9 @@ pub(super) struct Service {
     /// Time before which no further command begins.
     pub(super) not_before: Option<Mono>,
     /// Time at which the other side of a migration is checked again.
-    pub(super) peek_at: Option<Mono>,
+    pub(super) peer_check_at: Option<Mono>,
     /// The end of the service without a command, until that is handled.
-    pub(super) exit: Option<ExitSeen>,
+    pub(super) exit: Option<UnexpectedExit>,
     /// A clean stop with the service's own tool that is being confirmed.
     pub(super) external_stop: Option<ExternalStop>,
     /// `true` if the service could not be stopped before registering, and that is not yet reported.
@@ -214,7 +214,7 @@ impl Service {
         Service {
             definition,
             presence: Presence::Unprobed,
-            step: Step::Rest,
+            step: Step::Idle,
             task: None,
             cancelling: BTreeSet::new(),
             desired: None,
@@ -225,7 +225,7 @@ impl Service {
             begun: None,
             has_worker: false,
             guarded: None,
-            receives: false,
+            may_have_incoming_copy: false,
             cleared: Vec::new(),
             stopped_for: None,
             failures: 0,
@@ -233,7 +233,7 @@ impl Service {
             crashed_before: false,
             started_at: None,
             not_before: None,
-            peek_at: None,
+            peer_check_at: None,
             exit: None,
             external_stop: None,
             not_stopped: false,
@@ -260,7 +260,7 @@ impl Service {
 
     /// Returns `true` if nothing is in progress: only a change from outside requires work on the service.
     pub(super) fn is_quiet(&self) -> bool {
-        self.step == Step::Rest
+        self.step == Step::Idle
             && self.task.is_none()
             && self.cancelling.is_empty()
             && self.desired.is_none()
@@ -269,7 +269,7 @@ impl Service {
             && !self.not_stopped
             && self.exit.is_none()
             && self.not_before.is_none()
-            && self.peek_at.is_none()
+            && self.peer_check_at.is_none()
             && self.replacing == Replacing::Idle
     }
 
@@ -280,11 +280,11 @@ impl Service {
 
     /// Changes to another step, which has no task yet, and releases the worker unless the new step may keep it. The
     /// task of the previous step must have ended.
-    pub(super) fn go(&mut self, step: Step) {
+    pub(super) fn transition_to(&mut self, step: Step) {
         self.has_worker &= match &step {
             Step::Permit { phase, .. } => *phase == Phase::HandingOver,
             Step::Journal { .. } | Step::CheckTarget { .. } | Step::Migrate { .. } => true,
-            Step::Rest
+            Step::Idle
             | Step::Probe { .. }
             | Step::StopFirst { .. }
             | Step::Clean { .. }
@@ -324,20 +324,20 @@ impl Step {
             | Step::MigrateProbe { uid, .. } => Some(uid),
             Step::Stop { uid, .. } => uid.as_ref(),
             Step::Probe { purpose } => match purpose {
-                ProbeFor::Adopt { uid } | ProbeFor::Interrupted { uid } | ProbeFor::Received { uid } => {
-                    Some(uid)
-                }
-                ProbeFor::TakeOver { assignment } => Some(&assignment.action_uid),
-                ProbeFor::Presence | ProbeFor::Unassigned { .. } => None,
+                ProbePurpose::Adopt { uid }
+                | ProbePurpose::Interrupted { uid }
+                | ProbePurpose::Received { uid } => Some(uid),
+                ProbePurpose::TakeOver { assignment } => Some(&assignment.action_uid),
+                ProbePurpose::Presence | ProbePurpose::Unassigned { .. } => None,
             },
-            Step::Rest | Step::Kill { .. } | Step::KillVerify { .. } | Step::CloseReception { .. } => None,
+            Step::Idle | Step::Kill { .. } | Step::KillVerify { .. } | Step::CloseReception { .. } => None,
         }
     }
 
     /// Returns the name of the step, for messages.
     pub(super) fn name(&self) -> &'static str {
         match self {
-            Step::Rest => "rest",
+            Step::Idle => "rest",
             Step::Probe { .. } => "probe",
             Step::Permit { .. } => "permit",
             Step::Journal { .. } => "journal",

@@ -43,10 +43,10 @@ pub(super) struct Registered {
     /// The create revision of this process's `alive`; `None` while there is none.
     pub(super) created: Option<Revision>,
     /// `true` if this process has created an `alive`. Another instance in the key then means that it was taken over.
-    pub(super) held: bool,
+    pub(super) has_created_alive: bool,
     pub(super) sequence: u64,
-    pub(super) beat: Option<CommitId>,
-    pub(super) next_beat: Mono,
+    pub(super) heartbeat: Option<CommitId>,
+    pub(super) next_heartbeat_at: Mono,
     /// `true` if a key has changed unexpectedly and must be read again before the next heartbeat.
     pub(super) reread: bool,
 }
@@ -69,7 +69,7 @@ pub(super) struct Reading {
     pub(super) purpose: ReadFor,
     pub(super) keys: Vec<String>,
     /// The highest revision known when the read began. An older answer comes from a restored etcd.
-    pub(super) not_before: Revision,
+    pub(super) min_revision: Revision,
 }
 
 /// Delay before a request without an answer is repeated.
@@ -133,7 +133,7 @@ impl AgentCore {
     }
 
     /// Reads this node's own keys, unless such a read is in progress.
-    pub(super) fn read_own(&mut self) {
+    pub(super) fn read_own_keys(&mut self) {
         let keys = vec![
             self.config.keys.fence(&self.config.node),
             self.config.keys.alive(&self.config.node),
@@ -147,8 +147,8 @@ impl AgentCore {
             return;
         }
         let id = ReadId(self.next_id());
-        let not_before = self.highest;
-        self.reads.insert(id, Reading { purpose, keys: keys.clone(), not_before });
+        let min_revision = self.highest_revision;
+        self.reads.insert(id, Reading { purpose, keys: keys.clone(), min_revision });
         self.effects.push_back(Effect::Read { id, keys });
     }
 
@@ -165,22 +165,22 @@ impl AgentCore {
         let Some(reading) = self.reads.remove(&id) else { return };
         match result {
             Ok((entries, revision)) => {
-                if revision < reading.not_before {
+                if revision < reading.min_revision {
                     self.log(
                         Level::Error,
                         format!(
                             "etcd revision decreased from {} to {revision}: etcd was restored",
-                            reading.not_before
+                            reading.min_revision
                         ),
                     );
-                    self.highest = revision;
-                    self.read_anew(now);
+                    self.highest_revision = revision;
+                    self.restart_after_restore(now);
                     return;
                 }
-                self.highest = self.highest.max(revision);
+                self.highest_revision = self.highest_revision.max(revision);
                 self.view.read(&reading.keys, &entries, revision);
                 match reading.purpose {
-                    ReadFor::Own => self.own_read(now),
+                    ReadFor::Own => self.handle_own_keys_read(now),
                     ReadFor::Service(name) => {
                         if let Some(service) = self.services.get_mut(&name) {
                             service.reread = false;
@@ -212,17 +212,17 @@ impl AgentCore {
         }
     }
 
-    fn own_read(&mut self, now: &Now) {
-        self.own_is_read = true;
+    fn handle_own_keys_read(&mut self, now: &Now) {
+        self.has_read_own_keys = true;
         match &self.session {
-            Session::Registered(_) => self.recognise(now),
-            Session::Requesting(_) => self.recognise_request(),
+            Session::Registered(_) => self.resolve_heartbeat_conflict(now),
+            Session::Requesting(_) => self.adopt_stored_request(),
             Session::Waiting | Session::Clearing | Session::Ended => {}
         }
     }
 
     /// Determines the change that kept a heartbeat from being applied (FENCING R3.26 to R3.30).
-    fn recognise(&mut self, now: &Now) {
+    fn resolve_heartbeat_conflict(&mut self, now: &Now) {
         let alive = self.view.alive.get(&self.config.node).cloned();
         let instance = self.config.instance.clone();
         let Some(registered) = self.registered_mut() else { return };
@@ -231,9 +231,9 @@ impl AgentCore {
             Some(stored) if stored.value.as_ref().is_some_and(|alive| alive.instance == instance) => {
                 // A creation with an unknown outcome was applied.
                 registered.created = Some(stored.created);
-                registered.held = true;
+                registered.has_created_alive = true;
             }
-            Some(_) if registered.held => return self.taken_over(),
+            Some(_) if registered.has_created_alive => return self.exit_taken_over(),
             Some(_) | None => registered.created = None,
         }
         if let Some(registered) = self.registered()
@@ -245,15 +245,15 @@ impl AgentCore {
 
     /// Exits because another process of this node holds `alive`. This process writes nothing more and touches no
     /// service.
-    fn taken_over(&mut self) {
+    fn exit_taken_over(&mut self) {
         self.log(
             Level::Error,
             "another agent process has taken over this node: stopping without changes to services".to_owned(),
         );
-        self.end(Exit::TakenOver);
+        self.exit_with(Exit::TakenOver);
     }
 
-    pub(super) fn end(&mut self, exit: Exit) {
+    pub(super) fn exit_with(&mut self, exit: Exit) {
         self.session = Session::Ended;
         self.commits.clear();
         self.reads.clear();
@@ -274,7 +274,7 @@ impl AgentCore {
     /// Handles an etcd revision below the one that this process has seen, as after a restore without `hactl restore`.
     /// Every exclusive service is stopped (R3.30). Earlier reads do not describe the restored data, so everything is
     /// read again, and the agent registers as after a start.
-    fn read_anew(&mut self, now: &Now) {
+    fn restart_after_restore(&mut self, now: &Now) {
         if matches!(self.session, Session::Ended | Session::Waiting) {
             // This process has read no other data.
             return;
@@ -282,7 +282,7 @@ impl AgentCore {
         self.lose_epoch(now, "etcd was restored from a backup");
         self.reads.clear();
         self.view = View::new(&self.config.keys, &self.config.node);
-        self.own_is_read = false;
+        self.has_read_own_keys = false;
         self.read_retry_at = None;
         self.session = Session::Waiting;
         self.changed = true;
@@ -291,7 +291,7 @@ impl AgentCore {
     pub(super) fn begin_clearing(&mut self, now: &Now) {
         self.session = Session::Clearing;
         self.changed = true;
-        self.all_stale = true;
+        self.all_dirty = true;
         // Commits in progress guard the fence that has changed, so they can no longer be applied. Their answers
         // belong to the closed epoch.
         self.commits.clear();
@@ -327,14 +327,14 @@ impl AgentCore {
                 if !self.view.is_complete() {
                     return;
                 }
-                if !self.own_is_read {
+                if !self.has_read_own_keys {
                     if self.read_retry_at.is_none() {
-                        self.read_own();
+                        self.read_own_keys();
                     }
                     return;
                 }
-                self.note_previous();
-                self.enter(now);
+                self.discard_cleanly_ended_boot();
+                self.begin_session(now);
             }
             Session::Clearing => self.clearing_step(now),
             Session::Requesting(_) => self.requesting_step(now),
@@ -345,7 +345,7 @@ impl AgentCore {
                     return self.lose_epoch(now, "the registration of this node was revoked");
                 }
                 if reread && self.read_retry_at.is_none() {
-                    self.read_own();
+                    self.read_own_keys();
                 }
             }
             Session::Ended => {}
@@ -354,7 +354,7 @@ impl AgentCore {
 
     /// Takes over immediately if boot and epoch are unchanged (the file lock is held). Otherwise stops the running
     /// services, verifies, and registers (FENCING 3 and 6).
-    fn enter(&mut self, now: &Now) {
+    fn begin_session(&mut self, now: &Now) {
         self.seed_services();
         let own = self.fence().and_then(|fence| {
             let same = fence.state == FenceState::Open
@@ -368,7 +368,7 @@ impl AgentCore {
         });
         if let Some((epoch, request)) = own {
             if let Some(report) = self.node_report().filter(|report| report.boot_id == self.config.boot_id) {
-                self.in_force = report.timings;
+                self.active_timings = report.timings;
             }
             self.log(Level::Info, format!("continuing with registration {epoch}: same boot"));
             self.register(now, epoch, request);
@@ -383,15 +383,15 @@ impl AgentCore {
     }
 
     pub(super) fn register(&mut self, now: &Now, epoch: Epoch, request: Revision) {
-        self.all_stale = true;
+        self.all_dirty = true;
         self.session = Session::Registered(Registered {
             epoch,
             request,
             created: None,
-            held: false,
+            has_created_alive: false,
             sequence: 0,
-            beat: None,
-            next_beat: now.raw,
+            heartbeat: None,
+            next_heartbeat_at: now.raw,
             reread: false,
         });
         self.deadline = None;
@@ -405,7 +405,7 @@ impl AgentCore {
 
     /// Returns D as proven by this process, otherwise as left by the previous process.
     pub(super) fn deadline_moment(&self) -> Option<Moment> {
-        self.deadline.or_else(|| self.watchdog.inherited())
+        self.deadline.or_else(|| self.watchdog.followed_deadline())
     }
 
     /// Returns the milliseconds to D on the clock that is nearer to it. 0 if D has passed, `None` if there is no D.
@@ -416,11 +416,11 @@ impl AgentCore {
 
     /// Returns `true` if now < D − Ts, under a D that this process has proven and by which the watchdog is petted
     /// (FENCING 6).
-    pub(super) fn before_margin(&self, now: &Now) -> bool {
+    pub(super) fn is_before_margin(&self, now: &Now) -> bool {
         let in_time = self.deadline.is_some_and(|deadline| {
             Moment::from(now)
                 .left_ns(deadline)
-                .is_some_and(|left_ns| left_ns / 1_000_000 > self.pace().stop_margin_ms)
+                .is_some_and(|left_ns| left_ns / 1_000_000 > self.effective_timings().stop_margin_ms)
         });
         in_time && !self.is_unpetted(now)
     }

@@ -107,7 +107,7 @@ impl AgentCore {
     pub fn state(&self, now: &Now) -> State {
         let summary = self.summary(now);
         let watchdog = WatchdogState {
-            connected: !self.watchdog.is_away(),
+            connected: !self.watchdog.is_disconnected(),
             running: self.watchdog.is_running(),
             armed: summary.armed,
             acknowledged: self.watchdog.is_acknowledged(),
@@ -122,13 +122,13 @@ impl AgentCore {
             agent: summary.state.name(),
             doing: summary.doing,
             epoch: summary.epoch,
-            revision: self.highest,
+            revision: self.highest_revision,
             deadline_in_ms: summary.left_ms,
-            heartbeats_fail_since_ms: self.beat_failed_at.map(|at| now.raw.since(at)),
+            heartbeats_fail_since_ms: self.heartbeats_failing_since.map(|at| now.raw.since(at)),
             hold_awaits: self.hold.awaited().cloned(),
             watchdog,
-            commits: self.commits.iter().map(|(id, purpose)| (id.0, purpose.shown())).collect(),
-            reads: self.reads.iter().map(|(id, reading)| (id.0, reading.purpose.shown())).collect(),
+            commits: self.commits.iter().map(|(id, purpose)| (id.0, purpose.description())).collect(),
+            reads: self.reads.iter().map(|(id, reading)| (id.0, reading.purpose.description())).collect(),
             failed_writes: self.failed_writes.clone(),
             not_stopped: self.not_stopped.iter().map(|left| left.name.clone()).collect(),
             next: Next::of(self.deadline(), now),
@@ -158,11 +158,11 @@ impl AgentCore {
 
 impl Purpose {
     /// Returns a description of the write, without its content.
-    fn shown(&self) -> String {
+    fn description(&self) -> String {
         match self {
             Purpose::Request { .. } => "registration request".to_owned(),
             Purpose::DeleteAlive => "deletion of an earlier heartbeat".to_owned(),
-            Purpose::Beat(_) => "heartbeat".to_owned(),
+            Purpose::Heartbeat(_) => "heartbeat".to_owned(),
             Purpose::Service { name, .. } => format!("report of {name}"),
             Purpose::Forget { name } => format!("deletion of the report of {name}"),
             Purpose::Doctor { .. } => "health checks".to_owned(),
@@ -174,7 +174,7 @@ impl Purpose {
 
 impl ReadFor {
     /// Returns a description of the keys.
-    fn shown(&self) -> String {
+    fn description(&self) -> String {
         match self {
             ReadFor::Own => "keys of this node".to_owned(),
             ReadFor::Service(name) => format!("keys of {name}"),

@@ -70,7 +70,7 @@ impl AgentCore {
                 (AgentState::WaitForLock, "waiting for the leader to register this node".to_owned())
             }
             Session::Registered(registered) if registered.created.is_some() => {
-                let words = self.ending_in_words();
+                let words = self.exit_progress_message();
                 (
                     AgentState::Active,
                     words.unwrap_or_else(|| format!("active (registration {})", registered.epoch)),
@@ -106,7 +106,7 @@ impl AgentCore {
 
     /// Returns the name and the current activity of every service that is not at rest.
     pub fn waiting(&self, now: &Now) -> Vec<(ResourceName, String)> {
-        let busy = self.services.values().filter(|service| service.step != Step::Rest);
+        let busy = self.services.values().filter(|service| service.step != Step::Idle);
         busy.map(|service| {
             let what = match self.step_waits_for(now, service) {
                 Some(what) => format!("{}: waiting for {what}", service.step.name()),

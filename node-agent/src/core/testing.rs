@@ -2,25 +2,25 @@
 //! leader.
 
 mod adoption;
-mod beginnings;
 mod checks;
 mod device;
-mod examining;
+mod etcd_writes;
 mod guarded;
 mod hand_overs;
 mod heartbeats;
 mod holding;
 mod in_place;
 mod leaving;
+mod machine_findings;
 mod measuring;
 mod migrations;
-mod pen;
 mod permits;
 mod properties;
 mod refusing;
 mod registering;
 mod replacements;
 mod restarts;
+mod starting_points;
 mod state;
 mod stopping;
 mod unreadable;
@@ -29,7 +29,6 @@ mod watchdog_tests;
 use super::*;
 use crate::watchdog::core as daemon;
 use crate::watchdog::protocol;
-use beginnings::config;
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::record::{
@@ -40,6 +39,7 @@ use ha_api_types::resource::{Resource, ResourceSpec};
 use ha_store::memory_state::MemoryState;
 use ha_store::{Change, Guard, LeaseId, Outcome, Transaction};
 use serde::de::DeserializeOwned;
+use starting_points::config;
 use std::collections::BTreeSet;
 
 pub(super) const NODE: &str = "n1";
@@ -56,12 +56,12 @@ pub(super) enum Net {
     /// Requests do not reach etcd.
     Down,
     /// Requests reach etcd, but the answers are lost.
-    Deaf,
+    AnswersLost,
 }
 
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fault that a test switches on")]
-pub(super) struct Copy {
+pub(super) struct ServiceCopy {
     pub(super) running: bool,
     pub(super) starts: u32,
     pub(super) fail_starts: u32,
@@ -83,18 +83,18 @@ pub(super) struct World {
     seen: Revision,
     pub(super) net: Net,
     /// Names of commands that do not end.
-    pub(super) hold: BTreeSet<&'static str>,
+    pub(super) held_commands: BTreeSet<&'static str>,
     pub(super) held: Vec<(CommandId, Command, ServiceDefinition)>,
     /// `true` while heartbeats are delayed on their way.
-    pub(super) hold_beats: bool,
-    held_beats: Vec<(CommitId, Transaction)>,
-    pub(super) copies: BTreeMap<String, Copy>,
+    pub(super) hold_heartbeats: bool,
+    held_heartbeats: Vec<(CommitId, Transaction)>,
+    pub(super) copies: BTreeMap<String, ServiceCopy>,
     /// The usage that can be measured of each service: milli-cores and MiB of memory.
     pub(super) loads: BTreeMap<ResourceName, (u64, u64)>,
     pub(super) measuring_hangs: bool,
     /// Number of usage readings.
     pub(super) readings: usize,
-    pub(super) ran: Vec<(String, Command)>,
+    pub(super) executed: Vec<(String, Command)>,
     /// The replacements of secondaries that drivers were asked to make.
     replacements: Vec<String>,
     pub(super) commits: Vec<(Transaction, Outcome)>,
@@ -149,15 +149,15 @@ impl World {
             state: MemoryState::default(),
             seen: Revision(1),
             net: Net::Up,
-            hold: BTreeSet::new(),
+            held_commands: BTreeSet::new(),
             held: Vec::new(),
-            hold_beats: false,
-            held_beats: Vec::new(),
+            hold_heartbeats: false,
+            held_heartbeats: Vec::new(),
             copies: BTreeMap::new(),
             loads: BTreeMap::new(),
             measuring_hangs: false,
             readings: 0,
-            ran: Vec::new(),
+            executed: Vec::new(),
             replacements: Vec::new(),
             commits: Vec::new(),
             journal: Journal::default(),
@@ -268,10 +268,10 @@ impl World {
 
     fn effect(&mut self, effect: Effect) {
         match effect {
-            Effect::Commit { id, transaction, lane } => {
+            Effect::Commit { id, transaction, urgency } => {
                 self.check_transaction(&transaction);
-                if self.hold_beats && matches!(lane, Lane::Heartbeat { .. }) {
-                    self.held_beats.push((id, transaction));
+                if self.hold_heartbeats && matches!(urgency, CommitUrgency::Heartbeat { .. }) {
+                    self.held_heartbeats.push((id, transaction));
                     return;
                 }
                 let reaches = self.net != Net::Down;
@@ -283,9 +283,9 @@ impl World {
                 self.commits.push((transaction, outcome.clone()));
                 let answer = match self.net {
                     Net::Up => outcome,
-                    Net::Down | Net::Deaf => Outcome::Unknown("no answer".to_owned()),
+                    Net::Down | Net::AnswersLost => Outcome::Unknown("no answer".to_owned()),
                 };
-                if let Lane::Heartbeat { .. } = lane
+                if let CommitUrgency::Heartbeat { .. } = urgency
                     && answer.applied().is_some()
                 {
                     self.proven_ms = Some(self.now_ms);
@@ -338,8 +338,8 @@ impl World {
                 if matches!(command, Command::ReplaceSecondary { .. }) {
                     self.replacements.extend(self.service(&service.name).replacement.map(|begun| begun.uid));
                 }
-                self.ran.push((service.name.to_string(), command.clone()));
-                if self.hold.contains(command.name()) {
+                self.executed.push((service.name.to_string(), command.clone()));
+                if self.held_commands.contains(command.name()) {
                     self.held.push((id, command, *service));
                 } else {
                     self.finish(id, &command, &service);
@@ -368,12 +368,12 @@ impl World {
                         number: self.number,
                         request: protocol::Request::Query,
                     });
-                    let news = WatchdogNews::Answered {
+                    let event = WatchdogEvent::Answered {
                         id,
                         refusal: Some(protocol::Refusal::DeviceFailed { errno: 5 }),
                         status,
                     };
-                    return self.input(Input::Watchdog(news));
+                    return self.input(Input::Watchdog(event));
                 }
                 self.daemon_input(daemon::Input::Message { number: self.number, request });
             }
@@ -460,9 +460,9 @@ impl World {
     }
 
     /// Delivers the delayed heartbeats.
-    pub(super) fn deliver_beats(&mut self) {
-        self.hold_beats = false;
-        for (id, transaction) in std::mem::take(&mut self.held_beats) {
+    pub(super) fn deliver_heartbeats(&mut self) {
+        self.hold_heartbeats = false;
+        for (id, transaction) in std::mem::take(&mut self.held_heartbeats) {
             let outcome = self.state.commit(&transaction);
             self.commits.push((transaction, outcome.clone()));
             self.input(Input::Committed { id, outcome });

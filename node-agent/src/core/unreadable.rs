@@ -3,7 +3,7 @@
 
 use super::AgentCore;
 use super::commits::Purpose;
-use super::effect::{Lane, Level};
+use super::effect::{CommitUrgency, Level};
 use ha_api_types::id::ResourceName;
 use ha_api_types::lenient::{self, Partial};
 use ha_api_types::record::NodeReport;
@@ -40,7 +40,7 @@ impl AgentCore {
             let message =
                 format!("cannot read the report of {name}, written by another version: deleting it");
             self.log(Level::Warning, message);
-            self.commit(transaction, Lane::Ordinary, Purpose::Forget { name });
+            self.commit(transaction, CommitUrgency::Ordinary, Purpose::Forget { name });
         }
     }
 }

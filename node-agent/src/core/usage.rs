@@ -8,16 +8,16 @@ use std::collections::VecDeque;
 /// Longest window of a rate.
 const WINDOW_MS: Millis = 60_000;
 /// Shortest interval between two samples that makes a rate.
-const SHORTEST_MS: Millis = 1_000;
+const MIN_RATE_INTERVAL_MS: Millis = 1_000;
 /// A figure is written again if it has changed by more than the written value divided by this number, and also by more
 /// than an absolute amount.
-const MOVED_PART: i128 = 5;
+const MIN_CHANGE_DIVISOR: i128 = 5;
 /// Absolute amount for CPU: 0.05 cores.
-const MOVED_CPU: Quantity = Quantity::from_milli(50);
+const MIN_CHANGE_CPU: Quantity = Quantity::from_milli(50);
 /// Absolute amount for memory: 32 MiB.
-const MOVED_MEMORY: Quantity = Quantity::from_units(32 << 20);
+const MIN_CHANGE_MEMORY: Quantity = Quantity::from_units(32 << 20);
 /// Absolute amount for rates: 1 MiB per second.
-const MOVED_RATE: Quantity = Quantity::from_units(1 << 20);
+const MIN_CHANGE_RATE: Quantity = Quantity::from_units(1 << 20);
 
 /// The usage of a service or of the machine at one moment. Figures that could not be read are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl History {
             if sample.at <= last.at {
                 return;
             }
-            if started_anew(last, &sample) {
+            if has_counter_reset(last, &sample) {
                 self.samples.clear();
             }
         }
@@ -92,38 +92,38 @@ impl History {
             Meter::Rate(_) => None,
         })?;
         let passed_ms = newest.at.since(first.at);
-        if passed_ms < SHORTEST_MS {
+        if passed_ms < MIN_RATE_INTERVAL_MS {
             return None;
         }
-        let a_second = u128::from(now.saturating_sub(then)) * 1000 / u128::from(passed_ms);
-        Some(u64::try_from(a_second).unwrap_or(u64::MAX))
+        let per_second = u128::from(now.saturating_sub(then)) * 1000 / u128::from(passed_ms);
+        Some(u64::try_from(per_second).unwrap_or(u64::MAX))
     }
 }
 
 /// Returns `true` if a counter has decreased, which means that it was restarted.
-fn started_anew(last: &Sample, sample: &Sample) -> bool {
-    let went_back = |before: Option<Meter>, now: Option<Meter>| match (before, now) {
+fn has_counter_reset(last: &Sample, sample: &Sample) -> bool {
+    let has_decreased = |before: Option<Meter>, now: Option<Meter>| match (before, now) {
         (Some(Meter::Total(before)), Some(Meter::Total(now))) => now < before,
         (Some(Meter::Rate(_)) | None, _) | (_, Some(Meter::Rate(_)) | None) => false,
     };
-    went_back(last.cpu, sample.cpu)
-        || went_back(last.disk, sample.disk)
-        || went_back(last.network, sample.network)
+    has_decreased(last.cpu, sample.cpu)
+        || has_decreased(last.disk, sample.disk)
+        || has_decreased(last.network, sample.network)
 }
 
 /// Returns `true` if a figure differs enough from the written ones to be written.
-pub(super) fn has_moved(told: &Usage, found: &Usage) -> bool {
-    figure_moved(told.cpu, found.cpu, MOVED_CPU)
-        || figure_moved(told.memory, found.memory, MOVED_MEMORY)
-        || figure_moved(told.disk_rate, found.disk_rate, MOVED_RATE)
-        || figure_moved(told.network_rate, found.network_rate, MOVED_RATE)
+pub(super) fn has_changed_enough(reported: &Usage, found: &Usage) -> bool {
+    figure_changed_enough(reported.cpu, found.cpu, MIN_CHANGE_CPU)
+        || figure_changed_enough(reported.memory, found.memory, MIN_CHANGE_MEMORY)
+        || figure_changed_enough(reported.disk_rate, found.disk_rate, MIN_CHANGE_RATE)
+        || figure_changed_enough(reported.network_rate, found.network_rate, MIN_CHANGE_RATE)
 }
 
-fn figure_moved(told: Option<Quantity>, found: Option<Quantity>, least: Quantity) -> bool {
-    match (told, found) {
+fn figure_changed_enough(reported: Option<Quantity>, found: Option<Quantity>, least: Quantity) -> bool {
+    match (reported, found) {
         (Some(before), Some(now)) => {
             let by = now.milli().saturating_sub(before.milli()).saturating_abs();
-            by > least.milli() && by > before.milli() / MOVED_PART
+            by > least.milli() && by > before.milli() / MIN_CHANGE_DIVISOR
         }
         (None, None) => false,
         (None, Some(_)) | (Some(_), None) => true,
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_starts_anew_makes_no_rate_with_what_was_before() {
+    fn a_reset_counter_starts_a_new_rate() {
         use Meter::Total;
         let before = [sample(0, Total(60_000_000), 0), sample(15_000, Total(75_000_000), 0)];
         check(&before, Some(1000), Some(0));
@@ -191,10 +191,14 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_is_told_once_it_has_moved() {
-        let check = |told: Option<i128>, found: Option<i128>, expected: bool| {
+    fn a_figure_is_reported_once_it_has_changed_enough() {
+        let check = |reported: Option<i128>, found: Option<i128>, expected: bool| {
             let milli = |amount: Option<i128>| amount.map(Quantity::from_milli);
-            assert_eq!(figure_moved(milli(told), milli(found), MOVED_CPU), expected, "{told:?} {found:?}");
+            assert_eq!(
+                figure_changed_enough(milli(reported), milli(found), MIN_CHANGE_CPU),
+                expected,
+                "{reported:?} {found:?}"
+            );
         };
         check(None, None, false);
         check(None, Some(10), true);

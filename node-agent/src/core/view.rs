@@ -143,7 +143,7 @@ impl<K: Ord, T: DeserializeOwned> Table<K, T> {
 pub(super) struct View {
     keys: Keys,
     node: NodeName,
-    awaited: BTreeSet<String>,
+    unsynced_prefixes: BTreeSet<String>,
     /// The highest revision of a linearizable read.
     pub(super) revision: Revision,
     clusters: Table<String, Cluster>,
@@ -188,7 +188,7 @@ impl View {
         View {
             keys: keys.clone(),
             node: node.to_owned(),
-            awaited: super::prefixes(keys, node).into_iter().collect(),
+            unsynced_prefixes: super::prefixes(keys, node).into_iter().collect(),
             revision: Revision(0),
             clusters: Table::default(),
             active: None,
@@ -214,11 +214,11 @@ impl View {
 
     /// Returns `true` if every prefix has been read once.
     pub(super) fn is_complete(&self) -> bool {
-        self.awaited.is_empty()
+        self.unsynced_prefixes.is_empty()
     }
 
     pub(super) fn synced(&mut self, prefix: &str, entries: &[Entry], revision: Revision) {
-        let known = self.awaited.remove(prefix)
+        let known = self.unsynced_prefixes.remove(prefix)
             || super::prefixes(&self.keys, &self.node).iter().any(|p| p == prefix);
         if !known {
             return;
@@ -230,7 +230,7 @@ impl View {
         if prefix == self.keys.specs_of(Kind::Cluster) {
             let names = self.names_of_objects(entries);
             self.clusters.keep_only(&names, revision);
-            self.work_out_cluster();
+            self.update_active_cluster();
         } else if prefix == self.keys.statuses_of(Kind::Cluster) {
             let names = self.names_of_objects(entries);
             self.cluster_statuses.keep_only(&names, revision);
@@ -326,7 +326,7 @@ impl View {
         match key {
             Key::Spec(Kind::Cluster, name) => {
                 self.clusters.put(name.into(), entry, as_of);
-                self.work_out_cluster();
+                self.update_active_cluster();
             }
             Key::Status(Kind::Cluster, name) => {
                 let read = |text: &[u8]| match lenient::read(text) {
@@ -335,7 +335,7 @@ impl View {
                 };
                 self.cluster_statuses.put_as(name.into(), entry, as_of, read);
                 if self.is_cluster_unreadable() {
-                    self.work_out_cluster();
+                    self.update_active_cluster();
                 }
             }
             Key::Status(Kind::Operation, name) => self.operation_statuses.put(name.into(), entry, as_of),
@@ -378,7 +378,7 @@ impl View {
         match key {
             Key::Spec(Kind::Cluster, name) => {
                 self.clusters.remove(name.into(), revision);
-                self.work_out_cluster();
+                self.update_active_cluster();
             }
             Key::Status(Kind::Cluster, name) => self.cluster_statuses.remove(name.into(), revision),
             Key::Status(Kind::Operation, name) => self.operation_statuses.remove(name.into(), revision),
@@ -436,15 +436,15 @@ impl View {
 
     /// Returns the controllers that this node must ask for hold: every existing candidate. A departed candidate is
     /// dropped only once the fence was seen unchanged at a revision not older than the departure (FENCING, section 9).
-    pub(super) fn asked(&self, node: &NodeName) -> Asked {
+    pub(super) fn hold_candidates(&self, node: &NodeName) -> HoldCandidates {
         if self.departed.is_some_and(|departed| self.fences.as_of(node) < departed) {
-            return Asked::Unsure;
+            return HoldCandidates::Unsure;
         }
         let found = self.candidates.iter().map(|(id, stored)| {
             // A candidate with an unreadable URL cannot be asked, so it does not grant.
             (id.clone(), stored.value.clone().unwrap_or_default())
         });
-        Asked::All(found.collect())
+        HoldCandidates::All(found.collect())
     }
 
     /// Returns the create revision of the newest candidate.
@@ -455,7 +455,7 @@ impl View {
 
 /// The controllers to ask for hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum HoldCandidates {
     /// The candidates' URLs, by id.
     All(BTreeMap<String, String>),
     /// A departed candidate may have declared this node dead before it left.

@@ -12,7 +12,7 @@
 //!   nothing renews.
 
 use super::effect::{JournalWriteId, Level};
-use super::journal::{Journal, LastWords, Proven, Trial};
+use super::journal::{Journal, ShutdownRecord, TestedWatchdog, WatchdogTrial};
 use super::{AgentCore, Config, Now};
 use crate::watchdog::Moment;
 use crate::watchdog::protocol::{Arm, Request, State};
@@ -29,33 +29,33 @@ const DEADLINE_MS: Millis = 3_000;
 /// Additional wait, after the longest possible time to a reset, before a test counts as failed.
 const GRACE_MS: Millis = 5_000;
 /// Interval at which the test records that the machine still runs.
-const NOTE_MS: Millis = 500;
+const PROGRESS_INTERVAL_MS: Millis = 500;
 
 /// The test in progress, and the tests that this process has seen end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WatchdogTest {
     stage: Option<Stage>,
-    over: BTreeSet<OperationName>,
+    ended_tests: BTreeSet<OperationName>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The journal is being written.
-    Journaling(JournalWriteId),
+    JournalWrites(JournalWriteId),
     /// The device is being armed, with a deadline that nothing renews.
     Arming,
     /// The reset is awaited.
-    Waiting { since: Mono, noted: Mono, until: Mono },
+    Waiting { since: Mono, recorded_at: Mono, until: Mono },
 }
 
 /// Evaluates a test that the journal has as begun. If this is another boot than the one to be reset, the test has
 /// passed. Returns `true` if the journal has changed. A test that was interrupted only by the agent's exit begins
 /// again.
-pub(super) fn settle(config: &Config, journal: &mut Journal) -> bool {
+pub(super) fn evaluate_begun_test(config: &Config, journal: &mut Journal) -> bool {
     let Some(trial) = journal.trial.take() else { return false };
     if trial.boot_id != config.boot_id && trial.machine_id == config.machine_id {
         journal.failed = None;
-        journal.proven = Some(Proven {
+        journal.proven = Some(TestedWatchdog {
             machine_id: trial.machine_id,
             identity: trial.identity,
             test: Passed {
@@ -72,8 +72,8 @@ pub(super) fn settle(config: &Config, journal: &mut Journal) -> bool {
 }
 
 /// Returns the shutdown record of a boot that a test was to reset.
-pub(super) fn last_words(trial: &Trial) -> LastWords {
-    LastWords {
+pub(super) fn shutdown_record_of(trial: &WatchdogTrial) -> ShutdownRecord {
+    ShutdownRecord {
         boot_id: trial.boot_id.clone(),
         message: format!("Reset by watchdog {} in a test (hactl node test-watchdog)", trial.identity),
         at: trial.at.clone(),
@@ -88,8 +88,10 @@ impl WatchdogTest {
 
     pub(super) fn due(&self) -> Option<Mono> {
         match self.stage {
-            Some(Stage::Waiting { noted, until, .. }) => Some(until.min(noted + NOTE_MS)),
-            Some(Stage::Journaling(_) | Stage::Arming) | None => None,
+            Some(Stage::Waiting { recorded_at, until, .. }) => {
+                Some(until.min(recorded_at + PROGRESS_INTERVAL_MS))
+            }
+            Some(Stage::JournalWrites(_) | Stage::Arming) | None => None,
         }
     }
 }
@@ -100,7 +102,7 @@ impl AgentCore {
         match self.watchdog_test.stage {
             None => self.begin_test(now),
             Some(_) if self.is_ending() => self.end_test("the agent was stopped"),
-            Some(Stage::Journaling(write)) => match self.journal_result(write) {
+            Some(Stage::JournalWrites(write)) => match self.journal_result(write) {
                 None => {}
                 Some(Ok(())) if self.may_be_tested() => self.watchdog_test.stage = Some(Stage::Arming),
                 Some(Ok(())) => self.end_test("the node is no longer idle in maintenance"),
@@ -108,14 +110,14 @@ impl AgentCore {
             },
             Some(Stage::Arming) => match self.watchdog.daemon_status().state {
                 State::Armed { .. } | State::Expired { .. } => {
-                    let timings = self.in_force;
+                    let timings = self.active_timings;
                     let report = self.watchdog.report(timings.watchdog_timeout_ms);
                     let worst_ms = wait_ms(&timings, &report.bounds())
                         + watchdog_worst_ms(&timings, report.timeout_ms)
                         + GRACE_MS;
                     let since = now.raw;
                     self.watchdog_test.stage =
-                        Some(Stage::Waiting { since, noted: since, until: since + worst_ms });
+                        Some(Stage::Waiting { since, recorded_at: since, until: since + worst_ms });
                 }
                 State::Released | State::Staying if !self.watchdog.problem.is_empty() => {
                     let problem = self.watchdog.problem.clone();
@@ -126,14 +128,16 @@ impl AgentCore {
             Some(Stage::Waiting { until, .. }) if now.raw >= until => {
                 self.journal.failed = self.journal.trial.clone();
                 self.journal.proven = None;
-                self.know_tested();
+                self.load_watchdog_test_results();
                 self.end_test("the watchdog did not reset this machine");
             }
-            Some(Stage::Waiting { since, noted, until }) if now.raw.since(noted) >= NOTE_MS => {
+            Some(Stage::Waiting { since, recorded_at, until })
+                if now.raw.since(recorded_at) >= PROGRESS_INTERVAL_MS =>
+            {
                 if let Some(trial) = &mut self.journal.trial {
                     trial.lasted_ms = now.raw.since(since);
                 }
-                self.watchdog_test.stage = Some(Stage::Waiting { since, noted: now.raw, until });
+                self.watchdog_test.stage = Some(Stage::Waiting { since, recorded_at: now.raw, until });
                 self.journal_changed();
             }
             Some(Stage::Waiting { .. }) => {}
@@ -141,7 +145,7 @@ impl AgentCore {
     }
 
     /// Loads the journal's results of tests on this machine.
-    pub(super) fn know_tested(&mut self) {
+    pub(super) fn load_watchdog_test_results(&mut self) {
         let machine = &self.config.machine_id;
         self.watchdog.proven = self.journal.proven.clone().filter(|proven| proven.machine_id == *machine);
         self.watchdog.failed = self.journal.failed.clone().filter(|trial| trial.machine_id == *machine);
@@ -151,13 +155,13 @@ impl AgentCore {
         if !self.may_be_tested() {
             return;
         }
-        let Some(operation) = self.test_let_go() else { return };
-        let watchdog = self.watchdog.report(self.in_force.watchdog_timeout_ms);
+        let Some(operation) = self.allowed_test() else { return };
+        let watchdog = self.watchdog.report(self.active_timings.watchdog_timeout_ms);
         if watchdog.identity.is_empty() {
             return;
         }
         self.log(Level::Error, format!("operation {operation}: the watchdog is about to reset this machine"));
-        self.journal.trial = Some(Trial {
+        self.journal.trial = Some(WatchdogTrial {
             operation,
             machine_id: self.config.machine_id.clone(),
             boot_id: self.config.boot_id.clone(),
@@ -168,13 +172,13 @@ impl AgentCore {
         });
         // The result of an earlier test no longer counts.
         self.journal.failed = None;
-        self.know_tested();
-        self.watchdog_test.stage = Some(Stage::Journaling(self.journal_next_write()));
+        self.load_watchdog_test_results();
+        self.watchdog_test.stage = Some(Stage::JournalWrites(self.journal_next_write()));
         self.journal_changed();
     }
 
     /// Returns the operation of a test of this boot that the leader has allowed and that has not ended.
-    fn test_let_go(&self) -> Option<OperationName> {
+    fn allowed_test(&self) -> Option<OperationName> {
         let has_failed =
             |name: &OperationName| self.journal.failed.as_ref().is_some_and(|trial| trial.operation == *name);
         let of_this_boot = |name: &OperationName| {
@@ -187,7 +191,7 @@ impl AgentCore {
         };
         let found = self.view.operation_statuses.iter().find(|(name, stored)| {
             let runs = stored.value.as_ref().is_some_and(|status| status.phase == OperationPhase::Running);
-            runs && of_this_boot(name) && !self.watchdog_test.over.contains(*name) && !has_failed(name)
+            runs && of_this_boot(name) && !self.watchdog_test.ended_tests.contains(*name) && !has_failed(name)
         });
         found.map(|(name, _)| name.clone())
     }
@@ -197,12 +201,12 @@ impl AgentCore {
     fn may_be_tested(&self) -> bool {
         self.active().is_some()
             && self.view.nodes.value(&self.config.node).is_some_and(|node| node.spec.maintenance)
-            && !self.wants_watchdog()
+            && !self.needs_watchdog()
             && !self.may_be_committed_armed()
             && !self.is_ending()
             && !self.is_disarmed()
             && self.watchdog.problem.is_empty()
-            && !self.watchdog.is_away()
+            && !self.watchdog.is_disconnected()
             && !self.watchdog.is_running()
     }
 
@@ -210,17 +214,18 @@ impl AgentCore {
     pub(super) fn test_request(&self, now: &Now) -> Option<Request> {
         match self.watchdog_test.stage {
             Some(Stage::Arming) if !self.watchdog.is_running() => {
-                let deadline = Moment::from(now).plus_ms(DEADLINE_MS.min(self.in_force.heartbeat_valid_ms));
+                let deadline =
+                    Moment::from(now).plus_ms(DEADLINE_MS.min(self.active_timings.heartbeat_valid_ms));
                 Some(Request::Arm(Arm::of_timings(&self.arming_timings(), Some(deadline))))
             }
-            Some(Stage::Journaling(_) | Stage::Arming | Stage::Waiting { .. }) | None => None,
+            Some(Stage::JournalWrites(_) | Stage::Arming | Stage::Waiting { .. }) | None => None,
         }
     }
 
     pub(super) fn end_test(&mut self, why: &str) {
         if let Some(trial) = self.journal.trial.take() {
             self.log(Level::Error, format!("operation {}: {why}", trial.operation));
-            self.watchdog_test.over.insert(trial.operation);
+            self.watchdog_test.ended_tests.insert(trial.operation);
         }
         self.watchdog_test.stage = None;
         self.journal_changed();

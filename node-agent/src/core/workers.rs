@@ -3,8 +3,8 @@
 use super::command::{Command, CommandId, CommandResult};
 use super::effect::Effect;
 use super::migration::interrupted;
-use super::service::{ExitSeen, KillReason, Presence, ProbeFor, Service, Step};
-use super::steps::PROBE_RETRY_MS;
+use super::service::{KillReason, Presence, ProbePurpose, Service, Step, UnexpectedExit};
+use super::service_machine::PROBE_RETRY_MS;
 use super::{AgentCore, JournalEntry, Now};
 use ha_api_types::id::{ActionUid, ResourceName, Revision};
 use ha_api_types::reason::Reason;
@@ -39,7 +39,7 @@ impl AgentCore {
                 match &service.step {
                     Step::Kill { .. } => {}
                     Step::KillVerify { .. } | Step::CloseReception { .. } => verifiers += 1,
-                    Step::Rest
+                    Step::Idle
                     | Step::Probe { .. }
                     | Step::Permit { .. }
                     | Step::Journal { .. }
@@ -72,8 +72,8 @@ impl AgentCore {
                 // The worker for this step is already counted.
                 Step::Migrate { .. } if service.has_worker => 0,
                 Step::KillVerify { .. } | Step::CloseReception { .. } => 1,
-                Step::Probe { purpose: ProbeFor::Presence | ProbeFor::Unassigned { .. } } => 3,
-                Step::Rest
+                Step::Probe { purpose: ProbePurpose::Presence | ProbePurpose::Unassigned { .. } } => 3,
+                Step::Idle
                 | Step::Probe { .. }
                 | Step::Permit { .. }
                 | Step::Journal { .. }
@@ -139,12 +139,12 @@ impl AgentCore {
             return None;
         }
         // Any command other than a probe must wait until the replacement of the secondary has ended.
-        let looks = matches!(service.step, Step::Probe { .. });
-        if !killing && !looks && service.replacing.is_busy() {
+        let is_probe = matches!(service.step, Step::Probe { .. });
+        if !killing && !is_probe && service.replacing.is_busy() {
             return None;
         }
         match &service.step {
-            Step::Rest | Step::Permit { .. } | Step::Journal { .. } | Step::CheckTarget { .. } => None,
+            Step::Idle | Step::Permit { .. } | Step::Journal { .. } | Step::CheckTarget { .. } => None,
             Step::Probe { .. }
             | Step::Verify { .. }
             | Step::MigrateProbe { .. }
@@ -160,7 +160,7 @@ impl AgentCore {
                 self.may_start(now, service, uid).then(|| Command::Arrive { source: source.clone() })
             }
             // R8.11: the driver begins only in time.
-            Step::Migrate { target, until, .. } => (self.before_margin(now) && now.raw < *until)
+            Step::Migrate { target, until, .. } => (self.is_before_margin(now) && now.raw < *until)
                 .then(|| Command::Migrate { target: target.clone() }),
             Step::EndMigration { .. } => Some(Command::EndMigration),
             Step::CloseReception { .. } => Some(Command::CloseReception),
@@ -177,7 +177,7 @@ impl AgentCore {
             Command::Start | Command::Arrive { .. } => service.presence = Presence::Unclear,
             Command::Receive => {
                 service.presence = Presence::Unclear;
-                service.receives = true;
+                service.may_have_incoming_copy = true;
             }
             Command::Probe
             | Command::Stop { .. }
@@ -195,9 +195,9 @@ impl AgentCore {
     pub(super) fn ended(&mut self, now: &Now, id: CommandId, result: CommandResult) {
         let Some(name) = self.commands.remove(&id) else { return };
         self.changed = true;
-        self.stale.insert(name.clone());
+        self.dirty_services.insert(name.clone());
         // Other services may have waited for this one to stop.
-        self.all_stale |= self.is_leaving();
+        self.all_dirty |= self.is_leaving();
         self.with_service(&name, |core, service| {
             if core.replacement_ended(now, service, id, &result) || service.cancelling.remove(&id) {
                 return;
@@ -206,20 +206,20 @@ impl AgentCore {
                 return;
             }
             service.task = None;
-            core.ended_of(now, service, result);
+            core.handle_step_result(now, service, result);
         });
     }
 
-    fn ended_of(&mut self, now: &Now, service: &mut Service, result: CommandResult) {
+    fn handle_step_result(&mut self, now: &Now, service: &mut Service, result: CommandResult) {
         // The service runs, or nothing of it is left, so no copy waits to be received.
         let clears = !matches!(service.step, Step::Prepare { .. } | Step::EndMigration { .. });
         if matches!(result, CommandResult::Observed(Observed::Running))
             || (result == CommandResult::Done && clears)
         {
-            service.receives = false;
+            service.may_have_incoming_copy = false;
         }
         match service.step.clone() {
-            Step::Rest | Step::Permit { .. } | Step::Journal { .. } | Step::CheckTarget { .. } => {}
+            Step::Idle | Step::Permit { .. } | Step::Journal { .. } | Step::CheckTarget { .. } => {}
             Step::Probe { purpose } => self.probed(now, service, purpose, observed(result)),
             Step::Start { uid } => self.started(now, service, &uid, result),
             Step::StopFirst { uid } | Step::Clean { uid } => self.cleaned(now, service, &uid, result),
@@ -261,20 +261,20 @@ impl AgentCore {
                 };
                 match failed {
                     Some(message) if self.may_wait_to_be_received(service) => {
-                        self.kill_again(now, service, why, tries, message);
+                        self.retry_kill(now, service, why, tries, message);
                     }
                     Some(message) => {
                         service.message = message;
-                        service.go(Step::KillVerify { why, tries });
+                        service.transition_to(Step::KillVerify { why, tries });
                     }
-                    None => service.go(Step::KillVerify { why, tries }),
+                    None => service.transition_to(Step::KillVerify { why, tries }),
                 }
             }
             Step::KillVerify { why, tries } => match observed(result) {
                 Observed::NotRunning => self.kill_verified(now, service, why),
-                Observed::Running => self.kill_again(now, service, why, tries, String::new()),
+                Observed::Running => self.retry_kill(now, service, why, tries, String::new()),
                 Observed::Remnant(message) | Observed::Unknown(message) => {
-                    self.kill_again(now, service, why, tries, message);
+                    self.retry_kill(now, service, why, tries, message);
                 }
             },
             Step::CloseReception { why, tries } => {
@@ -306,17 +306,17 @@ impl AgentCore {
                 let report = self.report(now, service, uid, phase, reason, "");
                 let report = self.with_external_stop(service, report);
                 self.set_desired(service, report);
-                service.go(Step::Rest);
+                service.transition_to(Step::Idle);
             }
             CommandResult::Failed(failure) => self.stop_failed(now, service, uid, &failure.message),
             CommandResult::Cancelled => {
                 service.presence = Presence::Unclear;
-                service.go(Step::Rest);
+                service.transition_to(Step::Idle);
             }
         }
     }
 
-    fn probed(&mut self, now: &Now, service: &mut Service, purpose: ProbeFor, seen: Observed) {
+    fn probed(&mut self, now: &Now, service: &mut Service, purpose: ProbePurpose, seen: Observed) {
         let remnant = matches!(seen, Observed::Remnant(_));
         let (presence, message) = match seen {
             Observed::Running => (Presence::Running, String::new()),
@@ -325,42 +325,42 @@ impl AgentCore {
             Observed::Remnant(message) | Observed::Unknown(message) => (Presence::Unclear, message),
         };
         service.presence = presence;
-        self.remember_found(service);
-        service.go(Step::Rest);
+        self.record_found_service(service);
+        service.transition_to(Step::Idle);
         match purpose {
-            ProbeFor::Presence => {
+            ProbePurpose::Presence => {
                 if service.presence == Presence::Unclear {
                     service.not_before = Some(now.raw + PROBE_RETRY_MS);
                 }
             }
-            ProbeFor::Unassigned { asked } => {
-                if asked.fence > Revision(0)
+            ProbePurpose::Unassigned { basis } => {
+                if basis.fence > Revision(0)
                     && service.presence == Presence::Running
-                    && self.acts_elsewhere(service)
+                    && self.is_assigned_elsewhere(service)
                 {
                     // The service was scheduled elsewhere while this node was unreachable, so no copy may stay here.
-                    self.kill(now, service, KillReason::NotHere);
+                    self.kill(now, service, KillReason::AssignedElsewhere);
                     return;
                 }
-                self.answer_probe(now, service, asked, &message);
+                self.answer_probe(now, service, basis, &message);
             }
-            ProbeFor::Adopt { uid } => match service.presence {
+            ProbePurpose::Adopt { uid } => match service.presence {
                 Presence::Running => self.adopt(service, uid),
                 Presence::Stopped => {}
                 Presence::Unclear | Presence::Unprobed if remnant => {
-                    service.exit = Some(ExitSeen { message, by_hand: false });
+                    service.exit = Some(UnexpectedExit { message, stopped_externally: false });
                     self.crashed(now, service, &uid);
                 }
                 Presence::Unclear | Presence::Unprobed => service.not_before = Some(now.raw + PROBE_RETRY_MS),
             },
-            ProbeFor::Interrupted { uid } => match service.presence {
+            ProbePurpose::Interrupted { uid } => match service.presence {
                 Presence::Running if service.permit.is_some() => self.adopt(service, uid),
                 Presence::Running | Presence::Stopped | Presence::Unclear | Presence::Unprobed => {
                     let failure = interrupted("action interrupted by a restart of the agent");
-                    service.go(Step::Unwind { uid, failure });
+                    service.transition_to(Step::Unwind { uid, failure });
                 }
             },
-            ProbeFor::Received { uid } => match service.presence {
+            ProbePurpose::Received { uid } => match service.presence {
                 Presence::Running => self.adopt(service, uid),
                 Presence::Unclear | Presence::Unprobed if !remnant => {
                     service.not_before = Some(now.raw + PROBE_RETRY_MS);
@@ -369,10 +369,10 @@ impl AgentCore {
                     let failure = interrupted(
                         "the cutover happened on the source node, but the service did not arrive on the target node",
                     );
-                    service.go(Step::Unwind { uid, failure });
+                    service.transition_to(Step::Unwind { uid, failure });
                 }
             },
-            ProbeFor::TakeOver { assignment } => match service.presence {
+            ProbePurpose::TakeOver { assignment } => match service.presence {
                 Presence::Unclear | Presence::Unprobed if !remnant => {
                     service.not_before = Some(now.raw + PROBE_RETRY_MS);
                 }
@@ -393,7 +393,7 @@ impl AgentCore {
     }
 
     /// Adds a running service that was found to the journal: the next process must kill it in time even without etcd.
-    fn remember_found(&mut self, service: &Service) {
+    fn record_found_service(&mut self, service: &Service) {
         let name = service.name();
         let entry = self.journal.services.get(name);
         match (entry, service.presence) {
@@ -418,9 +418,9 @@ impl AgentCore {
     fn adopt(&mut self, service: &mut Service, uid: ActionUid) {
         if self.was_begun(service, &uid) {
             service.begun = Some(uid.clone());
-            service.go(Step::Start { uid });
+            service.transition_to(Step::Start { uid });
         } else {
-            service.go(Step::Journal { uid, write: None });
+            service.transition_to(Step::Journal { uid, write: None });
         }
         self.changed = true;
     }

@@ -38,7 +38,7 @@ pub struct TimeDaemon {
     /// Maximum rate by which the daemon may slew the clock, in parts per million.
     pub slew_ppm: u64,
     /// Instruction that lowers this rate; empty if the rate cannot be changed.
-    pub mend: &'static str,
+    pub fix: &'static str,
 }
 
 /// Ways in which the machine can be put to sleep.

@@ -1,7 +1,8 @@
 //! systemd's own watchdog settings, and problems with them.
 
 /// Location of the drop-in, and the command that applies a change.
-const MEND: &str = "in /etc/systemd/system.conf.d/50-ha-watchdogd.conf, then run systemctl daemon-reexec";
+const HOW_TO_APPLY: &str =
+    "in /etc/systemd/system.conf.d/50-ha-watchdogd.conf, then run systemctl daemon-reexec";
 
 /// systemd's watchdog settings from its configuration files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +19,7 @@ impl ManagerSettings {
         (!is_off(&self.runtime)).then(|| {
             (
                 format!("systemd renews the watchdog itself (RuntimeWatchdogSec={})", self.runtime),
-                format!("set RuntimeWatchdogSec=0 {MEND}"),
+                format!("set RuntimeWatchdogSec=0 {HOW_TO_APPLY}"),
             )
         })
     }
@@ -31,7 +32,7 @@ impl ManagerSettings {
                     "systemd sets the watchdog timeout to {} at reboot, so a machine that hangs during shutdown is reset late",
                     self.reboot
                 ),
-                format!("set RebootWatchdogSec=0 {MEND}"),
+                format!("set RebootWatchdogSec=0 {HOW_TO_APPLY}"),
             )
         })
     }

@@ -43,18 +43,18 @@ pub fn machine(root: &Path, known: Option<&Owner>) -> MachineFacts {
 struct Process {
     pid: u32,
     name: String,
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 fn processes(root: &Path) -> Vec<Process> {
-    let folder = root.join("proc");
-    let mut found: Vec<Process> = names(&folder)
+    let directory = root.join("proc");
+    let mut found: Vec<Process> = names(&directory)
         .into_iter()
         .filter_map(|name| {
             let pid = name.parse().ok()?;
-            let folder = folder.join(name);
-            let name = text(&folder.join("comm"))?;
-            Some(Process { pid, name, folder })
+            let directory = directory.join(name);
+            let name = text(&directory.join("comm"))?;
+            Some(Process { pid, name, directory })
         })
         .collect();
     found.sort_by_key(|process| process.pid);
@@ -62,12 +62,12 @@ fn processes(root: &Path) -> Vec<Process> {
 }
 
 impl Process {
-    fn is(&self, owner: &Owner) -> bool {
+    fn is_owner(&self, owner: &Owner) -> bool {
         self.pid == owner.pid && self.name == owner.name
     }
 
     fn holds_watchdog(&self) -> bool {
-        let descriptors = std::fs::read_dir(self.folder.join("fd")).into_iter().flatten().flatten();
+        let descriptors = std::fs::read_dir(self.directory.join("fd")).into_iter().flatten().flatten();
         descriptors
             .filter_map(|entry| std::fs::read_link(entry.path()).ok())
             .any(|target| target.to_string_lossy().starts_with("/dev/watchdog"))
@@ -86,11 +86,11 @@ fn watchdog_owner(root: &Path, processes: &[Process], known: Option<&Owner>) -> 
         // A device has one owner. Process 1 is excluded, because the service manager only keeps a copy of the
         // descriptor, and the owner may have changed.
         Some(1) => {
-            let stands = known.filter(|known| {
+            let still_owner = known.filter(|known| {
                 known.pid != 1
-                    && processes.iter().any(|process| process.is(known) && process.holds_watchdog())
+                    && processes.iter().any(|process| process.is_owner(known) && process.holds_watchdog())
             });
-            if let Some(known) = stands {
+            if let Some(known) = still_owner {
                 return Some(known.clone());
             }
         }
@@ -108,10 +108,10 @@ fn watchdog_owner(root: &Path, processes: &[Process], known: Option<&Owner>) -> 
 
 /// Returns the number of running watchdog devices; `None` if the kernel does not report the state of each.
 fn active_devices(root: &Path) -> Option<usize> {
-    let folder = root.join("sys/class/watchdog");
-    let devices = names(&folder);
+    let directory = root.join("sys/class/watchdog");
+    let devices = names(&directory);
     let states: Vec<String> =
-        devices.iter().map(|name| text(&folder.join(name).join("state"))).collect::<Option<_>>()?;
+        devices.iter().map(|name| text(&directory.join(name).join("state"))).collect::<Option<_>>()?;
     // A device whose driver does not use the kernel's watchdog core is not listed.
     (!states.is_empty()).then(|| states.iter().filter(|state| *state != "inactive").count())
 }
@@ -121,11 +121,11 @@ fn time_daemons(root: &Path, processes: &[Process]) -> Vec<TimeDaemon> {
         "chronyd" => Some(TimeDaemon {
             name: process.name.clone(),
             slew_ppm: chrony_slew_ppm(root),
-            mend: "add maxslewrate 500 to /etc/chrony/chrony.conf, then run systemctl restart chrony",
+            fix: "add maxslewrate 500 to /etc/chrony/chrony.conf, then run systemctl restart chrony",
         }),
         // The kernel cuts process names to 15 characters.
         "ntpd" | "systemd-timesyn" => {
-            Some(TimeDaemon { name: process.name.clone(), slew_ppm: KERNEL_SLEW_PPM, mend: "" })
+            Some(TimeDaemon { name: process.name.clone(), slew_ppm: KERNEL_SLEW_PPM, fix: "" })
         }
         _ => None,
     };
@@ -138,19 +138,19 @@ fn time_daemons(root: &Path, processes: &[Process]) -> Vec<TimeDaemon> {
 fn chrony_slew_ppm(root: &Path) -> u64 {
     let main = ["etc/chrony/chrony.conf", "etc/chrony.conf"].map(|path| root.join(path));
     let mut files: Vec<PathBuf> = main.into_iter().filter(|path| path.exists()).collect();
-    let folder = root.join("etc/chrony/conf.d");
-    let mut more = names(&folder);
+    let directory = root.join("etc/chrony/conf.d");
+    let mut more = names(&directory);
     more.sort();
     files.extend(
         more.into_iter()
-            .map(|name| folder.join(name))
+            .map(|name| directory.join(name))
             .filter(|path| path.extension().is_some_and(|end| end == "conf")),
     );
     let set = files.iter().filter_map(|path| text(path)).flat_map(|text| {
         let of_line = |line: &str| {
             let mut words = line.split_whitespace();
-            let is_it = words.next()?.eq_ignore_ascii_case("maxslewrate");
-            words.next()?.parse::<f64>().ok().filter(|_| is_it)
+            let is_setting = words.next()?.eq_ignore_ascii_case("maxslewrate");
+            words.next()?.parse::<f64>().ok().filter(|_| is_setting)
         };
         text.lines().filter_map(of_line).collect::<Vec<f64>>()
     });
@@ -160,8 +160,8 @@ fn chrony_slew_ppm(root: &Path) -> u64 {
 fn sleep(root: &Path) -> Sleep {
     let states = text(&root.join("sys/power/state")).unwrap_or_default();
     let is_masked = |target: &&&str| {
-        ["etc/systemd/system", "run/systemd/system"].iter().any(|folder| {
-            std::fs::read_link(root.join(folder).join(target))
+        ["etc/systemd/system", "run/systemd/system"].iter().any(|directory| {
+            std::fs::read_link(root.join(directory).join(target))
                 .is_ok_and(|link| link == Path::new("/dev/null"))
         })
     };
@@ -176,17 +176,17 @@ fn sleep(root: &Path) -> Sleep {
 }
 
 fn was_reset(root: &Path) -> bool {
-    let folder = root.join("sys/class/watchdog");
-    let status = |name: String| text(&folder.join(name).join("bootstatus"))?.parse::<u32>().ok();
-    names(&folder).into_iter().filter_map(status).any(|bits| bits & CARD_RESET != 0)
+    let directory = root.join("sys/class/watchdog");
+    let status = |name: String| text(&directory.join(name).join("bootstatus"))?.parse::<u32>().ok();
+    names(&directory).into_iter().filter_map(status).any(|bits| bits & CARD_RESET != 0)
 }
 
 fn number(root: &Path, name: &str) -> Option<i64> {
     text(&root.join("proc/sys/kernel").join(name))?.parse().ok()
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_tree_says_nothing() {
+    fn an_empty_tree_yields_default_facts() {
         let root = tree(&[], &[]);
         let all_open = SLEEP_TARGETS.map(str::to_owned).to_vec();
         let sleep = Sleep { states: Vec::new(), open_targets: all_open };

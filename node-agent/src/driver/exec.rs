@@ -85,15 +85,15 @@ impl ExecDriver {
 
     /// Returns the path of the service's log file.
     pub fn log(&self, resource: &str) -> PathBuf {
-        self.context.programs.folder_of(resource).log()
+        self.context.programs.directory_of(resource).log()
     }
 
     /// Returns how the service's main process last ended, as recorded by its supervisor, also while no agent ran.
     /// `None`: the process is running, or has never ended.
-    pub fn last_ending(&self, resource: &str) -> Option<String> {
-        let folder = self.context.programs.folder_of(resource);
-        let record = folder.record().ok()??;
-        folder.ending(&record).ok()?.map(|ending| ending.message)
+    pub fn last_exit(&self, resource: &str) -> Option<String> {
+        let directory = self.context.programs.directory_of(resource);
+        let record = directory.record().ok()??;
+        directory.recorded_exit(&record).ok()?.map(|exit| exit.message)
     }
 }
 
@@ -102,18 +102,18 @@ enum Mode<'a> {
     Supervised(&'a ExecSpec),
     Scripts(&'a ExecSpec),
     /// No command to start. Processes of an earlier definition are still found and stopped.
-    Neither,
+    NoCommand,
 }
 
 fn mode(service: &ServiceDefinition) -> Mode<'_> {
     match &service.driver.exec {
         Some(exec) if !exec.command.is_empty() => Mode::Supervised(exec),
         Some(exec) if !exec.start.is_empty() => Mode::Scripts(exec),
-        Some(_) | None => Mode::Neither,
+        Some(_) | None => Mode::NoCommand,
     }
 }
 
-fn nothing_given() -> DriverFailure {
+fn missing_command() -> DriverFailure {
     DriverFailure {
         class: FailureClass::ConfigurationWrong,
         reason: Reason::BadConfiguration,
@@ -126,14 +126,14 @@ impl Driver for ExecDriver {
         "exec"
     }
 
-    fn able(&self) -> BoxFuture<'_, Result<(), String>> {
-        Box::pin(async { self.context.programs.able() })
+    fn check_usable(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async { self.context.programs.check_usable() })
     }
 
     fn probe<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Observed> {
         Box::pin(async move {
             match mode(service) {
-                Mode::Supervised(_) | Mode::Neither => supervised::probe(&self.context, service).await,
+                Mode::Supervised(_) | Mode::NoCommand => supervised::probe(&self.context, service).await,
                 Mode::Scripts(exec) => script::probe(&self.context, service, exec).await,
             }
         })
@@ -144,7 +144,7 @@ impl Driver for ExecDriver {
             match mode(service) {
                 Mode::Supervised(exec) => supervised::start(&self.context, service, exec).await,
                 Mode::Scripts(exec) => script::start(&self.context, service, exec).await,
-                Mode::Neither => Err(nothing_given()),
+                Mode::NoCommand => Err(missing_command()),
             }
         })
     }
@@ -161,7 +161,7 @@ impl Driver for ExecDriver {
                     supervised::stop(&self.context, service, &exec.stop, graceful_ms).await
                 }
                 Mode::Scripts(exec) => script::stop(&self.context, service, exec, graceful_ms).await,
-                Mode::Neither => supervised::stop(&self.context, service, &[], graceful_ms).await,
+                Mode::NoCommand => supervised::stop(&self.context, service, &[], graceful_ms).await,
             }
         })
     }
@@ -170,7 +170,7 @@ impl Driver for ExecDriver {
         Box::pin(async move {
             let killed = async {
                 match mode(service) {
-                    Mode::Supervised(_) | Mode::Neither => supervised::kill(&self.context, service).await,
+                    Mode::Supervised(_) | Mode::NoCommand => supervised::kill(&self.context, service).await,
                     Mode::Scripts(exec) => script::kill(&self.context, service, exec).await,
                 }
             };
@@ -184,7 +184,7 @@ impl Driver for ExecDriver {
         Box::pin(async move {
             match mode(service) {
                 Mode::Supervised(_) | Mode::Scripts(_) => Ok(()),
-                Mode::Neither => Err(nothing_given()),
+                Mode::NoCommand => Err(missing_command()),
             }
         })
     }
@@ -199,7 +199,7 @@ impl Driver for ExecDriver {
                 Mode::Scripts(exec) if !exec.migrate.is_empty() => {
                     script::migrate(&self.context, service, exec, target).await
                 }
-                Mode::Supervised(_) | Mode::Scripts(_) | Mode::Neither => Err(DriverFailure {
+                Mode::Supervised(_) | Mode::Scripts(_) | Mode::NoCommand => Err(DriverFailure {
                     class: FailureClass::RetryHere,
                     reason: Reason::MoveFailed,
                     message: "spec.driver.exec has no migrate command in addition to start and stop, so the service cannot be live-migrated"

@@ -11,7 +11,7 @@ mod watch;
 use super::program::{ProgramSettings, Programs};
 use super::watches::Watches;
 use super::{Driver, DriverEvent, DriverFailure, LogQuery, LogTail, Sample, log};
-use drivers::Folders;
+use drivers::DriverDirectories;
 use futures::future::BoxFuture;
 use ha_api_types::driver::{DriverKind, ExternalDriver as ExternalSpec};
 use ha_api_types::id::NodeName;
@@ -32,13 +32,13 @@ pub struct ExternalSettings {
     /// Settings of the programs that the driver runs.
     pub programs: ProgramSettings,
     /// Directories of external drivers; for each name, the first directory that contains it is used.
-    pub folders: Vec<PathBuf>,
+    pub directories: Vec<PathBuf>,
     /// Interval between probes of a running service, in addition to the events that its driver reports.
     pub monitor_interval: Duration,
 }
 
 /// Default directories of external drivers, separated by colons.
-pub const DEFAULT_FOLDERS: &str = "/usr/local/lib/hactl/drivers:/usr/lib/hactl/drivers";
+pub const DEFAULT_DIRECTORIES: &str = "/usr/local/lib/hactl/drivers:/usr/lib/hactl/drivers";
 
 /// Driver `external`. Dropping it ends the monitoring; services keep running.
 #[derive(Debug)]
@@ -50,12 +50,12 @@ pub struct ExternalDriver {
 #[derive(Debug)]
 struct Context {
     programs: Programs,
-    folders: Folders,
+    directories: DriverDirectories,
     monitor_interval: Duration,
     events: UnboundedSender<DriverEvent>,
     watches: Watches<(String, ExternalSpec)>,
     /// The drivers that this node cannot serve, with the reason.
-    unable: Problems<String>,
+    unusable: Problems<String>,
 }
 
 impl ExternalDriver {
@@ -69,18 +69,18 @@ impl ExternalDriver {
     ) -> io::Result<ExternalDriver> {
         let context = Context {
             programs: Programs::new(settings.programs, "external")?,
-            folders: Folders::new(settings.folders),
+            directories: DriverDirectories::new(settings.directories),
             monitor_interval: settings.monitor_interval,
             events,
             watches: Watches::default(),
-            unable: Problems::default(),
+            unusable: Problems::default(),
         };
         Ok(ExternalDriver { context: Arc::new(context) })
     }
 
     /// Returns the path of the file with the standard error output of the service's driver.
     pub fn log(&self, resource: &str) -> PathBuf {
-        self.context.programs.folder_of(resource).log()
+        self.context.programs.directory_of(resource).log()
     }
 }
 
@@ -89,33 +89,33 @@ impl Driver for ExternalDriver {
         "external"
     }
 
-    fn able(&self) -> BoxFuture<'_, Result<(), String>> {
-        Box::pin(async { self.serves().await.map(|_| ()) })
+    fn check_usable(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async { self.published_capabilities().await.map(|_| ()) })
     }
 
-    fn serves(&self) -> BoxFuture<'_, Result<Vec<String>, String>> {
+    fn published_capabilities(&self) -> BoxFuture<'_, Result<Vec<String>, String>> {
         Box::pin(async {
-            self.context.programs.able()?;
-            let names = self.context.folders.names();
+            self.context.programs.check_usable()?;
+            let names = self.context.directories.names();
             if names.is_empty() {
-                return Err(format!("no external drivers in {}", self.context.folders.listed()));
+                return Err(format!("no external drivers in {}", self.context.directories.listed()));
             }
-            let mut able = Vec::new();
-            let mut unable = BTreeMap::new();
+            let mut usable = Vec::new();
+            let mut unusable = BTreeMap::new();
             for name in names {
                 match self.context.description(&name).await {
-                    Ok(_) => able.push(format!("{}:{name}", DriverKind::External)),
-                    Err(why) => drop(unable.insert(name, why)),
+                    Ok(_) => usable.push(format!("{}:{name}", DriverKind::External)),
+                    Err(why) => drop(unusable.insert(name, why)),
                 }
             }
-            if able.is_empty() {
-                let each = unable.iter().map(|(name, why)| format!("{name}: {why}"));
+            if usable.is_empty() {
+                let each = unusable.iter().map(|(name, why)| format!("{name}: {why}"));
                 return Err(each.collect::<Vec<_>>().join("; "));
             }
-            for (name, why) in self.context.unable.update(unable) {
+            for (name, why) in self.context.unusable.update(unusable) {
                 tracing::info!(driver = name, why, "driver is not available on this node");
             }
-            Ok(able)
+            Ok(usable)
         })
     }
 

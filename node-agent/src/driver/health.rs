@@ -12,7 +12,7 @@ pub(in crate::driver) enum Health {
     /// The check failed, with its output.
     Unhealthy(String),
     /// The check could not be run, so the health is unknown.
-    Untold(String),
+    Unknown(String),
     /// The container has no health check.
     Undefined,
 }
@@ -28,7 +28,7 @@ pub(in crate::driver) async fn unhealthy<F: Future<Output = Health>>(
     loop {
         sleep(seconds(check.interval_seconds)).await;
         let health = ask().await;
-        if let Health::Untold(why) = &health {
+        if let Health::Unknown(why) = &health {
             tracing::debug!(container, why, "cannot run the health check");
         }
         if let Some(message) = streak.record(health, check, begin.elapsed()) {
@@ -51,7 +51,7 @@ impl Streak {
                 self.failures = 0;
                 return None;
             }
-            Health::Untold(_) | Health::Undefined => return None,
+            Health::Unknown(_) | Health::Undefined => return None,
             Health::Unhealthy(_) if since_start < seconds(check.start_period_seconds) => return None,
             Health::Unhealthy(why) => why,
         };
@@ -85,7 +85,7 @@ mod tests {
             (bad(), 5, None),
             (Health::Healthy, 6, None),
             (bad(), 7, None),
-            (Health::Untold("podman is away".into()), 8, None),
+            (Health::Unknown("podman is away".into()), 8, None),
             (bad(), 9, message),
         ] {
             assert_eq!(record(health.clone(), since), expected, "{health:?} at {since}");

@@ -7,17 +7,17 @@
 mod answers;
 mod definition;
 mod domain;
+mod domain_state;
 mod events;
 mod failure;
 mod migration;
 mod qemu;
-mod standing;
 mod virsh;
 mod watch;
 
 use super::{Driver, DriverEvent, DriverFailure, LogQuery, LogTail, Sample, log};
 use definition::Source;
-use domain::{Domain, QUICK};
+use domain::{Domain, QUERY_TIMEOUT};
 use futures::future::BoxFuture;
 use ha_api_types::driver::DomainDefinition;
 use ha_api_types::driver::{LibvirtDriver as LibvirtSpec, console_log};
@@ -43,25 +43,25 @@ pub struct LibvirtDriver {
 }
 
 /// Lock that permits its holder to make a domain run.
-type Hand = Arc<tokio::sync::Mutex<()>>;
+type StartLock = Arc<tokio::sync::Mutex<()>>;
 
 /// State that all parts of the driver share.
 #[derive(Debug)]
 struct Context {
-    folder: PathBuf,
+    directory: PathBuf,
     events: UnboundedSender<DriverEvent>,
     watches: Watches,
     /// Lock of each libvirt connection and domain, held while a command may make the domain run.
-    hands: Mutex<BTreeMap<(Virsh, String), Hand>>,
+    start_locks: Mutex<BTreeMap<(Virsh, String), StartLock>>,
     /// Last driver settings for which the definition's requests were reported, by resource. Only for definitions that
     /// are not in the resource.
-    told: Mutex<BTreeMap<ResourceName, LibvirtSpec>>,
+    reported_requests: Mutex<BTreeMap<ResourceName, LibvirtSpec>>,
 }
 
 impl Context {
-    fn hand(&self, virsh: &Virsh, domain: &str) -> Hand {
-        let mut hands = self.hands.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(hands.entry((virsh.clone(), domain.to_owned())).or_default())
+    fn start_lock(&self, virsh: &Virsh, domain: &str) -> StartLock {
+        let mut start_locks = self.start_locks.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(start_locks.entry((virsh.clone(), domain.to_owned())).or_default())
     }
 }
 
@@ -72,15 +72,17 @@ impl LibvirtDriver {
     /// Fails if the driver's directory in the agent's state directory cannot be created, or if virsh processes of an
     /// earlier agent cannot be ended.
     pub fn new(state_directory: &Path, events: UnboundedSender<DriverEvent>) -> io::Result<LibvirtDriver> {
-        let folder = state_directory.join("libvirt");
-        std::fs::create_dir_all(&folder)?;
+        let directory = state_directory.join("libvirt");
+        std::fs::create_dir_all(&directory)?;
         // The mark in the environment of each virsh must stay the same for the next agent, even if that has another
         // path to the directory.
-        let folder = folder.canonicalize()?;
-        virsh::end_left_behind(&folder)?;
+        let directory = directory.canonicalize()?;
+        virsh::kill_leftovers(&directory)?;
         let watches = Watches::new(events.clone());
-        let (hands, told) = (Mutex::default(), Mutex::default());
-        Ok(LibvirtDriver { context: Arc::new(Context { folder, events, watches, hands, told }) })
+        let (start_locks, reported_requests) = (Mutex::default(), Mutex::default());
+        Ok(LibvirtDriver {
+            context: Arc::new(Context { directory, events, watches, start_locks, reported_requests }),
+        })
     }
 
     fn domain(&self, service: &ServiceDefinition) -> Result<Arc<Domain>, DriverFailure> {
@@ -89,23 +91,24 @@ impl LibvirtDriver {
 
     /// Reports the requests of a definition that the leader cannot read, once for each definition. So the leader can
     /// schedule the service by them before its first start.
-    fn tell_asked(&self, domain: &Arc<Domain>) {
+    fn report_requested_amounts(&self, domain: &Arc<Domain>) {
         let source = Source::of(&domain.spec);
         if matches!(source, Source::Resource(_)) {
             return;
         }
-        let mut told = self.context.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.get(&domain.service.name) == Some(&domain.spec) {
+        let mut reported_requests =
+            self.context.reported_requests.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported_requests.get(&domain.service.name) == Some(&domain.spec) {
             return;
         }
-        told.insert(domain.service.name.clone(), domain.spec.clone());
+        reported_requests.insert(domain.service.name.clone(), domain.spec.clone());
         let domain = Arc::clone(domain);
         // In a separate task, so that storage that hangs does not delay a probe.
         tokio::spawn(async move {
             let amounts = match Source::of(&domain.spec) {
                 Source::Resource(_) => return,
                 Source::File(path) => {
-                    let Ok(xml) = definition::read(path, QUICK).await else { return };
+                    let Ok(xml) = definition::read(path, QUERY_TIMEOUT).await else { return };
                     let Ok(read) = DomainDefinition::parse(&xml) else { return };
                     read.amounts
                 }
@@ -115,7 +118,7 @@ impl LibvirtDriver {
                     info.amounts
                 }
             };
-            domain.tell_asked(amounts);
+            domain.report_requested_amounts(amounts);
         });
     }
 }
@@ -125,10 +128,10 @@ impl Driver for LibvirtDriver {
         "libvirt"
     }
 
-    fn able(&self) -> BoxFuture<'_, Result<(), String>> {
+    fn check_usable(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async {
-            let virsh = Virsh::new(LibvirtSpec::default().uri(), &self.context.folder);
-            virsh.ask(QUICK, &["uri"]).await.map(|_| ()).map_err(|error| error.to_string())
+            let virsh = Virsh::new(LibvirtSpec::default().uri(), &self.context.directory);
+            virsh.ask(QUERY_TIMEOUT, &["uri"]).await.map(|_| ()).map_err(|error| error.to_string())
         })
     }
 
@@ -137,7 +140,7 @@ impl Driver for LibvirtDriver {
             match self.domain(service) {
                 Ok(domain) => {
                     let observed = domain.probe().await;
-                    self.tell_asked(&domain);
+                    self.report_requested_amounts(&domain);
                     observed
                 }
                 Err(failure) => Observed::Unknown(failure.message),
@@ -192,7 +195,7 @@ impl Driver for LibvirtDriver {
             let domain = self.domain(service).ok()?;
             let uuid = domain.uuid().await.ok()??;
             let arguments = ["domstats", "--cpu-total", "--balloon", "--block", "--interface", &uuid];
-            let printed = domain.virsh.ask(QUICK, &arguments).await.ok()?;
+            let printed = domain.virsh.ask(QUERY_TIMEOUT, &arguments).await.ok()?;
             Some(answers::sample(&printed, at))
         })
     }
@@ -206,7 +209,7 @@ impl Driver for LibvirtDriver {
             let domain = self.domain(service).map_err(|failure| LogFailure::Unreadable(failure.message))?;
             // The running domain's definition decides. After its end, libvirt still has the log of QEMU.
             let console = match domain.uuid().await {
-                Ok(Some(uuid)) => domain.virsh.ask(QUICK, &["dumpxml", &uuid]).await.ok(),
+                Ok(Some(uuid)) => domain.virsh.ask(QUERY_TIMEOUT, &["dumpxml", &uuid]).await.ok(),
                 Ok(None) | Err(_) => None,
             };
             let console = console.and_then(|xml| console_log(&xml)).map(PathBuf::from);

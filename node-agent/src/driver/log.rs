@@ -37,12 +37,12 @@ pub struct LogTail {
 
 /// The last bytes of a stream, kept in bounded memory.
 #[derive(Debug, Default)]
-pub(in crate::driver) struct Ending {
+pub(in crate::driver) struct TailBuffer {
     bytes: Vec<u8>,
     is_cut: bool,
 }
 
-impl Ending {
+impl TailBuffer {
     /// Appends bytes, and drops old ones beyond the limit.
     pub(in crate::driver) fn push(&mut self, more: &[u8]) {
         self.bytes.extend_from_slice(more);
@@ -60,7 +60,7 @@ impl Ending {
         let start = (over..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
         let (kept, is_cut) = (&text[start..], self.is_cut || start > 0);
         let lines = usize::try_from(lines).unwrap_or(usize::MAX);
-        if let Some(from) = start_of_last(kept, lines) {
+        if let Some(from) = start_of_last_lines(kept, lines) {
             return LogTail { text: kept[from..].to_owned(), truncated: false };
         }
         // The first line has no beginning. It is kept only if there is no other.
@@ -72,7 +72,7 @@ impl Ending {
 
 /// Returns the offset at which the last `lines` lines begin; `None` if `text` may lack the beginning of the first of
 /// them.
-fn start_of_last(text: &str, lines: usize) -> Option<usize> {
+fn start_of_last_lines(text: &str, lines: usize) -> Option<usize> {
     let body = text.strip_suffix('\n').unwrap_or(text);
     if lines == 0 {
         return Some(text.len());
@@ -86,10 +86,10 @@ pub(in crate::driver) async fn of_programs(
     resource: &str,
     query: LogQuery,
 ) -> Result<LogTail, LogFailure> {
-    let folder = programs.folder_of(resource);
-    match of_file(folder.log(), query).await {
+    let directory = programs.directory_of(resource);
+    match of_file(directory.log(), query).await {
         // The file is created at the first output.
-        Err(LogFailure::NotKept(_)) if folder.path().exists() => Ok(LogTail::default()),
+        Err(LogFailure::NotKept(_)) if directory.path().exists() => Ok(LogTail::default()),
         Err(LogFailure::NotKept(_)) => {
             Err(LogFailure::NotKept("the service has not run on this node".to_owned()))
         }
@@ -113,8 +113,8 @@ pub(in crate::driver) async fn of_file(path: PathBuf, query: LogQuery) -> Result
             }
         })
     };
-    let unended = |error: tokio::task::JoinError| LogFailure::Unreadable(error.to_string());
-    tokio::task::spawn_blocking(read).await.map_err(unended)?
+    let task_failed = |error: tokio::task::JoinError| LogFailure::Unreadable(error.to_string());
+    tokio::task::spawn_blocking(read).await.map_err(task_failed)?
 }
 
 fn file_tail(path: &Path, query: LogQuery, now: SystemTime) -> io::Result<LogTail> {
@@ -123,19 +123,19 @@ fn file_tail(path: &Path, query: LogQuery, now: SystemTime) -> io::Result<LogTai
     if query.since_seconds.is_some_and(|seconds| age > Duration::from_secs(seconds)) {
         return Ok(LogTail::default());
     }
-    let mut ending = Ending::default();
+    let mut log_end = TailBuffer::default();
     if newest.bytes.len() < LOG_BYTES_MAX {
         let mut previous = path.as_os_str().to_owned();
         previous.push(".1");
         if let Ok(older) = end_of(Path::new(&previous)) {
-            ending.is_cut = older.is_cut;
-            ending.push(&older.bytes);
+            log_end.is_cut = older.is_cut;
+            log_end.push(&older.bytes);
         }
     } else {
-        ending.is_cut = newest.is_cut;
+        log_end.is_cut = newest.is_cut;
     }
-    ending.push(&newest.bytes);
-    Ok(ending.tail(query.lines))
+    log_end.push(&newest.bytes);
+    Ok(log_end.tail(query.lines))
 }
 
 struct FileEnd {
@@ -177,24 +177,24 @@ pub(in crate::driver) async fn of_program(
         .spawn()
         .map_err(|error| unreadable(&error))?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let (printed, complained) = tokio::join!(collect(stdout), collect(stderr));
+    let (printed, error_output) = tokio::join!(collect(stdout), collect(stderr));
     let status = child.wait().await.map_err(|error| unreadable(&error))?;
     if status.success() {
         return printed.map(|printed| printed.tail(query.lines)).map_err(|error| unreadable(&error));
     }
-    let complained = complained.map(|complained| complained.tail(1).text).unwrap_or_default();
-    let cause = if complained.trim().is_empty() { status.to_string() } else { complained };
+    let error_output = error_output.map(|error_output| error_output.tail(1).text).unwrap_or_default();
+    let cause = if error_output.trim().is_empty() { status.to_string() } else { error_output };
     Err(unreadable(&cause.trim()))
 }
 
-async fn collect(stream: Option<impl AsyncRead + Unpin>) -> io::Result<Ending> {
-    let mut ending = Ending::default();
-    let Some(mut stream) = stream else { return Ok(ending) };
+async fn collect(stream: Option<impl AsyncRead + Unpin>) -> io::Result<TailBuffer> {
+    let mut log_end = TailBuffer::default();
+    let Some(mut stream) = stream else { return Ok(log_end) };
     let mut buffer = vec![0; 16 * 1024];
     loop {
         match stream.read(&mut buffer).await? {
-            0 => return Ok(ending),
-            length => ending.push(&buffer[..length]),
+            0 => return Ok(log_end),
+            length => log_end.push(&buffer[..length]),
         }
     }
 }
@@ -221,12 +221,12 @@ mod tests {
     const ALL: LogQuery = LogQuery { lines: 10_000, since_seconds: None };
 
     fn check(pieces: &[&[u8]], lines: u32, expected: &str, truncated: bool) {
-        let mut ending = Ending::default();
+        let mut log_end = TailBuffer::default();
         for piece in pieces {
-            ending.push(piece);
+            log_end.push(piece);
         }
         let expected = LogTail { text: expected.to_owned(), truncated };
-        assert_eq!(ending.tail(lines), expected, "{lines} lines of {} pieces", pieces.len());
+        assert_eq!(log_end.tail(lines), expected, "{lines} lines of {} pieces", pieces.len());
     }
 
     #[test]
@@ -243,37 +243,37 @@ mod tests {
     #[test]
     fn a_long_log_is_cut_between_lines() {
         let line = format!("{}\n", "x".repeat(999));
-        let mut ending = Ending::default();
+        let mut log_end = TailBuffer::default();
         for _ in 0..500 {
-            ending.push(line.as_bytes());
+            log_end.push(line.as_bytes());
         }
-        let tail = ending.tail(10_000);
+        let tail = log_end.tail(10_000);
         assert!(tail.truncated && tail.text.len() <= LOG_BYTES_MAX, "{}", tail.text.len());
         assert!(tail.text.lines().all(|found| found.len() == 999));
-        assert_eq!(ending.tail(2), LogTail { text: line.repeat(2), truncated: false });
+        assert_eq!(log_end.tail(2), LogTail { text: line.repeat(2), truncated: false });
         // A single line that is too long is cut, rather than left out. Replaced bytes count as they are returned.
         let long = vec![0xff; 3 * LOG_BYTES_MAX];
-        let mut ending = Ending::default();
-        ending.push(&long);
-        let tail = ending.tail(5);
+        let mut log_end = TailBuffer::default();
+        log_end.push(&long);
+        let tail = log_end.tail(5);
         assert!(tail.truncated && !tail.text.is_empty() && tail.text.len() <= LOG_BYTES_MAX);
     }
 
     #[test]
     fn a_file_is_read_with_the_one_before() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("output.log");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("output.log");
         let now = SystemTime::now();
         assert_eq!(file_tail(&path, ALL, now).unwrap_err().kind(), io::ErrorKind::NotFound);
         fs::write(&path, "new\n").unwrap();
-        fs::write(folder.path().join("output.log.1"), "old\n").unwrap();
+        fs::write(directory.path().join("output.log.1"), "old\n").unwrap();
         assert_eq!(file_tail(&path, ALL, now).unwrap().text, "old\nnew\n");
         assert_eq!(file_tail(&path, LogQuery { lines: 1, ..ALL }, now).unwrap().text, "new\n");
         let recent = LogQuery { since_seconds: Some(60), ..ALL };
         assert_eq!(file_tail(&path, recent, now).unwrap().text, "old\nnew\n");
         let later = now + Duration::from_secs(120);
         assert_eq!(file_tail(&path, recent, later).unwrap(), LogTail::default());
-        assert!(file_tail(folder.path(), ALL, now).is_err(), "a directory is not a log");
+        assert!(file_tail(directory.path(), ALL, now).is_err(), "a directory is not a log");
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@ mod processes;
 mod tools;
 mod watch;
 
-use super::systemd::group::Groups;
+use super::systemd::group::CgroupHierarchies;
 use super::{Driver, DriverEvent, DriverFailure, LogQuery, LogTail, Sample};
 use container::Container;
 use futures::future::BoxFuture;
@@ -43,7 +43,7 @@ pub struct LxcSettings {
     /// Directory of the containers.
     pub path: PathBuf,
     /// Directory for the output of containers.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// Interval between queries of watched containers.
     pub poll_interval: Duration,
 }
@@ -51,8 +51,8 @@ pub struct LxcSettings {
 impl LxcSettings {
     /// Returns the default settings.
     pub fn new(node: NodeName, path: PathBuf, state_directory: &Path) -> LxcSettings {
-        let folder = state_directory.join("lxc");
-        LxcSettings { node, path, folder, poll_interval: Duration::from_secs(10) }
+        let directory = state_directory.join("lxc");
+        LxcSettings { node, path, directory, poll_interval: Duration::from_secs(10) }
     }
 }
 
@@ -66,13 +66,13 @@ pub struct LxcDriver {
 #[derive(Debug)]
 struct Context {
     settings: LxcSettings,
-    groups: Groups,
+    groups: CgroupHierarchies,
     /// Last control group of each container, to find its processes after its monitor was killed.
     last_groups: Mutex<BTreeMap<String, String>>,
     events: UnboundedSender<DriverEvent>,
     watches: Watches,
     /// Why a container must not be run as a service, by resource.
-    unfit: Problems<ResourceName>,
+    unsuitable: Problems<ResourceName>,
 }
 
 impl LxcDriver {
@@ -83,11 +83,11 @@ impl LxcDriver {
     pub fn new(settings: LxcSettings, events: UnboundedSender<DriverEvent>) -> io::Result<LxcDriver> {
         let context = Context {
             settings,
-            groups: Groups::here()?,
+            groups: CgroupHierarchies::mounted()?,
             last_groups: Mutex::default(),
             events,
             watches: Watches::default(),
-            unfit: Problems::default(),
+            unsuitable: Problems::default(),
         };
         Ok(LxcDriver { context: Arc::new(context) })
     }
@@ -102,9 +102,9 @@ impl Driver for LxcDriver {
         "an LXC container"
     }
 
-    fn able(&self) -> BoxFuture<'_, Result<(), String>> {
+    fn check_usable(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async {
-            tools::able().await?;
+            tools::check_usable().await?;
             let path = &self.context.settings.path;
             if path.is_dir() {
                 return Ok(());

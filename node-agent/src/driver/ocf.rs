@@ -69,7 +69,7 @@ impl OcfDriver {
 
     /// Returns the path of the file with the output of the service's resource agent.
     pub fn log(&self, resource: &str) -> PathBuf {
-        self.context.programs.folder_of(resource).log()
+        self.context.programs.directory_of(resource).log()
     }
 }
 
@@ -78,10 +78,10 @@ impl Driver for OcfDriver {
         "ocf"
     }
 
-    fn able(&self) -> BoxFuture<'_, Result<(), String>> {
+    fn check_usable(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async {
-            self.context.programs.able()?;
-            self.context.agents.able()
+            self.context.programs.check_usable()?;
+            self.context.agents.check_usable()
         })
     }
 

@@ -7,9 +7,9 @@ mod client;
 mod connection;
 mod container;
 mod definition;
+mod exec_processes;
 mod failure;
 mod frames;
-mod hanging;
 mod health;
 mod hints;
 mod known;
@@ -118,7 +118,7 @@ impl Driver for PodmanDriver {
         "a container"
     }
 
-    fn able(&self) -> BoxFuture<'_, Result<(), String>> {
+    fn check_usable(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async {
             let socket = self.context.client.socket();
             if !socket.exists() {
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_said_with_what_to_do() {
+    fn a_missing_socket_is_reported_with_a_fix() {
         let socket = Path::new("/run/podman/podman.sock");
         let missing = no_socket(socket, true);
         assert!(

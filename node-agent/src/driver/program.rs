@@ -1,27 +1,27 @@
 //! Programs that a driver runs on this node: the directories and control groups of their services, their environment,
 //! and the search for their processes.
 
-mod begun;
 pub(in crate::driver) mod cgroup;
 pub(in crate::driver) mod clearing;
-pub(in crate::driver) mod folder;
+pub(in crate::driver) mod directory;
 pub(in crate::driver) mod launch;
+pub(in crate::driver) mod leftovers;
 pub(in crate::driver) mod measure;
 pub(in crate::driver) mod order;
 pub(in crate::driver) mod output;
 pub(in crate::driver) mod process;
-pub(in crate::driver) mod remains;
 pub(in crate::driver) mod run;
+mod start_marker;
 
 use crate::core::DriverFailure;
 use cgroup::{CgroupRoot, ServiceCgroup};
-use folder::ServiceFolder;
+use directory::ServiceDirectory;
 use ha_api_types::id::{BootId, NodeName};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 use ha_api_types::resource::ServiceDefinition;
+use leftovers::{MARK, Search};
 use order::Record;
-use remains::{MARK, Search};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io;
@@ -62,7 +62,8 @@ impl ProgramSettings {
     /// next to that directory.
     pub fn shim_beside_this_program() -> io::Result<PathBuf> {
         let beside = std::env::current_exe()?.with_file_name("ha-exec-shim");
-        let installed = beside.ancestors().nth(2).map(|folder| folder.join("libexec/hactl/ha-exec-shim"));
+        let installed =
+            beside.ancestors().nth(2).map(|directory| directory.join("libexec/hactl/ha-exec-shim"));
         Ok(installed.filter(|file| !beside.exists() && file.exists()).unwrap_or(beside))
     }
 }
@@ -72,7 +73,7 @@ impl ProgramSettings {
 pub(in crate::driver) struct Programs {
     pub(in crate::driver) settings: ProgramSettings,
     /// Directory that contains the directories of all services.
-    folder: PathBuf,
+    directory: PathBuf,
     cgroups: Option<CgroupRoot>,
 }
 
@@ -82,25 +83,25 @@ impl Programs {
     /// # Errors
     /// Fails if the driver's directory in the state directory cannot be created.
     pub(in crate::driver) fn new(settings: ProgramSettings, driver: &str) -> io::Result<Programs> {
-        let folder = settings.state_directory.join(driver);
-        std::fs::create_dir_all(&folder)?;
+        let directory = settings.state_directory.join(driver);
+        std::fs::create_dir_all(&directory)?;
         // The marks in the services' environments must stay the same for the next agent, even if it is given another
         // path to the directory.
-        let folder = folder.canonicalize()?;
-        let owner = format!("{}\n{}", settings.node, folder.display());
+        let directory = directory.canonicalize()?;
+        let owner = format!("{}\n{}", settings.node, directory.display());
         let cgroups = settings.cgroups.then(|| CgroupRoot::make(&owner)).flatten();
-        tracing::debug!(driver, folder = %folder.display(), cgroups = cgroups.is_some(), "programs");
-        Ok(Programs { settings, folder, cgroups })
+        tracing::debug!(driver, directory = %directory.display(), cgroups = cgroups.is_some(), "programs");
+        Ok(Programs { settings, directory, cgroups })
     }
 
     /// Returns the directory of a service.
-    pub(in crate::driver) fn folder_of(&self, resource: &str) -> ServiceFolder {
-        ServiceFolder::at(self.folder.join(file_name(resource)))
+    pub(in crate::driver) fn directory_of(&self, resource: &str) -> ServiceDirectory {
+        ServiceDirectory::at(self.directory.join(file_name(resource)))
     }
 
     /// Returns the control group of a service; `None` if this machine has no usable control groups.
     pub(in crate::driver) fn cgroup_of(&self, resource: &str) -> Option<ServiceCgroup> {
-        self.cgroups.as_ref().map(|root| root.service(&file_name(resource)))
+        self.cgroups.as_ref().map(|root| root.service_cgroup(&file_name(resource)))
     }
 
     /// Creates the control group of a service; `None` if this machine has no usable control groups.
@@ -113,12 +114,12 @@ impl Programs {
     }
 
     /// Checks that programs can be run and found again. The error is the reason why not.
-    pub(in crate::driver) fn able(&self) -> Result<(), String> {
+    pub(in crate::driver) fn check_usable(&self) -> Result<(), String> {
         let shim = &self.settings.shim;
         nix::unistd::access(shim, nix::unistd::AccessFlags::X_OK)
             .map_err(|error| format!("cannot execute {}: {error}", shim.display()))?;
-        nix::unistd::access(&self.folder, nix::unistd::AccessFlags::W_OK)
-            .map_err(|error| format!("{} is not writable: {error}", self.folder.display()))?;
+        nix::unistd::access(&self.directory, nix::unistd::AccessFlags::W_OK)
+            .map_err(|error| format!("{} is not writable: {error}", self.directory.display()))?;
         let seen = std::fs::read_link("/proc/self").map_err(|error| format!("cannot read /proc: {error}"))?;
         if seen.as_os_str() != std::process::id().to_string().as_str() {
             return Err("/proc belongs to another PID namespace: mount the /proc of this one".to_owned());
@@ -135,12 +136,12 @@ impl Programs {
     ) -> Vec<(String, String)> {
         let mut variables = BTreeMap::from([("PATH".to_owned(), PATH.to_owned())]);
         variables.extend(given.clone());
-        let folder = self.folder_of(&service.name).path().display().to_string();
+        let directory = self.directory_of(&service.name).path().display().to_string();
         let own = [
             ("HA_RESOURCE", service.name.as_str()),
             ("HA_RESOURCE_UID", &service.uid),
             ("HA_NODE", &self.settings.node),
-            (MARK, &folder),
+            (MARK, &directory),
         ];
         let own = own.into_iter().chain(target.map(|target| ("HA_TARGET", target)));
         variables.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
@@ -155,7 +156,7 @@ impl Programs {
 
     /// Returns the record of the service's supervised process of this boot, running or ended.
     pub(in crate::driver) fn record(&self, service: &ServiceDefinition) -> Option<Record> {
-        let record = self.folder_of(&service.name).record();
+        let record = self.directory_of(&service.name).record();
         let record =
             record.inspect_err(|error| tracing::warn!(resource = service.name.as_str(), %error, "cannot read the record of the service's processes"));
         record.ok().flatten().filter(|record| record.boot_id == self.settings.boot_id)
@@ -171,7 +172,7 @@ impl Programs {
                 cgroups.push(recorded);
             }
         }
-        let mark = self.folder_of(&service.name).path().display().to_string();
+        let mark = self.directory_of(&service.name).path().display().to_string();
         Search { variable: MARK, mark, cgroups, record }
     }
 }
@@ -201,9 +202,9 @@ pub(in crate::driver) const LAUNCH: &str = "launch";
 fn file_name(resource: &str) -> String {
     let mut name = String::new();
     for (index, byte) in resource.bytes().enumerate() {
-        let plain =
+        let is_unreserved =
             byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' || (byte == b'.' && index > 0);
-        if plain {
+        if is_unreserved {
             name.push(char::from(byte));
         } else {
             // Writing to a string does not fail.
@@ -214,7 +215,7 @@ fn file_name(resource: &str) -> String {
 }
 
 /// Returns a failure of the machine rather than of the service; a retry on this node may resolve it.
-pub(in crate::driver) fn broken(what: &str, error: &io::Error) -> DriverFailure {
+pub(in crate::driver) fn io_failure(what: &str, error: &io::Error) -> DriverFailure {
     failed(Reason::StartFailed, &format!("{what}: {error}"))
 }
 

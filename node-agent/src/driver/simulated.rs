@@ -30,11 +30,11 @@ pub struct SimulatedDriver {
 #[serde(rename_all = "camelCase", default)]
 struct State {
     boot_id: BootId,
-    what: What,
+    what: SimulatedState,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-enum What {
+enum SimulatedState {
     /// Nothing runs.
     #[default]
     Stopped,
@@ -74,12 +74,12 @@ impl SimulatedDriver {
     }
 
     /// Returns the state on this node; a state of an earlier boot counts as stopped.
-    fn state(&self, resource: &str) -> io::Result<What> {
+    fn state(&self, resource: &str) -> io::Result<SimulatedState> {
         let state: State = read(&self.state_file(&self.node, resource))?;
-        Ok(if state.boot_id == self.boot_id { state.what } else { What::Stopped })
+        Ok(if state.boot_id == self.boot_id { state.what } else { SimulatedState::Stopped })
     }
 
-    fn set(&self, resource: &str, what: What) -> io::Result<()> {
+    fn set(&self, resource: &str, what: SimulatedState) -> io::Result<()> {
         write(&self.state_file(&self.node, resource), &State { boot_id: self.boot_id.clone(), what })
     }
 
@@ -87,9 +87,9 @@ impl SimulatedDriver {
         spec.fail_on.is_empty() || spec.fail_on.contains(&self.node)
     }
 
-    async fn start_it(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
+    async fn simulate_start(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         let spec = spec(service)?;
-        if self.state(&service.name).map_err(unreadable)? == What::Running {
+        if self.state(&service.name).map_err(unreadable)? == SimulatedState::Running {
             return Ok(());
         }
         if spec.missing.contains(&self.node) {
@@ -107,81 +107,89 @@ impl SimulatedDriver {
                 message: "configuration of the service is invalid".to_owned(),
             });
         }
-        if self.state(&service.name).map_err(unreadable)? == What::Arrived {
-            return self.set(&service.name, What::Running).map_err(unreadable);
+        if self.state(&service.name).map_err(unreadable)? == SimulatedState::Arrived {
+            return self.set(&service.name, SimulatedState::Running).map_err(unreadable);
         }
-        self.set(&service.name, What::Starting).map_err(unreadable)?;
+        self.set(&service.name, SimulatedState::Starting).map_err(unreadable)?;
         seconds(spec.start_seconds).await;
-        let counted = self.failures_file(&service.name);
-        let mut failures: Failures = read(&counted).map_err(unreadable)?;
+        let failures_file = self.failures_file(&service.name);
+        let mut failures: Failures = read(&failures_file).map_err(unreadable)?;
         if self.fails_here(spec) && failures.starts < spec.start_failures {
             failures.starts += 1;
-            write(&counted, &failures).map_err(unreadable)?;
-            self.set(&service.name, What::Stopped).map_err(unreadable)?;
+            write(&failures_file, &failures).map_err(unreadable)?;
+            self.set(&service.name, SimulatedState::Stopped).map_err(unreadable)?;
             let message =
                 format!("simulated failure of start {} of {}", failures.starts, spec.start_failures);
             return Err(failed(Reason::StartFailed, message));
         }
-        write(&counted, &Failures { starts: 0, ..failures }).map_err(unreadable)?;
-        self.set(&service.name, What::Running).map_err(unreadable)
+        write(&failures_file, &Failures { starts: 0, ..failures }).map_err(unreadable)?;
+        self.set(&service.name, SimulatedState::Running).map_err(unreadable)
     }
 
-    async fn stop_it(&self, service: &ServiceDefinition, length_seconds: u32) -> Result<(), DriverFailure> {
+    async fn simulate_stop(
+        &self,
+        service: &ServiceDefinition,
+        length_seconds: u32,
+    ) -> Result<(), DriverFailure> {
         let spec = spec(service)?;
-        if self.state(&service.name).map_err(unreadable)? == What::Stopped {
+        if self.state(&service.name).map_err(unreadable)? == SimulatedState::Stopped {
             return Ok(());
         }
         seconds(length_seconds).await;
         if spec.stop_fails && self.fails_here(spec) {
             return Err(failed(Reason::StopFailed, "simulated failure of a stop".to_owned()));
         }
-        self.set(&service.name, What::Stopped).map_err(unreadable)
+        self.set(&service.name, SimulatedState::Stopped).map_err(unreadable)
     }
 
-    async fn migrate_it(&self, service: &ServiceDefinition, target: &NodeName) -> Result<(), DriverFailure> {
+    async fn simulate_migration(
+        &self,
+        service: &ServiceDefinition,
+        target: &NodeName,
+    ) -> Result<(), DriverFailure> {
         let spec = spec(service)?;
         if !spec.live {
             return Err(failed(Reason::MoveFailed, "service cannot be live-migrated".to_owned()));
         }
-        let theirs = self.state_file(target, &service.name);
-        let receiver: State = read(&theirs).map_err(unreadable)?;
-        if receiver.what != What::Receiving {
-            let message = format!("{target} does not wait for the service in {}", theirs.display());
+        let target_file = self.state_file(target, &service.name);
+        let receiver: State = read(&target_file).map_err(unreadable)?;
+        if receiver.what != SimulatedState::Receiving {
+            let message = format!("{target} does not wait for the service in {}", target_file.display());
             return Err(failed(Reason::MoveFailed, message));
         }
         seconds(spec.migrate_seconds).await;
-        let counted = self.failures_file(&service.name);
-        let mut failures: Failures = read(&counted).map_err(unreadable)?;
+        let failures_file = self.failures_file(&service.name);
+        let mut failures: Failures = read(&failures_file).map_err(unreadable)?;
         if self.fails_here(spec) && failures.migrations < spec.migrate_failures {
             failures.migrations += 1;
-            write(&counted, &failures).map_err(unreadable)?;
+            write(&failures_file, &failures).map_err(unreadable)?;
             let message = format!(
                 "simulated failure of migration {} of {}",
                 failures.migrations, spec.migrate_failures
             );
             return Err(failed(Reason::MoveFailed, message));
         }
-        write(&counted, &Failures { migrations: 0, ..failures }).map_err(unreadable)?;
+        write(&failures_file, &Failures { migrations: 0, ..failures }).map_err(unreadable)?;
         // The stop on this node comes before the start on the target, so that the service never runs on both nodes.
-        self.set(&service.name, What::Stopped).map_err(unreadable)?;
-        let what = if spec.gated { What::Arrived } else { What::Running };
-        write(&theirs, &State { what, ..receiver }).map_err(unreadable)
+        self.set(&service.name, SimulatedState::Stopped).map_err(unreadable)?;
+        let what = if spec.gated { SimulatedState::Arrived } else { SimulatedState::Running };
+        write(&target_file, &State { what, ..receiver }).map_err(unreadable)
     }
 }
 
 impl SimulatedDriver {
-    async fn replace_it(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
+    async fn simulate_replacement(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         let spec = spec(service)?;
         if !spec.replaces_secondary {
             let message = "secondary of a running service cannot be replaced".to_owned();
             return Err(failed(Reason::ReplaceFailed, message));
         }
         seconds(spec.replace_seconds).await;
-        let counted = self.failures_file(&service.name);
-        let mut failures: Failures = read(&counted).map_err(unreadable)?;
+        let failures_file = self.failures_file(&service.name);
+        let mut failures: Failures = read(&failures_file).map_err(unreadable)?;
         let fails = self.fails_here(spec) && failures.replacements < spec.replace_failures;
         failures.replacements = if fails { failures.replacements + 1 } else { 0 };
-        write(&counted, &failures).map_err(unreadable)?;
+        write(&failures_file, &failures).map_err(unreadable)?;
         if fails {
             let (at, of) = (failures.replacements, spec.replace_failures);
             return Err(failed(
@@ -198,22 +206,24 @@ impl Driver for SimulatedDriver {
         "simulated"
     }
 
-    fn able(&self) -> BoxFuture<'_, Result<(), String>> {
+    fn check_usable(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async { Ok(()) })
     }
 
     fn probe<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Observed> {
         Box::pin(async move {
             match self.state(&service.name) {
-                Ok(What::Running | What::Arrived) => Observed::Running,
-                Ok(What::Stopped | What::Starting | What::Receiving) => Observed::NotRunning,
+                Ok(SimulatedState::Running | SimulatedState::Arrived) => Observed::Running,
+                Ok(SimulatedState::Stopped | SimulatedState::Starting | SimulatedState::Receiving) => {
+                    Observed::NotRunning
+                }
                 Err(error) => Observed::Unknown(format!("state file of the service: {error}")),
             }
         })
     }
 
     fn start<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
-        Box::pin(self.start_it(service))
+        Box::pin(self.simulate_start(service))
     }
 
     fn stop<'a>(
@@ -223,20 +233,20 @@ impl Driver for SimulatedDriver {
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(async move {
             let length_seconds = if graceful_ms == 0 { 0 } else { spec(service)?.stop_seconds };
-            self.stop_it(service, length_seconds).await
+            self.simulate_stop(service, length_seconds).await
         })
     }
 
     fn kill<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
-        Box::pin(self.stop_it(service, 0))
+        Box::pin(self.simulate_stop(service, 0))
     }
 
     fn receive<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(async move {
             match self.state(&service.name).map_err(unreadable)? {
-                What::Running | What::Arrived => Ok(()),
-                What::Stopped | What::Starting | What::Receiving => {
-                    self.set(&service.name, What::Receiving).map_err(unreadable)
+                SimulatedState::Running | SimulatedState::Arrived => Ok(()),
+                SimulatedState::Stopped | SimulatedState::Starting | SimulatedState::Receiving => {
+                    self.set(&service.name, SimulatedState::Receiving).map_err(unreadable)
                 }
             }
         })
@@ -247,7 +257,7 @@ impl Driver for SimulatedDriver {
         service: &'a ServiceDefinition,
         target: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
-        Box::pin(self.migrate_it(service, target))
+        Box::pin(self.simulate_migration(service, target))
     }
 
     fn close_reception<'a>(
@@ -263,9 +273,13 @@ impl Driver for SimulatedDriver {
                 });
             }
             match self.state(&service.name).map_err(unreadable)? {
-                What::Stopped | What::Starting => Ok(()),
-                What::Receiving | What::Arrived => self.set(&service.name, What::Stopped).map_err(unreadable),
-                What::Running => Err(failed(Reason::MoveFailed, "service runs on this node".to_owned())),
+                SimulatedState::Stopped | SimulatedState::Starting => Ok(()),
+                SimulatedState::Receiving | SimulatedState::Arrived => {
+                    self.set(&service.name, SimulatedState::Stopped).map_err(unreadable)
+                }
+                SimulatedState::Running => {
+                    Err(failed(Reason::MoveFailed, "service runs on this node".to_owned()))
+                }
             }
         })
     }
@@ -276,7 +290,7 @@ impl Driver for SimulatedDriver {
         _: Option<&'a NodeName>,
         _: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
-        Box::pin(self.replace_it(service))
+        Box::pin(self.simulate_replacement(service))
     }
 
     /// Returns `None`: a simulated service uses no resources, so its requests count.

@@ -21,7 +21,7 @@ use super::watches::Watches;
 use super::{Driver, DriverEvent, DriverFailure, LogQuery, LogTail, Sample, log};
 use bus::{Bus, BusError};
 use futures::future::BoxFuture;
-use group::{Groups, describe};
+use group::{CgroupHierarchies, describe};
 use ha_api_types::driver::SystemdDriver as SystemdSpec;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
@@ -36,12 +36,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, sleep};
-use verdict::{Standing, standing};
+use verdict::{RunState, run_state};
 
 /// Time that a unit may spend stopping before a probe reports an unknown state.
-const TRANSITION: Duration = Duration::from_secs(3);
+const MAX_TRANSITION: Duration = Duration::from_secs(3);
 /// Interval between queries during that time.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Settings of driver `systemd`.
 #[derive(Clone, Debug)]
@@ -70,13 +70,13 @@ pub struct SystemdDriver {
 struct Context {
     settings: SystemdSettings,
     bus: Bus,
-    groups: Groups,
+    groups: CgroupHierarchies,
     /// Last control group of each unit, to kill its processes while systemd does not answer.
     last_groups: Mutex<BTreeMap<String, String>>,
     events: UnboundedSender<DriverEvent>,
     watches: Watches<()>,
     /// Why a unit must not be run as a service because the boot starts it, by resource.
-    at_boot: Problems<ResourceName>,
+    boot_starts: Problems<ResourceName>,
 }
 
 impl SystemdDriver {
@@ -89,11 +89,11 @@ impl SystemdDriver {
         let context = Context {
             settings,
             bus,
-            groups: Groups::here()?,
+            groups: CgroupHierarchies::mounted()?,
             last_groups: Mutex::default(),
             events,
             watches: Watches::default(),
-            at_boot: Problems::default(),
+            boot_starts: Problems::default(),
         };
         Ok(SystemdDriver { context: Arc::new(context) })
     }
@@ -108,7 +108,7 @@ impl Driver for SystemdDriver {
         "a systemd unit"
     }
 
-    fn able(&self) -> BoxFuture<'_, Result<(), String>> {
+    fn check_usable(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async {
             process_one_is_systemd()?;
             self.context.bus.session().await.map(|_| ()).map_err(|error| {
@@ -160,8 +160,8 @@ impl Driver for SystemdDriver {
             let context = Arc::clone(&self.context);
             // Reading files may block.
             let read = move || {
-                let folder = context.groups.counters(&group)?;
-                measure::of_group(&folder, || context.groups.members(&group).ok(), at)
+                let directory = context.groups.counters(&group)?;
+                measure::of_group(&directory, || context.groups.members(&group).ok(), at)
             };
             tokio::task::spawn_blocking(read).await.ok().flatten()
         })
@@ -184,7 +184,7 @@ impl Driver for SystemdDriver {
 impl Context {
     async fn probe(self: &Arc<Self>, service: &ServiceDefinition, spec: &SystemdSpec) -> Observed {
         let unit = spec.unit_name(&service.name);
-        match self.look(service, spec, &unit).await {
+        match self.query_state(service, spec, &unit).await {
             Ok(observed) => {
                 match observed {
                     Observed::Running => watch::begin(self, service, &unit, true),
@@ -197,31 +197,33 @@ impl Context {
         }
     }
 
-    async fn look(
+    async fn query_state(
         &self,
         service: &ServiceDefinition,
         spec: &SystemdSpec,
         unit: &str,
     ) -> Result<Observed, BusError> {
         let session = self.bus.session().await?;
-        let until = Instant::now() + TRANSITION;
-        let (mut state, mut standing_now);
+        let until = Instant::now() + MAX_TRANSITION;
+        let (mut state, mut current_run_state);
         loop {
             state = session.unit(unit).await?;
-            standing_now = standing(&state);
-            if standing_now != Standing::Ending || Instant::now() > until {
+            current_run_state = run_state(&state);
+            if current_run_state != RunState::Ending || Instant::now() > until {
                 break;
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         self.remember_group(unit, &state.group);
         if spec.command.is_empty() {
             self.check_boot_start(&session, service, spec, unit, &state).await;
         }
-        Ok(match standing_now {
-            Standing::Running => Observed::Running,
-            Standing::Ending | Standing::Unclear => Observed::Unknown(format!("{unit} is {}", state.words)),
-            Standing::Ended => match self.groups.members(&self.group_of(unit)) {
+        Ok(match current_run_state {
+            RunState::Running => Observed::Running,
+            RunState::Ending | RunState::Unclear => {
+                Observed::Unknown(format!("{unit} is {}", state.description))
+            }
+            RunState::Ended => match self.groups.members(&self.group_of(unit)) {
                 Ok(pids) if pids.is_empty() => Observed::NotRunning,
                 Ok(pids) => Observed::Unknown(format!("{unit} has stopped, but {} remain", describe(&pids))),
                 Err(error) => Observed::Unknown(format!("cannot read the control group of {unit}: {error}")),
@@ -247,7 +249,7 @@ impl Context {
             Ok(left) => boot::refusal(&left, spec.disable_at_boot).map(|failure| failure.message),
             Err(error) => Some(format!("cannot determine whether {unit} is started at boot: {error}")),
         };
-        if self.at_boot.note(&service.name, problem.clone())
+        if self.boot_starts.record(&service.name, problem.clone())
             && let Some(why) = problem
         {
             tracing::warn!(resource = service.name.as_str(), why, "cannot run the unit as a service");
@@ -285,6 +287,6 @@ fn process_one_is_systemd() -> Result<(), String> {
     Ok(())
 }
 
-fn broken(error: &BusError) -> DriverFailure {
+fn bus_failure(error: &BusError) -> DriverFailure {
     DriverFailure { class: FailureClass::RetryHere, reason: Reason::StartFailed, message: error.to_string() }
 }

@@ -1,7 +1,7 @@
 //! Requests of the core to etcd, each outside the loop. Heartbeats have channels of their own.
 
 use super::Inputs;
-use crate::core::{CommitId, Input, Lane, LeaseKept, LeaseRequestId, ReadId};
+use crate::core::{CommitId, CommitUrgency, Input, LeaseKept, LeaseRequestId, ReadId};
 use futures::future::join_all;
 use ha_api_types::id::Revision;
 use ha_store::etcd::EtcdStore;
@@ -17,26 +17,26 @@ pub(super) struct StoreLink {
 }
 
 /// Time after which an answer is no longer awaited, independent of the client's own deadlines.
-const ORDINARY_PATIENCE: Duration = Duration::from_secs(10);
+const ORDINARY_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl StoreLink {
     pub(super) fn new(ordinary: EtcdStore, heartbeats: EtcdStore, inputs: Inputs) -> StoreLink {
         StoreLink { ordinary, heartbeats, inputs }
     }
 
-    pub(super) fn commit(&self, id: CommitId, transaction: Transaction, lane: Lane) {
-        let (store, patience) = match lane {
-            Lane::Heartbeat { patience_ms } => {
+    pub(super) fn commit(&self, id: CommitId, transaction: Transaction, urgency: CommitUrgency) {
+        let (store, limit) = match urgency {
+            CommitUrgency::Heartbeat { timeout_ms } => {
                 // An attempt slower than Ki is repeated on a second and a third member. A late answer still counts,
                 // because the deadline counts from before the first attempt.
-                self.heartbeats.set_attempt_timeout_ms(patience_ms);
-                (self.heartbeats.clone(), Duration::from_millis(patience_ms.saturating_mul(3)))
+                self.heartbeats.set_attempt_timeout_ms(timeout_ms);
+                (self.heartbeats.clone(), Duration::from_millis(timeout_ms.saturating_mul(3)))
             }
-            Lane::Ordinary => (self.ordinary.clone(), ORDINARY_PATIENCE),
+            CommitUrgency::Ordinary => (self.ordinary.clone(), ORDINARY_TIMEOUT),
         };
         let inputs = self.inputs.clone();
         tokio::spawn(async move {
-            let outcome = tokio::time::timeout(patience, store.commit(transaction))
+            let outcome = tokio::time::timeout(limit, store.commit(transaction))
                 .await
                 .unwrap_or_else(|_| Outcome::Unknown("no response in time".to_owned()));
             // Sending fails only once the loop has ended; the same holds for every answer below.

@@ -30,7 +30,7 @@ use tokio::sync::{mpsc, oneshot};
 /// Interval between checks of which drivers this node can serve.
 const CHECK_EVERY: Duration = Duration::from_secs(60);
 /// Maximum time to wait for a driver's reading of a service.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MEASURE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// All drivers and the commands in progress.
 #[derive(Clone)]
@@ -39,14 +39,14 @@ pub(super) struct Drivers {
     inputs: Inputs,
     cancels: Arc<Mutex<BTreeMap<CommandId, oneshot::Sender<()>>>>,
     /// The drivers that this node cannot serve, with the reason.
-    unable: Arc<Problems<&'static str>>,
+    unusable: Arc<Problems<&'static str>>,
 }
 
 impl Drivers {
     /// Creates the drivers of this version. Their events become inputs.
     pub(super) fn new(options: &Options, boot_id: &BootId, inputs: &Inputs) -> anyhow::Result<Drivers> {
-        let (events, mut noticed) = mpsc::unbounded_channel();
-        let folder =
+        let (events, mut driver_events) = mpsc::unbounded_channel();
+        let directory =
             || format!("cannot create the driver directories in --state-dir {}", options.state_dir.display());
         let programs =
             ProgramSettings::new(options.node.clone(), boot_id.to_owned(), options.state_dir.clone())
@@ -56,18 +56,19 @@ impl Drivers {
             root: options.ocf_root.clone(),
             run: options.ocf_run_dir.clone(),
         };
-        let ocf = OcfDriver::new(ocf, events.clone()).with_context(folder)?;
+        let ocf = OcfDriver::new(ocf, events.clone()).with_context(directory)?;
         let external = ExternalSettings {
             programs: programs.clone(),
-            folders: std::env::split_paths(&options.driver_path).collect(),
+            directories: std::env::split_paths(&options.driver_path).collect(),
             monitor_interval: Duration::from_secs(10),
         };
-        let external = ExternalDriver::new(external, events.clone()).with_context(folder)?;
-        let exec = ExecDriver::new(ExecSettings::new(programs), events.clone()).with_context(folder)?;
-        let pretended = options.simulated_dir.clone().unwrap_or_else(|| options.state_dir.join("simulated"));
-        let simulated =
-            SimulatedDriver::new(options.node.clone(), boot_id.to_owned(), pretended).with_context(folder)?;
-        let libvirt = LibvirtDriver::new(&options.state_dir, events.clone()).with_context(folder)?;
+        let external = ExternalDriver::new(external, events.clone()).with_context(directory)?;
+        let exec = ExecDriver::new(ExecSettings::new(programs), events.clone()).with_context(directory)?;
+        let simulated_directory =
+            options.simulated_dir.clone().unwrap_or_else(|| options.state_dir.join("simulated"));
+        let simulated = SimulatedDriver::new(options.node.clone(), boot_id.to_owned(), simulated_directory)
+            .with_context(directory)?;
+        let libvirt = LibvirtDriver::new(&options.state_dir, events.clone()).with_context(directory)?;
         let systemd = SystemdDriver::new(SystemdSettings::new(options.node.clone()), events.clone())
             .context("cannot read the mounts of this machine")?;
         let lxc = LxcSettings::new(options.node.clone(), options.lxc_path.clone(), &options.state_dir);
@@ -86,29 +87,29 @@ impl Drivers {
         ];
         let forwarded = inputs.clone();
         tokio::spawn(async move {
-            while let Some(event) = noticed.recv().await {
+            while let Some(event) = driver_events.recv().await {
                 if forwarded.send(Input::Driver(event)).is_err() {
                     return;
                 }
             }
         });
         let by_name = all.into_iter().map(|driver| (driver.name(), driver)).collect();
-        Ok(Drivers { by_name, inputs: inputs.clone(), cancels: Arc::default(), unable: Arc::default() })
+        Ok(Drivers { by_name, inputs: inputs.clone(), cancels: Arc::default(), unusable: Arc::default() })
     }
 
     /// Returns the names of the drivers that this node can serve, sorted. Logs the others when they change.
-    pub(super) async fn able(&self) -> Vec<String> {
+    pub(super) async fn usable_names(&self) -> Vec<String> {
         let mut names = Vec::new();
-        let mut unable = BTreeMap::new();
+        let mut unusable = BTreeMap::new();
         for (name, driver) in &self.by_name {
-            match driver.serves().await {
+            match driver.published_capabilities().await {
                 Ok(served) => names.extend(served),
                 Err(why) => {
-                    unable.insert(*name, why);
+                    unusable.insert(*name, why);
                 }
             }
         }
-        for (driver, why) in self.unable.update(unable) {
+        for (driver, why) in self.unusable.update(unusable) {
             tracing::info!(driver, why, "driver is not available on this node");
         }
         names
@@ -121,11 +122,11 @@ impl Drivers {
             let mut known = None;
             loop {
                 tokio::time::sleep(CHECK_EVERY).await;
-                let facts = (drivers.able().await, super::identity::hardware());
+                let facts = (drivers.usable_names().await, super::identity::hardware());
                 if known.as_ref() != Some(&facts) {
                     known = Some(facts.clone());
-                    let (drivers_able, hardware) = facts;
-                    if drivers.inputs.send(Input::Facts { drivers: drivers_able, hardware }).is_err() {
+                    let (usable_drivers, hardware) = facts;
+                    if drivers.inputs.send(Input::Facts { drivers: usable_drivers, hardware }).is_err() {
                         return;
                     }
                 }
@@ -149,7 +150,7 @@ impl Drivers {
         tokio::spawn(async move {
             let result = tokio::select! {
                 biased;
-                result = in_time(&*driver, &command, &service) => result,
+                result = execute_with_timeout(&*driver, &command, &service) => result,
                 Ok(()) = cancelled => CommandResult::Cancelled,
             };
             cancels.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
@@ -170,18 +171,19 @@ impl Drivers {
     pub(super) fn measure(&self, clock: SystemClock, id: MeasureId, services: Vec<ServiceDefinition>) {
         let drivers = self.clone();
         tokio::spawn(async move {
-            let of_machine =
+            let machine_sample =
                 tokio::task::spawn_blocking(move || machine_usage::sample(Path::new("/"), clock.now().raw));
             let mut samples = BTreeMap::new();
             for service in &services {
                 let Some(kind) = service.driver.kind() else { continue };
                 let Some(driver) = drivers.by_name.get(kind.name()) else { continue };
-                let read = tokio::time::timeout(PATIENCE, driver.measure(service, clock.now().raw)).await;
+                let read =
+                    tokio::time::timeout(MEASURE_TIMEOUT, driver.measure(service, clock.now().raw)).await;
                 if let Some(sample) = read.ok().flatten() {
                     samples.insert(service.name.clone(), sample);
                 }
             }
-            let machine = of_machine.await.ok().flatten();
+            let machine = machine_sample.await.ok().flatten();
             let measured = Measured { machine, services: samples };
             // Sending fails only once the loop has ended.
             let _ = drivers.inputs.send(Input::Measured { id, measured });
@@ -190,10 +192,14 @@ impl Drivers {
 }
 
 /// Time beyond a command's own limit after which the command counts as failed. Drivers enforce the limits themselves.
-const GRACE: Duration = Duration::from_secs(30);
+const TIMEOUT_GRACE: Duration = Duration::from_secs(30);
 
 /// Executes a command with a time limit, so that a command that hangs does not block its service indefinitely.
-async fn in_time(driver: &dyn Driver, command: &Command, service: &ServiceDefinition) -> CommandResult {
+async fn execute_with_timeout(
+    driver: &dyn Driver,
+    command: &Command,
+    service: &ServiceDefinition,
+) -> CommandResult {
     let timeouts = driver.timeouts(service).await;
     let limit_ms = match command {
         Command::Probe => timeouts.monitor_ms(),
@@ -205,7 +211,7 @@ async fn in_time(driver: &dyn Driver, command: &Command, service: &ServiceDefini
         Command::Arrive { .. } | Command::Migrate { .. } => timeouts.migrate_ms(),
         Command::ReplaceSecondary { .. } => timeouts.replace_ms(),
     };
-    let limit = Duration::from_millis(limit_ms) + GRACE;
+    let limit = Duration::from_millis(limit_ms) + TIMEOUT_GRACE;
     tokio::time::timeout(limit, execute(driver, command, service)).await.unwrap_or_else(|_| {
         CommandResult::Failed(DriverFailure {
             class: FailureClass::RetryHere,

@@ -1,12 +1,12 @@
 //! Effects of the core: begun in order; slow ones run outside the loop and answer through the inputs.
 
-use super::asking::Controllers;
 use super::commits::StoreLink;
 use super::drivers::Drivers;
+use super::hold_requests::Controllers;
 use super::journal_file::JournalWriter;
 use super::metrics::AgentMetrics;
 use super::watchdog_link::WatchdogLink;
-use crate::core::{Effect, Exit, Lane, Level};
+use crate::core::{CommitUrgency, Effect, Exit, Level};
 use ha_runtime::clock::SystemClock;
 use ha_store::event_writer::EventWriter;
 use std::sync::{Arc, Mutex};
@@ -33,12 +33,12 @@ impl Effects {
     /// Begins an effect and returns immediately.
     pub(super) fn begin(&mut self, effect: Effect) {
         match effect {
-            Effect::Commit { id, transaction, lane } => {
-                match lane {
-                    Lane::Heartbeat { .. } => self.metrics.heartbeats.inc(),
-                    Lane::Ordinary => self.metrics.commits.inc(),
+            Effect::Commit { id, transaction, urgency } => {
+                match urgency {
+                    CommitUrgency::Heartbeat { .. } => self.metrics.heartbeats.inc(),
+                    CommitUrgency::Ordinary => self.metrics.commits.inc(),
                 }
-                self.store.commit(id, transaction, lane);
+                self.store.commit(id, transaction, urgency);
             }
             Effect::Read { id, keys } => self.store.read(id, keys),
             Effect::GrantLease { id, ttl_seconds } => self.store.grant(id, ttl_seconds),
@@ -54,9 +54,9 @@ impl Effects {
             }
             Effect::Cancel(id) => self.drivers.cancel(id),
             Effect::Watchdog { id, request } => self.watchdog.ask(id, request),
-            Effect::AskHold { id, candidate, url, request, patience_ms } => {
-                let patience = Duration::from_millis(patience_ms);
-                self.controllers.ask(id, candidate, &url, &request, patience);
+            Effect::AskHold { id, candidate, url, request, timeout_ms } => {
+                let limit = Duration::from_millis(timeout_ms);
+                self.controllers.ask(id, candidate, &url, &request, limit);
             }
             Effect::Measure { id, services } => self.drivers.measure(self.clock, id, services),
             Effect::Event(event) => {

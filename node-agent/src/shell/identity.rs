@@ -28,8 +28,8 @@ fn product_id_of(text: &str) -> Option<String> {
     let id = text.trim().to_ascii_lowercase();
     let digits = || id.chars().filter(|character| *character != '-');
     let is_filler = digits().all(|digit| digit == '0') || digits().all(|digit| digit == 'f');
-    let known_filler = id == "03000200-0400-0500-0006-000700080009";
-    (!id.is_empty() && id.len() <= 128 && !is_filler && !known_filler).then_some(id)
+    let is_known_filler = id == "03000200-0400-0500-0006-000700080009";
+    (!id.is_empty() && id.len() <= 128 && !is_filler && !is_known_filler).then_some(id)
 }
 
 /// Returns the cores, the hardware threads and the memory of this machine. An unknown amount is `None` and limits

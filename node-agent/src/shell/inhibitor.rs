@@ -5,13 +5,13 @@ use std::process::Stdio;
 use tokio::process::{Child, Command};
 
 /// Returns `true` if this machine runs systemd-logind, which provides inhibitors.
-pub(super) fn can_be_held() -> bool {
+pub(super) fn is_available() -> bool {
     Path::new("/run/systemd/seats").exists()
 }
 
 /// Takes an inhibitor lock in a child process. The child reads a pipe whose other end the agent holds, so it ends with
 /// the agent even after a crash. The child writes a line once the lock is granted, and exits if it is not granted.
-pub(super) fn hold(what: &str, mode: &str, why: &str) -> std::io::Result<Child> {
+pub(super) fn acquire(what: &str, mode: &str, why: &str) -> std::io::Result<Child> {
     Command::new("systemd-inhibit")
         .arg(format!("--what={what}"))
         .arg(format!("--mode={mode}"))

@@ -17,7 +17,7 @@ const MAGIC: &str = "hactl-journal-1";
 /// The journal's file, with the node's exclusive lock held.
 #[derive(Debug)]
 pub(super) struct JournalFile {
-    folder: PathBuf,
+    directory: PathBuf,
     /// The kernel releases the lock when the process ends, even after a crash.
     lock: Flock<File>,
 }
@@ -30,8 +30,8 @@ pub(super) struct JournalWriter {
 
 impl JournalFile {
     /// Takes the lock in the directory; fails immediately if another agent holds it.
-    pub(super) fn open(folder: &Path) -> anyhow::Result<JournalFile> {
-        let path = folder.join("lock");
+    pub(super) fn open(directory: &Path) -> anyhow::Result<JournalFile> {
+        let path = directory.join("lock");
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -40,7 +40,7 @@ impl JournalFile {
             .open(&path)
             .with_context(|| format!("cannot open {}", path.display()))?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => Ok(JournalFile { folder: folder.to_owned(), lock }),
+            Ok(lock) => Ok(JournalFile { directory: directory.to_owned(), lock }),
             Err((_, errno)) => anyhow::bail!(
                 "{} is locked ({errno}): another agent runs with this --state-dir; stop that agent first",
                 path.display()
@@ -49,7 +49,7 @@ impl JournalFile {
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.join("journal")
+        self.directory.join("journal")
     }
 
     /// Returns the last agent's journal. A missing file is an empty journal.
@@ -67,7 +67,7 @@ impl JournalFile {
         match parse(&String::from_utf8_lossy(&bytes)) {
             Ok(journal) => Ok(journal),
             Err(error) => {
-                let aside = self.folder.join("journal.damaged");
+                let aside = self.directory.join("journal.damaged");
                 tracing::error!(
                     journal = %path.display(), kept_as = %aside.display(), error = %format!("{error:#}"),
                     "cannot read the damaged journal, registering this node again"
@@ -83,13 +83,13 @@ impl JournalFile {
     /// the new file.
     fn store(&self, journal: &Journal) -> std::io::Result<()> {
         let text = render(journal)?;
-        let beside = self.folder.join("journal.new");
+        let beside = self.directory.join("journal.new");
         let mut file =
             OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&beside)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&beside, self.path())?;
-        File::open(&self.folder)?.sync_all()
+        File::open(&self.directory)?.sync_all()
     }
 
     /// Starts the writer thread, which keeps the lock.
@@ -152,8 +152,8 @@ mod tests {
 
     #[test]
     fn what_was_stored_is_loaded_again() {
-        let folder = tempfile::tempdir().expect("a temporary directory");
-        let file = JournalFile::open(folder.path()).expect("the lock");
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = JournalFile::open(directory.path()).expect("the lock");
         assert_eq!(file.load().expect("an empty journal"), Journal::default());
         let journal = Journal { boot_id: "boot".into(), epoch: Epoch(7), ..Journal::default() };
         file.store(&journal).expect("stored");
@@ -169,20 +169,20 @@ mod tests {
         }
         assert!(parse(&text.replace("boot", "boat")).is_err());
 
-        let folder = tempfile::tempdir().expect("a temporary directory");
-        let file = JournalFile::open(folder.path()).expect("the lock");
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = JournalFile::open(directory.path()).expect("the lock");
         std::fs::write(file.path(), &text[..text.len() / 2]).expect("written");
         assert_eq!(file.load().expect("put aside"), Journal::default());
-        assert!(folder.path().join("journal.damaged").exists());
+        assert!(directory.path().join("journal.damaged").exists());
     }
 
     #[test]
     fn a_second_agent_is_refused() {
-        let folder = tempfile::tempdir().expect("a temporary directory");
-        let first = JournalFile::open(folder.path()).expect("the lock");
-        let error = JournalFile::open(folder.path()).expect_err("refused").to_string();
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let first = JournalFile::open(directory.path()).expect("the lock");
+        let error = JournalFile::open(directory.path()).expect_err("refused").to_string();
         assert!(error.contains("another agent"), "{error}");
         drop(first);
-        JournalFile::open(folder.path()).expect("free again");
+        JournalFile::open(directory.path()).expect("free again");
     }
 }

@@ -1,7 +1,7 @@
 //! Answers requests for the logs of services, outside the loop of the core.
 //!
 //! The task has a watch of its own, so that etcd permissions from before these keys existed do not stop the agent. It
-//! holds at most [`READS`] reads at a time, and no result of it reaches the core.
+//! holds at most [`MAX_PARALLEL_READS`] reads at a time, and no result of it reaches the core.
 
 use super::drivers::Drivers;
 use crate::driver::LogQuery;
@@ -9,7 +9,7 @@ use futures::StreamExt;
 use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::record::{
-    LOG_LEASE_SECONDS, LOG_LINES_MAX, LOG_PATIENCE_MS, LogAnswer, LogFailure, LogRequest,
+    LOG_LEASE_SECONDS, LOG_LINES_MAX, LOG_TIMEOUT_MS, LogAnswer, LogFailure, LogRequest,
 };
 use ha_store::etcd::EtcdStore;
 use ha_store::reflector::{Item, Options, reflector};
@@ -21,9 +21,9 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 /// Number of logs that are read at the same time.
-const READS: usize = 2;
+const MAX_PARALLEL_READS: usize = 2;
 /// Number of requests that are read or wait; further ones are left unanswered.
-const REQUESTS: usize = 64;
+const MAX_PENDING_REQUESTS: usize = 64;
 /// Intervals of the watch. Requests are rare and short-lived, so it lists and retries less often than that of the core.
 const WATCH: Options = Options {
     relist_interval: Duration::from_secs(300),
@@ -39,12 +39,12 @@ pub(super) fn spawn(store: EtcdStore, keys: Keys, node: &NodeName, drivers: Driv
         keys,
         drivers,
         lease: ShortLease::new(LOG_LEASE_SECONDS),
-        reads: Semaphore::new(READS),
-        requests: Arc::new(Semaphore::new(REQUESTS)),
+        reads: Semaphore::new(MAX_PARALLEL_READS),
+        requests: Arc::new(Semaphore::new(MAX_PENDING_REQUESTS)),
     });
     tokio::spawn(async move {
         let (_refresher, mut items) = reflector(store, selectors, WATCH);
-        let (mut seen, mut is_refused) = (Seen::default(), false);
+        let (mut seen, mut is_refused) = (SeenRequests::default(), false);
         while let Some(item) = items.next().await {
             match item {
                 Item::Synced(reading) => {
@@ -72,12 +72,12 @@ pub(super) fn spawn(store: EtcdStore, keys: Keys, node: &NodeName, drivers: Driv
 
 /// The requests that were seen, so that each is answered once.
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenRequests {
     /// Create revision by key.
     requests: BTreeMap<String, Revision>,
 }
 
-impl Seen {
+impl SeenRequests {
     /// Takes in a complete read, and returns the new requests.
     fn synced(&mut self, entries: &[Entry]) -> Vec<Entry> {
         self.requests.retain(|key, _| entries.iter().any(|entry| entry.key == *key));
@@ -130,9 +130,9 @@ impl Reader {
     async fn answer(&self, entry: &Entry) {
         let Some(Key::LogRequest(node, id)) = self.keys.parse(&entry.key) else { return };
         let Ok(request) = serde_json::from_slice::<LogRequest>(&entry.value) else { return };
-        let until = Instant::now() + Duration::from_millis(LOG_PATIENCE_MS);
+        let until = Instant::now() + Duration::from_millis(LOG_TIMEOUT_MS);
         let answer = timeout_at(until, self.read(&request)).await.unwrap_or_else(|_| {
-            let message = format!("reading the log took longer than {} s", LOG_PATIENCE_MS / 1000);
+            let message = format!("reading the log took longer than {} s", LOG_TIMEOUT_MS / 1000);
             LogAnswer { failure: Some(LogFailure::Unreadable(message)), ..LogAnswer::default() }
         });
         let key = self.keys.log_answer(&node, id);
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn each_request_is_answered_once() {
-        let mut seen = Seen::default();
+        let mut seen = SeenRequests::default();
         assert_eq!(keys_of(&seen.synced(&[entry("a", Revision(1))])), ["a"]);
         assert_eq!(keys_of(&seen.changed(vec![Change::Put(entry("b", Revision(2)))])), ["b"]);
         assert!(seen.synced(&[entry("a", Revision(1)), entry("b", Revision(2))]).is_empty());

@@ -1,6 +1,6 @@
 //! Determines whether this machine shuts down, and how: from the service manager, systemd-logind and process 1.
 
-use crate::core::Shutdown as Told;
+use crate::core::Shutdown as ShutdownRequest;
 use ha_api_types::record::Leave;
 use serde_json::Value;
 
@@ -23,32 +23,32 @@ pub(super) struct Evidence {
 /// the program that ends the machine, with the verb on its command line. A manager that is stopping without a known job
 /// also ends the machine. That counts as a power-off, so that services do not wait for a return. The same holds for the
 /// agent's removal.
-pub(super) fn why(evidence: &Evidence) -> Told {
-    let by_jobs = evidence.jobs.as_deref().and_then(of_jobs);
-    let leave = by_jobs.or_else(|| of_first_process(&evidence.first_process)).or_else(|| {
+pub(super) fn exit_cause(evidence: &Evidence) -> ShutdownRequest {
+    let by_jobs = evidence.jobs.as_deref().and_then(leave_from_jobs);
+    let leave = by_jobs.or_else(|| leave_from_first_process(&evidence.first_process)).or_else(|| {
         let stopping = evidence.manager.as_deref().is_some_and(|state| state.trim() == "stopping");
         (stopping || evidence.removed).then_some(Leave::Poweroff)
     });
-    leave.map_or(Told::Restart, Told::Leave)
+    leave.map_or(ShutdownRequest::Restart, ShutdownRequest::Leave)
 }
 
-fn of_jobs(jobs: &str) -> Option<Leave> {
+fn leave_from_jobs(jobs: &str) -> Option<Leave> {
     jobs.lines().find_map(|line| {
         let mut words = line.split_whitespace().skip(1);
         match (words.next()?, words.next()?) {
-            (unit, "start") => of_verb(unit.strip_suffix(".target")?),
+            (unit, "start") => leave_from_verb(unit.strip_suffix(".target")?),
             _ => None,
         }
     })
 }
 
-fn of_first_process(command_line: &str) -> Option<Leave> {
+fn leave_from_first_process(command_line: &str) -> Option<Leave> {
     let mut words = command_line.split('\0');
     let program = words.next()?.rsplit('/').next()?;
-    (program == "systemd-shutdown").then(|| words.next().and_then(of_verb)).flatten()
+    (program == "systemd-shutdown").then(|| words.next().and_then(leave_from_verb)).flatten()
 }
 
-fn of_verb(verb: &str) -> Option<Leave> {
+fn leave_from_verb(verb: &str) -> Option<Leave> {
     match verb {
         "reboot" | "kexec" | "soft-reboot" => Some(Leave::Reboot),
         "poweroff" | "power-off" | "halt" => Some(Leave::Poweroff),
@@ -60,9 +60,9 @@ fn of_verb(verb: &str) -> Option<Leave> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Announcement {
     /// The machine shuts down in this way.
-    Ends(Leave),
+    ShutsDown(Leave),
     /// The machine shuts down in an unknown way (before systemd 255).
-    EndsSomehow,
+    ShutsDownSomehow,
     /// The shutdown was canceled.
     Cancelled,
 }
@@ -78,10 +78,10 @@ pub(super) fn announced(line: &str) -> Option<Announcement> {
     match (message["member"].as_str()?, begins) {
         ("PrepareForShutdown" | "PrepareForShutdownWithMetadata", false) => Some(Announcement::Cancelled),
         // Newer versions send both signals; the one without a kind is repeated with its kind.
-        ("PrepareForShutdown", true) => Some(Announcement::EndsSomehow),
+        ("PrepareForShutdown", true) => Some(Announcement::ShutsDownSomehow),
         ("PrepareForShutdownWithMetadata", true) => {
-            let kind = data[1]["type"]["data"].as_str().and_then(of_verb);
-            Some(kind.map_or(Announcement::EndsSomehow, Announcement::Ends))
+            let kind = data[1]["type"]["data"].as_str().and_then(leave_from_verb);
+            Some(kind.map_or(Announcement::ShutsDownSomehow, Announcement::ShutsDown))
         }
         _ => None,
     }
@@ -91,56 +91,66 @@ pub(super) fn announced(line: &str) -> Option<Announcement> {
 mod tests {
     use super::*;
 
-    fn check(jobs: Option<&str>, manager: Option<&str>, first_process: &str, expected: Told) {
+    fn check(jobs: Option<&str>, manager: Option<&str>, first_process: &str, expected: ShutdownRequest) {
         let evidence = Evidence {
             jobs: jobs.map(str::to_owned),
             manager: manager.map(str::to_owned),
             first_process: first_process.to_owned(),
             removed: false,
         };
-        assert_eq!(why(&evidence), expected, "{evidence:?}");
+        assert_eq!(exit_cause(&evidence), expected, "{evidence:?}");
     }
 
     #[test]
     fn a_shutdown_is_told_from_a_restart_and_a_reboot_from_a_power_off() {
-        let (reboot, off) = (Told::Leave(Leave::Reboot), Told::Leave(Leave::Poweroff));
+        let (reboot, off) = (ShutdownRequest::Leave(Leave::Reboot), ShutdownRequest::Leave(Leave::Poweroff));
         let running = Some("running\n");
-        check(Some(""), running, "/sbin/init\0", Told::Restart);
-        check(Some("12 ha-node-agent.service restart running\n"), running, "/sbin/init\0", Told::Restart);
-        check(Some("12 ha-node-agent.service stop running\n"), running, "/sbin/init\0", Told::Restart);
+        check(Some(""), running, "/sbin/init\0", ShutdownRequest::Restart);
+        check(
+            Some("12 ha-node-agent.service restart running\n"),
+            running,
+            "/sbin/init\0",
+            ShutdownRequest::Restart,
+        );
+        check(
+            Some("12 ha-node-agent.service stop running\n"),
+            running,
+            "/sbin/init\0",
+            ShutdownRequest::Restart,
+        );
         check(Some("12 a.service stop running\n13 reboot.target start waiting\n"), running, "", reboot);
         check(Some("13 kexec.target start waiting\n"), running, "", reboot);
         check(Some("13 soft-reboot.target start waiting\n"), running, "", reboot);
         check(Some("13 poweroff.target start waiting\n"), running, "", off);
         check(Some("13 halt.target start waiting\n"), running, "", off);
         // A job that stops a target does not end the machine, and other targets do not either.
-        check(Some("13 reboot.target stop waiting\n"), running, "", Told::Restart);
-        check(Some("13 rescue.target start waiting\n"), running, "", Told::Restart);
+        check(Some("13 reboot.target stop waiting\n"), running, "", ShutdownRequest::Restart);
+        check(Some("13 rescue.target start waiting\n"), running, "", ShutdownRequest::Restart);
     }
 
     #[test]
     fn a_removed_agent_leaves_for_good() {
-        let told = |jobs: &str, removed| {
+        let cause_of = |jobs: &str, removed| {
             let evidence = Evidence { jobs: Some(jobs.to_owned()), removed, ..Evidence::default() };
-            why(&evidence)
+            exit_cause(&evidence)
         };
         let stopped = "12 ha-node-agent.service stop running\n";
-        assert_eq!(told(stopped, true), Told::Leave(Leave::Poweroff));
-        assert_eq!(told(stopped, false), Told::Restart);
+        assert_eq!(cause_of(stopped, true), ShutdownRequest::Leave(Leave::Poweroff));
+        assert_eq!(cause_of(stopped, false), ShutdownRequest::Restart);
         // A shutdown of the machine takes precedence.
-        assert_eq!(told("13 reboot.target start waiting\n", true), Told::Leave(Leave::Reboot));
+        assert_eq!(cause_of("13 reboot.target start waiting\n", true), ShutdownRequest::Leave(Leave::Reboot));
     }
 
     #[test]
     fn without_jobs_process_one_and_the_managers_state_tell() {
-        let (reboot, off) = (Told::Leave(Leave::Reboot), Told::Leave(Leave::Poweroff));
+        let (reboot, off) = (ShutdownRequest::Leave(Leave::Reboot), ShutdownRequest::Leave(Leave::Poweroff));
         check(None, None, "/usr/lib/systemd/systemd-shutdown\0reboot\0--log-level\x006\0", reboot);
         check(None, None, "/usr/lib/systemd/systemd-shutdown\0poweroff\0", off);
-        check(None, None, "/usr/bin/reboot-watcher\0reboot\0", Told::Restart);
+        check(None, None, "/usr/bin/reboot-watcher\0reboot\0", ShutdownRequest::Restart);
         check(None, Some("stopping\n"), "/sbin/init\0", off);
         check(Some("13 reboot.target start running\n"), Some("stopping\n"), "/sbin/init\0", reboot);
         // Without any service manager, such as in a container, only the agent exits.
-        check(None, None, "/sbin/tini\0", Told::Restart);
+        check(None, None, "/sbin/tini\0", ShutdownRequest::Restart);
     }
 
     #[test]
@@ -161,12 +171,12 @@ mod tests {
         };
         let check =
             |line: &str, expected: Option<Announcement>| assert_eq!(announced(line), expected, "{line}");
-        check(&with("reboot"), Some(Announcement::Ends(Leave::Reboot)));
-        check(&with("power-off"), Some(Announcement::Ends(Leave::Poweroff)));
-        check(&with("something-new"), Some(Announcement::EndsSomehow));
+        check(&with("reboot"), Some(Announcement::ShutsDown(Leave::Reboot)));
+        check(&with("power-off"), Some(Announcement::ShutsDown(Leave::Poweroff)));
+        check(&with("something-new"), Some(Announcement::ShutsDownSomehow));
         check(
             &line("PrepareForShutdown", "{\"type\":\"b\",\"data\":[true]}"),
-            Some(Announcement::EndsSomehow),
+            Some(Announcement::ShutsDownSomehow),
         );
         check(
             &line("PrepareForShutdown", "{\"type\":\"b\",\"data\":[false]}"),

@@ -10,7 +10,7 @@ const TICK_US: u64 = 10_000;
 /// Unit of `/proc/diskstats`: sectors of this size, independent of the disk's own size, bytes.
 const SECTOR_BYTES: u64 = 512;
 /// Name prefixes of devices that are not disks, or that are layered on disks and would be counted twice.
-const NO_DISKS: [&str; 7] = ["loop", "ram", "dm-", "md", "zram", "sr", "fd"];
+const EXCLUDED_DEVICE_PREFIXES: [&str; 7] = ["loop", "ram", "dm-", "md", "zram", "sr", "fd"];
 
 /// Returns the usage at `at`, the present; `None` if nothing could be read.
 pub(super) fn sample(root: &Path, at: Mono) -> Option<Sample> {
@@ -51,7 +51,7 @@ fn disk_bytes(root: &Path, diskstats: &str) -> u64 {
         let name = words.get(2)?;
         // Partitions are not listed in /sys/block.
         let whole = root.join("sys/block").join(name).exists();
-        if !whole || NO_DISKS.iter().any(|prefix| name.starts_with(prefix)) {
+        if !whole || EXCLUDED_DEVICE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
             return None;
         }
         let sectors = |index: usize| words.get(index)?.parse::<u64>().ok();

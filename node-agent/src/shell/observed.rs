@@ -12,10 +12,10 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// Interval at which the core's state is published, in milliseconds.
-const LOOK_EVERY_MS: u64 = 500;
+const SHOW_INTERVAL_MS: u64 = 500;
 
 /// Interval at which an exiting agent asks the service manager for more time, in milliseconds.
-const EXTEND_EVERY_MS: u64 = 10_000;
+const EXTEND_INTERVAL_MS: u64 = 10_000;
 /// Additional time per request to the service manager.
 const EXTEND_BY: Duration = Duration::from_secs(60);
 
@@ -23,21 +23,21 @@ const EXTEND_BY: Duration = Duration::from_secs(60);
 pub(super) struct ObservedCore {
     core: AgentCore,
     metrics: AgentMetrics,
-    look_at: Mono,
+    show_at: Mono,
     extend_at: Mono,
     shown: String,
-    asked: mpsc::UnboundedReceiver<Asker>,
+    state_requests: mpsc::UnboundedReceiver<StateReply>,
 }
 
 /// Receives the core's state once.
-pub(super) type Asker = oneshot::Sender<Value>;
+pub(super) type StateReply = oneshot::Sender<Value>;
 
 /// Returns a function that asks the core for its state. The core answers with its next input, within a heartbeat
 /// interval.
-pub(super) fn reader(asking: mpsc::UnboundedSender<Asker>) -> ReadState {
+pub(super) fn reader(state_requester: mpsc::UnboundedSender<StateReply>) -> ReadState {
     Arc::new(move || {
-        let (asker, answer) = oneshot::channel();
-        let sent = asking.send(asker);
+        let (reply, answer) = oneshot::channel();
+        let sent = state_requester.send(reply);
         async move {
             sent.ok()?;
             answer.await.ok()
@@ -50,15 +50,15 @@ impl ObservedCore {
     pub(super) fn new(
         core: AgentCore,
         metrics: AgentMetrics,
-        asked: mpsc::UnboundedReceiver<Asker>,
+        state_requests: mpsc::UnboundedReceiver<StateReply>,
     ) -> ObservedCore {
         ObservedCore {
             core,
             metrics,
-            look_at: Mono::default(),
+            show_at: Mono::default(),
             extend_at: Mono::default(),
             shown: String::new(),
-            asked,
+            state_requests,
         }
     }
 
@@ -66,7 +66,7 @@ impl ObservedCore {
         let summary = self.core.summary(now);
         self.metrics.show(&summary);
         if summary.ending && now.raw >= self.extend_at {
-            self.extend_at = now.raw + EXTEND_EVERY_MS;
+            self.extend_at = now.raw + EXTEND_INTERVAL_MS;
             ha_runtime::notify::extend_timeout(EXTEND_BY);
         }
         let armed = if summary.armed { "armed" } else { "not armed" };
@@ -89,12 +89,12 @@ impl Core for ObservedCore {
 
     fn handle(&mut self, now: &Now, input: Input) {
         self.core.handle(now, input);
-        while let Ok(asker) = self.asked.try_recv() {
-            // An asker that has gone needs no answer. The serialization of the project's types cannot fail.
-            let _ = asker.send(serde_json::to_value(self.core.state(now)).unwrap_or_default());
+        while let Ok(reply) = self.state_requests.try_recv() {
+            // An reply that has gone needs no answer. The serialization of the project's types cannot fail.
+            let _ = reply.send(serde_json::to_value(self.core.state(now)).unwrap_or_default());
         }
-        if now.raw >= self.look_at {
-            self.look_at = now.raw + LOOK_EVERY_MS;
+        if now.raw >= self.show_at {
+            self.show_at = now.raw + SHOW_INTERVAL_MS;
             self.show(now);
         }
     }

@@ -35,7 +35,7 @@ pub struct Options {
     #[arg(long, default_value = "/run", value_name = "DIR")]
     pub ocf_run_dir: PathBuf,
     /// Directories of external drivers; the first that has a driver is used
-    #[arg(long, default_value = crate::driver::external::DEFAULT_FOLDERS, value_name = "DIR:DIR…")]
+    #[arg(long, default_value = crate::driver::external::DEFAULT_DIRECTORIES, value_name = "DIR:DIR…")]
     pub driver_path: String,
     /// File with the id of this boot
     #[arg(long, default_value = "/proc/sys/kernel/random/boot_id", value_name = "FILE")]

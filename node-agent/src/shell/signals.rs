@@ -2,7 +2,7 @@
 //! leaves.
 
 use super::Inputs;
-use super::machine_end::{Evidence, why};
+use super::machine_end::{Evidence, exit_cause};
 use crate::core::Input;
 use ha_runtime::shutdown::Shutdown;
 use std::time::Duration;
@@ -26,10 +26,10 @@ pub(super) fn spawn(shutdown: Shutdown, inputs: Inputs) {
             // The file is deleted when it is found, because it concerns only this exit.
             removed: std::fs::remove_file(REMOVED).is_ok(),
         };
-        let told = why(&evidence);
-        tracing::info!(?told, "received a request to stop");
+        let cause = exit_cause(&evidence);
+        tracing::info!(?cause, "received a request to stop");
         // Sending fails only once the loop has ended.
-        let _ = inputs.send(Input::Shutdown(told));
+        let _ = inputs.send(Input::Shutdown(cause));
     });
 }
 

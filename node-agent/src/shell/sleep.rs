@@ -11,12 +11,12 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin};
 
 /// Interval at which the settings of the service manager are read again and a missing inhibitor is requested.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Time within which systemd-logind must grant an inhibitor.
-const GRANTED_WITHIN: Duration = Duration::from_secs(5);
+const GRANT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An inhibitor that was granted. The child, and with it the inhibitor, ends when its standard input closes.
-struct Held {
+struct HeldInhibitor {
     child: Child,
     _input: ChildStdin,
 }
@@ -44,7 +44,7 @@ pub(super) async fn keep_awake(options: &Options, inputs: Inputs) -> SleepProtec
 }
 
 /// Reports when the protection is lost or restored.
-async fn watch(inputs: Inputs, mut held: Option<Held>, mut known: SleepProtection) {
+async fn watch(inputs: Inputs, mut held: Option<HeldInhibitor>, mut known: SleepProtection) {
     loop {
         let ended = async {
             match &mut held {
@@ -54,7 +54,7 @@ async fn watch(inputs: Inputs, mut held: Option<Held>, mut known: SleepProtectio
         };
         tokio::select! {
             () = ended => {}
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
         }
         let lost = held.as_mut().is_some_and(|held| !matches!(held.child.try_wait(), Ok(None)));
         if lost {
@@ -81,14 +81,14 @@ async fn watch(inputs: Inputs, mut held: Option<Held>, mut known: SleepProtectio
 }
 
 /// Returns the current protection. Requests an inhibitor if there is no other protection.
-async fn protection(held: &mut Option<Held>) -> SleepProtection {
+async fn protection(held: &mut Option<HeldInhibitor>) -> SleepProtection {
     if is_masked() {
         return SleepProtection::Masked;
     }
     if held.is_none() {
-        *held = take().await;
+        *held = take_inhibitor().await;
     }
-    if held.is_some() && inhibitor::can_be_held() {
+    if held.is_some() && inhibitor::is_available() {
         SleepProtection::Inhibitor
     } else {
         SleepProtection::None
@@ -100,17 +100,17 @@ fn is_masked() -> bool {
 }
 
 /// Takes a sleep inhibitor from systemd-logind. Returns `None` if the inhibitor is not granted in time.
-async fn take() -> Option<Held> {
-    if !inhibitor::can_be_held() {
+async fn take_inhibitor() -> Option<HeldInhibitor> {
+    if !inhibitor::is_available() {
         return None;
     }
     let mut child =
-        inhibitor::hold("sleep", "block", "the watchdog protects the services of this node").ok()?;
+        inhibitor::acquire("sleep", "block", "the watchdog protects the services of this node").ok()?;
     // Waiting for the child would close its standard input.
     let input = child.stdin.take()?;
     let mut lines = BufReader::new(child.stdout.take()?).lines();
-    let granted = tokio::time::timeout(GRANTED_WITHIN, lines.next_line()).await;
-    matches!(granted, Ok(Ok(Some(line))) if line == "held").then_some(Held { child, _input: input })
+    let granted = tokio::time::timeout(GRANT_TIMEOUT, lines.next_line()).await;
+    matches!(granted, Ok(Ok(Some(line))) if line == "held").then_some(HeldInhibitor { child, _input: input })
 }
 
 fn can_sleep(states: &str) -> bool {

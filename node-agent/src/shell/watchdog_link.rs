@@ -1,7 +1,7 @@
 //! The connection to the watchdog daemon, which is restored whenever it is lost.
 
 use super::Inputs;
-use crate::core::{Input, WatchdogNews, WatchdogRequestId};
+use crate::core::{Input, WatchdogEvent, WatchdogRequestId};
 use crate::watchdog::client::{Client, ClientError, Event};
 use crate::watchdog::protocol::{Notice, Request};
 use std::path::PathBuf;
@@ -29,16 +29,16 @@ impl WatchdogLink {
 pub(super) fn spawn(socket: PathBuf, inputs: Inputs) -> WatchdogLink {
     let (requests, mut received) = mpsc::unbounded_channel();
     tokio::spawn(async move {
-        let mut told = String::new();
+        let mut last_error = String::new();
         loop {
             let message = match Client::connect(&socket).await {
                 Ok((client, status, events)) => {
-                    told.clear();
+                    last_error.clear();
                     // Requests to the lost connection are not sent on this one.
                     while received.try_recv().is_ok() {}
-                    if !tell(
+                    if !send_event(
                         &inputs,
-                        WatchdogNews::Connected { status, device: socket.display().to_string() },
+                        WatchdogEvent::Connected { status, device: socket.display().to_string() },
                     ) {
                         return;
                     }
@@ -49,10 +49,10 @@ pub(super) fn spawn(socket: PathBuf, inputs: Inputs) -> WatchdogLink {
                 }
                 Err(error) => error.to_string(),
             };
-            if message != told {
+            if message != last_error {
                 tracing::debug!(error = %message, "cannot use ha-watchdogd");
-                told.clone_from(&message);
-                if !tell(&inputs, WatchdogNews::Disconnected { message }) {
+                last_error.clone_from(&message);
+                if !send_event(&inputs, WatchdogEvent::Disconnected { message }) {
                     return;
                 }
             }
@@ -83,7 +83,7 @@ async fn serve(
                     },
                     Err(error) => return Some(error),
                 };
-                if !tell(inputs, WatchdogNews::Answered { id, refusal, status }) {
+                if !send_event(inputs, WatchdogEvent::Answered { id, refusal, status }) {
                     return None;
                 }
             }
@@ -94,7 +94,7 @@ async fn serve(
                     Some(Event::NotSliding(status)) => (Notice::NotSliding, status),
                     Some(Event::Lost) | None => return Some(ClientError::Lost),
                 };
-                if !tell(inputs, WatchdogNews::Notice { notice, status }) {
+                if !send_event(inputs, WatchdogEvent::Notice { notice, status }) {
                     return None;
                 }
             }
@@ -102,6 +102,6 @@ async fn serve(
     }
 }
 
-fn tell(inputs: &Inputs, news: WatchdogNews) -> bool {
-    inputs.send(Input::Watchdog(news)).is_ok()
+fn send_event(inputs: &Inputs, event: WatchdogEvent) -> bool {
+    inputs.send(Input::Watchdog(event)).is_ok()
 }

@@ -6,13 +6,13 @@ use futures::StreamExt;
 use ha_runtime::http::admin::Checks;
 use ha_store::etcd::EtcdStore;
 use ha_store::reflector::{Item, Options, WatchLog, reflector};
-use ha_store::{Followed, Store, StoreError, Verdict};
+use ha_store::{FollowedData, Store, StoreError, Verdict};
 
 /// Watches these prefixes for as long as the loop runs. The core never sees data that this node must not follow
 /// (FENCING, R1.30 to R1.32).
 pub(super) fn spawn(
     store: EtcdStore,
-    followed: Followed,
+    followed: FollowedData,
     prefixes: Vec<String>,
     inputs: Inputs,
     ready: Checks,
@@ -21,7 +21,7 @@ pub(super) fn spawn(
         let (_refresher, mut items) = reflector(store.clone(), prefixes.clone(), Options::default());
         let mut log = WatchLog::default();
         while let Some(item) = items.next().await {
-            log.note(&item);
+            log.log_transition(&item);
             let sent = match item {
                 Item::Synced(reading) => match follow(&store, &followed, &inputs).await {
                     Ok(()) => {
@@ -73,7 +73,7 @@ pub(super) fn spawn(
 ///
 /// # Errors
 /// Returns the reason if this node may not follow the data, or if it could not read the incarnation.
-async fn follow(store: &EtcdStore, followed: &Followed, inputs: &Inputs) -> Result<(), String> {
+async fn follow(store: &EtcdStore, followed: &FollowedData, inputs: &Inputs) -> Result<(), String> {
     let reading = match store.get(&followed.key()).await {
         Ok(reading) => reading,
         // etcd permissions from before incarnations existed do not allow this read. The node then follows the data
@@ -89,13 +89,13 @@ async fn follow(store: &EtcdStore, followed: &Followed, inputs: &Inputs) -> Resu
         Err(error) => return Err(error.to_string()),
     };
     let found = reading.entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok());
-    let (incarnation, begins) = match followed.judge(found.as_ref()) {
+    let (incarnation, ordered_by_operator) = match followed.judge(found.as_ref()) {
         Verdict::Follows(None) => return Ok(()),
         Verdict::Follows(Some(incarnation)) => (incarnation, false),
-        Verdict::Begins(incarnation) => (incarnation, true),
+        Verdict::AllowedByOperator(incarnation) => (incarnation, true),
         Verdict::Refused(why) => return Err(why),
     };
     // Sending fails only once the loop has ended.
-    let _ = inputs.send(Input::Follows { incarnation, begins });
+    let _ = inputs.send(Input::FollowsIncarnation { incarnation, ordered_by_operator });
     Ok(())
 }

@@ -103,10 +103,10 @@ impl Client {
             return Err(refusal.into());
         }
         let (requests, incoming) = mpsc::channel(QUEUE);
-        let (events, happened) = mpsc::channel(EVENTS);
+        let (events, received_events) = mpsc::channel(EVENTS);
         let connection = Connection { socket, events, next_number: 1, waiting: VecDeque::new() };
         tokio::spawn(connection.run(incoming));
-        Ok((Self { requests }, reply.status, happened))
+        Ok((Self { requests }, reply.status, received_events))
     }
 
     /// Opens the device and starts petting, or changes the timing of an armed device.

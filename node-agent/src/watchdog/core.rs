@@ -97,11 +97,11 @@ pub enum Effect {
 #[derive(Clone, Copy, Debug)]
 enum Pending {
     Nothing,
-    /// `again`: this opening replaces a device that refuses pets.
+    /// `reopens`: this opening replaces a device that refuses pets.
     Open {
         number: u64,
         arm: Arm,
-        again: bool,
+        reopens: bool,
     },
     Pet {
         number: u64,
@@ -153,7 +153,7 @@ pub struct Core {
     connected: bool,
     next_number: u64,
     pending: Pending,
-    asked_seconds: Option<u32>,
+    requested_seconds: Option<u32>,
     last_pet: Option<Moment>,
     pet_due: Moment,
     fires_at: Option<Moment>,
@@ -174,7 +174,7 @@ impl Core {
             connected: false,
             next_number: 1,
             pending: Pending::Nothing,
-            asked_seconds: None,
+            requested_seconds: None,
             last_pet: None,
             pet_due: Moment::default(),
             fires_at: None,
@@ -263,7 +263,7 @@ impl Core {
             }
             Input::Disconnected => {
                 self.connected = false;
-                self.forget_number();
+                self.forget_request_number();
             }
             Input::Message { number, request } => self.message(now, number, request),
             Input::Opened(result) => self.opened(now, result),
@@ -325,9 +325,9 @@ impl Core {
             }
             State::Armed { .. } | State::Expired { .. } => return false,
         };
-        self.asked_seconds = (device.sliding || set).then_some(timeout_seconds);
+        self.requested_seconds = (device.sliding || set).then_some(timeout_seconds);
         self.pet_due = now.plus_ms(PET_INTERVAL_MS);
-        self.effects.push_back(Effect::Pet { timeout_seconds: self.asked_seconds });
+        self.effects.push_back(Effect::Pet { timeout_seconds: self.requested_seconds });
         true
     }
 
@@ -349,7 +349,7 @@ impl Core {
 
     /// Records a pet that the device has taken or refused.
     fn petted(&mut self, now: Moment, result: Result<u32, u32>) {
-        let asked = self.asked_seconds.take();
+        let requested = self.requested_seconds.take();
         if let Ok(read_back) = result {
             if let Some(fires_at) = self.fires_at {
                 let margin_ms = now.left_ns(fires_at).unwrap_or(0) / NANOSECONDS_PER_MILLISECOND;
@@ -362,14 +362,14 @@ impl Core {
             self.pet_was_taken(now);
         }
         match (std::mem::replace(&mut self.pending, Pending::Nothing), result) {
-            (Pending::Nothing, Ok(read_back)) => self.check_sliding(asked, read_back),
+            (Pending::Nothing, Ok(read_back)) => self.check_sliding(requested, read_back),
             (Pending::Nothing, Err(errno)) => {
                 if self.pet_was_refused() {
                     self.reply(0, Outcome::Notice(Notice::DeviceFailed { errno }));
                 }
             }
             (Pending::Pet { number, outcome, undo }, result) => {
-                self.petted_for_request(now, number, outcome, undo, asked, result);
+                self.petted_for_request(now, number, outcome, undo, requested, result);
             }
             // The pet before closing has no consequences; an opening in progress causes no pet.
             (pending @ (Pending::Open { .. } | Pending::Close { .. }), Ok(_) | Err(_)) => {
@@ -390,20 +390,20 @@ impl Core {
 
     /// Records that the device has refused a pet. Returns `true` if that is new.
     fn pet_was_refused(&mut self) -> bool {
-        let is_news = self.pets != Pets::Refused;
-        if is_news {
+        let is_first_refusal = self.pets != Pets::Refused;
+        if is_first_refusal {
             self.pets = Pets::Refused;
             self.save();
         }
-        is_news
+        is_first_refusal
     }
 
     /// Marks a device as fixed if it accepts a longer timeout than requested, even if it seemed sliding when it was
     /// opened.
-    fn check_sliding(&mut self, asked: Option<u32>, read_back: u32) {
-        if let (Some(device), Some(asked)) = (&mut self.device, asked)
+    fn check_sliding(&mut self, requested: Option<u32>, read_back: u32) {
+        if let (Some(device), Some(requested)) = (&mut self.device, requested)
             && device.sliding
-            && read_back > asked
+            && read_back > requested
         {
             device.sliding = false;
             self.save();
@@ -422,13 +422,13 @@ impl Core {
 
     /// Answers the peer, unless the peer is gone.
     fn reply(&mut self, answers: u64, outcome: Outcome) {
-        let nobody_asked = answers == 0 && !matches!(outcome, Outcome::Notice(_));
-        if self.connected && !nobody_asked {
+        let is_unrequested = answers == 0 && !matches!(outcome, Outcome::Notice(_));
+        if self.connected && !is_unrequested {
             self.effects.push_back(Effect::Reply(Reply { answers, outcome, status: self.status() }));
         }
     }
 
-    fn forget_number(&mut self) {
+    fn forget_request_number(&mut self) {
         match &mut self.pending {
             Pending::Nothing => {}
             Pending::Open { number, .. } | Pending::Pet { number, .. } | Pending::Close { number, .. } => {

@@ -10,7 +10,7 @@ mod record;
 mod service_manager;
 
 use super::core::Core;
-use super::device::{Device, KernelDevice, Place, SimulatedDevice};
+use super::device::{Device, DeviceLocation, KernelDevice, SimulatedDevice};
 use super::protocol::{DEFAULT_SOCKET, Privileges, Saved, State};
 use super::{clock, seqpacket, system_calls, system_conf};
 use anyhow::{Context, Result, anyhow, ensure};
@@ -84,11 +84,11 @@ pub fn run(options: &Options) -> Result<()> {
     // The variable's name until version 0.1, in drop-ins of the unit.
     let earlier =
         || std::env::var_os("WATCHDOG_STAND_IN").filter(|socket| !socket.is_empty()).map(PathBuf::from);
-    let mut place = match options.simulated.clone().or_else(earlier) {
-        Some(socket) => Place::Simulated(socket),
-        None => Place::Kernel(options.device.clone()),
+    let mut location = match options.simulated.clone().or_else(earlier) {
+        Some(socket) => DeviceLocation::Simulated(socket),
+        None => DeviceLocation::Kernel(options.device.clone()),
     };
-    driver_module::provide(&mut place, &options.module, &mut Machine).tell();
+    driver_module::load_module_if_needed(&mut location, &options.module, &mut Machine).log();
     let mut inherited = system_calls::inherited_descriptors()
         .context("cannot receive descriptors from the service manager")?;
     let mut take = |name: &str| {
@@ -109,11 +109,11 @@ pub fn run(options: &Options) -> Result<()> {
     let signals = ending_signals()?;
     let privileges = gain_privileges();
     let mut core = Core::new(privileges);
-    let device = take_over(&mut core, &place, device, &record);
-    announce(&place, &manager, &core);
+    let device = take_over(&mut core, &location, device, &record);
+    announce(&location, &manager, &core);
     notify::ready("waiting for the agent");
     let ended =
-        EventLoop::new(core, device, place, listener, signals, options.allowed_uid, record, manager).run();
+        EventLoop::new(core, device, location, listener, signals, options.allowed_uid, record, manager).run();
     match ended {
         Ok(State::Armed { .. } | State::Expired { .. }) => {
             warn!("exited while armed: the watchdog resets the machine unless a new ha-watchdogd takes over");
@@ -126,9 +126,9 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// Prevents a second daemon on the same socket.
 fn lock(socket: &Path) -> Result<Flock<File>> {
-    if let Some(folder) = socket.parent() {
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot create directory {}", folder.display()))?;
+    if let Some(directory) = socket.parent() {
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("cannot create directory {}", directory.display()))?;
     }
     let path = socket.with_extension("lock");
     let file = File::create(&path).with_context(|| format!("cannot open {}", path.display()))?;
@@ -141,8 +141,8 @@ fn lock(socket: &Path) -> Result<Flock<File>> {
 struct Machine;
 
 impl Modules for Machine {
-    fn is_there(&self, place: &Place) -> bool {
-        place.is_there()
+    fn exists(&self, location: &DeviceLocation) -> bool {
+        location.exists()
     }
 
     fn load(&mut self, module: &str) -> Result<(), String> {
@@ -198,9 +198,14 @@ fn gain_privileges() -> Privileges {
 }
 
 /// Continues with the device that an earlier daemon left running, if there is one.
-fn take_over(core: &mut Core, place: &Place, stored: Option<OwnedFd>, record: &Record) -> Option<Device> {
-    let (device, facts) = match (place, stored) {
-        (Place::Kernel(path), Some(descriptor)) => match KernelDevice::inherit(descriptor, path) {
+fn take_over(
+    core: &mut Core,
+    location: &DeviceLocation,
+    stored: Option<OwnedFd>,
+    record: &Record,
+) -> Option<Device> {
+    let (device, facts) = match (location, stored) {
+        (DeviceLocation::Kernel(path), Some(descriptor)) => match KernelDevice::inherit(descriptor, path) {
             Ok((device, facts)) => (Device::Kernel(device), facts),
             Err((errno, descriptor)) => {
                 error!(errno, "cannot use the stored descriptor as a watchdog device");
@@ -214,32 +219,32 @@ fn take_over(core: &mut Core, place: &Place, stored: Option<OwnedFd>, record: &R
                 return Some(Device::Kernel(KernelDevice::inherit_failed(descriptor, path)));
             }
         },
-        (Place::Simulated(socket), _) => {
+        (DeviceLocation::Simulated(socket), _) => {
             SimulatedDevice::inherit(socket).map(|(device, facts)| (Device::Simulated(device), facts))?
         }
-        (Place::Kernel(_), None) => return None,
+        (DeviceLocation::Kernel(_), None) => return None,
     };
     core.resume(clock::now(), facts, record.read());
     Some(device)
 }
 
-fn announce(place: &Place, manager: &ServiceManager, core: &Core) {
+fn announce(location: &DeviceLocation, manager: &ServiceManager, core: &Core) {
     let status = core.status();
-    match place {
-        Place::Kernel(device) => {
+    match location {
+        DeviceLocation::Kernel(device) => {
             for problem in system_conf::problems(Path::new("/")) {
                 warn!(%problem, "systemd uses the watchdog itself");
             }
             // A device that was taken over is this daemon's own. For another device, the log shows why arming would be
             // refused.
             if status.device.is_none()
-                && let Some(refusal) = place.refusal()
+                && let Some(refusal) = location.refusal()
             {
                 error!(%refusal, "cannot arm the watchdog");
             }
-            info!(device = %device.display(), descriptor_retained = manager.retains(), state = ?status.state, "ready");
+            info!(device = %device.display(), descriptor_retained = manager.stores_descriptors(), state = ?status.state, "ready");
         }
-        Place::Simulated(socket) => {
+        DeviceLocation::Simulated(socket) => {
             warn!(socket = %socket.display(), state = ?status.state, "ready with a simulated watchdog: this machine is NOT protected");
         }
     }

@@ -2,11 +2,11 @@
 
 mod kernel;
 mod owner;
-mod stand_in;
+mod simulated;
 mod sysfs;
 
 pub(super) use kernel::KernelDevice;
-pub(super) use stand_in::SimulatedDevice;
+pub(super) use simulated::SimulatedDevice;
 
 use super::protocol::{DeviceFacts, Name, Refusal};
 use super::system_calls;
@@ -16,43 +16,43 @@ use std::path::PathBuf;
 
 /// The location of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum DeviceLocation {
     /// A watchdog device of the kernel: its path, or the identity that its driver reports.
     Kernel(PathBuf),
     /// The socket of a simulated watchdog.
     Simulated(PathBuf),
 }
 
-impl Place {
+impl DeviceLocation {
     /// Returns why the device could not be armed now, as far as that is visible without opening it, which would start
     /// it.
     pub(super) fn refusal(&self) -> Option<Refusal> {
         let (path, shown) = match self {
-            Place::Kernel(place) => (sysfs::resolve(place), place),
-            Place::Simulated(socket) => (socket.clone(), socket),
+            DeviceLocation::Kernel(location) => (sysfs::resolve(location), location),
+            DeviceLocation::Simulated(socket) => (socket.clone(), socket),
         };
-        if !self.is_there() {
-            let place = Name::tail(shown.as_os_str().as_encoded_bytes());
-            return Some(Refusal::NoDevice { errno: Errno::ENOENT as u32, place });
+        if !self.exists() {
+            let location = Name::tail(shown.as_os_str().as_encoded_bytes());
+            return Some(Refusal::NoDevice { errno: Errno::ENOENT as u32, location });
         }
         match self {
-            Place::Kernel(_) => {
+            DeviceLocation::Kernel(_) => {
                 let (pid, name) =
                     stat(&path).map_or((0, Name::default()), |found| owner::owner_of(found.st_rdev));
                 (pid != 0).then_some(Refusal::DeviceBusy { pid, name })
             }
-            Place::Simulated(_) => None,
+            DeviceLocation::Simulated(_) => None,
         }
     }
 
     /// Returns `true` if there is a device that could be opened.
-    pub(super) fn is_there(&self) -> bool {
+    pub(super) fn exists(&self) -> bool {
         match self {
-            Place::Kernel(place) => {
-                let path = sysfs::resolve(place);
+            DeviceLocation::Kernel(location) => {
+                let path = sysfs::resolve(location);
                 path.is_absolute() && path.exists()
             }
-            Place::Simulated(socket) => socket.exists(),
+            DeviceLocation::Simulated(socket) => socket.exists(),
         }
     }
 }
@@ -67,14 +67,14 @@ pub(super) enum Device {
 impl Device {
     /// Opens the device (which starts it), sets the timeout, and determines the driver's abilities.
     pub(super) fn open(
-        place: &Place,
+        location: &DeviceLocation,
         timeout_seconds: u32,
         descriptor_retained: bool,
     ) -> Result<(Self, DeviceFacts), Refusal> {
-        match place {
-            Place::Kernel(path) => KernelDevice::open(path, timeout_seconds, descriptor_retained)
+        match location {
+            DeviceLocation::Kernel(path) => KernelDevice::open(path, timeout_seconds, descriptor_retained)
                 .map(|(device, facts)| (Self::Kernel(device), facts)),
-            Place::Simulated(socket) => SimulatedDevice::open(socket, timeout_seconds)
+            DeviceLocation::Simulated(socket) => SimulatedDevice::open(socket, timeout_seconds)
                 .map(|(device, facts)| (Self::Simulated(device), facts)),
         }
     }
@@ -88,9 +88,9 @@ impl Device {
     }
 
     /// Returns the seconds until the reset and the pretimeout as the device reports them; `None` if it does not.
-    pub(super) fn says(&self) -> (Option<u32>, Option<u32>) {
+    pub(super) fn reported_times(&self) -> (Option<u32>, Option<u32>) {
         match self {
-            Self::Kernel(device) => device.says(),
+            Self::Kernel(device) => device.reported_times(),
             Self::Simulated(_) => (None, None),
         }
     }
@@ -118,16 +118,16 @@ mod tests {
 
     #[test]
     fn what_cannot_be_armed_is_known_before_it_is_opened() {
-        let missing = |place: Place, shown: &str| {
-            let expected = Refusal::NoDevice { errno: 2, place: Name::new(shown.as_bytes()) };
-            assert_eq!(place.refusal(), Some(expected));
+        let missing = |location: DeviceLocation, shown: &str| {
+            let expected = Refusal::NoDevice { errno: 2, location: Name::new(shown.as_bytes()) };
+            assert_eq!(location.refusal(), Some(expected));
         };
-        missing(Place::Kernel("/dev/no-such-watchdog".into()), "/dev/no-such-watchdog");
-        missing(Place::Kernel("No such identity".into()), "No such identity");
-        missing(Place::Simulated("/no/socket".into()), "/no/socket");
+        missing(DeviceLocation::Kernel("/dev/no-such-watchdog".into()), "/dev/no-such-watchdog");
+        missing(DeviceLocation::Kernel("No such identity".into()), "No such identity");
+        missing(DeviceLocation::Simulated("/no/socket".into()), "/no/socket");
         // An open device of this process stands for a busy watchdog.
         let held = std::fs::File::open("/dev/null").unwrap();
-        let busy = Place::Kernel("/dev/null".into()).refusal();
+        let busy = DeviceLocation::Kernel("/dev/null".into()).refusal();
         assert!(matches!(busy, Some(Refusal::DeviceBusy { pid: 1.., .. })), "{busy:?}");
         drop(held);
     }

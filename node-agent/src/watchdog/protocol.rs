@@ -216,7 +216,7 @@ pub struct DeviceFacts {
     /// The driver's identity, padded with zeros.
     pub identity: Name,
     /// The device's path, or the end of a longer one.
-    pub place: Name,
+    pub location: Name,
     /// The timeout as read back when it was last set in full (Tw), seconds.
     pub timeout_seconds: u32,
     /// The smallest timeout that the driver accepts, seconds.
@@ -242,7 +242,7 @@ impl DeviceFacts {
                 DeviceKind::Simulated => WatchdogKind::Simulated,
             },
             identity: self.identity.as_str().to_owned(),
-            device: self.place.as_str().to_owned(),
+            device: self.location.as_str().to_owned(),
             timeout_ms: u64::from(self.timeout_seconds) * 1000,
             sliding: self.sliding,
             descriptor_retained: self.descriptor_retained,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The directories of systemd's configuration, highest precedence first.
-const FOLDERS: [&str; 4] = ["etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd"];
+const DIRECTORIES: [&str; 4] = ["etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd"];
 
 /// Kinds of sleep: the setting that allows each, and the target that begins it.
 const SLEEPS: [(&str, &str); 4] = [
@@ -60,8 +60,8 @@ pub fn sleep_is_off(root: &Path) -> bool {
         return false;
     }
     let is_masked = |target: &str| {
-        ["etc", "run"].iter().any(|place| {
-            let path = root.join(place).join("systemd/system").join(target);
+        ["etc", "run"].iter().any(|location| {
+            let path = root.join(location).join("systemd/system").join(target);
             std::fs::read_link(path).is_ok_and(|to| to == Path::new("/dev/null"))
         })
     };
@@ -70,12 +70,12 @@ pub fn sleep_is_off(root: &Path) -> bool {
         return true;
     }
     let set = values_of(root, "sleep.conf", &SLEEPS.map(|(setting, _)| setting));
-    SLEEPS
-        .iter()
-        .all(|(setting, target)| is_masked(target) || set.get(*setting).is_some_and(|value| is_no(value)))
+    SLEEPS.iter().all(|(setting, target)| {
+        is_masked(target) || set.get(*setting).is_some_and(|value| is_negative(value))
+    })
 }
 
-fn is_no(value: &str) -> bool {
+fn is_negative(value: &str) -> bool {
     ["no", "n", "false", "f", "off", "0"].iter().any(|no| value.eq_ignore_ascii_case(no))
 }
 
@@ -86,11 +86,12 @@ fn set_values(root: &Path) -> BTreeMap<String, String> {
 
 /// Returns the last value of each setting in any of systemd's configuration files.
 fn values_of(root: &Path, file_name: &str, wanted: &[&str]) -> BTreeMap<String, String> {
-    let folders = || FOLDERS.iter().map(|folder| root.join(folder));
-    let main = folders().map(|folder| folder.join(file_name)).find(|file| file.exists());
+    let directories = || DIRECTORIES.iter().map(|directory| root.join(directory));
+    let main = directories().map(|directory| directory.join(file_name)).find(|file| file.exists());
     let mut drop_ins: BTreeMap<std::ffi::OsString, PathBuf> = BTreeMap::new();
-    for folder in folders() {
-        for entry in std::fs::read_dir(folder.join(format!("{file_name}.d"))).into_iter().flatten().flatten()
+    for directory in directories() {
+        for entry in
+            std::fs::read_dir(directory.join(format!("{file_name}.d"))).into_iter().flatten().flatten()
         {
             if entry.path().extension().is_some_and(|extension| extension == "conf") {
                 // A file in a directory of higher precedence hides one with the same name.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 /// A limit that suffices for the slowest machine; only a failing test reaches it.
-pub(crate) const CEILING: Duration = Duration::from_secs(60);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Returns the service with this driver.
 pub(crate) fn web(driver: Value) -> ServiceDefinition {
@@ -20,17 +20,19 @@ pub(crate) fn web(driver: Value) -> ServiceDefinition {
 }
 
 pub(crate) async fn event(events: &mut UnboundedReceiver<DriverEvent>) -> DriverEvent {
-    tokio::time::timeout(CEILING, events.recv()).await.expect("an event in time").expect("an event")
+    tokio::time::timeout(MAX_WAIT, events.recv()).await.expect("an event in time").expect("an event")
 }
 
 /// Returns the next event, which must be the end of the service: its message, and whether it was stopped by hand.
 pub(crate) async fn exit(events: &mut UnboundedReceiver<DriverEvent>) -> (String, bool) {
     match event(events).await {
-        DriverEvent::Exited { name, uid, message, by_hand } => {
+        DriverEvent::Exited { name, uid, message, stopped_externally } => {
             assert_eq!((name.as_str(), uid.as_str()), ("web", "uid-1"));
-            (message, by_hand)
+            (message, stopped_externally)
         }
-        other @ (DriverEvent::Appeared { .. } | DriverEvent::Progress { .. } | DriverEvent::Asks { .. }) => {
+        other @ (DriverEvent::Appeared { .. }
+        | DriverEvent::Progress { .. }
+        | DriverEvent::RequestedAmounts { .. }) => {
             panic!("{other:?}")
         }
     }

@@ -37,7 +37,7 @@ async fn the_next_agent_learns_how_it_ended_meanwhile() {
     let node = node.restart_agent_with(|_| signal(main, "USR1"));
     until("the supervisor has ended", || !is_alive(supervisor)).await;
     assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
-    assert_eq!(node.driver.last_ending("web").as_deref(), Some("exit status 9"));
+    assert_eq!(node.driver.last_exit("web").as_deref(), Some("exit status 9"));
 }
 
 #[tokio::test]
@@ -82,11 +82,11 @@ async fn services_of_other_nodes_on_this_machine_are_left_alone() {
 
 /// Writes a record that names this process as the service.
 fn forge(node: &Node, boot_id: &str, pid: u32, started_ticks: u64) {
-    let folder = node.path("state/exec/web");
-    std::fs::create_dir_all(&folder).unwrap();
+    let directory = node.path("state/exec/web");
+    std::fs::create_dir_all(&directory).unwrap();
     let who = json!({"pid": pid, "startedTicks": started_ticks});
     let record = json!({"uid": "uid-1", "bootId": boot_id, "supervisor": who, "main": who, "cgroup": null});
-    std::fs::write(folder.join("process.json"), record.to_string()).unwrap();
+    std::fs::write(directory.join("process.json"), record.to_string()).unwrap();
 }
 
 fn started_ticks(pid: u32) -> u64 {

@@ -31,9 +31,9 @@ async fn what_cannot_run_here_says_why() {
     }
     let mut exec = json!({"command": ["sleep", "1000000"], "user": "no-such-user"});
     check_refused(&node, &exec, never, Reason::BadConfiguration, "no-such-user").await;
-    for folder in ["/nonexistent/folder", "/etc/passwd"] {
-        exec = json!({"command": ["sleep", "1000000"], "workingDirectory": folder});
-        check_refused(&node, &exec, never, Reason::BadConfiguration, folder).await;
+    for directory in ["/nonexistent/folder", "/etc/passwd"] {
+        exec = json!({"command": ["sleep", "1000000"], "workingDirectory": directory});
+        check_refused(&node, &exec, never, Reason::BadConfiguration, directory).await;
     }
     let long = "x".repeat(4 * 1024 * 1024);
     let wrong = FailureClass::ConfigurationWrong;
@@ -106,7 +106,7 @@ async fn a_program_sees_its_environment_and_nothing_of_the_agent() {
     for line in ["COLOUR=blue green", "HA_NODE=node1", "HA_RESOURCE=web", "HA_RESOURCE_UID=uid-1"] {
         assert!(seen.lines().any(|found| found == line), "{line} in {seen}");
     }
-    assert_eq!(node.read("where").trim(), node.folder.path().to_str().unwrap());
+    assert_eq!(node.read("where").trim(), node.directory.path().to_str().unwrap());
     node.driver.kill(&service).await.unwrap();
 }
 

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// A limit that suffices for the slowest machine; only a failing test reaches it.
-const CEILING: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A node's state directory and its driver.
 pub(crate) struct Node {
-    pub(crate) folder: Folder,
+    pub(crate) directory: Directory,
     pub(crate) driver: ExecDriver,
     pub(crate) events: UnboundedReceiver<DriverEvent>,
     settings: ExecSettings,
@@ -28,12 +28,12 @@ impl Node {
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut ExecSettings)) -> Node {
-        let folder = Folder(tempfile::tempdir().unwrap());
+        let directory = Directory(tempfile::tempdir().unwrap());
         let mut settings = ExecSettings {
             programs: ProgramSettings {
                 node: "node1".into(),
                 boot_id: "boot1".into(),
-                state_directory: folder.path().join("state"),
+                state_directory: directory.path().join("state"),
                 shim: env!("CARGO_BIN_EXE_ha-exec-shim").into(),
                 cgroups: true,
                 log_bytes_max: 1024 * 1024,
@@ -44,8 +44,8 @@ impl Node {
         };
         change(&mut settings);
         let (driver, events) = driver(&settings);
-        fs::write(folder.path().join("token"), "").unwrap();
-        Node { folder, driver, events, settings }
+        fs::write(directory.path().join("token"), "").unwrap();
+        Node { directory, driver, events, settings }
     }
 
     /// Ends the agent and starts another one.
@@ -54,15 +54,15 @@ impl Node {
     }
 
     pub(crate) fn restart_agent_with(self, change: impl FnOnce(&mut ExecSettings)) -> Node {
-        let Node { folder, driver: old, events, mut settings } = self;
+        let Node { directory, driver: old, events, mut settings } = self;
         drop((old, events));
         change(&mut settings);
         let (driver, events) = driver(&settings);
-        Node { folder, driver, events, settings }
+        Node { directory, driver, events, settings }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     pub(crate) fn read(&self, name: &str) -> String {
@@ -72,14 +72,14 @@ impl Node {
     /// Returns a service that runs a shell script in the node's directory. Its `tail -f token` runs indefinitely, and
     /// [`Node::processes`] sees it.
     pub(crate) fn shell(&self, script: &str) -> ServiceDefinition {
-        self.service(&json!({"command": ["/bin/sh", "-c", script, "sh", self.folder.path()]}))
+        self.service(&json!({"command": ["/bin/sh", "-c", script, "sh", self.directory.path()]}))
     }
 
     /// Returns a service with this exec driver spec, in the node's directory.
     pub(crate) fn service(&self, exec: &Value) -> ServiceDefinition {
         let mut exec = exec.clone();
         let fields = exec.as_object_mut().unwrap();
-        fields.entry("workingDirectory").or_insert_with(|| json!(self.folder.path()));
+        fields.entry("workingDirectory").or_insert_with(|| json!(self.directory.path()));
         let mut resource = Resource::default();
         resource.metadata.name = "web".into();
         resource.metadata.uid = "uid-1".into();
@@ -89,7 +89,7 @@ impl Node {
 
     /// Returns the living processes of the node's services: those with the node's directory on their command line.
     pub(crate) fn processes(&self) -> Vec<i32> {
-        living("cmdline", |command| command.contains(&self.folder.path().display().to_string()))
+        living("cmdline", |command| command.contains(&self.directory.path().display().to_string()))
     }
 
     /// Returns the pid of the supervisor, if any.
@@ -112,7 +112,7 @@ impl Node {
     }
 
     pub(crate) async fn event(&mut self) -> DriverEvent {
-        tokio::time::timeout(CEILING, self.events.recv()).await.expect("an event in time").expect("an event")
+        tokio::time::timeout(MAX_WAIT, self.events.recv()).await.expect("an event in time").expect("an event")
     }
 
     /// Asserts that nothing is left, as seen from outside and by the driver.
@@ -123,15 +123,15 @@ impl Node {
 }
 
 /// The node's directory.
-pub(crate) struct Folder(tempfile::TempDir);
+pub(crate) struct Directory(tempfile::TempDir);
 
-impl Folder {
+impl Directory {
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     /// Kills leftover processes, because a failed test must not leave any behind.
     fn drop(&mut self) {
         let path = self.path().display().to_string();
@@ -182,7 +182,7 @@ pub(crate) fn signal(pid: i32, name: &str) {
 pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < CEILING, "waited too long until {what}");
+        assert!(started.elapsed() < MAX_WAIT, "waited too long until {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 /// Returns a service of either kind that runs indefinitely and replaces its secondary with this script; `$0` is the
 /// node's directory.
 fn service(node: &Node, supervised: bool, script: &str) -> ServiceDefinition {
-    let sh = |script: &str| json!(["/bin/sh", "-c", script, node.folder.path()]);
+    let sh = |script: &str| json!(["/bin/sh", "-c", script, node.directory.path()]);
     node.service(&if supervised {
         json!({"command": sh("exec tail -f $0/token"), "replaceSecondary": sh(script)})
     } else {

@@ -9,7 +9,7 @@ use serde_json::json;
 
 /// Returns a classic daemon with a pid file. `$0` is the node's directory.
 fn daemon(node: &Node) -> ServiceDefinition {
-    let sh = |script: &str| json!(["/bin/sh", "-c", script, node.folder.path()]);
+    let sh = |script: &str| json!(["/bin/sh", "-c", script, node.directory.path()]);
     node.service(&json!({
         "start": sh("rm -f pid; setsid sh -c 'echo $$ > pid; exec tail -f $0/token' $0 & while [ ! -s pid ]; do sleep 0.01; done"),
         "stop": sh("test ! -s pid || kill $(cat pid); rm -f pid"),
@@ -64,7 +64,7 @@ async fn a_monitor_tells_by_its_exit_status() {
 async fn a_start_that_takes_too_long_is_killed_with_its_group() {
     let node = Node::new(true);
     let mut service = node.service(&json!({
-        "start": ["/bin/sh", "-c", "tail -f $0/token & tail -f $0/token", node.folder.path()],
+        "start": ["/bin/sh", "-c", "tail -f $0/token & tail -f $0/token", node.directory.path()],
         "stop": ["true"],
         "monitor": ["/bin/sh", "-c", "exit 7"],
     }));
@@ -94,7 +94,7 @@ async fn a_start_under_way_when_the_agent_died_is_not_taken_for_stopped() {
         let service = node.service(&json!({
             // The program leaves its process group, so a kill of that group does not reach it.
             "start": ["/bin/sh", "-c", "(setsid sh -c 'touch $0/left; exec tail -f $0/token' $0 &); exec tail -f $0/token",
-                node.folder.path()],
+                node.directory.path()],
             "stop": ["true"],
             "monitor": ["/bin/sh", "-c", "exit 7"],
         }));
@@ -160,7 +160,7 @@ async fn an_end_is_noticed_by_the_monitor() {
     let service = daemon(&node);
     node.driver.start(&service).await.unwrap();
     crate::node::signal(node.processes()[0], "KILL");
-    assert!(matches!(node.event().await, DriverEvent::Exited { by_hand: false, .. }));
+    assert!(matches!(node.event().await, DriverEvent::Exited { stopped_externally: false, .. }));
     node.driver.start(&service).await.unwrap();
     assert_eq!(node.driver.probe(&service).await, Observed::Running);
     node.driver.stop(&service, 20_000).await.unwrap();

@@ -11,11 +11,13 @@ const RUN: &str = "tail -f $1/token & wait";
 
 fn exited(event: DriverEvent) -> String {
     match event {
-        DriverEvent::Exited { name, uid, message, by_hand } => {
-            assert_eq!((name.as_str(), uid.as_str(), by_hand), ("web", "uid-1", false));
+        DriverEvent::Exited { name, uid, message, stopped_externally } => {
+            assert_eq!((name.as_str(), uid.as_str(), stopped_externally), ("web", "uid-1", false));
             message
         }
-        DriverEvent::Appeared { .. } | DriverEvent::Progress { .. } | DriverEvent::Asks { .. } => {
+        DriverEvent::Appeared { .. }
+        | DriverEvent::Progress { .. }
+        | DriverEvent::RequestedAmounts { .. } => {
             panic!("{event:?}")
         }
     }
@@ -25,7 +27,7 @@ fn exited(event: DriverEvent) -> String {
 async fn it_runs_until_it_is_stopped() {
     for cgroups in [true, false] {
         let node = Node::new(cgroups);
-        assert_eq!(node.driver.able().await, Ok(()));
+        assert_eq!(node.driver.check_usable().await, Ok(()));
         let service = node.shell(RUN);
         assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
         assert!(!node.path("state/exec/web").exists(), "a probe leaves no trace");
@@ -54,22 +56,22 @@ async fn a_stop_lets_it_end_by_itself_and_makes_no_event() {
     until("the service is ready", || node.log().contains("ready")).await;
     node.driver.stop(&service, 20_000).await.unwrap();
     assert_eq!(node.log(), "ready\nbye\n");
-    assert_eq!(node.driver.last_ending("web").as_deref(), Some("exit status 0"));
+    assert_eq!(node.driver.last_exit("web").as_deref(), Some("exit status 0"));
     assert!(node.events.try_recv().is_err());
 }
 
 #[tokio::test]
 async fn its_own_stop_command_comes_before_sigterm() {
     let node = Node::new(true);
-    let folder = node.folder.path().display().to_string();
+    let directory = node.directory.path().display().to_string();
     let service = node.service(&json!({
-        "command": ["/bin/sh", "-c", "trap '' TERM; while [ ! -e asked ]; do sleep 0.05; done; exit 4", "sh", folder],
+        "command": ["/bin/sh", "-c", "trap '' TERM; while [ ! -e asked ]; do sleep 0.05; done; exit 4", "sh", directory],
         "stop": ["/bin/sh", "-c", "echo $HA_RESOURCE > asked"],
     }));
     node.driver.start(&service).await.unwrap();
     node.driver.stop(&service, 20_000).await.unwrap();
     assert_eq!(node.read("asked"), "web\n");
-    assert_eq!(node.driver.last_ending("web").as_deref(), Some("exit status 4"));
+    assert_eq!(node.driver.last_exit("web").as_deref(), Some("exit status 4"));
 }
 
 #[tokio::test]
@@ -81,7 +83,7 @@ async fn what_ignores_sigterm_is_killed_when_the_time_is_up() {
         until("the service is ready", || node.log().contains("ready")).await;
         node.driver.stop(&service, 100).await.unwrap();
         node.assert_nothing_left(&service).await;
-        assert_eq!(node.driver.last_ending("web").as_deref(), Some("killed by signal 9 (SIGKILL)"));
+        assert_eq!(node.driver.last_exit("web").as_deref(), Some("killed by signal 9 (SIGKILL)"));
     }
 }
 
@@ -197,7 +199,7 @@ async fn a_start_that_takes_too_long_leaves_nothing() {
     for cgroups in [true, false] {
         let node = Node::new(cgroups);
         let mut service = node.service(&json!({
-            "command": ["/bin/sh", "-c", DAEMONS, "sh", node.folder.path()],
+            "command": ["/bin/sh", "-c", DAEMONS, "sh", node.directory.path()],
             "monitor": ["/bin/sh", "-c", "exit 7"],
         }));
         service.timeouts.start_seconds = 0.6;
@@ -211,7 +213,7 @@ async fn a_start_that_takes_too_long_leaves_nothing() {
 async fn it_counts_as_started_when_its_monitor_says_so() {
     let node = Node::new(true);
     let service = node.service(&json!({
-        "command": ["/bin/sh", "-c", "sleep 0.4; touch ready; exec tail -f $0/token", node.folder.path()],
+        "command": ["/bin/sh", "-c", "sleep 0.4; touch ready; exec tail -f $0/token", node.directory.path()],
         "monitor": ["/bin/sh", "-c", "test -e ready || exit 7"],
     }));
     node.driver.start(&service).await.unwrap();
@@ -223,7 +225,7 @@ async fn it_counts_as_started_when_its_monitor_says_so() {
 async fn a_monitor_that_says_no_twice_is_a_crash() {
     let mut node = Node::with(|settings| settings.monitor_interval = std::time::Duration::from_millis(20));
     let service = node.service(&json!({
-        "command": ["/bin/sh", "-c", "exec tail -f $0/token", node.folder.path()],
+        "command": ["/bin/sh", "-c", "exec tail -f $0/token", node.directory.path()],
         "monitor": ["/bin/sh", "-c", "test ! -e broken || exit 7; test ! -e unclear"],
     }));
     node.driver.start(&service).await.unwrap();
@@ -240,7 +242,7 @@ async fn a_cancelled_start_leaves_nothing_after_a_stop() {
         for turns in 0..12 {
             let node = Node::new(cgroups);
             let service = node.service(&json!({
-                "command": ["/bin/sh", "-c", DAEMONS, "sh", node.folder.path()],
+                "command": ["/bin/sh", "-c", DAEMONS, "sh", node.directory.path()],
                 "monitor": ["/bin/sh", "-c", "exit 7"],
             }));
             {

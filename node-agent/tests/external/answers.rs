@@ -76,14 +76,14 @@ async fn garbage_or_no_answer_is_a_failure_that_says_what_came() {
 #[tokio::test]
 async fn what_cannot_serve_a_node_says_why() {
     let node = Node::with_driver(r#"echo '{"result":"failed","message":"the kernel module is missing"}'"#);
-    assert_eq!(node.driver.able().await.unwrap_err(), "test: the kernel module is missing");
+    assert_eq!(node.driver.check_usable().await.unwrap_err(), "test: the kernel module is missing");
     let failure = node.driver.start(&of_test()).await.unwrap_err();
     assert_eq!((failure.class, failure.reason), (FailureClass::NeverHere, Reason::NotInstalled));
     // Another driver is installed in the second directory, and the first one is fixed.
     node.install("second", "other", r#"echo '{"result":"done","name":"other"}'"#);
-    assert_eq!(node.driver.serves().await.unwrap(), ["external:other"]);
+    assert_eq!(node.driver.published_capabilities().await.unwrap(), ["external:other"]);
     node.install("first", "test", FILE);
-    assert_eq!(node.driver.serves().await.unwrap(), ["external:other", "external:test"]);
+    assert_eq!(node.driver.published_capabilities().await.unwrap(), ["external:other", "external:test"]);
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn what_is_not_installed_runs_nowhere_unless_it_was_started() {
     std::fs::remove_file(node.path("second/test")).unwrap();
     assert!(matches!(node.driver.probe(&there).await, Observed::Unknown(_)));
     assert_eq!(node.driver.stop(&there, 20_000).await.unwrap_err().reason, Reason::StopFailed);
-    let why = node.driver.able().await.unwrap_err();
+    let why = node.driver.check_usable().await.unwrap_err();
     assert!(why.starts_with("no external drivers in "), "{why}");
 }
 

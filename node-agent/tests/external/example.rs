@@ -21,7 +21,7 @@ fn with_example(monitor_interval: Duration) -> Node {
 #[tokio::test]
 async fn a_service_is_started_watched_and_stopped() {
     let mut node = with_example(Duration::from_secs(3600));
-    assert_eq!(node.driver.serves().await.unwrap(), ["external:directory"]);
+    assert_eq!(node.driver.published_capabilities().await.unwrap(), ["external:directory"]);
     fs::create_dir(node.path("data")).unwrap();
     let link = node.path("current");
     let service = service("directory", &json!({"link": link, "folders": {"node1": node.path("data")}}));
@@ -32,7 +32,7 @@ async fn a_service_is_started_watched_and_stopped() {
     assert_eq!(fs::read_link(&link).unwrap(), node.path("data"));
 
     // The driver itself reports the change, and whether it was made by hand: polling would take an hour.
-    let missed = |event: &DriverEvent| matches!(event, DriverEvent::Exited { message, by_hand: true, .. } if message == "the link was removed");
+    let missed = |event: &DriverEvent| matches!(event, DriverEvent::Exited { message, stopped_externally: true, .. } if message == "the link was removed");
     wait_for_monitor(&node).await;
     fs::remove_file(&link).unwrap();
     let event = node.event().await;
@@ -75,7 +75,7 @@ async fn without_events_it_is_missed_by_the_poll() {
     node.driver.start(&service).await.unwrap();
     fs::remove_file(node.path("runs")).unwrap();
     let event = node.event().await;
-    assert!(matches!(event, DriverEvent::Exited { by_hand: false, .. }), "{event:?}");
+    assert!(matches!(event, DriverEvent::Exited { stopped_externally: false, .. }), "{event:?}");
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn wrong_settings_are_explained() {
             json!({"link": 5, "folders": {"node1": true}}),
             FailureClass::ConfigurationWrong,
             Reason::BadConfiguration,
-            "spec.driver.external.settings.folders.node1: must be a string, got true; \
+            "spec.driver.external.settings.directories.node1: must be a string, got true; \
              spec.driver.external.settings.link: must be a string, got 5",
         ),
         (
@@ -106,7 +106,7 @@ async fn wrong_settings_are_explained() {
             json!({"link": "/nonexistent/link", "folders": {"node2": "/"}}),
             FailureClass::NeverHere,
             Reason::StartFailed,
-            "settings.folders has no entry for node1",
+            "settings.directories has no entry for node1",
         ),
         (
             json!({"link": "/nonexistent/link", "folders": {"node1": "/"}}),

@@ -13,11 +13,11 @@ use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// A limit that suffices for the slowest machine; only a failing test reaches it.
-const CEILING: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A node's directories and its driver.
 pub(crate) struct Node {
-    folder: Folder,
+    directory: Directory,
     pub(crate) driver: ExternalDriver,
     events: UnboundedReceiver<DriverEvent>,
     settings: ExternalSettings,
@@ -26,25 +26,25 @@ pub(crate) struct Node {
 impl Node {
     /// Creates a node that polls its services at this interval.
     pub(crate) fn new(name: &str, monitor_interval: Duration) -> Node {
-        let folder = Folder(tempfile::tempdir().unwrap());
+        let directory = Directory(tempfile::tempdir().unwrap());
         let settings = ExternalSettings {
             programs: ProgramSettings {
                 node: name.into(),
                 boot_id: "boot1".into(),
-                state_directory: folder.path().join("state"),
+                state_directory: directory.path().join("state"),
                 shim: env!("CARGO_BIN_EXE_ha-exec-shim").into(),
                 cgroups: true,
                 log_bytes_max: 1024 * 1024,
             },
-            folders: vec![folder.path().join("first"), folder.path().join("second")],
+            directories: vec![directory.path().join("first"), directory.path().join("second")],
             monitor_interval,
         };
-        for folder in &settings.folders {
-            fs::create_dir_all(folder).unwrap();
+        for directory in &settings.directories {
+            fs::create_dir_all(directory).unwrap();
         }
-        fs::write(folder.path().join("token"), "").unwrap();
+        fs::write(directory.path().join("token"), "").unwrap();
         let (driver, events) = driver(&settings);
-        Node { folder, driver, events, settings }
+        Node { directory, driver, events, settings }
     }
 
     /// Creates a node with a driver `test`: a shell script with the action in `$action`, the request in `$request` and
@@ -57,29 +57,29 @@ impl Node {
 
     /// Ends the agent and starts another one.
     pub(crate) fn restart_agent(self) -> Node {
-        let Node { folder, driver: old, events, settings } = self;
+        let Node { directory, driver: old, events, settings } = self;
         drop((old, events));
         let (driver, events) = driver(&settings);
-        Node { folder, driver, events, settings }
+        Node { directory, driver, events, settings }
     }
 
     /// Installs a driver.
-    pub(crate) fn install(&self, folder: &str, name: &str, script: &str) {
+    pub(crate) fn install(&self, directory: &str, name: &str, script: &str) {
         let text = format!(
             "#!/bin/sh\nHERE={}\nrequest=$(cat)\naction=${{request#*'\"action\":\"'}}; action=${{action%%'\"'*}}\n{script}\n",
-            self.folder.path().display()
+            self.directory.path().display()
         );
         // The file is written under another name: a process that another test forks meanwhile could keep it open for
         // writing. The kernel would then refuse to execute it.
         let command = r#"printf '%s' "$1" > "$2.new" && chmod 755 "$2.new" && mv "$2.new" "$2""#;
-        let program = self.path(folder).join(name);
+        let program = self.path(directory).join(name);
         let status =
             std::process::Command::new("sh").args(["-c", command, "sh", &text]).arg(&program).status();
         assert!(status.unwrap().success());
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     pub(crate) fn read(&self, name: &str) -> String {
@@ -87,12 +87,12 @@ impl Node {
     }
 
     pub(crate) async fn event(&mut self) -> DriverEvent {
-        tokio::time::timeout(CEILING, self.events.recv()).await.expect("an event in time").expect("an event")
+        tokio::time::timeout(MAX_WAIT, self.events.recv()).await.expect("an event in time").expect("an event")
     }
 
     /// Returns the living processes with the node's directory on their command line.
     pub(crate) fn processes(&self) -> Vec<i32> {
-        living("cmdline", self.folder.path())
+        living("cmdline", self.directory.path())
     }
 }
 
@@ -106,15 +106,15 @@ pub(crate) fn service(driver: &str, settings: &Value) -> ServiceDefinition {
 }
 
 /// The node's directory.
-struct Folder(TempDir);
+struct Directory(TempDir);
 
-impl Folder {
+impl Directory {
     fn path(&self) -> &Path {
         self.0.path()
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     /// Kills leftover processes, because a failed test must not leave any behind.
     fn drop(&mut self) {
         for file in ["cmdline", "environ"] {
@@ -130,15 +130,15 @@ fn driver(settings: &ExternalSettings) -> (ExternalDriver, UnboundedReceiver<Dri
     (ExternalDriver::new(settings.clone(), sender).unwrap(), events)
 }
 
-fn living(file: &str, folder: &Path) -> Vec<i32> {
-    let folder = folder.display().to_string();
+fn living(file: &str, directory: &Path) -> Vec<i32> {
+    let directory = directory.display().to_string();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap() {
         let Some(pid) = entry.unwrap().file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
         let text = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        if String::from_utf8_lossy(&text).contains(&folder) && pid != std::process::id().cast_signed() {
+        if String::from_utf8_lossy(&text).contains(&directory) && pid != std::process::id().cast_signed() {
             found.push(pid);
         }
     }
@@ -154,7 +154,7 @@ pub(crate) fn kill(pid: i32) {
 pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < CEILING, "waited too long until {what}");
+        assert!(started.elapsed() < MAX_WAIT, "waited too long until {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -13,9 +13,9 @@ async fn a_crash_is_reported_immediately() {
     let service = node.service();
     node.driver.start(&service).await.unwrap();
     signal("KILL", node.process());
-    let (message, by_hand) = node.exit().await;
+    let (message, stopped_externally) = node.exit().await;
     assert_eq!(message.trim_end(), "init process was killed by signal 9: ready");
-    assert!(!by_hand);
+    assert!(!stopped_externally);
     assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
 }
 
@@ -25,9 +25,9 @@ async fn an_end_from_inside_is_no_stop_by_hand() {
     let service = node.service();
     node.driver.start(&service).await.unwrap();
     fs::write(node.path("rootfs/tmp/end"), "").unwrap();
-    let (message, by_hand) = node.exit().await;
+    let (message, stopped_externally) = node.exit().await;
     assert_eq!(message.trim_end(), "init process exited with status 3: over");
-    assert!(!by_hand);
+    assert!(!stopped_externally);
 }
 
 // The driver must see `lxc-stop` while this test waits for it.
@@ -125,12 +125,12 @@ async fn an_unhealthy_container_is_reported() {
     assert!(node.events.try_recv().is_err(), "the health of a frozen container is unknown");
     node.run("lxc-unfreeze", &[]);
     fs::remove_file(&well).unwrap();
-    let (message, by_hand) = node.exit().await;
+    let (message, stopped_externally) = node.exit().await;
     assert_eq!(
         message,
         "container is unhealthy: health check failed 2 times in a row: exit status 1: no output"
     );
-    assert!(!by_hand);
+    assert!(!stopped_externally);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 #[tokio::test]
 async fn a_container_runs_until_it_is_stopped() {
     let mut node = Node::new(RUN);
-    assert_eq!(node.driver.able().await, Ok(()));
+    assert_eq!(node.driver.check_usable().await, Ok(()));
     let service = node.service();
     assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
     node.driver.start(&service).await.unwrap();
@@ -144,9 +144,9 @@ async fn limits_are_set_and_usage_is_measured() {
     let groups = fs::read_to_string(format!("/proc/{}/cgroup", node.process())).unwrap();
     let group = groups.lines().next().unwrap().rsplit_once(':').unwrap().1.to_owned();
     let read = |files: [&str; 2]| {
-        let folders = ["", "memory", "pids", "cpu"].map(|kind| format!("/sys/fs/cgroup/{kind}{group}"));
-        let found = folders.iter().find_map(|folder| {
-            files.iter().find_map(|file| fs::read_to_string(format!("{folder}/{file}")).ok())
+        let directories = ["", "memory", "pids", "cpu"].map(|kind| format!("/sys/fs/cgroup/{kind}{group}"));
+        let found = directories.iter().find_map(|directory| {
+            files.iter().find_map(|file| fs::read_to_string(format!("{directory}/{file}")).ok())
         });
         found.unwrap_or_default().trim().to_owned()
     };

@@ -1,7 +1,7 @@
 //! Shared helpers: a node with its own directory of containers, its driver, services, and a view of containers
 //! independent of the driver.
 
-use crate::containers::{self, CEILING};
+use crate::containers::{self, MAX_WAIT};
 use ha_api_types::record::Observed;
 use ha_api_types::resource::ServiceDefinition;
 use ha_node_agent::driver::lxc::{LxcDriver, LxcSettings};
@@ -25,7 +25,7 @@ pub(crate) struct Node {
     pub(crate) events: UnboundedReceiver<DriverEvent>,
     /// Name of the container, unique on this machine as its control groups are.
     pub(crate) name: String,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     settings: LxcSettings,
 }
 
@@ -34,15 +34,15 @@ impl Node {
     pub(crate) fn new(script: &str) -> Node {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("ha-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("lxc");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lxc");
         let settings = LxcSettings {
             // Changes must be noticed without the query at an interval.
             poll_interval: Duration::from_secs(3600),
-            ..LxcSettings::new("node1".into(), path, &folder.path().join("state"))
+            ..LxcSettings::new("node1".into(), path, &directory.path().join("state"))
         };
         let (driver, events) = driver(&settings);
-        let node = Node { driver, events, name, folder, settings };
+        let node = Node { driver, events, name, directory, settings };
         node.define(script);
         node
     }
@@ -55,8 +55,8 @@ impl Node {
     /// Writes the container: its root file system consists of one program with several names.
     fn define(&self, script: &str) {
         let root = self.path("rootfs");
-        for folder in ["bin", "dev", "etc", "proc", "sys", "tmp", "srv"] {
-            fs::create_dir_all(root.join(folder)).unwrap();
+        for directory in ["bin", "dev", "etc", "proc", "sys", "tmp", "srv"] {
+            fs::create_dir_all(root.join(directory)).unwrap();
         }
         fs::copy("/usr/bin/busybox", root.join("bin/busybox")).expect("the package busybox-static");
         for name in ["false", "rm", "sh", "sleep", "test", "true"] {
@@ -163,7 +163,7 @@ impl Drop for Node {
     /// Kills the container, because a failed test must not leave processes or mounts behind.
     fn drop(&mut self) {
         self.run("lxc-stop", &["--kill", "--nolock"]);
-        assert!(self.folder.path().exists());
+        assert!(self.directory.path().exists());
         self.remove_groups();
     }
 }
@@ -187,7 +187,7 @@ pub(crate) fn signal(name: &str, pid: i32) {
 pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < CEILING, "waited too long until {what}");
+        assert!(started.elapsed() < MAX_WAIT, "waited too long until {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

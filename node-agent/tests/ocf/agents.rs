@@ -9,7 +9,7 @@ use serde_json::json;
 #[tokio::test]
 async fn a_service_is_started_adopted_and_stopped() {
     let node = Node::new("node1", true);
-    node.driver.able().await.unwrap();
+    node.driver.check_usable().await.unwrap();
     let service = of_agent("heartbeat:Dummy", &json!({}));
     assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
     node.driver.start(&service).await.unwrap();
@@ -84,7 +84,7 @@ async fn a_killed_process_is_noticed() {
         for pid in node.processes() {
             kill(pid);
         }
-        assert!(matches!(node.event().await, DriverEvent::Exited { by_hand: false, .. }));
+        assert!(matches!(node.event().await, DriverEvent::Exited { stopped_externally: false, .. }));
         node.driver.kill(&service).await.unwrap();
         node.driver.start(&service).await.unwrap();
         assert_eq!(node.driver.probe(&service).await, Observed::Running);

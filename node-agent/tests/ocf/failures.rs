@@ -198,7 +198,7 @@ async fn an_agent_that_vanished_leaves_its_service_unclear() {
     assert!(matches!(node.driver.probe(&service).await, Observed::Unknown(_)));
     assert_eq!(node.driver.stop(&service, 500).await.unwrap_err().reason, Reason::StopFailed);
     std::fs::remove_dir_all(node.path("ocf/resource.d/test")).unwrap();
-    let why = node.driver.able().await.unwrap_err();
+    let why = node.driver.check_usable().await.unwrap_err();
     assert!(why.ends_with("install the package resource-agents"), "{why}");
 }
 

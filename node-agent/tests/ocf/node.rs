@@ -14,11 +14,11 @@ use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// A limit that suffices for the slowest machine; only a failing test reaches it.
-const CEILING: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A node's directories and its driver.
 pub(crate) struct Node {
-    folder: Folder,
+    directory: Directory,
     pub(crate) driver: OcfDriver,
     events: UnboundedReceiver<DriverEvent>,
     settings: OcfSettings,
@@ -45,38 +45,38 @@ impl Node {
     }
 
     fn with_root(name: &str, cgroups: bool, root: Option<PathBuf>) -> Node {
-        let folder = Folder(tempfile::tempdir().unwrap());
+        let directory = Directory(tempfile::tempdir().unwrap());
         let settings = OcfSettings {
             programs: ProgramSettings {
                 node: name.into(),
                 boot_id: "boot1".into(),
-                state_directory: folder.path().join("state"),
+                state_directory: directory.path().join("state"),
                 shim: env!("CARGO_BIN_EXE_ha-exec-shim").into(),
                 cgroups,
                 log_bytes_max: 1024 * 1024,
             },
-            root: root.unwrap_or_else(|| folder.path().join("ocf")),
-            run: folder.path().join("run"),
+            root: root.unwrap_or_else(|| directory.path().join("ocf")),
+            run: directory.path().join("run"),
         };
-        fs::write(folder.path().join("token"), "").unwrap();
+        fs::write(directory.path().join("token"), "").unwrap();
         let (driver, events) = driver(&settings);
-        Node { folder, driver, events, settings }
+        Node { directory, driver, events, settings }
     }
 
     /// Ends the agent and starts another one, perhaps in another boot.
     pub(crate) fn restart_agent(self, boot_id: &str) -> Node {
-        let Node { folder, driver: old, events, mut settings } = self;
+        let Node { directory, driver: old, events, mut settings } = self;
         drop((old, events));
         settings.programs.boot_id = boot_id.into();
         let (driver, events) = driver(&settings);
-        Node { folder, driver, events, settings }
+        Node { directory, driver, events, settings }
     }
 
     /// Rewrites the agent. In the script, `$1` is the action and `$HERE` the node's directory.
     pub(crate) fn agent(&self, body: &str) {
         let program = self.settings.root.join("resource.d/test/Agent");
         fs::create_dir_all(program.parent().unwrap()).unwrap();
-        let text = format!("#!/bin/sh\nHERE={}\n{body}\n", self.folder.path().display());
+        let text = format!("#!/bin/sh\nHERE={}\n{body}\n", self.directory.path().display());
         // The file is written under another name: a process that another test forks meanwhile could keep it open for
         // writing. The kernel would then refuse to execute it.
         let command = r#"printf '%s' "$1" > "$2.new" && chmod 755 "$2.new" && mv "$2.new" "$2""#;
@@ -87,7 +87,7 @@ impl Node {
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     pub(crate) fn read(&self, name: &str) -> String {
@@ -95,7 +95,7 @@ impl Node {
     }
 
     pub(crate) async fn event(&mut self) -> DriverEvent {
-        tokio::time::timeout(CEILING, self.events.recv()).await.expect("an event in time").expect("an event")
+        tokio::time::timeout(MAX_WAIT, self.events.recv()).await.expect("an event in time").expect("an event")
     }
 
     /// Returns the output of the service's agent.
@@ -105,20 +105,20 @@ impl Node {
 
     /// Returns the living processes with the node's directory on their command line.
     pub(crate) fn processes(&self) -> Vec<i32> {
-        living("cmdline", self.folder.path())
+        living("cmdline", self.directory.path())
     }
 }
 
 /// The node's directory.
-struct Folder(TempDir);
+struct Directory(TempDir);
 
-impl Folder {
+impl Directory {
     fn path(&self) -> &Path {
         self.0.path()
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     /// Kills leftover processes, because a failed test must not leave any behind.
     fn drop(&mut self) {
         for file in ["cmdline", "environ"] {
@@ -152,15 +152,15 @@ fn driver(settings: &OcfSettings) -> (OcfDriver, UnboundedReceiver<DriverEvent>)
     (OcfDriver::new(settings.clone(), sender).unwrap(), events)
 }
 
-fn living(file: &str, folder: &Path) -> Vec<i32> {
-    let folder = folder.display().to_string();
+fn living(file: &str, directory: &Path) -> Vec<i32> {
+    let directory = directory.display().to_string();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap() {
         let Some(pid) = entry.unwrap().file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
         let text = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        if String::from_utf8_lossy(&text).contains(&folder) && pid != std::process::id().cast_signed() {
+        if String::from_utf8_lossy(&text).contains(&directory) && pid != std::process::id().cast_signed() {
             found.push(pid);
         }
     }
@@ -176,7 +176,7 @@ pub(crate) fn kill(pid: i32) {
 pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < CEILING, "waited too long until {what}");
+        assert!(started.elapsed() < MAX_WAIT, "waited too long until {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -30,13 +30,13 @@ async fn a_crash_is_told_with_its_last_words_and_it_can_be_started_again() {
 async fn a_stop_by_hand_is_told_from_a_crash() {
     let mut node = Node::new().await;
     let service = Node::shell(RUN);
-    for by_hand in
+    for stopped_externally in
         [&["stop", NAME][..], &["kill", NAME], &["rm", "--force", NAME], &["stop", "--time=0", NAME]]
     {
         node.driver.start(&service).await.unwrap();
-        node.podman.run(by_hand);
+        node.podman.run(stopped_externally);
         let (message, told) = node.exit().await;
-        assert!(told, "{by_hand:?}: {message}");
+        assert!(told, "{stopped_externally:?}: {message}");
         node.driver.kill(&service).await.unwrap();
     }
     assert!(node.events.try_recv().is_err(), "one event for each end");
@@ -67,7 +67,7 @@ async fn what_happens_while_podmans_service_is_away_is_seen_when_it_is_back() {
     assert!(is_alive(process), "the container keeps running");
     let seen = node.driver.probe(&service).await;
     assert!(matches!(&seen, Observed::Unknown(why) if why.contains("podman.sock")), "{seen:?}");
-    let why = node.driver.able().await.unwrap_err();
+    let why = node.driver.check_usable().await.unwrap_err();
     assert!(why.contains("podman.socket"), "{why}");
     kill(process);
     node.podman.start_service().await;
@@ -84,8 +84,8 @@ async fn a_container_whose_conmon_was_killed_too_is_no_longer_taken_for_running(
     kill(node.podman.inspect(NAME, ".State.ConmonPid").parse().unwrap());
     assert_eq!(node.driver.probe(&service).await, Observed::Running, "without conmon it still runs");
     kill(process);
-    let (message, by_hand) = node.exit().await;
-    assert!(message.contains("conmon") && !by_hand, "{message}");
+    let (message, stopped_externally) = node.exit().await;
+    assert!(message.contains("conmon") && !stopped_externally, "{message}");
     assert_eq!(node.podman.inspect(NAME, ".State.Status"), "running");
     assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
     node.driver.start(&service).await.unwrap();

@@ -45,7 +45,7 @@ async fn it_is_started_and_stopped_and_stays() {
 }
 
 #[tokio::test]
-async fn one_that_others_look_after_is_refused_with_what_to_do() {
+async fn a_container_managed_elsewhere_is_refused_with_a_fix() {
     let node = Node::new().await;
     for (option, told) in [
         ("--pid=host", "--pid=host"),

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 /// Returns a service that is healthy while the file `ok` exists in the node's directory.
 fn checked(node: &Node, command: &Value) -> ServiceDefinition {
-    let folder = node.podman.path("state");
-    fs::create_dir_all(&folder).unwrap();
+    let directory = node.podman.path("state");
+    fs::create_dir_all(&directory).unwrap();
     let mut service = service(&json!({
         "image": IMAGE, "command": ["/bin/sh", "-c", "while :; do sleep 0.05; done"],
-        "mounts": [{"source": folder, "target": "/state"}],
+        "mounts": [{"source": directory, "target": "/state"}],
         "healthCheck": {"command": command, "intervalSeconds": 0.1, "timeoutSeconds": 10, "retries": 2},
     }));
     service.timeouts.start_seconds = 60.0;
@@ -47,9 +47,9 @@ async fn it_is_started_when_it_is_healthy_and_crashes_when_it_is_not() {
     let asking = || processes(&conmon).lines().count();
     crate::node::until("no process is left of a check that ended", || asking() == 1).await;
     fs::remove_file(state.join("ok")).unwrap();
-    let (message, by_hand) = node.exit().await;
+    let (message, stopped_externally) = node.exit().await;
     assert_eq!(message, "container is unhealthy: health check failed 2 times in a row: not ok");
-    assert!(!by_hand);
+    assert!(!stopped_externally);
     node.driver.kill(&service).await.unwrap();
     node.assert_nothing_left(&service).await;
     let asked = length();

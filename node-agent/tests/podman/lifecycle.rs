@@ -15,7 +15,7 @@ const NAME: &str = "hactl-web";
 #[tokio::test]
 async fn it_runs_until_it_is_stopped() {
     let mut node = Node::new().await;
-    assert_eq!(node.driver.able().await, Ok(()));
+    assert_eq!(node.driver.check_usable().await, Ok(()));
     let service = Node::shell(RUN);
     assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
     node.driver.start(&service).await.unwrap();

@@ -1,7 +1,7 @@
 //! Shared helpers: a node with its own podman, its driver, services, and a view of containers independent of the
 //! driver.
 
-use crate::containers::{self, CEILING};
+use crate::containers::{self, MAX_WAIT};
 use ha_api_types::record::Observed;
 use ha_api_types::resource::ServiceDefinition;
 use ha_node_agent::driver::podman::{PodmanDriver, PodmanSettings};
@@ -30,7 +30,7 @@ pub(crate) struct Node {
 
 /// A podman that shares nothing with the machine's own. Dropping it leaves nothing behind.
 pub(crate) struct Podman {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     service: Option<Child>,
 }
 
@@ -87,11 +87,11 @@ pub(crate) fn service(podman: &Value) -> ServiceDefinition {
 
 impl Podman {
     fn new() -> Podman {
-        let podman = Podman { folder: tempfile::tempdir().unwrap(), service: None };
+        let podman = Podman { directory: tempfile::tempdir().unwrap(), service: None };
         // The root file system consists of one program with several names.
         let root = podman.path("files");
-        for folder in ["bin", "dev", "etc", "proc", "sys", "tmp"] {
-            fs::create_dir_all(root.join(folder)).unwrap();
+        for directory in ["bin", "dev", "etc", "proc", "sys", "tmp"] {
+            fs::create_dir_all(root.join(directory)).unwrap();
         }
         fs::copy("/usr/bin/busybox", root.join("bin/busybox")).expect("the package busybox-static");
         for name in ["cat", "echo", "env", "id", "ls", "pwd", "rm", "sh", "sleep", "test", "touch"] {
@@ -106,7 +106,7 @@ impl Podman {
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -116,8 +116,8 @@ impl Podman {
     /// Returns a podman command line for this instance.
     fn command(&self) -> Command {
         let mut command = Command::new("podman");
-        for (flag, folder) in [("--root", "root"), ("--runroot", "run"), ("--tmpdir", "tmp")] {
-            command.arg(flag).arg(self.path(folder));
+        for (flag, directory) in [("--root", "root"), ("--runroot", "run"), ("--tmpdir", "tmp")] {
+            command.arg(flag).arg(self.path(directory));
         }
         command.args([
             "--runtime=runc",
@@ -217,7 +217,7 @@ pub(crate) fn kill(pid: i32) {
 pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < CEILING, "waited too long until {what}");
+        assert!(started.elapsed() < MAX_WAIT, "waited too long until {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Receiver;
 
 /// Time limit of a condition before a test fails.
-const CEILING: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// Waits for a condition.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < CEILING, "waited too long: {what}");
+        assert!(start.elapsed() < MAX_WAIT, "waited too long: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -32,14 +32,14 @@ pub(crate) async fn served(socket: &Path) -> (Client, Status, Receiver<Event>) {
             Err(ClientError::Unreachable(_) | ClientError::Refused(Refusal::AnotherPeer { .. })) => {}
             Err(error) => panic!("not served: {error}"),
         }
-        assert!(start.elapsed() < CEILING, "waited too long for the daemon");
+        assert!(start.elapsed() < MAX_WAIT, "waited too long for the daemon");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
 /// A simulated node. Dropping it kills all its processes.
 pub(crate) struct Node {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     namespace: Child,
     init: u32,
     stand_in: Child,
@@ -53,13 +53,13 @@ impl Node {
     }
 
     pub(crate) fn start_with_service_manager() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = UnixDatagram::bind(folder.path().join("notify.sock")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let socket = UnixDatagram::bind(directory.path().join("notify.sock")).unwrap();
         socket.set_nonblocking(true).unwrap();
-        Self::start_in(folder, Some(socket))
+        Self::start_in(directory, Some(socket))
     }
 
-    fn start_in(folder: tempfile::TempDir, service_manager: Option<UnixDatagram>) -> Self {
+    fn start_in(directory: tempfile::TempDir, service_manager: Option<UnixDatagram>) -> Self {
         let mut namespace = Command::new("unshare");
         if !geteuid().is_root() {
             namespace.args(["--user", "--map-root-user"]);
@@ -72,24 +72,24 @@ impl Node {
         let init = first_child(&mut namespace);
         let stand_in = Command::new(env!("CARGO_BIN_EXE_ha-watchdog-standin"))
             .arg("--socket")
-            .arg(folder.path().join("standin.sock"))
+            .arg(directory.path().join("standin.sock"))
             .arg("--log")
-            .arg(folder.path().join("standin.log"))
+            .arg(directory.path().join("standin.log"))
             .args(["--kill-pid", &init.to_string()])
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        wait_until("the simulated watchdog listens", || folder.path().join("standin.sock").exists());
-        let daemon = command(folder.path(), service_manager.is_some()).spawn().unwrap();
-        Self { folder, namespace, init, stand_in, daemon, service_manager }
+        wait_until("the simulated watchdog listens", || directory.path().join("standin.sock").exists());
+        let daemon = command(directory.path(), service_manager.is_some()).spawn().unwrap();
+        Self { directory, namespace, init, stand_in, daemon, service_manager }
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
-        self.folder.path().join("watchdogd.sock")
+        self.directory.path().join("watchdogd.sock")
     }
 
     pub(crate) fn daemon_command(&self) -> Command {
-        command(self.folder.path(), self.service_manager.is_some())
+        command(self.directory.path(), self.service_manager.is_some())
     }
 
     pub(crate) fn start_daemon(&mut self) {
@@ -148,7 +148,7 @@ impl Node {
 
     /// Returns when the simulated watchdog fired, milliseconds of the boot clock.
     pub(crate) fn expired_at_ms(&self) -> Option<u64> {
-        let log = std::fs::read_to_string(self.folder.path().join("standin.log")).unwrap();
+        let log = std::fs::read_to_string(self.directory.path().join("standin.log")).unwrap();
         let line = log.lines().find(|line| line.contains("expired: killed the processes of the node"))?;
         let value = line.split(' ').find_map(|word| word.strip_prefix("boottime_ms="))?;
         Some(value.parse().unwrap())
@@ -164,13 +164,13 @@ impl Drop for Node {
     }
 }
 
-fn command(folder: &Path, service_manager: bool) -> Command {
+fn command(directory: &Path, service_manager: bool) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ha-watchdogd"));
-    command.arg("--socket").arg(folder.join("watchdogd.sock"));
-    command.arg("--simulated").arg(folder.join("standin.sock"));
+    command.arg("--socket").arg(directory.join("watchdogd.sock"));
+    command.arg("--simulated").arg(directory.join("standin.sock"));
     command.stdin(Stdio::null());
     if service_manager {
-        command.env("NOTIFY_SOCKET", folder.join("notify.sock")).env("FDSTORE", "2");
+        command.env("NOTIFY_SOCKET", directory.join("notify.sock")).env("FDSTORE", "2");
     }
     command
 }

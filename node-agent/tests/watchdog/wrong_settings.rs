@@ -11,15 +11,15 @@ use std::process::{Child, Command, Stdio};
 
 /// A daemon for a kernel device, with its log.
 struct Daemon {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     process: Child,
 }
 
 impl Daemon {
     /// Runs the daemon for this device, optionally after a shell command in a mount namespace of its own.
     fn start(device: &str, before: Option<&str>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let log = std::fs::File::create(folder.path().join("log")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let log = std::fs::File::create(directory.path().join("log")).unwrap();
         let program = env!("CARGO_BIN_EXE_ha-watchdogd");
         let mut command = match before {
             None => Command::new(program),
@@ -34,21 +34,21 @@ impl Daemon {
         };
         let process = command
             .args(["--module", "", "--device", device, "--socket"])
-            .arg(folder.path().join("watchdogd.sock"))
+            .arg(directory.path().join("watchdogd.sock"))
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
             .spawn()
             .unwrap();
-        Self { folder, process }
+        Self { directory, process }
     }
 
     /// Waits until the daemon serves, and checks its log and the refusal to arm.
     async fn refuses(&self, at_start: &[&str], refusal: Refusal) {
-        let socket = self.folder.path().join("watchdogd.sock");
+        let socket = self.directory.path().join("watchdogd.sock");
         wait_until("the daemon listens", || Path::new(&socket).exists());
         let client = served(&socket).await.0;
-        let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap();
+        let log = std::fs::read_to_string(self.directory.path().join("log")).unwrap();
         for part in at_start {
             assert!(log.contains(part), "{part}: {log}");
         }
@@ -65,7 +65,7 @@ impl Drop for Daemon {
 
 #[tokio::test]
 async fn a_missing_device_is_named() {
-    let refusal = Refusal::NoDevice { errno: 2, place: Name::new(b"/dev/no-such-watchdog") };
+    let refusal = Refusal::NoDevice { errno: 2, location: Name::new(b"/dev/no-such-watchdog") };
     let expected = [
         "cannot arm the watchdog refusal=no watchdog device /dev/no-such-watchdog",
         "set WATCHDOG_MODULE, or another WATCHDOG_DEVICE, in /etc/default/ha-watchdogd",

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_a_line_with_what_it_is_about() {
+    fn an_event_is_a_line_with_its_fields() {
         let normal = EventType::Normal;
         let rest = "action=\"a-1\" epoch=3 reason=Running";
         check(

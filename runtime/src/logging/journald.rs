@@ -130,8 +130,8 @@ mod tests {
     }
 
     fn check(log: impl FnOnce(), expected: &[(&str, &str)]) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("socket");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
         let listener = UnixDatagram::bind(&path).unwrap();
         let layer = JournalLayer::new(Journal::connect_to(&path).unwrap(), "ha-test".to_owned());
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), log);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_the_journal() {
+    fn field_names_are_valid_for_the_journal() {
         for (field, expected) in
             [("resource", "HACTL_RESOURCE"), ("boot_id", "HACTL_BOOT_ID"), ("a.b", "HACTL_A_B")]
         {
@@ -176,9 +176,9 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_were_not_taken_are_counted() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("socket");
+    fn dropped_lines_are_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
         let listener = UnixDatagram::bind(&path).unwrap();
         let layer = JournalLayer::new(Journal::connect_to(&path).unwrap(), "ha-test".to_owned());
         let entry = layer.entry(Level::INFO, "word");

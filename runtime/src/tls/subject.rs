@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_cut_or_of_another_kind_is_refused() {
+    fn truncated_and_foreign_input_is_rejected() {
         let good = [0x31, 0x0c, 0x30, 0x0a, 0x06, 0x03, 0x55, 0x04, 0x03, 0x0c, 0x03, b'a', b'b', b'c'];
         assert_eq!(read(&good).unwrap().common_names, ["abc"]);
         let twice: Vec<u8> = good.iter().chain(&good).copied().collect();
@@ -139,7 +139,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn nothing_makes_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
+        fn any_input_is_handled_without_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
             let _ = read(&bytes);
         }
     }

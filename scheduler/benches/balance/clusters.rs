@@ -47,7 +47,7 @@ struct Machine {
     disk_free: i64,
 }
 
-const LEAST_DISK: i64 = 4_000_000;
+const MIN_DISK: i64 = 4_000_000;
 
 /// Returns the number of groups of a family.
 fn groups(family: Family) -> usize {
@@ -60,7 +60,7 @@ pub(crate) fn cluster(family: Family, nodes: usize, instances: usize, seed: u64)
     let mut random = Random::new(seed);
     let per_node = i64::try_from(instances / nodes + 1).unwrap_or(1);
     let memory = (per_node * 4096 * 2).max(65_536);
-    let disk = (per_node * 400_000).max(LEAST_DISK);
+    let disk = (per_node * 400_000).max(MIN_DISK);
     let groups = groups(family);
     let mut machines: Vec<Machine> = (0..nodes)
         .map(|index| {

@@ -284,13 +284,13 @@ impl Landscape for Places<'_> {
         worse.get(worse.len() / 10).map_or(1.0, |more| *more as f64)
     }
 
-    fn trial(&mut self, heat: f64, random: &mut Random) {
+    fn trial(&mut self, temperature: f64, random: &mut Random) {
         self.propose(random);
         if self.changes.is_empty() {
             return;
         }
         let Some((before, more)) = self.change() else { return };
-        if more > 0 && random.share() >= (-(more as f64) / heat).exp() {
+        if more > 0 && random.unit_f64() >= (-(more as f64) / temperature).exp() {
             self.place(&before);
             return;
         }

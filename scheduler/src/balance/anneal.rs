@@ -1,108 +1,109 @@
 //! The search beyond single steps: moves, exchanges and returns, which may worsen the score in an early phase.
 //!
-//! Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983) over the final spots of instances, not over the steps.
-//! The final spot of an instance is its start or one step away from it. The cost of moves is a part of the
+//! Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983) over the final placements of instances, not over the steps.
+//! The final placement of an instance is its start or one step away from it. The cost of moves is a part of the
 //! minimized function.
 
 use super::cooling::{Landscape, cool};
-use super::moves::Kind;
+use super::moves::StepKind;
 use super::plan::Plan;
-use super::problem::{Problem, Spot};
+use super::problem::{Placement, Problem};
 use super::random::Random;
 use super::search::Clock;
 use super::state::{Probe, State};
-use proposals::{Changes, KINDS, Proposals};
-use turns::Turns;
+use kind_selector::KindSelector;
+use proposals::{Changes, KIND_COUNT, Proposals};
 
+mod kind_selector;
 mod proposals;
-mod turns;
 
 /// Limits of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Allowance {
+pub(super) struct SearchLimits {
     /// Maximum number of disk copies.
-    pub(super) copies: usize,
+    pub(super) max_copies: usize,
     /// Minimum gain in score for the copy of one disk.
-    pub(super) price: f64,
+    pub(super) min_gain_per_copy: f64,
     /// Number of candidates to try.
-    pub(super) trials: usize,
+    pub(super) max_trials: usize,
 }
 
 /// Cost of a step without its copies, as a share of the price of a copy.
-const STEP_SHARE: f64 = 0.2;
+const STEP_COST_SHARE: f64 = 0.2;
 
 /// Cost of the current placement relative to the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Spent {
+struct MoveCost {
     copies: usize,
     migrations: usize,
     steps: usize,
 }
 
-impl Spent {
+impl MoveCost {
     /// Returns the gain in score that justifies this cost.
-    fn price(self, allowance: Allowance) -> f64 {
-        allowance.price
+    fn required_gain(self, limits: SearchLimits) -> f64 {
+        limits.min_gain_per_copy
             * (self.copies as f64
-                + STEP_SHARE * self.steps as f64
-                + 0.1 * STEP_SHARE * self.migrations as f64)
+                + STEP_COST_SHARE * self.steps as f64
+                + 0.1 * STEP_COST_SHARE * self.migrations as f64)
     }
 
     /// Returns the number of copies beyond the limit.
-    fn excess(self, allowance: Allowance) -> usize {
-        self.copies.saturating_sub(allowance.copies)
+    fn excess(self, limits: SearchLimits) -> usize {
+        self.copies.saturating_sub(limits.max_copies)
     }
 
-    fn replace(&mut self, old: Spent, new: Spent) {
+    fn replace(&mut self, old: MoveCost, new: MoveCost) {
         self.copies = self.copies + new.copies - old.copies;
         self.migrations = self.migrations + new.migrations - old.migrations;
         self.steps = self.steps + new.steps - old.steps;
     }
 }
 
-impl Allowance {
+impl SearchLimits {
     /// Returns the score at the end of a plan plus the price of its steps.
     pub(super) fn cost(self, plan: &Plan) -> f64 {
-        let spent = Spent { copies: plan.copies(), migrations: plan.migrations(), steps: plan.steps.len() };
-        plan.end() + spent.price(self)
+        let move_cost =
+            MoveCost { copies: plan.copies(), migrations: plan.migrations(), steps: plan.steps.len() };
+        plan.end() + move_cost.required_gain(self)
     }
 }
 
-/// Returns the cost of moving an instance from its start to a spot.
-fn cost(problem: &Problem, guest: usize, to: Spot) -> Spent {
+/// Returns the cost of moving an instance from its start to a placement.
+fn cost(problem: &Problem, guest: usize, to: Placement) -> MoveCost {
     let start = problem.start[guest];
-    match Kind::between(problem, guest, start, to) {
-        _ if start == to => Spent::default(),
-        Some(kind) => Spent { copies: kind.copies(), migrations: kind.migrations(), steps: 1 },
-        // Two steps through an intermediate spot.
-        None => Spent { copies: 2, migrations: 1, steps: 2 },
+    match StepKind::between(problem, guest, start, to) {
+        _ if start == to => MoveCost::default(),
+        Some(kind) => MoveCost { copies: kind.copies(), migrations: kind.migrations(), steps: 1 },
+        // Two steps through an intermediate placement.
+        None => MoveCost { copies: 2, migrations: 1, steps: 2 },
     }
 }
 
 /// Initial penalty for a copy beyond the limit, in multiples of the first temperature.
-const FINE: f64 = 3.0;
+const INITIAL_PENALTY: f64 = 3.0;
 
 /// Factor by which the penalty for copies beyond the limit grows every 64 trials.
 const PENALTY_GROWTH: f64 = 1.002;
 
-/// Searches for the final spots of all instances, from the placement in `state`.
+/// Searches for the final placements of all instances, from the placement in `state`.
 ///
 /// Afterwards `state` has at most as many disk copies as allowed, or as before. If `state` began within the limit, its cost
 /// does not increase.
-pub(super) fn anneal(state: &mut State<'_>, allowance: Allowance, random: &mut Random, clock: Clock<'_>) {
-    let search = Search::new(state, allowance);
+pub(super) fn anneal(state: &mut State<'_>, limits: SearchLimits, random: &mut Random, clock: Clock<'_>) {
+    let search = Search::new(state, limits);
     if search.proposals.is_empty() {
         return;
     }
-    let before = (search.score + search.spent.price(allowance), search.spent.excess(allowance));
-    let spots = state.spots().to_vec();
-    let mut walk = Walk { search, state };
-    cool(&mut walk, allowance.trials, random, clock);
-    let Walk { search, state } = walk;
-    if before.1 == 0 && search.score + search.spent.price(allowance) > before.0 {
-        for (guest, spot) in spots.into_iter().enumerate() {
-            if state.spot(guest) != spot {
-                state.restore(guest, spot);
+    let before = (search.score + search.move_cost.required_gain(limits), search.move_cost.excess(limits));
+    let placements = state.placements().to_vec();
+    let mut landscape = PlacementLandscape { search, state };
+    cool(&mut landscape, limits.max_trials, random, clock);
+    let PlacementLandscape { search, state } = landscape;
+    if before.1 == 0 && search.score + search.move_cost.required_gain(limits) > before.0 {
+        for (guest, placement) in placements.into_iter().enumerate() {
+            if state.placement(guest) != placement {
+                state.restore(guest, placement);
             }
         }
     }
@@ -113,63 +114,63 @@ pub(super) fn anneal(state: &mut State<'_>, allowance: Allowance, random: &mut R
 const MAX_INCREASE: f64 = 15.0;
 
 /// The search together with the placement that it changes.
-struct Walk<'w, 's, 'a> {
+struct PlacementLandscape<'w, 's, 'a> {
     search: Search<'a>,
     state: &'w mut State<'s>,
 }
 
-impl Landscape for Walk<'_, '_, '_> {
+impl Landscape for PlacementLandscape<'_, '_, '_> {
     fn typical_change(&mut self, random: &mut Random) -> f64 {
         self.search.typical_change(self.state, random)
     }
 
-    fn begin(&mut self, first_heat: f64) {
-        self.search.fine = FINE * first_heat;
+    fn begin(&mut self, initial_temperature: f64) {
+        self.search.penalty = INITIAL_PENALTY * initial_temperature;
     }
 
-    fn tighten(&mut self) {
+    fn raise_penalties(&mut self) {
         // The penalty grows until the number of copies is within the limit.
-        if self.search.spent.excess(self.search.allowance) > 0 {
-            self.search.fine *= PENALTY_GROWTH;
+        if self.search.move_cost.excess(self.search.limits) > 0 {
+            self.search.penalty *= PENALTY_GROWTH;
         }
     }
 
-    fn trial(&mut self, heat: f64, random: &mut Random) {
-        self.search.trial(self.state, heat, random);
+    fn trial(&mut self, temperature: f64, random: &mut Random) {
+        self.search.trial(self.state, temperature, random);
     }
 }
 
 struct Search<'a> {
     problem: &'a Problem,
     proposals: Proposals<'a>,
-    turns: Turns<KINDS>,
+    kind_selector: KindSelector<KIND_COUNT>,
     probe: Probe,
-    spent: Spent,
-    allowance: Allowance,
+    move_cost: MoveCost,
+    limits: SearchLimits,
     /// Penalty for each copy beyond the limit.
-    fine: f64,
+    penalty: f64,
     score: f64,
     changes: Changes,
     before: Changes,
 }
 
 impl<'a> Search<'a> {
-    fn new(state: &State<'a>, allowance: Allowance) -> Search<'a> {
+    fn new(state: &State<'a>, limits: SearchLimits) -> Search<'a> {
         let problem = state.problem();
         let mut search = Search {
             problem,
             proposals: Proposals::new(state),
-            turns: Turns::new(),
+            kind_selector: KindSelector::new(),
             probe: Probe::new(state),
-            spent: Spent::default(),
-            allowance,
-            fine: 0.0,
+            move_cost: MoveCost::default(),
+            limits,
+            penalty: 0.0,
             score: state.score(),
             changes: Changes::new(),
             before: Changes::new(),
         };
         for guest in 0..problem.guests.len() {
-            search.spent.replace(Spent::default(), cost(problem, guest, state.spot(guest)));
+            search.move_cost.replace(MoveCost::default(), cost(problem, guest, state.placement(guest)));
         }
         search
     }
@@ -178,9 +179,9 @@ impl<'a> Search<'a> {
     fn typical_change(&mut self, state: &State<'_>, random: &mut Random) -> f64 {
         let mut worse = Vec::new();
         for _ in 0..1000 {
-            let kind = random.below(KINDS);
+            let kind = random.below(KIND_COUNT);
             if self.proposals.propose(kind, state, random, &mut self.changes) {
-                let change = self.probe.after(state, &self.changes) - self.score;
+                let change = self.probe.score_after(state, &self.changes) - self.score;
                 if change > 0.0 && self.probe.counted_delta() == 0 {
                     worse.push(change);
                 }
@@ -191,36 +192,39 @@ impl<'a> Search<'a> {
     }
 
     /// Tries a change, and keeps it if the score is good enough for this temperature.
-    fn trial(&mut self, state: &mut State<'_>, heat: f64, random: &mut Random) {
-        let kind = self.turns.next(random);
+    fn trial(&mut self, state: &mut State<'_>, temperature: f64, random: &mut Random) {
+        let kind = self.kind_selector.next(random);
         if !self.proposals.propose(kind, state, random, &mut self.changes) {
             return;
         }
-        let mut spent = self.spent;
+        let mut move_cost = self.move_cost;
         self.before.clear();
         for &(guest, to) in &self.changes {
-            let from = state.spot(guest);
+            let from = state.placement(guest);
             self.before.push((guest, from));
-            spent.replace(cost(self.problem, guest, from), cost(self.problem, guest, to));
+            move_cost.replace(cost(self.problem, guest, from), cost(self.problem, guest, to));
         }
-        let too_many = spent.copies > self.allowance.copies && spent.copies > self.spent.copies;
+        let too_many = move_cost.copies > self.limits.max_copies && move_cost.copies > self.move_cost.copies;
         if too_many || self.before == self.changes {
             return;
         }
-        let price =
-            |spent: Spent| spent.price(self.allowance) + spent.excess(self.allowance) as f64 * self.fine;
-        let worse = self.probe.after(state, &self.changes) - self.score + price(spent) - price(self.spent);
-        let good = worse <= 0.0 || (worse < MAX_INCREASE * heat && random.share() < (-worse / heat).exp());
+        let price = |move_cost: MoveCost| {
+            move_cost.required_gain(self.limits) + move_cost.excess(self.limits) as f64 * self.penalty
+        };
+        let worse = self.probe.score_after(state, &self.changes) - self.score + price(move_cost)
+            - price(self.move_cost);
+        let good = worse <= 0.0
+            || (worse < MAX_INCREASE * temperature && random.unit_f64() < (-worse / temperature).exp());
         // Limits are checked last because the check is expensive and few changes reach it.
         if !good || !state.change(&self.changes) {
             return;
         }
-        self.turns.keep(kind);
+        self.kind_selector.record_kept(kind);
         self.probe.refresh(state);
         self.score = self.probe.score();
-        self.spent = spent;
+        self.move_cost = move_cost;
         for &(guest, to) in &self.changes {
-            self.proposals.note(guest, to);
+            self.proposals.record_placement(guest, to);
         }
     }
 }

@@ -11,7 +11,7 @@ use super::problem::{Guest, Host, Problem};
 pub(super) const SHARE_UNIT: f64 = (1_u64 << 36) as f64;
 
 /// Maximum share, which prevents overflows of sums. Real shares are always smaller.
-const GREATEST_SHARE: f64 = (1_u64 << 50) as f64;
+const MAX_SHARE: f64 = (1_u64 << 50) as f64;
 
 /// All columns, for all instances and nodes.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Columns {
     /// Builds the columns of a problem.
     pub(super) fn new(problem: &Problem) -> Columns {
         let mut merged: Vec<(Column, f64)> = Vec::new();
-        for (index, weight) in DEVIATIONS.iter().copied().enumerate() {
+        for (index, weight) in DEVIATION_WEIGHTS.iter().copied().enumerate() {
             let column = column(problem, index);
             match merged.iter_mut().find(|(known, _)| *known == column) {
                 Some((_, sum)) => *sum += weight,
@@ -80,7 +80,7 @@ impl Columns {
     /// Converts an amount on a node to a share, in units.
     #[expect(clippy::cast_possible_truncation, reason = "clamped")]
     pub(super) fn share(&self, host: usize, column: usize, amount: i64) -> i64 {
-        (amount as f64 * self.scale[host * self.len() + column]).clamp(-GREATEST_SHARE, GREATEST_SHARE) as i64
+        (amount as f64 * self.scale[host * self.len() + column]).clamp(-MAX_SHARE, MAX_SHARE) as i64
     }
 
     /// Returns the units of share per unit of amount of a node, by column.
@@ -91,11 +91,11 @@ impl Columns {
 
 /// Weights of the deviations, in the order of [`column`]: memory, disk, cpus and spindles, each without and with
 /// forthcoming instances, then the four loads. Reserved memory is not a sum over instances and has no column.
-const DEVIATIONS: [f64; 12] = [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0];
+const DEVIATION_WEIGHTS: [f64; 12] = [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0];
 
 fn column(problem: &Problem, index: usize) -> Column {
     let guests = problem.guests.iter().map(|guest| added(guest, index)).collect();
-    let (base, scale) = problem.hosts.iter().map(|host| held(host, index)).unzip();
+    let (base, scale) = problem.hosts.iter().map(|host| base_and_scale(host, index)).unzip();
     Column { guests, base, scale }
 }
 
@@ -128,7 +128,7 @@ fn added(guest: &Guest, index: usize) -> [i64; 4] {
 }
 
 /// Returns the amount of a node without instances, and the units of share per unit of amount.
-fn held(host: &Host, index: usize) -> (i64, f64) {
+fn base_and_scale(host: &Host, index: usize) -> (i64, f64) {
     let (base, whole) = match index {
         0 => (host.memory_base, host.memory_total),
         1 => (host.memory_base_forthcoming, host.memory_total),

@@ -1,30 +1,30 @@
 //! Single-step searches: the best move of all at each step, as in Ganeti's `hbal`, and a faster approximation.
 
+use super::known_gain::KnownGain;
 use super::moves::{destinations, execute};
 use super::plan::{Step, step};
-use super::problem::Spot;
-use super::promise::KnownGain;
+use super::problem::Placement;
 use super::random::Random;
 use super::search::Clock;
 use super::state::{Probe, State};
-use super::threads::{cores, side_by_side};
+use super::threads::{cores, run_in_parallel};
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
 /// Share of the available time after which the faster search stops, to leave time for the other phases.
-const MOST_TIME: f64 = 0.4;
+const SEARCH_TIME_SHARE: f64 = 0.4;
 
 /// Smaller gains in score are rounding errors.
-pub(super) const LEAST_GAIN: f64 = 1e-9;
+pub(super) const MIN_GAIN: f64 = 1e-9;
 
-/// Repeats the best step of all until no step lowers the score, or `most` steps are made, or the time is over.
-pub fn steepest(state: &mut State<'_>, most: usize, clock: Clock<'_>) -> Vec<Step> {
+/// Repeats the best step of all until no step lowers the score, or `max_steps` steps are made, or the time is over.
+pub fn steepest(state: &mut State<'_>, max_steps: usize, clock: Clock<'_>) -> Vec<Step> {
     let mut probe = Probe::new(state);
     let mut steps = Vec::new();
-    while steps.len() < most && clock() < 1.0 {
+    while steps.len() < max_steps && clock() < 1.0 {
         let mut better = better_steps(state, &probe);
         // Scores that differ by rounding only are equal, so that the first step is made, as in hbal.
-        let rounded = |score: f64| (score / LEAST_GAIN).round();
+        let rounded = |score: f64| (score / MIN_GAIN).round();
         better.sort_by(|one, other| rounded(one.0).total_cmp(&rounded(other.0)));
         // Steps are sorted by their final score first, and only the best candidates are tried operation by operation.
         let Some(done) = better.into_iter().find_map(|(_, guest, to)| step(state, guest, to)) else { break };
@@ -35,18 +35,18 @@ pub fn steepest(state: &mut State<'_>, most: usize, clock: Clock<'_>) -> Vec<Ste
 }
 
 /// Number of instances below which one thread is used.
-const LEAST_SHARED: usize = 100;
+const MIN_PARALLEL_INSTANCES: usize = 100;
 
 /// Returns every step that lowers the score, with the score after it, in the order of instances.
-fn better_steps(state: &State<'_>, probe: &Probe) -> Vec<(f64, usize, Spot)> {
+fn better_steps(state: &State<'_>, probe: &Probe) -> Vec<(f64, usize, Placement)> {
     let hosts: Vec<usize> = (0..state.problem().hosts.len()).collect();
-    let look = |guests: Range<usize>| {
-        let (mut probe, mut better, mut spots) = (probe.clone(), Vec::new(), Vec::new());
+    let examine = |guests: Range<usize>| {
+        let (mut probe, mut better, mut placements) = (probe.clone(), Vec::new(), Vec::new());
         for guest in guests.filter(|&guest| state.problem().guests[guest].movable) {
-            destinations(state.problem(), guest, state.spot(guest), &hosts, &mut spots);
-            for &to in &spots {
-                let score = probe.after(state, &[(guest, to)]);
-                if score < probe.score() - LEAST_GAIN {
+            destinations(state.problem(), guest, state.placement(guest), &hosts, &mut placements);
+            for &to in &placements {
+                let score = probe.score_after(state, &[(guest, to)]);
+                if score < probe.score() - MIN_GAIN {
                     better.push((score, guest, to));
                 }
             }
@@ -54,11 +54,11 @@ fn better_steps(state: &State<'_>, probe: &Probe) -> Vec<(f64, usize, Spot)> {
         better
     };
     let count = state.problem().guests.len();
-    if count < LEAST_SHARED || cores() < 2 {
-        return look(0..count);
+    if count < MIN_PARALLEL_INSTANCES || cores() < 2 {
+        return examine(0..count);
     }
     // The result does not depend on the split into two halves.
-    let (mut better, more) = side_by_side(|| look(0..count / 2), || look(count / 2..count));
+    let (mut better, more) = run_in_parallel(|| examine(0..count / 2), || examine(count / 2..count));
     better.extend(more);
     better
 }
@@ -69,17 +69,17 @@ pub(super) fn best_step(
     probe: &mut Probe,
     guest: usize,
     via: &[usize],
-) -> Option<(f64, Spot)> {
+) -> Option<(f64, Placement)> {
     if !state.problem().guests[guest].movable {
         return None;
     }
-    let from = state.spot(guest);
-    let mut spots = Vec::new();
-    destinations(state.problem(), guest, from, via, &mut spots);
-    let mut best: Option<(f64, Spot)> = None;
-    for to in spots {
+    let from = state.placement(guest);
+    let mut placements = Vec::new();
+    destinations(state.problem(), guest, from, via, &mut placements);
+    let mut best: Option<(f64, Placement)> = None;
+    for to in placements {
         // The final score is compared first; only a step that would be the best so far is tried operation by operation.
-        let score = probe.after(state, &[(guest, to)]);
+        let score = probe.score_after(state, &[(guest, to)]);
         if best.is_none_or(|(least, _)| score < least) && execute(state, guest, to).is_some() {
             state.restore(guest, from);
             best = Some((score, to));
@@ -89,51 +89,56 @@ pub(super) fn best_step(
 }
 
 /// Number of nodes that are tried per instance in the polishing phase. More nodes rarely improve the result.
-const TARGETS: usize = 40;
+const POLISH_TARGETS: usize = 40;
 
 /// Number of nodes that are tried per instance in the faster search.
-const MORE_TARGETS: usize = 200;
+const SEARCH_TARGETS: usize = 200;
 
 /// Number of instances that are reevaluated in turn after each step of the faster search, in addition to those with the
 /// greatest gains.
-const ROLLING: usize = 8;
+const ROUND_ROBIN_INSTANCES: usize = 8;
 
 /// Repeats a step that is nearly the best. Known gains are reevaluated in turn, and when they are the greatest. In large
 /// clusters a random sample of nodes is tried.
-pub fn lazy(state: &mut State<'_>, random: &mut Random, most: usize, clock: Clock<'_>) -> Vec<Step> {
+pub fn approximate_steepest(
+    state: &mut State<'_>,
+    random: &mut Random,
+    max_steps: usize,
+    clock: Clock<'_>,
+) -> Vec<Step> {
     let guests: Vec<usize> =
         (0..state.problem().guests.len()).filter(|&guest| state.problem().guests[guest].movable).collect();
     let mut probe = Probe::new(state);
-    let mut known: Vec<(f64, Option<Spot>)> = vec![(f64::INFINITY, None); guests.len()];
-    let mut fresh = vec![usize::MAX; guests.len()];
-    let (mut steps, mut turn) = (Vec::new(), 0);
-    while steps.len() < most {
-        let mut rolling = ROLLING.min(guests.len());
+    let mut known: Vec<(f64, Option<Placement>)> = vec![(f64::INFINITY, None); guests.len()];
+    let mut evaluated_at = vec![usize::MAX; guests.len()];
+    let (mut steps, mut round_robin_position) = (Vec::new(), 0);
+    while steps.len() < max_steps {
+        let mut round_robin = ROUND_ROBIN_INSTANCES.min(guests.len());
         let best = loop {
-            if clock() >= MOST_TIME {
+            if clock() >= SEARCH_TIME_SHARE {
                 return steps;
             }
-            let position = if rolling > 0 {
-                rolling -= 1;
-                turn = (turn + 1) % guests.len();
-                turn
+            let position = if round_robin > 0 {
+                round_robin -= 1;
+                round_robin_position = (round_robin_position + 1) % guests.len();
+                round_robin_position
             } else {
                 let greatest = |one: &usize, other: &usize| known[*one].0.total_cmp(&known[*other].0);
                 let Some(position) = (0..guests.len()).max_by(greatest) else { return steps };
-                if fresh[position] == steps.len() {
+                if evaluated_at[position] == steps.len() {
                     break position;
                 }
                 position
             };
-            if fresh[position] != steps.len() {
-                let via = targets(state, random, MORE_TARGETS);
+            if evaluated_at[position] != steps.len() {
+                let via = targets(state, random, SEARCH_TARGETS);
                 let best = best_step(state, &mut probe, guests[position], &via);
                 known[position] = best.map_or((0.0, None), |(score, to)| (probe.score() - score, Some(to)));
-                fresh[position] = steps.len();
+                evaluated_at[position] = steps.len();
             }
         };
         let (gain, Some(to)) = known[best] else { break };
-        if gain <= LEAST_GAIN {
+        if gain <= MIN_GAIN {
             break;
         }
         let Some(done) = step(state, guests[best], to) else { break };
@@ -144,7 +149,7 @@ pub fn lazy(state: &mut State<'_>, random: &mut Random, most: usize, clock: Cloc
 }
 
 /// Share of the available time after which polishing stops.
-const MOST_TIME_FOR_POLISH: f64 = 0.97;
+const POLISH_TIME_SHARE: f64 = 0.97;
 
 /// Makes final steps, each of which gains more than `price`, until no such step is left.
 pub(super) fn polish(
@@ -159,30 +164,30 @@ pub(super) fn polish(
     let mut probe = Probe::new(state);
     let mut steps = Vec::new();
     loop {
-        let mut heap: BinaryHeap<KnownGain> = guests.iter().copied().map(KnownGain::unseen).collect();
+        let mut heap: BinaryHeap<KnownGain> = guests.iter().copied().map(KnownGain::unknown).collect();
         let done = steps.len();
-        while let Some(promise) = heap.pop() {
-            if clock() >= MOST_TIME_FOR_POLISH {
+        while let Some(candidate) = heap.pop() {
+            if clock() >= POLISH_TIME_SHARE {
                 return steps;
             }
             let before = state.score();
-            let via = if copies == 0 && state.spot(promise.guest).secondary.is_some() {
+            let via = if copies == 0 && state.placement(candidate.guest).secondary.is_some() {
                 Vec::new()
             } else {
-                targets(state, random, TARGETS)
+                targets(state, random, POLISH_TARGETS)
             };
-            let Some((score, to)) = best_step(state, &mut probe, promise.guest, &via) else { continue };
+            let Some((score, to)) = best_step(state, &mut probe, candidate.guest, &via) else { continue };
             let gain = before - score;
             if gain <= price {
                 continue;
             }
             if heap.peek().is_some_and(|next| next.gain > gain) {
-                heap.push(KnownGain { gain, guest: promise.guest });
-            } else if let Some(done) = step(state, promise.guest, to) {
+                heap.push(KnownGain { gain, guest: candidate.guest });
+            } else if let Some(done) = step(state, candidate.guest, to) {
                 copies = copies.saturating_sub(done.kind.copies());
                 steps.push(done);
                 probe.refresh(state);
-                heap.push(KnownGain { gain, guest: promise.guest });
+                heap.push(KnownGain { gain, guest: candidate.guest });
             }
         }
         if steps.len() == done {
@@ -191,10 +196,10 @@ pub(super) fn polish(
     }
 }
 
-fn targets(state: &State<'_>, random: &mut Random, most: usize) -> Vec<usize> {
+fn targets(state: &State<'_>, random: &mut Random, max_count: usize) -> Vec<usize> {
     let count = state.problem().hosts.len();
-    if count <= most {
+    if count <= max_count {
         return (0..count).collect();
     }
-    (0..most).map(|_| random.below(count)).collect()
+    (0..max_count).map(|_| random.below(count)).collect()
 }

@@ -2,12 +2,12 @@
 //!
 //! Limits, eligible nodes and counting follow the scheduler's own code; this module only converts them.
 
+mod constraints;
 mod load;
 #[cfg(test)]
 mod tests;
-mod ties;
 
-pub use ties::{apart_tags, open_to};
+pub use constraints::{model_exclusion_tags, nodes_for_new_service};
 
 use super::model::{
     Allocation, Cluster, DEFAULT_SPINDLE_RATIO, Generation, Group, Instance, Node, Policy, Role,
@@ -25,10 +25,10 @@ use std::collections::{BTreeMap, BTreeSet};
 const MIB: i128 = 1000 << 20;
 
 /// Maximum amount, which prevents overflows of sums.
-const GREATEST: i128 = 1 << 40;
+const MAX_AMOUNT: i128 = 1 << 40;
 
 /// Prefix of the tags that keep services apart. As tags, these constraints survive in the text format.
-pub const APART: &str = "hactl-apart";
+pub const APART_TAG_PREFIX: &str = "hactl-apart";
 
 /// Builds the model of the live cluster. Nodes, groups and services are ordered by name; cpus are in thousandths.
 ///
@@ -50,20 +50,20 @@ pub fn cluster(view: &View, usage: &UsageOverview) -> Cluster {
         };
         let mut instance = instance(name, facts, primary, &positions);
         instance.load = loads.get(name).copied().unwrap_or_default();
-        take(&mut nodes, facts, &instance, &positions);
+        subtract_usage(&mut nodes, facts, &instance, &positions);
         names.insert(name, instances.len());
         instances.push(instance);
     }
-    let bindings = ties::bindings(view, &names, &positions);
-    ties::keep_apart(view, &names, &mut instances);
+    let live_constraints = constraints::live_constraints(view, &names, &positions);
+    constraints::add_exclusion_tags(view, &names, &mut instances);
     Cluster {
         generation: Generation::Newer,
         groups,
         nodes,
         instances,
-        tags: vec![format!("htools:iextags:{APART}")],
+        tags: vec![format!("htools:iextags:{APART_TAG_PREFIX}")],
         policies: vec![policy(view)],
-        bindings,
+        live_constraints,
         has_forthcoming_field: false,
         cpus_in_thousandths: true,
     }
@@ -76,21 +76,21 @@ pub fn drained(view: &View) -> BTreeSet<String> {
 }
 
 /// Returns the name of the group that the nodes without a group form: `default`, unless a group has this name.
-pub fn name_of_rest<'a>(mut named: impl Iterator<Item = &'a str>) -> &'static str {
+pub fn ungrouped_name<'a>(mut named: impl Iterator<Item = &'a str>) -> &'static str {
     if named.any(|name| name == "default") { "without-group" } else { "default" }
 }
 
 /// Returns the groups of all nodes, and the position of each node's group. Nodes without a group form a group of their own.
 fn groups(view: &View) -> (Vec<Group>, BTreeMap<&str, usize>) {
     let named: BTreeSet<&str> = view.nodes.values().filter_map(|node| node.node_group.as_deref()).collect();
-    let rest = name_of_rest(named.iter().copied());
-    let has_rest = view.nodes.values().any(|node| node.node_group.is_none());
-    let names: Vec<&str> = named.into_iter().chain(has_rest.then_some(rest)).collect();
+    let ungrouped = ungrouped_name(named.iter().copied());
+    let has_ungrouped = view.nodes.values().any(|node| node.node_group.is_none());
+    let names: Vec<&str> = named.into_iter().chain(has_ungrouped.then_some(ungrouped)).collect();
     let position = |name: &str| names.iter().position(|known| *known == name).unwrap_or_default();
     let group_of = view
         .nodes
         .iter()
-        .map(|(name, node)| (name.as_str(), position(node.node_group.as_deref().unwrap_or(rest))))
+        .map(|(name, node)| (name.as_str(), position(node.node_group.as_deref().unwrap_or(ungrouped))))
         .collect();
     let group = |name: &&str| Group {
         name: (*name).to_owned(),
@@ -108,20 +108,20 @@ fn groups(view: &View) -> (Vec<Group>, BTreeMap<&str, usize>) {
 
 /// Converts the nodes, without the usage by services.
 fn nodes(view: &View, group_of: &BTreeMap<&str, usize>) -> Vec<Node> {
-    let asked = |kind: usize| -> i128 {
+    let total_requested = |kind: usize| -> i128 {
         view.services.values().map(|facts| requested(facts)[kind]).map(i128::from).sum()
     };
-    let unlimited = [asked(0) + 1, asked(1) + 1, asked(2) + 1];
+    let unlimited = [total_requested(0) + 1, total_requested(1) + 1, total_requested(2) + 1];
     view.nodes
         .iter()
         .map(|(name, facts)| {
             let [_, memory, disk] = limits(&view.settings, facts);
             let reserved = [facts.reserved.memory, facts.reserved.disk]
                 .map(|amount| mib(amount.unwrap_or_default().milli()));
-            let room = |limit: Option<i128>, unlimited: i128| {
+            let available = |limit: Option<i128>, unlimited: i128| {
                 bounded(limit.map_or(unlimited, |limit| limit.div_euclid(MIB)))
             };
-            let (memory_free, disk_free) = (room(memory, unlimited[1]), room(disk, unlimited[2]));
+            let (memory_free, disk_free) = (available(memory, unlimited[1]), available(disk, unlimited[2]));
             Node {
                 name: name.to_string(),
                 memory_total: memory_free + reserved[0],
@@ -144,7 +144,7 @@ fn nodes(view: &View, group_of: &BTreeMap<&str, usize>) -> Vec<Node> {
 }
 
 /// Subtracts the usage of a service from the nodes that it uses, and from the node with the second copy of its data.
-fn take(
+fn subtract_usage(
     nodes: &mut [Node],
     facts: &ServiceFacts,
     instance: &Instance,
@@ -221,7 +221,7 @@ fn mib(milli: i128) -> i64 {
 }
 
 fn bounded(amount: i128) -> i64 {
-    i64::try_from(amount.clamp(-GREATEST, GREATEST)).unwrap_or(i64::MAX)
+    i64::try_from(amount.clamp(-MAX_AMOUNT, MAX_AMOUNT)).unwrap_or(i64::MAX)
 }
 
 /// Returns the limits of the cluster: those of `scheduler`, without limits on sizes.

@@ -1,6 +1,6 @@
 //! The balancer's model of a cluster: groups, nodes, instances and policies. Memory and disk sizes are in MiB.
 
-use super::binding::Binding;
+use super::live_constraints::LiveConstraints;
 use std::collections::BTreeMap;
 
 /// A cluster as it was read, before any move.
@@ -19,7 +19,7 @@ pub struct Cluster {
     /// Policies of the cluster and of single groups.
     pub policies: Vec<Policy>,
     /// Further constraints of the instances of a live cluster, by position; empty for clusters from files.
-    pub bindings: BTreeMap<usize, Binding>,
+    pub live_constraints: BTreeMap<usize, LiveConstraints>,
     /// `true` if the lines of instances have the field `forthcoming`, which programs before Ganeti 2.16 do not support.
     pub has_forthcoming_field: bool,
     /// `true` if cpus are counted in thousandths, as on a live cluster.

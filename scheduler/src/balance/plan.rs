@@ -1,8 +1,8 @@
 //! A plan: steps in an executable order, with the score after each.
 
 use super::model::Cluster;
-use super::moves::{Kind, execute};
-use super::problem::{Problem, Spot};
+use super::moves::{StepKind, execute};
+use super::problem::{Placement, Problem};
 use super::state::State;
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ use std::collections::BTreeSet;
 pub struct Step {
     /// Index of the instance in the problem.
     pub guest: usize,
-    /// Spot before the step.
-    pub from: Spot,
-    /// Spot after the step.
-    pub to: Spot,
-    /// Kind of the step.
-    pub kind: Kind,
+    /// Placement before the step.
+    pub from: Placement,
+    /// Placement after the step.
+    pub to: Placement,
+    /// StepKind of the step.
+    pub kind: StepKind,
     /// Score after the step.
     pub score: f64,
 }
@@ -55,7 +55,7 @@ impl Plan {
         self.steps.iter().map(copied).sum()
     }
 
-    /// Returns the cluster after the plan, with the new spots of instances and the free amounts of nodes.
+    /// Returns the cluster after the plan, with the new placements of instances and the free amounts of nodes.
     pub fn applied(&self, cluster: &Cluster, problem: &Problem) -> Cluster {
         let mut cluster = cluster.clone();
         let node = |host: usize| problem.hosts[host].node;
@@ -67,12 +67,12 @@ impl Plan {
                     if instance.status.is_running() && !instance.forthcoming { instance.memory } else { 0 };
                 instance.primary = node(step.to.primary);
                 instance.secondary = step.to.secondary.map(node);
-                for (spot, sign) in [(step.from, 1), (step.to, -1)] {
-                    cluster.nodes[node(spot.primary)].memory_free += memory * sign;
+                for (placement, sign) in [(step.from, 1), (step.to, -1)] {
+                    cluster.nodes[node(placement.primary)].memory_free += memory * sign;
                 }
             }
-            for (spot, sign) in [(step.from, 1), (step.to, -1)] {
-                for host in spot.nodes() {
+            for (placement, sign) in [(step.from, 1), (step.to, -1)] {
+                for host in placement.nodes() {
                     let node = &mut cluster.nodes[node(host)];
                     node.disk_free += guest.disk_used * sign;
                     if node.exclusive_storage && guest.present {
@@ -84,19 +84,19 @@ impl Plan {
         cluster
     }
 
-    /// Returns the spots of all instances after the plan.
-    pub fn spots(&self, problem: &Problem) -> Vec<Spot> {
-        let mut spots = problem.start.clone();
+    /// Returns the placements of all instances after the plan.
+    pub fn placements(&self, problem: &Problem) -> Vec<Placement> {
+        let mut placements = problem.start.clone();
         for step in &self.steps {
-            spots[step.guest] = step.to;
+            placements[step.guest] = step.to;
         }
-        spots
+        placements
     }
 }
 
 /// Makes a step and returns its record; `None` if a hard limit prohibits it.
-pub(super) fn step(state: &mut State<'_>, guest: usize, to: Spot) -> Option<Step> {
-    let from = state.spot(guest);
+pub(super) fn step(state: &mut State<'_>, guest: usize, to: Placement) -> Option<Step> {
+    let from = state.placement(guest);
     let kind = execute(state, guest, to)?;
     Some(Step { guest, from, to, kind, score: state.score() })
 }

@@ -1,9 +1,9 @@
 //! Properties that must hold for every plan.
 
 use super::greedy::steepest;
-use super::moves::Kind;
+use super::moves::StepKind;
 use super::plan::{Plan, job_sets};
-use super::problem::{Problem, Settings, Spot};
+use super::problem::{Placement, Problem, Settings};
 use super::samples::sample;
 use super::score::{score, usages};
 use super::search::{Goal, search};
@@ -38,71 +38,71 @@ fn settings(bits: u16) -> Settings {
 }
 
 /// Counts the instances beyond the first with the same exclusion tag on a node, by the plain definition.
-fn clashes(problem: &Problem, spots: &[Spot], host: usize) -> usize {
+fn clashes(problem: &Problem, placements: &[Placement], host: usize) -> usize {
     let tags: Vec<usize> = problem
         .guests
         .iter()
-        .zip(spots)
-        .filter(|(_, spot)| spot.primary == host)
+        .zip(placements)
+        .filter(|(_, placement)| placement.primary == host)
         .flat_map(|(guest, _)| guest.exclusion.clone())
         .collect();
     tags.len() - tags.iter().collect::<BTreeSet<_>>().len()
 }
 
 /// Checks that a change from one placement to the next, in a step that began on `from`, violates no limit that held before.
-fn check_step(problem: &Problem, before: &[Spot], after: &[Spot], guest: usize, from: Spot) {
+fn check_step(problem: &Problem, before: &[Placement], after: &[Placement], guest: usize, from: Placement) {
     let (old, new) = (before[guest], after[guest]);
     for (host, (was, is)) in usages(problem, before).iter().zip(usages(problem, after)).enumerate() {
         let facts = &problem.hosts[host];
-        let runs_anew = new.primary == host && old.primary != host;
-        let comes = new.contains(host) && !old.contains(host);
-        assert!(!(facts.offline && (runs_anew || comes)), "offline node touched");
+        let starts_here = new.primary == host && old.primary != host;
+        let arrives = new.contains(host) && !old.contains(host);
+        assert!(!(facts.offline && (starts_here || arrives)), "offline node touched");
         if facts.offline {
             continue;
         }
         let is_forced = new.contains(host) && (problem.must_leave(old) || problem.must_leave(from));
         assert!(is_forced || was.fails_n1() || !is.fails_n1(), "N+1 newly fails");
-        assert!(!runs_anew || is.memory_free > 0 || is.memory_free == was.memory_free, "memory");
+        assert!(!starts_here || is.memory_free > 0 || is.memory_free == was.memory_free, "memory");
         let least = if is_forced { 1 } else { facts.disk_least };
-        assert!(!comes || is.disk_free == was.disk_free || is.disk_free >= least, "disk");
-        assert!(is_forced || !runs_anew || is.vcpus == was.vcpus || is.vcpus <= facts.vcpus_most, "vcpus");
+        assert!(!arrives || is.disk_free == was.disk_free || is.disk_free >= least, "disk");
+        assert!(is_forced || !starts_here || is.vcpus == was.vcpus || is.vcpus <= facts.vcpus_most, "vcpus");
         assert!(clashes(problem, after, host) <= clashes(problem, before, host), "exclusion tags");
     }
 }
 
 fn check_plan(problem: &Problem, plan: &Plan) {
-    let mut spots = problem.start.clone();
-    let mut last = score(problem, &spots);
+    let mut placements = problem.start.clone();
+    let mut last = score(problem, &placements);
     assert!((plan.start - last).abs() < 1e-9);
     for step in &plan.steps {
-        assert_eq!(spots[step.guest], step.from);
+        assert_eq!(placements[step.guest], step.from);
         assert!(problem.guests[step.guest].movable);
-        assert_eq!(Kind::between(problem, step.guest, step.from, step.to), Some(step.kind));
+        assert_eq!(StepKind::between(problem, step.guest, step.from, step.to), Some(step.kind));
         assert!(
-            !matches!(step.kind, Kind::ReplaceSecondary | Kind::ReplaceAndFailover)
+            !matches!(step.kind, StepKind::ReplaceSecondary | StepKind::ReplaceAndFailover)
                 || !problem.hosts[step.from.primary].down
         );
-        for passed in step.kind.spots(step.from, step.to) {
-            let (facts, was) = (&problem.guests[step.guest], spots[step.guest]);
-            assert!(passed.primary == was.primary || facts.may_come_to(passed.primary), "a tie broken");
-            assert!(facts.copies || step.kind.copies() == 0, "a copy of what is not copied");
-            let before = spots.clone();
-            spots[step.guest] = passed;
-            check_step(problem, &before, &spots, step.guest, step.from);
+        for passed in step.kind.placements(step.from, step.to) {
+            let (facts, was) = (&problem.guests[step.guest], placements[step.guest]);
+            assert!(passed.primary == was.primary || facts.is_eligible_on(passed.primary), "a tie broken");
+            assert!(facts.can_copy_disk || step.kind.copies() == 0, "a copy of what is not copied");
+            let before = placements.clone();
+            placements[step.guest] = passed;
+            check_step(problem, &before, &placements, step.guest, step.from);
         }
-        assert_eq!(spots[step.guest], step.to);
-        last = score(problem, &spots);
+        assert_eq!(placements[step.guest], step.to);
+        last = score(problem, &placements);
         assert!((step.score - last).abs() < 1e-9, "announced {} but is {last}", step.score);
     }
     assert!(plan.steps.is_empty() || last < score(problem, &problem.start), "no better than before");
-    assert_eq!(spots, plan.spots(problem));
+    assert_eq!(placements, plan.placements(problem));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_plan_keeps_its_promises(seed in any::<u64>(), bits in any::<u16>(), length in 0..40_usize) {
+    fn every_step_of_a_plan_keeps_the_limits(seed in any::<u64>(), bits in any::<u16>(), length in 0..40_usize) {
         let cluster = sample(seed);
         let problem = Problem::new(&cluster, 0, &settings(bits));
         let goal = Goal { max_length: if length < 20 { length } else { usize::MAX }, ..quick() };
@@ -110,22 +110,22 @@ proptest! {
         prop_assert!(plan.steps.len() <= goal.max_length);
         check_plan(&problem, &plan);
         // The cluster after the plan must have the announced score when written and read. Files do not contain loads
-        // and bindings.
+        // and live_constraints.
         let plain = |mut cluster: super::model::Cluster| {
             cluster.instances.iter_mut().for_each(|instance| instance.load = super::model::DEFAULT_LOAD);
             cluster
         };
         let mut after = super::text::read(&super::text::write(&plan.applied(&cluster, &problem))).unwrap();
-        after.bindings = cluster.bindings.clone();
+        after.live_constraints = cluster.live_constraints.clone();
         let after = Problem::new(&after, 0, &problem.settings);
         let before = Problem::new(&plain(cluster), 0, &problem.settings);
-        prop_assert!((score(&after, &after.start) - score(&before, &plan.spots(&problem))).abs() < 1e-9);
+        prop_assert!((score(&after, &after.start) - score(&before, &plan.placements(&problem))).abs() < 1e-9);
         // The same search must give the same plan.
         prop_assert_eq!(&search(&problem, &goal, &mut || 0.0), &plan);
     }
 
     #[test]
-    fn the_single_step_search_keeps_them_too(seed in any::<u64>(), bits in any::<u16>()) {
+    fn the_single_step_search_keeps_the_limits(seed in any::<u64>(), bits in any::<u16>()) {
         let cluster = sample(seed);
         let problem = Problem::new(&cluster, 0, &settings(bits));
         let mut state = State::new(&problem, &problem.start);
@@ -149,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn steps_of_a_set_share_nothing(seed in any::<u64>()) {
+    fn steps_of_a_job_set_share_no_node_or_instance(seed in any::<u64>()) {
         let cluster = sample(seed);
         let problem = Problem::new(&cluster, 0, &Settings::default());
         let steps = plan(&problem, &quick()).steps;
@@ -170,7 +170,7 @@ proptest! {
 
 /// Two nodes, one full and one empty: without time no instance moves, with time half of them move.
 #[test]
-fn time_that_is_over_leaves_everything_as_it_is() {
+fn without_time_no_instance_moves() {
     let line = |index: usize| format!("i{index}|100|10|1|running|Y|a||rbd||1\n");
     let text = format!(
         "g|u|preferred||\n\na|1000|0|600|1000|1000|4|N|u|1||N|0|0|1.0\nb|1000|0|1000|1000|1000|4|N|u|1||N|0|0|1.0\n\n{}\n\n",

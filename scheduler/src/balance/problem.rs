@@ -1,6 +1,6 @@
 //! A group to be balanced: all constants of the search, in the form that scores and limits need.
 
-use super::binding::Binding;
+use super::live_constraints::LiveConstraints;
 use super::model::{Cluster, DEFAULT_SPINDLE_RATIO, DEFAULT_VCPU_RATIO, Instance, Node, Reach, Role};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,15 +42,15 @@ pub struct Settings {
 
 /// The nodes of an instance, by position in the problem: its node, and the second node of a replicated instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Spot {
+pub struct Placement {
     /// Node on which the instance runs.
     pub primary: usize,
     /// Node with the second copy; `None` if there is none.
     pub secondary: Option<usize>,
 }
 
-impl Spot {
-    /// Returns the nodes of the spot.
+impl Placement {
+    /// Returns the nodes of the placement.
     pub fn nodes(self) -> impl Iterator<Item = usize> {
         [Some(self.primary), self.secondary].into_iter().flatten()
     }
@@ -60,9 +60,9 @@ impl Spot {
         node == self.primary || Some(node) == self.secondary
     }
 
-    /// Returns the spot with exchanged primary and secondary; `None` if there is no secondary.
-    pub fn turned(self) -> Option<Spot> {
-        self.secondary.map(|secondary| Spot { primary: secondary, secondary: Some(self.primary) })
+    /// Returns the placement with exchanged primary and secondary; `None` if there is no secondary.
+    pub fn swapped(self) -> Option<Placement> {
+        self.secondary.map(|secondary| Placement { primary: secondary, secondary: Some(self.primary) })
     }
 }
 
@@ -153,7 +153,7 @@ pub struct Guest {
     /// Eligibility of each host; `None` if all are eligible.
     pub hosts: Option<Vec<bool>>,
     /// `true` if the disk can be copied to another node.
-    pub copies: bool,
+    pub can_copy_disk: bool,
 }
 
 impl Host {
@@ -188,7 +188,7 @@ impl Guest {
     }
 
     /// Returns `true` if a host is eligible, without regard to its other instances.
-    pub fn may_come_to(&self, host: usize) -> bool {
+    pub fn is_eligible_on(&self, host: usize) -> bool {
         self.hosts.as_ref().is_none_or(|hosts| hosts[host])
     }
 
@@ -205,8 +205,8 @@ pub struct Problem {
     pub hosts: Vec<Host>,
     /// The instances of the group.
     pub guests: Vec<Guest>,
-    /// Current spot of each guest.
-    pub start: Vec<Spot>,
+    /// Current placement of each guest.
+    pub start: Vec<Placement>,
     /// Number of exclusion tags.
     pub exclusion_tags: usize,
     /// Number of failure domains.
@@ -218,8 +218,8 @@ pub struct Problem {
 impl Problem {
     /// Returns `true` if an instance is on a node that is down. As in hbal, the limits of N+1, of disk that stays free and of
     /// virtual cpus do not keep it there (`Cluster.applyMoveEx`: forced if the old node is offline).
-    pub fn must_leave(&self, spot: Spot) -> bool {
-        spot.nodes().any(|host| self.hosts[host].down)
+    pub fn must_leave(&self, placement: Placement) -> bool {
+        placement.nodes().any(|host| self.hosts[host].down)
     }
 
     /// Builds the problem of one group of a cluster.
@@ -229,16 +229,16 @@ impl Problem {
 
     /// Builds the problem of several groups of a cluster.
     pub fn of_groups(cluster: &Cluster, groups: &[usize], settings: &Settings) -> Problem {
-        Problem::with_newcomer(cluster, groups, settings, None)
+        Problem::with_new_instance(cluster, groups, settings, None)
     }
 
-    /// Builds the problem with an additional instance that has no spot yet. It becomes the last guest, without an
+    /// Builds the problem with an additional instance that has no placement yet. It becomes the last guest, without an
     /// entry in `start`.
-    pub fn with_newcomer<'a>(
+    pub fn with_new_instance<'a>(
         cluster: &'a Cluster,
         groups: &[usize],
         settings: &Settings,
-        newcomer: Option<(&'a Instance, Option<&Binding>)>,
+        new_instance: Option<(&'a Instance, Option<&LiveConstraints>)>,
     ) -> Problem {
         let mut positions = BTreeMap::new();
         for (index, node) in cluster.nodes.iter().enumerate() {
@@ -285,31 +285,36 @@ impl Problem {
             // An instance with its second copy in another group cannot move.
             let split = instance.secondary.is_some() && secondary.is_none();
             let mut guest = tagged(instance, index);
-            let spot = Spot { primary, secondary };
-            guest.movable = !split && may_move(instance, &guest, spot, &problem.hosts, settings);
-            if let Some(binding) = cluster.bindings.get(&index) {
+            let placement = Placement { primary, secondary };
+            guest.movable = !split && may_move(instance, &guest, placement, &problem.hosts, settings);
+            if let Some(constraints) = cluster.live_constraints.get(&index) {
                 let nodes = problem.hosts.iter().map(|host| host.node);
-                binding.tie(&mut guest, instance, nodes, problem.hosts[primary].offline);
+                constraints.apply_to(&mut guest, instance, nodes, problem.hosts[primary].offline);
             }
-            problem.add_to_bases(instance, &guest, spot);
+            problem.add_to_bases(instance, &guest, placement);
             problem.guests.push(guest);
-            problem.start.push(spot);
+            problem.start.push(placement);
         }
         for host in &mut problem.hosts {
             // Free memory beyond the total is a report from another moment. Unexplained use stays subtracted.
             let node = &cluster.nodes[host.node];
             host.memory_base = host.memory_base.min(node.memory_total - node.memory_own);
         }
-        let newcomer = newcomer.map(|(newcomer, binding)| {
-            let mut guest = tagged(newcomer, cluster.instances.len());
-            if let Some(binding) = binding {
-                binding.tie(&mut guest, newcomer, problem.hosts.iter().map(|host| host.node), false);
+        let new_instance = new_instance.map(|(new_instance, constraints)| {
+            let mut guest = tagged(new_instance, cluster.instances.len());
+            if let Some(constraints) = constraints {
+                constraints.apply_to(
+                    &mut guest,
+                    new_instance,
+                    problem.hosts.iter().map(|host| host.node),
+                    false,
+                );
             }
             guest
         });
         problem.exclusion_tags = exclusion.0.len();
-        problem.unite(&cluster.bindings);
-        problem.guests.extend(newcomer);
+        problem.merge_units(&cluster.live_constraints);
+        problem.guests.extend(new_instance);
         problem
     }
 
@@ -326,13 +331,13 @@ impl Problem {
 
     /// Adds the use of an instance back to the bases of its hosts. A file contains free amounts with all instances
     /// subtracted.
-    fn add_to_bases(&mut self, instance: &Instance, guest: &Guest, spot: Spot) {
+    fn add_to_bases(&mut self, instance: &Instance, guest: &Guest, placement: Placement) {
         // In a file, the memory of stopped instances counts as free, regardless of the settings.
         if instance.status.is_running() && !instance.forthcoming {
-            self.hosts[spot.primary].memory_base += instance.memory;
-            self.hosts[spot.primary].memory_base_forthcoming += instance.memory;
+            self.hosts[placement.primary].memory_base += instance.memory;
+            self.hosts[placement.primary].memory_base_forthcoming += instance.memory;
         }
-        for node in spot.nodes() {
+        for node in placement.nodes() {
             let host = &mut self.hosts[node];
             host.disk_base += guest.disk_used;
             if host.exclusive && guest.present {
@@ -441,16 +446,22 @@ fn guest(instance: &Instance, index: usize, settings: &Settings) -> Guest {
         desired: Vec::new(),
         partners: Vec::new(),
         hosts: None,
-        copies: true,
+        can_copy_disk: true,
     }
 }
 
 /// Returns `true` if the settings allow an instance to move.
-fn may_move(instance: &Instance, guest: &Guest, spot: Spot, hosts: &[Host], settings: &Settings) -> bool {
+fn may_move(
+    instance: &Instance,
+    guest: &Guest,
+    placement: Placement,
+    hosts: &[Host],
+    settings: &Settings,
+) -> bool {
     let leaves = |node: usize| hosts[node].offline;
     let named = |names: &BTreeSet<String>| names.contains(&instance.name);
     guest.reach != Reach::Local
         && settings.selected.as_ref().is_none_or(named)
         && !named(&settings.excluded)
-        && (!settings.evacuate || spot.nodes().any(leaves))
+        && (!settings.evacuate || placement.nodes().any(leaves))
 }

@@ -25,7 +25,7 @@ impl Random {
     }
 
     /// Returns a number from 0 (inclusive) to 1 (exclusive).
-    pub fn share(&mut self) -> f64 {
+    pub fn unit_f64(&mut self) -> f64 {
         (self.next_bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }

@@ -1,7 +1,7 @@
 //! Small random clusters for tests: all kinds of storage, tags, failure domains, offline nodes, stopped and forthcoming
 //! instances, nodes with little and with much free capacity.
 
-use super::binding::Binding;
+use super::live_constraints::LiveConstraints;
 use super::model::{
     Allocation, Cluster, DEFAULT_LOAD, Generation, Group, Instance, LOAD_UNIT, Node, Role, Status, Template,
 };
@@ -73,20 +73,20 @@ pub(super) fn sample(seed: u64) -> Cluster {
 }
 
 /// Adds constraints as on live clusters: one ineligible node for each instance, and units of instances with equal
-/// spots.
+/// placements.
 fn bind(cluster: &mut Cluster, random: &mut Random) {
     let count = cluster.nodes.len();
     for (at, instance) in cluster.instances.iter().enumerate() {
         let avoided = random.below(count);
         let unit = instance.primary * count + instance.secondary.unwrap_or(instance.primary);
-        let binding = Binding {
+        let constraints = LiveConstraints {
             nodes: (0..count).filter(|node| *node != avoided).collect(),
-            stays: (random.below(8) == 0).then_some("of a reason"),
+            immovable_reason: (random.below(8) == 0).then_some("of a reason"),
             unit: (random.below(3) == 0).then_some(unit),
-            copies: random.below(3) > 0,
-            ..Binding::default()
+            can_copy_disk: random.below(3) > 0,
+            ..LiveConstraints::default()
         };
-        cluster.bindings.insert(at, binding);
+        cluster.live_constraints.insert(at, constraints);
     }
 }
 

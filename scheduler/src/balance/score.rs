@@ -1,7 +1,7 @@
 //! The score of a placement by its definition: the plain function against which all faster ones are checked.
 
 use super::model::LOAD_UNIT;
-use super::problem::{Guest, Host, Problem, Spot};
+use super::problem::{Guest, Host, Placement, Problem};
 use std::collections::BTreeMap;
 
 /// A value in the score, with its weight.
@@ -43,8 +43,8 @@ pub const VALUES: [Value; 20] = [
 ];
 
 /// Computes the score of a placement; lower is better.
-pub fn score(problem: &Problem, spots: &[Spot]) -> f64 {
-    values(problem, spots).iter().zip(VALUES).map(|(amount, value)| amount * value.weight).sum()
+pub fn score(problem: &Problem, placements: &[Placement]) -> f64 {
+    values(problem, placements).iter().zip(VALUES).map(|(amount, value)| amount * value.weight).sum()
 }
 
 /// The usage of a node.
@@ -98,7 +98,7 @@ impl Usage {
 }
 
 /// Computes the usage of each node.
-pub fn usages(problem: &Problem, spots: &[Spot]) -> Vec<Usage> {
+pub fn usages(problem: &Problem, placements: &[Placement]) -> Vec<Usage> {
     let mut usages: Vec<Usage> = problem
         .hosts
         .iter()
@@ -115,8 +115,8 @@ pub fn usages(problem: &Problem, spots: &[Spot]) -> Vec<Usage> {
         })
         .collect();
     let mut sent: BTreeMap<(usize, usize), i64> = BTreeMap::new();
-    for (guest, spot) in problem.guests.iter().zip(spots) {
-        let usage = &mut usages[spot.primary];
+    for (guest, placement) in problem.guests.iter().zip(placements) {
+        let usage = &mut usages[placement.primary];
         usage.memory_free -= guest.memory_used;
         usage.memory_free_forthcoming -= guest.memory_forthcoming;
         usage.vcpus += guest.vcpus;
@@ -125,7 +125,7 @@ pub fn usages(problem: &Problem, spots: &[Spot]) -> Vec<Usage> {
             *sum += load;
         }
         usage.primaries += guest.count();
-        for node in spot.nodes() {
+        for node in placement.nodes() {
             let usage = &mut usages[node];
             usage.disk_free -= guest.disk_used;
             usage.disk_free_forthcoming -= guest.disk_forthcoming;
@@ -133,10 +133,10 @@ pub fn usages(problem: &Problem, spots: &[Spot]) -> Vec<Usage> {
             usage.spindles += if guest.present { spindles } else { 0 };
             usage.spindles_forthcoming += spindles;
         }
-        if let Some(secondary) = spot.secondary {
+        if let Some(secondary) = placement.secondary {
             usages[secondary].load[2] += guest.load[2];
             usages[secondary].secondaries += guest.count();
-            *sent.entry((secondary, spot.primary)).or_default() += guest.memory_reserved;
+            *sent.entry((secondary, placement.primary)).or_default() += guest.memory_reserved;
         }
     }
     for ((secondary, _), memory) in sent {
@@ -147,8 +147,8 @@ pub fn usages(problem: &Problem, spots: &[Spot]) -> Vec<Usage> {
 }
 
 /// Computes the values of a placement, in the order of [`VALUES`].
-pub fn values(problem: &Problem, spots: &[Spot]) -> [f64; 20] {
-    let usages = usages(problem, spots);
+pub fn values(problem: &Problem, placements: &[Placement]) -> [f64; 20] {
+    let usages = usages(problem, placements);
     let online: Vec<_> = problem.hosts.iter().zip(&usages).filter(|(host, _)| !host.offline).collect();
     let offline: Vec<_> = problem.hosts.iter().zip(&usages).filter(|(host, _)| host.offline).collect();
     let over = |share: &dyn Fn(&Host, &Usage) -> f64| {
@@ -160,7 +160,7 @@ pub fn values(problem: &Problem, spots: &[Spot]) -> [f64; 20] {
     let instances = |(_, usage): &(&Host, &Usage)| usage.primaries + usage.secondaries;
     let failing = online.iter().filter(|(_, usage): &&(&Host, &Usage)| usage.fails_n1());
     let (reserved, reserved_total) = over(&|host, usage| usage.memory_reserved as f64 / host.memory_total);
-    let (clashes, location_clashes) = clashes(problem, spots);
+    let (clashes, location_clashes) = clashes(problem, placements);
     [
         sd(&|host, usage| usage.memory_free as f64 / host.memory_total),
         sd(&|host, usage| free_disk_share(host, usage.disk_free, usage.spindles)),
@@ -179,7 +179,7 @@ pub fn values(problem: &Problem, spots: &[Spot]) -> [f64; 20] {
         sd(&|host, usage| free_disk_share(host, usage.disk_free_forthcoming, usage.spindles_forthcoming)),
         sd(&|host, usage| usage.vcpus_forthcoming as f64 / (host.cpus * host.cpu_speed)),
         sd(&|host, usage| spindle_share(host, usage.spindles_forthcoming)),
-        misplaced(problem, spots) as f64,
+        misplaced(problem, placements) as f64,
         location_clashes as f64,
         reserved_total,
     ]
@@ -210,16 +210,16 @@ fn deviation(numbers: &[f64]) -> f64 {
 }
 
 /// Counts the instances beyond the first with the same exclusion tag, per node and per failure domain.
-fn clashes(problem: &Problem, spots: &[Spot]) -> (usize, usize) {
+fn clashes(problem: &Problem, placements: &[Placement]) -> (usize, usize) {
     let mut on_node: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     let mut in_domain: BTreeMap<(usize, usize), usize> = BTreeMap::new();
-    for (guest, spot) in problem.guests.iter().zip(spots) {
-        let host = &problem.hosts[spot.primary];
+    for (guest, placement) in problem.guests.iter().zip(placements) {
+        let host = &problem.hosts[placement.primary];
         if host.offline {
             continue;
         }
         for &tag in &guest.exclusion {
-            *on_node.entry((spot.primary, tag)).or_default() += 1;
+            *on_node.entry((placement.primary, tag)).or_default() += 1;
             for &location in &host.locations {
                 *in_domain.entry((location, tag)).or_default() += 1;
             }
@@ -231,17 +231,17 @@ fn clashes(problem: &Problem, spots: &[Spot]) -> (usize, usize) {
 
 /// Counts the failure domains that contain both copies of an instance, and the desired domains in which an instance does
 /// not run. As in hbal, instances with an offline primary do not count.
-fn misplaced(problem: &Problem, spots: &[Spot]) -> usize {
+fn misplaced(problem: &Problem, placements: &[Placement]) -> usize {
     let locations = |node: usize| &problem.hosts[node].locations;
-    let instance = |(guest, spot): (&Guest, &Spot)| {
-        let primary = locations(spot.primary);
-        let shared = spot.secondary.map_or(0, |secondary| {
+    let instance = |(guest, placement): (&Guest, &Placement)| {
+        let primary = locations(placement.primary);
+        let shared = placement.secondary.map_or(0, |secondary| {
             locations(secondary).iter().filter(|location| primary.contains(location)).count()
         });
         let missed =
             guest.desired.iter().filter(|wish| !wish.is_some_and(|wish| primary.contains(&wish))).count();
         shared + missed
     };
-    let online = |(_, spot): &(&Guest, &Spot)| !problem.hosts[spot.primary].offline;
-    problem.guests.iter().zip(spots).filter(online).map(instance).sum()
+    let online = |(_, placement): &(&Guest, &Placement)| !problem.hosts[placement.primary].offline;
+    problem.guests.iter().zip(placements).filter(online).map(instance).sum()
 }

@@ -1,14 +1,14 @@
 //! The search for a plan: first by single steps, then beyond single steps with a similar number of disk copies. The better
 //! plan is returned.
 
-use super::anneal::{Allowance, anneal};
-use super::greedy::{LEAST_GAIN, lazy, polish, steepest};
+use super::anneal::{SearchLimits, anneal};
+use super::greedy::{MIN_GAIN, approximate_steepest, polish, steepest};
 use super::order::order;
 use super::plan::{Plan, Step, step};
-use super::problem::{Problem, Spot};
+use super::problem::{Placement, Problem};
 use super::random::Random;
 use super::state::State;
-use super::threads::side_by_side;
+use super::threads::run_in_parallel;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The conditions under which a plan is good or long enough.
@@ -58,41 +58,41 @@ impl Default for Goal {
 
 /// Share of the disk copies of the faster search that another plan may make, because that search copies a few more than
 /// single steps need.
-const COPIES: f64 = 0.88;
+const ALLOWED_COPIES_SHARE: f64 = 0.88;
 
 /// The other search should save one of this many disk copies of the plan by single steps: another choice among equal
 /// steps often needs fewer.
-const SPARED: usize = 20;
+const COPIES_PER_SPARED: usize = 20;
 
 /// Ratio to the score after single steps above which the search beyond them counts as unsuccessful.
 const UNSUCCESSFUL_RATIO: f64 = 0.95;
 
 /// Share of the time after which an unsuccessful search is not repeated.
-const ONCE_MORE: f64 = 0.2;
+const SECOND_SEARCH_TIME_SHARE: f64 = 0.2;
 
 /// Minimum gain for the copy of a disk, as a share of the score.
-const PRICE: f64 = 5e-4;
+const MIN_GAIN_PER_COPY_SHARE: f64 = 5e-4;
 
 /// Number of instances beyond which the number of candidates does not grow.
-const MOST_GUESTS: usize = 2700;
+const MAX_COUNTED_INSTANCES: usize = 2700;
 
 /// Number of instances up to which the search beyond single steps runs at least twice, in two threads.
-const MOST_TWICE: usize = 1000;
+const MAX_INSTANCES_FOR_TWO_THREADS: usize = 1000;
 
 /// Number of instances below which each thread repeats the search, as often as the instances fit into this number.
-const REPEATED: usize = 240;
-const MOST_REPEATED: usize = 4;
+const REPEATED_INSTANCES: usize = 240;
+const MAX_REPETITIONS: usize = 4;
 
 /// Share of the time after which the search is not repeated.
-const SHORT_TIME: f64 = 0.2;
+const REPETITION_TIME_SHARE: f64 = 0.2;
 
 /// Maximum number of examined steps for the plan by the best single steps. A faster search replaces it in clusters that
 /// probably need more.
-const MOST_LOOKS: usize = 5_000_000;
+const MAX_EXAMINED_STEPS: usize = 5_000_000;
 
 /// Share of the score below which the gain by single steps shows that the cluster was balanced, so that moves must be worth
 /// their cost.
-const BALANCED: f64 = 0.01;
+const BALANCED_GAIN_SHARE: f64 = 0.01;
 
 /// A function that returns the used share of the time; at 1 the search ends.
 pub type Clock<'a> = &'a mut dyn FnMut() -> f64;
@@ -106,96 +106,100 @@ pub fn search(problem: &Problem, goal: &Goal, clock: Clock<'_>) -> Plan {
     if start < goal.min_score || goal.max_length == 0 {
         return empty;
     }
-    let (greedy, [copies, most_copies]) = by_single_steps(&mut state, goal, &mut random, clock);
-    let allowance = Allowance {
-        copies,
-        price: PRICE * greedy.end(),
-        trials: problem.guests.len().min(MOST_GUESTS).saturating_mul(goal.effort),
+    let (greedy, [copies, max_copies]) = by_single_steps(&mut state, goal, &mut random, clock);
+    let limits = SearchLimits {
+        max_copies: copies,
+        min_gain_per_copy: MIN_GAIN_PER_COPY_SHARE * greedy.end(),
+        max_trials: problem.guests.len().min(MAX_COUNTED_INSTANCES).saturating_mul(goal.effort),
     };
-    let beyond = FinalSpotSearch { problem, begin: state.spots(), allowance };
-    let mut annealed = if problem.guests.len() <= MOST_TWICE {
-        beyond.in_two_threads(&mut random, clock)
+    let final_search = FinalPlacementSearch { problem, start_placements: state.placements(), limits };
+    let mut annealed = if problem.guests.len() <= MAX_INSTANCES_FOR_TWO_THREADS {
+        final_search.search_in_two_threads(&mut random, clock)
     } else {
-        beyond.once(&mut random, clock)
+        final_search.search_once(&mut random, clock)
     };
     // An unsuccessful search is repeated with all copies, because some counts have a high weight and one more step may
     // lower them.
-    if annealed.end() > UNSUCCESSFUL_RATIO * greedy.end() && copies < most_copies && clock() < ONCE_MORE {
-        let allowance = Allowance { copies: most_copies, ..allowance };
-        let other = FinalSpotSearch { allowance, ..beyond }.once(&mut random, clock);
+    if annealed.end() > UNSUCCESSFUL_RATIO * greedy.end()
+        && copies < max_copies
+        && clock() < SECOND_SEARCH_TIME_SHARE
+    {
+        let limits = SearchLimits { max_copies, ..limits };
+        let other = FinalPlacementSearch { limits, ..final_search }.search_once(&mut random, clock);
         if other.end() < annealed.end() {
             annealed = other;
         }
     }
-    let [annealed, greedy] = [annealed, greedy].map(|plan| worthwhile(problem, cut(plan, goal), goal));
-    let balanced = start - greedy.end() < BALANCED * start;
+    let [annealed, greedy] =
+        [annealed, greedy].map(|plan| without_small_gains(problem, truncate_at_best(plan, goal), goal));
+    let balanced = start - greedy.end() < BALANCED_GAIN_SHARE * start;
     let better = if balanced {
-        allowance.cost(&annealed) <= allowance.cost(&greedy)
+        limits.cost(&annealed) <= limits.cost(&greedy)
     } else {
         annealed.end() <= greedy.end()
     };
     let is_kept = goal.keeps_single_steps
-        && annealed.end() >= greedy.end() - LEAST_GAIN
+        && annealed.end() >= greedy.end() - MIN_GAIN
         && greedy.steps.len() <= annealed.steps.len();
     let better = better && !is_kept;
     if better { annealed } else { greedy }
 }
 
-/// Searches for final spots beyond single steps, from one placement.
+/// Searches for final placements beyond single steps, from one placement.
 #[derive(Clone, Copy)]
-struct FinalSpotSearch<'b> {
+struct FinalPlacementSearch<'b> {
     problem: &'b Problem,
-    begin: &'b [Spot],
-    allowance: Allowance,
+    start_placements: &'b [Placement],
+    limits: SearchLimits,
 }
 
-impl FinalSpotSearch<'_> {
+impl FinalPlacementSearch<'_> {
     /// Searches once, and returns the plan that leads to the result; without steps if it copies too many disks.
-    fn once(self, random: &mut Random, clock: Clock<'_>) -> Plan {
-        let FinalSpotSearch { problem, begin, allowance } = self;
-        let mut state = State::new(problem, begin);
-        anneal(&mut state, allowance, random, clock);
-        let targets = state.spots().to_vec();
+    fn search_once(self, random: &mut Random, clock: Clock<'_>) -> Plan {
+        let FinalPlacementSearch { problem, start_placements, limits } = self;
+        let mut state = State::new(problem, start_placements);
+        anneal(&mut state, limits, random, clock);
+        let targets = state.placements().to_vec();
         let mut state = State::new(problem, &problem.start);
         let start = state.score();
         let mut plan = Plan { start, steps: order(&mut state, &targets) };
-        if plan.copies() > allowance.copies {
+        if plan.copies() > limits.max_copies {
             return Plan { start, steps: Vec::new() };
         }
-        let left = allowance.copies - plan.copies();
-        plan.steps.extend(polish(&mut state, left, allowance.price, random, clock));
+        let remaining_copies = limits.max_copies - plan.copies();
+        plan.steps.extend(polish(&mut state, remaining_copies, limits.min_gain_per_copy, random, clock));
         plan
     }
 
     /// Returns the best plan of several searches with different random numbers.
-    fn repeated(self, random: &mut Random, clock: Clock<'_>) -> Plan {
-        let mut best = self.once(random, clock);
-        for _ in 1..(REPEATED / self.problem.guests.len().max(1)).clamp(1, MOST_REPEATED) {
-            if clock() > SHORT_TIME {
+    fn search_repeatedly(self, random: &mut Random, clock: Clock<'_>) -> Plan {
+        let mut best = self.search_once(random, clock);
+        for _ in 1..(REPEATED_INSTANCES / self.problem.guests.len().max(1)).clamp(1, MAX_REPETITIONS) {
+            if clock() > REPETITION_TIME_SHARE {
                 break;
             }
-            best = self.better(best, self.once(random, clock));
+            best = self.better(best, self.search_once(random, clock));
         }
         best
     }
 
     /// Returns the better plan of searches in two threads. The result does not depend on the number of cores.
-    fn in_two_threads(self, random: &mut Random, clock: Clock<'_>) -> Plan {
+    fn search_in_two_threads(self, random: &mut Random, clock: Clock<'_>) -> Plan {
         // The other thread uses the last time that this thread read.
         let now = AtomicU64::new(clock().to_bits());
         let mut other_random = Random::new(random.next_bits());
-        let (one, other) = side_by_side(
+        let (one, other) = run_in_parallel(
             || {
                 let mut clock = || {
                     let seen = clock();
                     now.store(seen.to_bits(), Ordering::Relaxed);
                     seen
                 };
-                self.repeated(random, &mut clock)
+                self.search_repeatedly(random, &mut clock)
             },
             || {
                 let mut clock = || f64::from_bits(now.load(Ordering::Relaxed));
-                self.repeated(&mut other_random, &mut clock)
+                self.search_repeatedly(&mut other_random, &mut clock)
             },
         );
         self.better(one, other)
@@ -203,7 +207,7 @@ impl FinalSpotSearch<'_> {
 
     /// Returns the plan with the lower cost; the first of equal ones.
     fn better(self, one: Plan, other: Plan) -> Plan {
-        if self.allowance.cost(&other) < self.allowance.cost(&one) { other } else { one }
+        if self.limits.cost(&other) < self.limits.cost(&one) { other } else { one }
     }
 }
 
@@ -218,20 +222,20 @@ fn by_single_steps(
     let start = state.score();
     let (guests, hosts) = (state.problem().guests.len(), state.problem().hosts.len());
     // About half of the instances move. Before each step, every instance could move in four ways through every node.
-    if (guests * guests * 2).saturating_mul(hosts) <= MOST_LOOKS {
+    if (guests * guests * 2).saturating_mul(hosts) <= MAX_EXAMINED_STEPS {
         let plan = Plan { start, steps: steepest(state, goal.max_length, clock) };
         let copies = plan.copies();
-        return (plan, [copies - copies / SPARED, copies]);
+        return (plan, [copies - copies / COPIES_PER_SPARED, copies]);
     }
-    let mut plan = Plan { start, steps: lazy(state, random, goal.max_length, clock) };
+    let mut plan = Plan { start, steps: approximate_steepest(state, random, goal.max_length, clock) };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than there are steps")]
-    let copies = (plan.copies() as f64 * COPIES) as usize;
+    let copies = (plan.copies() as f64 * ALLOWED_COPIES_SHARE) as usize;
     // The search beyond single steps starts at the end of these steps. The plan itself keeps only the steps within the
     // allowed copies.
-    let mut kept = 0;
+    let mut copies_so_far = 0;
     let within = plan.steps.iter().take_while(|step| {
-        kept += step.kind.copies();
-        kept <= copies
+        copies_so_far += step.kind.copies();
+        copies_so_far <= copies
     });
     let within = within.count();
     plan.steps.truncate(within);
@@ -240,7 +244,7 @@ fn by_single_steps(
 
 /// Drops steps that gain less than `min_gain` once the score is below `min_gain_limit`, and steps that are not possible
 /// without them.
-fn worthwhile(problem: &Problem, mut plan: Plan, goal: &Goal) -> Plan {
+fn without_small_gains(problem: &Problem, mut plan: Plan, goal: &Goal) -> Plan {
     let gains_enough =
         |before: f64, after: f64| before >= goal.min_gain_limit || before - after >= goal.min_gain;
     let scores = plan.steps.iter().map(|step| step.score);
@@ -253,7 +257,7 @@ fn worthwhile(problem: &Problem, mut plan: Plan, goal: &Goal) -> Plan {
     }
     let mut state = State::new(problem, &problem.start);
     let made = plan.steps.iter().filter_map(|Step { guest, to, .. }| {
-        let (before, from) = (state.score(), state.spot(*guest));
+        let (before, from) = (state.score(), state.placement(*guest));
         let done = step(&mut state, *guest, *to)?;
         if gains_enough(before, done.score) {
             return Some(done);
@@ -267,9 +271,9 @@ fn worthwhile(problem: &Problem, mut plan: Plan, goal: &Goal) -> Plan {
 
 /// Truncates a plan: before a score above that of the start, after a score that is good enough, and after the lowest score.
 /// So a plan can be interrupted after any step without harm.
-fn cut(mut plan: Plan, goal: &Goal) -> Plan {
+fn truncate_at_best(mut plan: Plan, goal: &Goal) -> Plan {
     plan.steps.truncate(goal.max_length);
-    if let Some(worse) = plan.steps.iter().position(|step| step.score > plan.start + LEAST_GAIN) {
+    if let Some(worse) = plan.steps.iter().position(|step| step.score > plan.start + MIN_GAIN) {
         plan.steps.truncate(worse);
     }
     if let Some(enough) = plan.steps.iter().position(|step| step.score < goal.min_score) {
@@ -277,7 +281,7 @@ fn cut(mut plan: Plan, goal: &Goal) -> Plan {
     }
     let mut best = (plan.start, 0);
     for (index, step) in plan.steps.iter().enumerate() {
-        if step.score < best.0 - LEAST_GAIN {
+        if step.score < best.0 - MIN_GAIN {
             best = (step.score, index + 1);
         }
     }

@@ -1,12 +1,12 @@
 //! A placement that can be changed and scored incrementally: the cost of a change does not depend on the numbers of nodes
 //! and instances.
 
-mod admit;
+mod addition;
 
-pub use admit::{Amount, Keep, Lack};
+pub use addition::{Amount, BlockingReason, RequiredLimits};
 
 use super::columns::{Columns, SHARE_UNIT};
-use super::problem::{Problem, Spot};
+use super::problem::{Placement, Problem};
 use super::sums::Sums;
 
 mod probe;
@@ -18,8 +18,8 @@ pub use probe::Probe;
 pub struct State<'a> {
     problem: &'a Problem,
     columns: Columns,
-    spots: Vec<Spot>,
-    places: Vec<Place>,
+    placements: Vec<Placement>,
+    host_states: Vec<HostState>,
     /// Amounts of each node, at `node * columns + column`; `shares` has the same layout.
     amounts: Vec<i64>,
     shares: Vec<i64>,
@@ -33,7 +33,7 @@ pub struct State<'a> {
 
 /// Current state of a node.
 #[derive(Clone, Debug, Default)]
-struct Place {
+struct HostState {
     memory_free: i64,
     disk_free: i64,
     vcpus: i64,
@@ -48,7 +48,7 @@ struct Place {
     tags: Vec<(usize, u32)>,
 }
 
-impl Place {
+impl HostState {
     fn fails_n1(&self) -> bool {
         self.memory_free <= self.memory_reserved
     }
@@ -79,15 +79,15 @@ impl Counts {
 
 impl<'a> State<'a> {
     /// Builds the state of a placement.
-    pub fn new(problem: &'a Problem, spots: &[Spot]) -> State<'a> {
+    pub fn new(problem: &'a Problem, placements: &[Placement]) -> State<'a> {
         let columns = Columns::new(problem);
-        let places = problem.hosts.iter().map(|host| Place {
+        let host_states = problem.hosts.iter().map(|host| HostState {
             memory_free: host.memory_base,
             disk_free: host.disk_base,
             vcpus: host.cpus_own,
-            ..Place::default()
+            ..HostState::default()
         });
-        let places: Vec<Place> = places.collect();
+        let host_states: Vec<HostState> = host_states.collect();
         let online: Vec<usize> =
             (0..problem.hosts.len()).filter(|&host| !problem.hosts[host].offline).collect();
         let amounts = columns.base.clone();
@@ -103,8 +103,8 @@ impl<'a> State<'a> {
         };
         let mut state = State {
             problem,
-            spots: spots.to_vec(),
-            places,
+            placements: placements.to_vec(),
+            host_states,
             sums: sums(&shares),
             reserved: Sums::new(online.iter().map(|_| 0)),
             amounts,
@@ -114,11 +114,11 @@ impl<'a> State<'a> {
             in_domain: vec![0; problem.locations * problem.exclusion_tags],
             columns: columns.clone(),
         };
-        for place in 0..state.places.len() {
-            state.count_failing(place, 1);
+        for host in 0..state.host_states.len() {
+            state.count_failing(host, 1);
         }
-        for (guest, spot) in spots.iter().enumerate() {
-            state.put(guest, *spot, 1);
+        for (guest, placement) in placements.iter().enumerate() {
+            state.add_or_remove(guest, *placement, 1);
         }
         state
     }
@@ -128,14 +128,14 @@ impl<'a> State<'a> {
         self.problem
     }
 
-    /// Returns the spots of all instances.
-    pub fn spots(&self) -> &[Spot] {
-        &self.spots
+    /// Returns the placements of all instances.
+    pub fn placements(&self) -> &[Placement] {
+        &self.placements
     }
 
-    /// Returns the spot of an instance.
-    pub fn spot(&self, guest: usize) -> Spot {
-        self.spots[guest]
+    /// Returns the placement of an instance.
+    pub fn placement(&self, guest: usize) -> Placement {
+        self.placements[guest]
     }
 
     /// Returns the score, equal to [`super::score::score`] except for rounding.
@@ -153,11 +153,11 @@ impl<'a> State<'a> {
 
     /// Returns `true` if the node is not offline and does not survive the failure of a peer.
     pub fn fails_n1(&self, host: usize) -> bool {
-        !self.problem.hosts[host].offline && self.places[host].fails_n1()
+        !self.problem.hosts[host].offline && self.host_states[host].fails_n1()
     }
 
     /// Moves instances if every hard limit then holds. Returns `false` and changes nothing otherwise.
-    pub fn change(&mut self, changes: &[(usize, Spot)]) -> bool {
+    pub fn change(&mut self, changes: &[(usize, Placement)]) -> bool {
         self.try_change(changes).is_ok()
     }
 
@@ -165,166 +165,181 @@ impl<'a> State<'a> {
     ///
     /// # Errors
     /// Returns the shortage on the target of an instance; the placement is then unchanged.
-    pub fn try_change(&mut self, changes: &[(usize, Spot)]) -> Result<(), Lack> {
-        let before: Vec<Spot> = changes.iter().map(|&(guest, _)| self.spots[guest]).collect();
+    pub fn try_change(&mut self, changes: &[(usize, Placement)]) -> Result<(), BlockingReason> {
+        let before: Vec<Placement> = changes.iter().map(|&(guest, _)| self.placements[guest]).collect();
         let forced: Vec<bool> = before.iter().map(|old| self.problem.must_leave(*old)).collect();
         self.change_from(changes, &before, &forced)
     }
 
     /// Makes one operation of a step that began on `from`: an instance that had to leave at the beginning is not held back
     /// halfway. Returns `false` and changes nothing if a hard limit then does not hold.
-    pub fn change_within(&mut self, guest: usize, spot: Spot, from: Spot) -> bool {
-        let forced = self.problem.must_leave(from) || self.problem.must_leave(self.spots[guest]);
-        self.change_from(&[(guest, spot)], &[self.spots[guest]], &[forced]).is_ok()
+    pub fn change_within(&mut self, guest: usize, placement: Placement, from: Placement) -> bool {
+        let forced = self.problem.must_leave(from) || self.problem.must_leave(self.placements[guest]);
+        self.change_from(&[(guest, placement)], &[self.placements[guest]], &[forced]).is_ok()
     }
 
     fn change_from(
         &mut self,
-        changes: &[(usize, Spot)],
-        before: &[Spot],
+        changes: &[(usize, Placement)],
+        before: &[Placement],
         forced: &[bool],
-    ) -> Result<(), Lack> {
-        let touched = || changes.iter().map(|(_, spot)| spot).chain(before).flat_map(|spot| spot.nodes());
+    ) -> Result<(), BlockingReason> {
+        let touched = || {
+            changes
+                .iter()
+                .map(|(_, placement)| placement)
+                .chain(before)
+                .flat_map(|placement| placement.nodes())
+        };
         let mut may_fail: Vec<usize> = touched().filter(|&host| self.fails_n1(host)).collect();
-        for ((_, spot), forced) in changes.iter().zip(forced) {
+        for ((_, placement), forced) in changes.iter().zip(forced) {
             if *forced {
-                may_fail.extend(spot.nodes());
+                may_fail.extend(placement.nodes());
             }
         }
         // A clash is checked after all leaving instances have been removed, so that an exchange is possible.
         for (&(guest, _), old) in changes.iter().zip(before) {
-            self.put(guest, *old, -1);
+            self.add_or_remove(guest, *old, -1);
         }
-        let mut lack = None;
-        for (&(guest, spot), old) in changes.iter().zip(before) {
-            if spot.primary != old.primary && self.would_clash(guest, spot.primary) {
-                lack = Some(Lack::ExclusionTag);
+        let mut blocked = None;
+        for (&(guest, placement), old) in changes.iter().zip(before) {
+            if placement.primary != old.primary && self.would_clash(guest, placement.primary) {
+                blocked = Some(BlockingReason::ExclusionTag);
             }
-            self.put(guest, spot, 1);
-            self.spots[guest] = spot;
+            self.add_or_remove(guest, placement, 1);
+            self.placements[guest] = placement;
         }
         let newly_failing = |state: &State<'_>| {
             let fails = touched().any(|host| state.fails_n1(host) && !may_fail.contains(&host));
-            (fails && !state.problem.settings.ignore_soft_errors).then_some(Lack::Reserve)
+            (fails && !state.problem.settings.ignore_soft_errors).then_some(BlockingReason::Reserve)
         };
-        let lack = lack
+        let blocked = blocked
             .or_else(|| {
                 let mut each = changes.iter().zip(before).zip(forced);
-                each.find_map(|((&(guest, spot), old), forced)| self.lack(guest, spot, Some(*old), *forced))
+                each.find_map(|((&(guest, placement), old), forced)| {
+                    self.blocking_reason(guest, placement, Some(*old), *forced)
+                })
             })
             .or_else(|| newly_failing(self));
-        if lack.is_some() {
-            for (&(guest, spot), old) in changes.iter().zip(before) {
-                self.put(guest, spot, -1);
-                self.put(guest, *old, 1);
-                self.spots[guest] = *old;
+        if blocked.is_some() {
+            for (&(guest, placement), old) in changes.iter().zip(before) {
+                self.add_or_remove(guest, placement, -1);
+                self.add_or_remove(guest, *old, 1);
+                self.placements[guest] = *old;
             }
         }
-        lack.map_or(Ok(()), Err)
+        blocked.map_or(Ok(()), Err)
     }
 
     /// Moves an instance without a check of limits, to revert a change.
-    pub fn restore(&mut self, guest: usize, spot: Spot) {
-        self.put(guest, self.spots[guest], -1);
-        self.put(guest, spot, 1);
-        self.spots[guest] = spot;
+    pub fn restore(&mut self, guest: usize, placement: Placement) {
+        self.add_or_remove(guest, self.placements[guest], -1);
+        self.add_or_remove(guest, placement, 1);
+        self.placements[guest] = placement;
     }
 
     /// Returns `true` if a node already has an instance with an exclusion tag of this one.
     fn would_clash(&self, guest: usize, host: usize) -> bool {
-        let tags = &self.places[host].tags;
+        let tags = &self.host_states[host].tags;
         self.problem.guests[guest].exclusion.iter().any(|tag| tags.iter().any(|(known, _)| known == tag))
     }
 
     /// Returns the shortage on the nodes to which an instance has moved.
-    fn lack(&self, guest: usize, spot: Spot, old: Option<Spot>, is_forced: bool) -> Option<Lack> {
+    fn blocking_reason(
+        &self,
+        guest: usize,
+        placement: Placement,
+        old: Option<Placement>,
+        is_forced: bool,
+    ) -> Option<BlockingReason> {
         let facts = &self.problem.guests[guest];
         let newly = |host: &usize| old.is_none_or(|old| !old.contains(*host));
-        let newly_primary = old.is_none_or(|old| spot.primary != old.primary);
-        let soft = is_forced || self.problem.settings.ignore_soft_errors;
-        if newly_primary && !facts.may_come_to(spot.primary) {
-            return Some(Lack::Forbidden);
+        let newly_primary = old.is_none_or(|old| placement.primary != old.primary);
+        let ignores_soft_limits = is_forced || self.problem.settings.ignore_soft_errors;
+        if newly_primary && !facts.is_eligible_on(placement.primary) {
+            return Some(BlockingReason::Forbidden);
         }
         if newly_primary {
-            let (host, place) = (&self.problem.hosts[spot.primary], &self.places[spot.primary]);
+            let (host, host_state) =
+                (&self.problem.hosts[placement.primary], &self.host_states[placement.primary]);
             if host.offline {
-                return Some(Lack::Offline);
+                return Some(BlockingReason::Offline);
             }
-            if facts.memory_used > 0 && place.memory_free <= 0 {
-                return Some(Lack::Memory);
+            if facts.memory_used > 0 && host_state.memory_free <= 0 {
+                return Some(BlockingReason::Memory);
             }
-            if place.vcpus > host.vcpus_most && facts.vcpus != 0 && !soft {
-                return Some(Lack::Cpus);
+            if host_state.vcpus > host.vcpus_most && facts.vcpus != 0 && !ignores_soft_limits {
+                return Some(BlockingReason::Cpus);
             }
         }
         // Unlike disk, spindles are checked again on a node of which only the role changes, as in hbal.
         let changed = |host: &usize| match old {
-            Some(old) if old.primary == spot.primary => {
-                Some(*host) == spot.secondary && old.secondary != spot.secondary
+            Some(old) if old.primary == placement.primary => {
+                Some(*host) == placement.secondary && old.secondary != placement.secondary
             }
             Some(_) | None => true,
         };
         let lacks_spindles = |host: usize| {
-            let of_host = &self.problem.hosts[host];
-            facts.spindles_on(of_host) > 0 && of_host.lacks_spindles(self.places[host].spindles)
+            let host_facts = &self.problem.hosts[host];
+            facts.spindles_on(host_facts) > 0 && host_facts.lacks_spindles(self.host_states[host].spindles)
         };
-        if !soft && spot.nodes().filter(changed).any(lacks_spindles) {
-            return Some(Lack::Spindles);
+        if !ignores_soft_limits && placement.nodes().filter(changed).any(lacks_spindles) {
+            return Some(BlockingReason::Spindles);
         }
-        spot.nodes().filter(newly).find_map(|host| {
-            let (facts_of_host, place) = (&self.problem.hosts[host], &self.places[host]);
-            let least = if soft { 0 } else { facts_of_host.disk_least };
-            let disk = facts.disk_used == 0 || (place.disk_free > 0 && place.disk_free >= least);
-            if facts_of_host.offline {
-                Some(Lack::Offline)
+        placement.nodes().filter(newly).find_map(|host| {
+            let (host_facts, host_state) = (&self.problem.hosts[host], &self.host_states[host]);
+            let least = if ignores_soft_limits { 0 } else { host_facts.disk_least };
+            let disk = facts.disk_used == 0 || (host_state.disk_free > 0 && host_state.disk_free >= least);
+            if host_facts.offline {
+                Some(BlockingReason::Offline)
             } else if !disk {
-                Some(Lack::Disk)
+                Some(BlockingReason::Disk)
             } else {
-                (!facts.may_come_to(host)).then_some(Lack::Forbidden)
+                (!facts.is_eligible_on(host)).then_some(BlockingReason::Forbidden)
             }
         })
     }
 
-    /// Adds an instance to the nodes of a spot (`sign` 1), or removes it (−1).
-    fn put(&mut self, guest: usize, spot: Spot, sign: i64) {
+    /// Adds an instance to the nodes of a placement (`sign` 1), or removes it (−1).
+    fn add_or_remove(&mut self, guest: usize, placement: Placement, sign: i64) {
         let problem = self.problem;
         let facts = &problem.guests[guest];
         let present = i64::try_from(facts.count()).unwrap_or(i64::MAX) * sign;
-        self.load(guest, spot.primary, true, sign);
-        self.count_failing(spot.primary, -1);
-        let place = &mut self.places[spot.primary];
-        place.memory_free -= facts.memory_used * sign;
-        place.disk_free -= facts.disk_used * sign;
-        place.spindles += facts.spindles[0] * i64::from(facts.present) * sign;
-        place.vcpus += facts.vcpus * sign;
-        place.instances += present;
-        self.count_failing(spot.primary, 1);
-        self.count_primary(guest, spot.primary, sign);
-        if problem.hosts[spot.primary].offline {
+        self.update_columns(guest, placement.primary, true, sign);
+        self.count_failing(placement.primary, -1);
+        let host_state = &mut self.host_states[placement.primary];
+        host_state.memory_free -= facts.memory_used * sign;
+        host_state.disk_free -= facts.disk_used * sign;
+        host_state.spindles += facts.spindles[0] * i64::from(facts.present) * sign;
+        host_state.vcpus += facts.vcpus * sign;
+        host_state.instances += present;
+        self.count_failing(placement.primary, 1);
+        self.count_primary(guest, placement.primary, sign);
+        if problem.hosts[placement.primary].offline {
             self.counts.primaries_on_offline += present;
             self.counts.on_offline += present;
         }
-        if let Some(secondary) = spot.secondary {
-            self.load(guest, secondary, false, sign);
+        if let Some(secondary) = placement.secondary {
+            self.update_columns(guest, secondary, false, sign);
             self.count_failing(secondary, -1);
-            let place = &mut self.places[secondary];
-            place.disk_free -= facts.disk_used * sign;
-            place.spindles += facts.spindles[0] * i64::from(facts.present) * sign;
-            place.instances += present;
-            place.reserve(spot.primary, facts.memory_reserved * sign);
-            self.reserve(secondary);
+            let host_state = &mut self.host_states[secondary];
+            host_state.disk_free -= facts.disk_used * sign;
+            host_state.spindles += facts.spindles[0] * i64::from(facts.present) * sign;
+            host_state.instances += present;
+            host_state.reserve(placement.primary, facts.memory_reserved * sign);
+            self.update_reserved(secondary);
             self.count_failing(secondary, 1);
             if problem.hosts[secondary].offline {
                 self.counts.on_offline += present;
             }
         }
         if problem.locations > 0 || !facts.desired.is_empty() {
-            self.counts.misplaced += self.misplaced(guest, spot) * sign;
+            self.counts.misplaced += self.misplaced(guest, placement) * sign;
         }
     }
 
     /// Updates the sums of all columns for a node to which an instance is added or from which it is removed.
-    fn load(&mut self, guest: usize, host: usize, primary: bool, sign: i64) {
+    fn update_columns(&mut self, guest: usize, host: usize, primary: bool, sign: i64) {
         let facts = &self.problem.hosts[host];
         let count = self.columns.len();
         for (column, &added) in self.columns.added(guest, primary, facts.exclusive).iter().enumerate() {
@@ -343,20 +358,20 @@ impl<'a> State<'a> {
 
     /// Updates the sums of reserved memory for a node whose peers changed.
     #[expect(clippy::cast_possible_truncation, reason = "sizes are bounded where they are read")]
-    fn reserve(&mut self, host: usize) {
+    fn update_reserved(&mut self, host: usize) {
         let facts = &self.problem.hosts[host];
-        let place = &mut self.places[host];
-        let share = (place.memory_reserved as f64 * SHARE_UNIT / facts.memory_total).min(1e15) as i64;
+        let host_state = &mut self.host_states[host];
+        let share = (host_state.memory_reserved as f64 * SHARE_UNIT / facts.memory_total).min(1e15) as i64;
         if !facts.offline {
-            self.reserved.replace(place.reserved_share, share);
+            self.reserved.replace(host_state.reserved_share, share);
         }
-        place.reserved_share = share;
+        host_state.reserved_share = share;
     }
 
     /// Adds the instances of a node that fails N+1 to the count (`sign` 1), or subtracts them (−1).
     fn count_failing(&mut self, host: usize, sign: i64) {
         if self.fails_n1(host) {
-            self.counts.on_failing += self.places[host].instances * sign;
+            self.counts.on_failing += self.host_states[host].instances * sign;
         }
     }
 
@@ -368,7 +383,7 @@ impl<'a> State<'a> {
             return;
         }
         for &tag in &problem.guests[guest].exclusion {
-            self.counts.clashes += self.places[host].tag(tag, sign);
+            self.counts.clashes += self.host_states[host].count_tag(tag, sign);
             for &location in &facts.locations {
                 let count = &mut self.in_domain[location * problem.exclusion_tags + tag];
                 if sign > 0 {
@@ -382,12 +397,12 @@ impl<'a> State<'a> {
         }
     }
 
-    fn misplaced(&self, guest: usize, spot: Spot) -> i64 {
-        if self.problem.hosts[spot.primary].offline {
+    fn misplaced(&self, guest: usize, placement: Placement) -> i64 {
+        if self.problem.hosts[placement.primary].offline {
             return 0;
         }
-        let primary = &self.problem.hosts[spot.primary].locations;
-        let shared = spot.secondary.map_or(0, |secondary| {
+        let primary = &self.problem.hosts[placement.primary].locations;
+        let shared = placement.secondary.map_or(0, |secondary| {
             let secondary = &self.problem.hosts[secondary].locations;
             secondary.iter().filter(|location| primary.contains(location)).count()
         });
@@ -397,7 +412,7 @@ impl<'a> State<'a> {
     }
 }
 
-impl Place {
+impl HostState {
     /// Changes the memory that a failure of a peer would bring to this node.
     fn reserve(&mut self, peer: usize, memory: i64) {
         if memory == 0 {
@@ -428,7 +443,7 @@ impl Place {
     }
 
     /// Adds or removes one use of a tag, and returns the change in the number of clashes.
-    fn tag(&mut self, tag: usize, sign: i64) -> i64 {
+    fn count_tag(&mut self, tag: usize, sign: i64) -> i64 {
         match self.tags.iter().position(|(known, _)| *known == tag) {
             None => {
                 self.tags.push((tag, 1));

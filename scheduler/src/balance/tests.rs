@@ -1,18 +1,18 @@
 //! Properties that must hold for every cluster.
 
-use super::problem::{Problem, Settings, Spot};
+use super::problem::{Placement, Problem, Settings};
 use super::random::Random;
 use super::samples::sample;
 use super::score::{score, usages};
 use super::state::{Probe, State};
 use proptest::prelude::*;
 
-/// Returns a random spot for an instance, which may be impossible.
-fn any_spot(problem: &Problem, guest: usize, random: &mut Random) -> Spot {
+/// Returns a random placement for an instance, which may be impossible.
+fn random_placement(problem: &Problem, guest: usize, random: &mut Random) -> Placement {
     let count = problem.hosts.len();
     let primary = random.below(count);
     let secondary = problem.start[guest].secondary.map(|_| (primary + 1 + random.below(count - 1)) % count);
-    Spot { primary, secondary }
+    Placement { primary, secondary }
 }
 
 proptest! {
@@ -31,29 +31,29 @@ proptest! {
                 break;
             }
             let guest = random.below(problem.guests.len());
-            let spot = any_spot(&problem, guest, &mut random);
+            let placement = random_placement(&problem, guest, &mut random);
             if random.below(2) == 0 {
-                state.restore(guest, spot);
+                state.restore(guest, placement);
             } else {
                 let other = random.below(problem.guests.len());
-                let before = state.spots().to_vec();
+                let before = state.placements().to_vec();
                 let probe = &mut Probe::new(&state);
-                let mut changes = vec![(guest, spot)];
+                let mut changes = vec![(guest, placement)];
                 if other != guest {
-                    changes.push((other, any_spot(&problem, other, &mut random)));
+                    changes.push((other, random_placement(&problem, other, &mut random)));
                 }
-                let probed = (probe.after(&state, &changes), probe.after(&state, &changes));
+                let probed = (probe.score_after(&state, &changes), probe.score_after(&state, &changes));
                 let done = state.change(&changes);
                 let mut wanted = before.clone();
-                for &(guest, spot) in &changes {
-                    wanted[guest] = spot;
+                for &(guest, placement) in &changes {
+                    wanted[guest] = placement;
                 }
                 let wanted = score(&problem, &wanted);
                 prop_assert!((probed.0 - wanted).abs() < 1e-6, "probed {} instead of {wanted}", probed.0);
                 prop_assert!((probed.1 - probed.0).abs() < 1e-12);
-                prop_assert!(done || state.spots() == before.as_slice());
+                prop_assert!(done || state.placements() == before.as_slice());
             }
-            let full = score(&problem, state.spots());
+            let full = score(&problem, state.placements());
             prop_assert!((state.score() - full).abs() < 1e-9, "{} instead of {}", state.score(), full);
         }
     }
@@ -69,16 +69,16 @@ proptest! {
                 break;
             }
             let guest = random.below(problem.guests.len());
-            let spot = any_spot(&problem, guest, &mut random);
-            let before = (usages(&problem, state.spots()), state.spot(guest));
-            if !state.change(&[(guest, spot)]) {
+            let placement = random_placement(&problem, guest, &mut random);
+            let before = (usages(&problem, state.placements()), state.placement(guest));
+            if !state.change(&[(guest, placement)]) {
                 continue;
             }
-            for (index, (old, new)) in before.0.iter().zip(usages(&problem, state.spots())).enumerate() {
+            for (index, (old, new)) in before.0.iter().zip(usages(&problem, state.placements())).enumerate() {
                 let host = &problem.hosts[index];
-                let running = spot.primary == index && before.1.primary != index;
-                let copied = running || (spot.secondary == Some(index) && before.1.secondary != Some(index));
-                let is_forced = spot.contains(index) && problem.must_leave(before.1);
+                let running = placement.primary == index && before.1.primary != index;
+                let copied = running || (placement.secondary == Some(index) && before.1.secondary != Some(index));
+                let is_forced = placement.contains(index) && problem.must_leave(before.1);
                 prop_assert!(is_forced || host.offline || old.fails_n1() || !new.fails_n1());
                 prop_assert!(!running || (!host.offline && (new.memory_free > 0 || new.memory_free == old.memory_free)));
                 prop_assert!(is_forced || !running || new.vcpus <= host.vcpus_most || new.vcpus == old.vcpus);
@@ -91,7 +91,7 @@ proptest! {
 
 /// Values must be right on a cluster that can be computed by hand.
 #[test]
-fn values_by_hand() {
+fn values_match_a_manual_calculation() {
     let text = "g|u|preferred||\n\n\
         a|1000|0|800|1000|900|4|N|u|1||N|0|0|1.0\n\
         b|1000|0|1000|1000|900|4|N|u|1||N|0|0|1.0\n\n\
@@ -106,7 +106,7 @@ fn values_by_hand() {
     for ((value, expected), known) in values.iter().zip(expected).zip(super::score::VALUES) {
         assert!((value - expected).abs() < 1e-12, "{} is {value}", known.name);
     }
-    let moved = [Spot { primary: 1, secondary: Some(0) }];
+    let moved = [Placement { primary: 1, secondary: Some(0) }];
     assert!((score(&problem, &moved) - score(&problem, &problem.start)).abs() < 1e-12);
 }
 
@@ -123,6 +123,10 @@ fn an_offline_node_is_emptied_although_n1_fails() {
     let cluster = super::text::read(&format!("g|u|preferred||\n\n{nodes}\n{instances}\n\n")).unwrap();
     let problem = Problem::new(&cluster, 0, &Settings::default());
     let plan = super::search::search(&problem, &super::search::Goal::default(), &mut || 0.0);
-    assert!(plan.spots(&problem).iter().all(|spot| !problem.must_leave(*spot)), "{:?}", plan.steps);
+    assert!(
+        plan.placements(&problem).iter().all(|placement| !problem.must_leave(*placement)),
+        "{:?}",
+        plan.steps
+    );
     assert!((plan.end() - 8.224_305_56).abs() < 1e-8, "{}", plan.end());
 }

@@ -8,7 +8,7 @@ pub(super) fn cores() -> usize {
 /// Runs both functions in parallel, `one` in this thread, and returns both results.
 ///
 /// Panics if either function panics.
-pub(super) fn side_by_side<One, Other: Send>(
+pub(super) fn run_in_parallel<One, Other: Send>(
     one: impl FnOnce() -> One,
     other: impl FnOnce() -> Other + Send,
 ) -> (One, Other) {

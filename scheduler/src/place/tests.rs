@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::view::NodeFacts;
-use crate::{Declared, Rules};
+use crate::{RuleInput, Rules};
 use ha_api_types::cluster::SchedulerMode;
 use ha_api_types::placement::{Affinity, AffinityRuleSpec, GroupSpec, NodePriorities, ResourceAffinity};
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ fn offline(view: &mut View, nodes: &[&str]) {
 }
 
 #[test]
-fn the_highest_class_with_a_feasible_node_wins() {
+fn the_best_priority_tier_with_an_eligible_node_wins() {
     let mut view = cluster(false);
     check(&view, &service(None, Some("g")), Some("node1"), Reason::Scheduled);
     offline(&mut view, &["node1"]);
@@ -57,7 +57,7 @@ fn the_highest_class_with_a_feasible_node_wins() {
 }
 
 #[test]
-fn a_node_must_have_the_driver_and_of_third_parties_that_one() {
+fn a_node_must_have_the_driver() {
     let mut view = cluster(false);
     let drivers: [&[&str]; 4] =
         [&["exec"], &["exec", "external:other"], &["exec", "external:zpool"], &["exec", "podman"]];
@@ -73,7 +73,7 @@ fn a_node_must_have_the_driver_and_of_third_parties_that_one() {
 }
 
 #[test]
-fn a_class_is_split_evenly() {
+fn a_priority_tier_is_filled_evenly() {
     let mut view = cluster(false);
     offline(&mut view, &["node1"]);
     view.services.insert("other".into(), service(Some("node2"), Some("g")));
@@ -81,7 +81,7 @@ fn a_class_is_split_evenly() {
 }
 
 #[test]
-fn members_only_when_restricted() {
+fn a_restricted_group_excludes_other_nodes() {
     let mut view = cluster(true);
     offline(&mut view, &["node1"]);
     check(&view, &service(None, Some("only1")), None, Reason::Unschedulable);
@@ -91,7 +91,7 @@ fn members_only_when_restricted() {
 }
 
 #[test]
-fn failback_only_where_wanted() {
+fn failback_only_if_enabled() {
     let view = cluster(false);
     check(&view, &service(Some("node2"), Some("g")), Some("node1"), Reason::Failback);
     let stays = ServiceFacts { failback: false, ..service(Some("node2"), Some("g")) };
@@ -104,13 +104,13 @@ fn failback_only_where_wanted() {
 }
 
 #[test]
-fn a_service_stays_within_its_class() {
+fn a_service_stays_within_its_priority_tier() {
     let view = cluster(false);
     check(&view, &service(Some("node3"), None), Some("node3"), Reason::CurrentNode);
 }
 
 #[test]
-fn a_service_goes_back_to_the_node_it_left_for_maintenance() {
+fn a_service_returns_after_maintenance() {
     let view = cluster(false);
     let moved = ServiceFacts { maintenance_node: Some("node2".into()), ..service(Some("node3"), None) };
     check(&view, &moved, Some("node2"), Reason::ReturningFromMaintenance);
@@ -130,7 +130,7 @@ fn failed_nodes_are_tried_last() {
 }
 
 #[test]
-fn memory_is_a_hard_limit_that_says_what_is_free() {
+fn the_memory_limit_names_the_free_amount() {
     let mut view = cluster(false);
     for node in view.nodes.values_mut() {
         node.capacity.memory = "4Gi".parse().ok();
@@ -148,7 +148,7 @@ fn memory_is_a_hard_limit_that_says_what_is_free() {
 }
 
 #[test]
-fn an_exclusive_service_needs_a_node_that_can_be_proven_dead() {
+fn an_exclusive_service_needs_a_fenceable_node() {
     let mut view = cluster(false);
     for node in view.nodes.values_mut() {
         node.fenceable = Err(Reason::WatchdogMissing);
@@ -158,7 +158,7 @@ fn an_exclusive_service_needs_a_node_that_can_be_proven_dead() {
 }
 
 #[test]
-fn those_that_must_be_together_agree_on_who_finds_a_place() {
+fn partners_get_the_same_node() {
     let mut view = View::default();
     for (node, memory) in [("node1", "5Gi"), ("node2", "1Gi")] {
         let mut facts = NodeFacts::default();
@@ -182,7 +182,7 @@ fn those_that_must_be_together_agree_on_who_finds_a_place() {
     let rule = AffinityRuleSpec { resource_affinity: Some(affinity), ..AffinityRuleSpec::default() };
     let nodes = view.nodes.keys().cloned().collect();
     let rules = [("together".to_owned(), rule)].into();
-    (view.rules, _) = Rules::compile(&Declared { rules, nodes, ..Declared::default() });
+    (view.rules, _) = Rules::compile(&RuleInput { rules, nodes, ..RuleInput::default() });
     // All four do not fit on any node; without the large service of lower priority, the others fit on node1.
     for (name, node) in
         [("a", Some("node1")), ("b", Some("node1")), ("small", Some("node1")), ("large", None)]
@@ -193,7 +193,7 @@ fn those_that_must_be_together_agree_on_who_finds_a_place() {
 }
 
 #[test]
-fn with_reservation_enabled_services_on_a_node_weigh_by_their_number() {
+fn the_service_count_matters_with_reservation() {
     let mut view = cluster(false);
     view.nodes.retain(|name, _| ["node1", "node2"].contains(&name.as_str()));
     view.settings.mode = SchedulerMode::Static;
@@ -220,7 +220,7 @@ fn with_reservation_enabled_services_on_a_node_weigh_by_their_number() {
 
 proptest! {
     #[test]
-    fn the_choice_alone_is_the_one_of_the_whole_placement(view in crate::reservation::tests::generate::view()) {
+    fn the_quick_choice_equals_the_full_placement(view in crate::reservation::tests::generate::view()) {
         for mode in [SchedulerMode::Basic, SchedulerMode::Static] {
             let mut view = view.clone();
             view.settings.mode = mode;

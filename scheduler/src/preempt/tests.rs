@@ -56,7 +56,7 @@ fn cluster(
         .iter()
         .map(|(name, priority, takes, node)| ((*name).into(), service(*priority, *takes, *node)))
         .collect();
-    let declared = crate::Declared { rules, nodes: names, ..crate::Declared::default() };
+    let declared = crate::RuleInput { rules, nodes: names, ..crate::RuleInput::default() };
     View { nodes, services, rules: crate::Rules::compile(&declared).0, ..View::default() }
 }
 
@@ -64,10 +64,16 @@ fn ask(view: &View, name: &ResourceName, with: &[&str], leaving: &[&str]) -> Opt
     let facts = view.services.get(name).cloned().unwrap_or_default();
     let set = |names: &[&str]| names.iter().copied().map(ResourceName::from).collect::<BTreeSet<_>>();
     let (with, leaving) = (set(with), set(leaving));
-    let displaceable = view.services.keys().filter(|name| !leaving.contains(*name)).cloned().collect();
+    let preemptible = view.services.keys().filter(|name| !leaving.contains(*name)).cloned().collect();
     let placement = place(view, name, &facts);
-    let wish = Wish { name, service: &facts, with: &with, displaceable: &displaceable, leaving: &leaving };
-    preempt(view, &placement, &wish)
+    let request = PreemptionRequest {
+        name,
+        service: &facts,
+        with: &with,
+        preemptible: &preemptible,
+        leaving: &leaving,
+    };
+    preempt(view, &placement, &request)
 }
 
 fn check(view: &View, name: &str, expected: Option<(&str, &[&str])>) {
@@ -79,7 +85,7 @@ fn check(view: &View, name: &str, expected: Option<(&str, &[&str])>) {
 }
 
 #[test]
-fn the_least_important_make_room_and_as_few_as_will_do() {
+fn few_services_of_low_priority_are_preempted() {
     let on = Some("node1");
     let new = ("new", 10, 4, None);
     check(&cluster(&[8], &[new, ("a", 1, 4, on), ("b", 2, 4, on)], &[]), "new", Some(("node1", &["a"])));
@@ -98,7 +104,7 @@ fn the_least_important_make_room_and_as_few_as_will_do() {
 }
 
 #[test]
-fn rules_are_kept() {
+fn preemption_respects_rules() {
     let on = Some("node1");
     let new = ("new", 10, 4, None);
     // The service of lower priority with anti-affinity to the new one leaves.
@@ -113,7 +119,7 @@ fn rules_are_kept() {
 }
 
 #[test]
-fn what_starts_together_fits_together() {
+fn services_that_start_together_fit_together() {
     let set: &[(Affinity, &[&str])] = &[(Affinity::Positive, &["new", "other"])];
     let services =
         [("new", 10, 4, None), ("other", 9, 4, None), ("a", 1, 6, Some("node1")), ("b", 2, 8, Some("node2"))];
@@ -124,7 +130,7 @@ fn what_starts_together_fits_together() {
 }
 
 #[test]
-fn a_set_is_put_where_all_of_it_fits() {
+fn a_set_is_placed_where_all_members_fit() {
     let set: &[(Affinity, &[&str])] = &[(Affinity::Positive, &["new", "other"])];
     let services = [("new", 1, 4, None), ("other", 1, 4, None), ("a", 1, 1, Some("node3"))];
     let view = cluster(&[4, 7, 9], &services, set);
@@ -132,13 +138,16 @@ fn a_set_is_put_where_all_of_it_fits() {
     let placement = place(&view, &"new".into(), facts);
     assert_eq!(placement.node.as_deref(), Some("node1"));
     let with = BTreeSet::from(["other".into()]);
-    assert_eq!(crate::together(&view, &placement, &"new".into(), facts, &with).as_deref(), Some("node3"));
+    assert_eq!(
+        crate::best_common_node(&view, &placement, &"new".into(), facts, &with).as_deref(),
+        Some("node3")
+    );
     let view = cluster(&[4, 7, 8], &services, set);
-    assert_eq!(crate::together(&view, &placement, &"new".into(), &view.services["new"], &with), None);
+    assert_eq!(crate::best_common_node(&view, &placement, &"new".into(), &view.services["new"], &with), None);
 }
 
 #[test]
-fn what_leaves_already_is_waited_for() {
+fn leaving_services_are_awaited() {
     let services = [("new", 10, 4, None), ("a", 1, 4, Some("node1")), ("b", 2, 4, Some("node2"))];
     let view = cluster(&[4, 4], &services, &[]);
     let found = ask(&view, &"new".into(), &[], &["b"]).unwrap();
@@ -163,13 +172,13 @@ fn by_trying(view: &View, name: &ResourceName) -> Option<Vec<i32>> {
                 .filter(|(at, _)| mask & (1 << at) != 0)
                 .map(|(_, name)| *name)
                 .collect();
-            let own = view.rules.companions(name);
+            let own = view.rules.strict_affinity_partners(name);
             let lower = gone
                 .iter()
                 .all(|name| view.services[*name].priority < service.priority && !own.contains(*name));
             let together = gone.iter().all(|name| {
                 view.rules
-                    .companions(name)
+                    .strict_affinity_partners(name)
                     .iter()
                     .all(|other| other != "new" && (!users.contains(&other) || gone.contains(other)))
             });
@@ -192,7 +201,7 @@ fn by_trying(view: &View, name: &ResourceName) -> Option<Vec<i32>> {
 
 proptest! {
     #[test]
-    fn nobody_finds_a_cheaper_set(
+    fn no_cheaper_set_exists(
         nodes in prop::collection::vec(2_i128..12, 1..4),
         services in prop::collection::vec((0_i32..5, 1_i128..6, 0_usize..4), 0..8),
         wants in 1_i128..12,

@@ -3,7 +3,7 @@
 //! Each move takes a service from a node with more services to one with fewer. The sequence of moves therefore ends, and no
 //! move is reversed.
 
-use super::{Loads, Move, free, is_allowed, share, takes_part};
+use super::{Loads, Move, counts_for_balance, is_allowed, movable_unit, share};
 use crate::view::View;
 use ha_api_types::id::{NodeName, ResourceName};
 use std::collections::BTreeSet;
@@ -20,16 +20,16 @@ pub struct Counts<'a> {
 impl<'a> Counts<'a> {
     /// Counts the services of all nodes that count for the balance.
     pub fn of(view: &'a View) -> Counts<'a> {
-        let taking_part = view.nodes.iter().filter(|(_, node)| takes_part(node));
+        let counted = view.nodes.iter().filter(|(_, node)| counts_for_balance(node));
         let count = |node: &NodeName| view.services.on(node).map_or(0, crate::services::NodeUse::count);
-        let nodes: Vec<(&NodeName, usize)> = taking_part.map(|(name, _)| (name, count(name))).collect();
+        let nodes: Vec<(&NodeName, usize)> = counted.map(|(name, _)| (name, count(name))).collect();
         let total = nodes.iter().map(|(_, count)| count).sum();
         let percent = usize::try_from(view.reservation.over_utilization).unwrap_or(usize::MAX);
         Counts { nodes, total, percent }
     }
 
     /// Returns each node that counts for the balance, and whether it has too many services.
-    pub fn sides(&self) -> impl Iterator<Item = (&'a NodeName, bool)> {
+    pub fn nodes_by_side(&self) -> impl Iterator<Item = (&'a NodeName, bool)> {
         self.nodes.iter().map(|(name, count)| (*name, self.is_too_many(*count)))
     }
 
@@ -51,7 +51,7 @@ impl<'a> Counts<'a> {
     }
 
     /// Describes the number of services of a node and its limit.
-    pub fn told(&self, node: &NodeName) -> Option<String> {
+    pub fn describe(&self, node: &NodeName) -> Option<String> {
         let count = self.count(node)?;
         let share = self.total as f64 / self.nodes.len() as f64;
         let limit = share * self.percent as f64 / 100.0;
@@ -80,7 +80,7 @@ pub fn relieve(
 ) -> Option<Move> {
     let counts = Counts::of(view);
     let loads = Loads::of(view);
-    let before = loads.unevenness();
+    let before = loads.imbalance();
     let settings = &view.settings.auto_rebalance;
     let most = if settings.enabled { before.max(settings.threshold) } else { f64::INFINITY };
     let mut sources: Vec<(&NodeName, usize)> = counts
@@ -97,13 +97,15 @@ pub fn relieve(
         let mut users: Vec<(f64, &ResourceName)> = view
             .users_of(from)
             .filter(|(name, facts)| {
-                services.contains(name) && free(view, name, facts).is_some_and(|unit| unit.members.len() == 1)
+                services.contains(name)
+                    && movable_unit(view, name, facts).is_some_and(|unit| unit.members.len() == 1)
             })
             .map(|(name, facts)| (share(&capacity, &facts.load(view.settings.mode)).unwrap_or(0.0), name))
             .collect();
         users.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(other.1)));
-        let roomy = targets.iter().filter(|(_, count)| count + 1 < had && !counts.is_too_many(count + 1));
-        for (to, _) in roomy {
+        let possible_targets =
+            targets.iter().filter(|(_, count)| count + 1 < had && !counts.is_too_many(count + 1));
+        for (to, _) in possible_targets {
             for (_, name) in &users {
                 let Some(facts) = view.services.get(*name) else { continue };
                 let after = match (loads.position(from), loads.position(to)) {

@@ -54,9 +54,9 @@ fn check(view: &View, expected: Option<(&str, &str)>) {
 }
 
 #[test]
-fn unevenness_is_the_coefficient_of_variation() {
+fn imbalance_is_the_coefficient_of_variation() {
     let check = |services: &[(&str, &str, i128, i128)], expected: f64| {
-        let found = Loads::of(&cluster(&["n1", "n2"], services)).unevenness();
+        let found = Loads::of(&cluster(&["n1", "n2"], services)).imbalance();
         assert!((found - expected).abs() < 1e-9, "{found} {expected}");
     };
     check(&[], 0.0);
@@ -69,24 +69,24 @@ fn unevenness_is_the_coefficient_of_variation() {
 }
 
 #[test]
-fn nodes_that_take_no_part() {
+fn ineligible_nodes_do_not_count() {
     let services = [("a", "n1", 4, 16), ("b", "n2", 4, 16)];
     let mut view = cluster(&["n1", "n2", "n3"], &services);
-    assert!(Loads::of(&view).unevenness() > 0.7);
+    assert!(Loads::of(&view).imbalance() > 0.7);
     view.nodes.get_mut("n3").expect("there").maintenance = true;
-    assert!(Loads::of(&view).unevenness() < 1e-9);
+    assert!(Loads::of(&view).imbalance() < 1e-9);
     view = cluster(&["n1", "n2", "n3"], &services);
     view.nodes.get_mut("n3").expect("there").online = Err(Reason::Fencing);
-    assert!(Loads::of(&view).unevenness() < 1e-9);
+    assert!(Loads::of(&view).imbalance() < 1e-9);
     // A node of unknown capacity does not count as empty.
     view = cluster(&["n1", "n2", "n3"], &services);
     view.nodes.get_mut("n3").expect("there").capacity = Amounts::default();
-    assert!(Loads::of(&view).unevenness() < 1e-9);
+    assert!(Loads::of(&view).imbalance() < 1e-9);
     check(&view, None);
 }
 
 #[test]
-fn the_move_that_evens_most_is_chosen() {
+fn the_move_with_the_largest_gain_is_chosen() {
     let services = [("a", "n1", 6, 24), ("b", "n1", 2, 8), ("c", "n1", 1, 4)];
     check(&cluster(&["n1", "n2"], &services), Some(("a", "n2")));
     // Both moves have the same effect, so the smaller service moves.
@@ -97,7 +97,7 @@ fn the_move_that_evens_most_is_chosen() {
 }
 
 #[test]
-fn what_stays_together_moves_together() {
+fn services_with_affinity_move_together() {
     let together = |services: &[(&str, &str, i128, i128)], change: fn(&mut View)| {
         let mut view = cluster(&["n1", "n2"], services);
         let resources = ["a".to_owned(), "b".to_owned()].into();
@@ -107,7 +107,7 @@ fn what_stays_together_moves_together() {
             ha_api_types::placement::AffinityRuleSpec { resource_affinity: Some(rule), ..Default::default() };
         let nodes = view.nodes.keys().cloned().collect();
         let rules = [("together".to_owned(), spec)].into();
-        let declared = crate::Declared { rules, nodes, ..crate::Declared::default() };
+        let declared = crate::RuleInput { rules, nodes, ..crate::RuleInput::default() };
         view.rules = crate::Rules::compile(&declared).0;
         change(&mut view);
         view
@@ -144,7 +144,7 @@ fn what_stays_together_moves_together() {
 }
 
 #[test]
-fn a_small_gain_moves_nothing() {
+fn a_small_gain_causes_no_move() {
     let services = [("a", "n1", 8, 32), ("b", "n1", 1, 2)];
     let mut view = cluster(&["n1", "n2"], &services);
     view.settings.auto_rebalance.margin = 0.5;
@@ -154,7 +154,7 @@ fn a_small_gain_moves_nothing() {
 }
 
 #[test]
-fn what_may_not_be_moved_stays() {
+fn immovable_services_stay() {
     let services = [("a", "n1", 6, 24), ("b", "n1", 4, 16)];
     let stays = |change: fn(&mut View), expected: Option<(&str, &str)>| {
         let mut view = cluster(&["n1", "n2"], &services);
@@ -190,7 +190,7 @@ fn what_may_not_be_moved_stays() {
 }
 
 #[test]
-fn dynamic_goes_by_what_was_measured() {
+fn dynamic_mode_uses_measurements() {
     let mut view = cluster(&["n1", "n2"], &[("a", "n1", 1, 1), ("b", "n1", 1, 1), ("c", "n2", 8, 32)]);
     check(&view, None);
     view.settings.mode = SchedulerMode::Dynamic;
@@ -201,7 +201,7 @@ fn dynamic_goes_by_what_was_measured() {
 }
 
 #[test]
-fn topsis_goes_by_the_outcome() {
+fn topsis_compares_the_results_of_moves() {
     // The mean of the shares is equally balanced after moving `a` or `b`. Moving `b` also balances memory, which has more
     // weight.
     let services = [("a", "n1", 8, 2), ("b", "n1", 1, 30), ("c", "n2", 0, 4), ("d", "n1", 0, 30)];
@@ -214,7 +214,7 @@ fn topsis_goes_by_the_outcome() {
 
 proptest! {
     #[test]
-    fn moves_end_and_each_gains(
+    fn moves_end_and_each_improves_the_balance(
         placed in proptest::collection::vec((0..4_usize, 0..8_i128, 0..24_i128), 0..14),
         topsis in any::<bool>(),
     ) {
@@ -231,7 +231,7 @@ proptest! {
         }
         let mut moves = 0;
         while let Some(planned) = next(&view) {
-            let before = Loads::of(&view).unevenness();
+            let before = Loads::of(&view).imbalance();
             prop_assert!((before - planned.before).abs() < 1e-9);
             let facts = view.services.get(&planned.service).expect("there").clone();
             let verdict = place(&view, &planned.service, &facts).verdicts.remove(&planned.to);
@@ -241,7 +241,7 @@ proptest! {
             moved.uses = BTreeSet::from([planned.to.clone()]);
             drop(moved);
             // The incremental result for one move must equal a full computation after the move.
-            let after = Loads::of(&view).unevenness();
+            let after = Loads::of(&view).imbalance();
             prop_assert!((after - planned.after).abs() < 1e-6, "{after} {planned:?}");
             prop_assert!(after <= before * 0.9 + 1e-9);
             // The service must stay on the target without further moves.

@@ -9,15 +9,15 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// Returns the facts of a service as the failover capacity check counts them.
-pub fn counted<'a>(view: &View, name: &ResourceName, facts: &'a ServiceFacts) -> Cow<'a, ServiceFacts> {
+pub fn counted_facts<'a>(view: &View, name: &ResourceName, facts: &'a ServiceFacts) -> Cow<'a, ServiceFacts> {
     let mut counted = Cow::Borrowed(facts);
     if facts.stopped && view.reservation.count_stopped {
         if !facts.uses.is_empty() {
             counted.to_mut().wanted = true;
-        } else if let Some(home) = home_of_stopped(view, name, facts) {
+        } else if let Some(current_node) = node_of_stopped(view, name, facts) {
             let counted = counted.to_mut();
-            counted.uses = BTreeSet::from([home.to_owned()]);
-            counted.node = Some(home.to_owned());
+            counted.uses = BTreeSet::from([current_node.to_owned()]);
+            counted.node = Some(current_node.to_owned());
             (counted.wanted, counted.movable) = (true, true);
         }
     }
@@ -30,15 +30,15 @@ pub fn counted<'a>(view: &View, name: &ResourceName, facts: &'a ServiceFacts) ->
 
 /// Returns the node on which a stopped service would run. It is the node of a running partner, or else the last node of the
 /// first stopped member that has one.
-fn home_of_stopped<'v>(view: &'v View, name: &ResourceName, facts: &'v ServiceFacts) -> Option<&'v NodeName> {
-    let mut set = view.rules.companions(name);
+fn node_of_stopped<'v>(view: &'v View, name: &ResourceName, facts: &'v ServiceFacts) -> Option<&'v NodeName> {
+    let mut set = view.rules.strict_affinity_partners(name);
     if set.is_empty() {
         return facts.node.as_ref();
     }
     set.insert(name.to_owned());
     let members = || set.iter().filter_map(|member| view.services.get(member));
     members()
-        .find_map(ServiceFacts::heading)
+        .find_map(ServiceFacts::current_or_target_node)
         .or_else(|| members().filter(|member| member.stopped).find_map(|member| member.node.as_ref()))
         .or(facts.node.as_ref())
 }

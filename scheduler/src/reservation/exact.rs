@@ -1,6 +1,6 @@
 //! The complete search for a placement, within a limited number of steps.
 
-use super::greedy::{Attempt, fitting, nodes_of, take_first};
+use super::greedy::{Attempt, fitting, nodes_of, remove_most_important};
 use super::model::Model;
 use super::trial::Trial;
 use super::unit::Unit;
@@ -24,7 +24,7 @@ struct OutOfSteps;
 pub(super) fn search<'m>(model: &'m Model, trial: &Trial<'m>, units: &[Unit], steps: u64) -> Found<'m> {
     let attempt = Attempt { trial: trial.clone(), units: units.to_vec(), nodes: vec![None; units.len()] };
     let mut search = Search { model, limit: trial.steps() + steps, attempt };
-    match search.go_on() {
+    match search.place_remaining() {
         Ok(true) => Found::Placement(search.attempt),
         Ok(false) => Found::Nothing,
         Err(OutOfSteps) => Found::Undecided,
@@ -38,7 +38,7 @@ struct Search<'m> {
 }
 
 impl Search<'_> {
-    fn go_on(&mut self) -> Result<bool, OutOfSteps> {
+    fn place_remaining(&mut self) -> Result<bool, OutOfSteps> {
         // The unit with the fewest eligible nodes is placed next, so that an impossible case shows early.
         let mut next: Option<(usize, Vec<u32>)> = None;
         for at in 0..self.attempt.units.len() {
@@ -56,12 +56,12 @@ impl Search<'_> {
         let Some((at, nodes)) = next else { return Ok(true) };
         let mut tried = BTreeSet::new();
         for node in nodes {
-            if !tried.insert(self.likeness(node)) {
+            if !tried.insert(self.properties_of(node)) {
                 continue;
             }
             self.attempt.trial.place(&self.attempt.units[at], node);
             self.attempt.nodes[at] = Some(node);
-            if self.go_on()? {
+            if self.place_remaining()? {
                 return Ok(true);
             }
             self.attempt.nodes[at] = None;
@@ -72,36 +72,36 @@ impl Search<'_> {
 
     /// Returns all properties of a node that matter for the units to be placed. Of nodes with equal properties only one is
     /// tried.
-    fn likeness(&mut self, node: u32) -> (Vec<Option<i128>>, Vec<bool>, Option<u32>) {
+    fn properties_of(&mut self, node: u32) -> (Vec<Option<i128>>, Vec<bool>, Option<u32>) {
         let trial = &self.attempt.trial;
-        let room = (0..3).map(|kind| trial.free(node, kind)).collect();
+        let free = (0..3).map(|kind| trial.free(node, kind)).collect();
         let mut flags = Vec::new();
-        let mut alone = None;
+        let mut own = None;
         let rest = self.attempt.units.iter().zip(&self.attempt.nodes).filter(|(_, node)| node.is_none());
         for (unit, _) in rest {
             flags.push(unit.candidates.contains(node as usize));
             for member in &unit.members {
                 let service = self.model.service(*member);
-                flags.extend(service.apart.iter().map(|set| trial.present(node, *set) > 0));
-                if service.home == Some(node) {
-                    alone = Some(node);
+                flags.extend(service.anti_affinity_sets.iter().map(|set| trial.present(node, *set) > 0));
+                if service.current_node == Some(node) {
+                    own = Some(node);
                 }
             }
         }
         self.attempt.trial.add_steps(flags.len() as u64 / 8);
-        (room, flags, alone)
+        (free, flags, own)
     }
 }
 
 /// Searches for a placement in which services of lower priority may be preempted; these then need a node too.
-pub(super) fn search_with_room<'m>(
+pub(super) fn search_with_preemption<'m>(
     model: &'m Model,
     trial: &Trial<'m>,
     units: &[Unit],
     failed: &[u32],
     steps: u64,
 ) -> Found<'m> {
-    let mut search = RoomSearch {
+    let mut search = PreemptionSearch {
         model,
         failed,
         limit: trial.steps() + steps,
@@ -109,7 +109,7 @@ pub(super) fn search_with_room<'m>(
         placed: Vec::new(),
         highest: BTreeMap::new(),
     };
-    match search.go_on(units.to_vec()) {
+    match search.place_remaining(units.to_vec()) {
         Ok(true) => {
             let (units, nodes) = search.placed.into_iter().map(|(unit, node)| (unit, Some(node))).unzip();
             Found::Placement(Attempt { trial: search.trial, units, nodes })
@@ -119,7 +119,7 @@ pub(super) fn search_with_room<'m>(
     }
 }
 
-struct RoomSearch<'m, 'f> {
+struct PreemptionSearch<'m, 'f> {
     model: &'m Model,
     failed: &'f [u32],
     limit: u64,
@@ -130,13 +130,13 @@ struct RoomSearch<'m, 'f> {
     highest: BTreeMap<u32, i32>,
 }
 
-impl RoomSearch<'_, '_> {
-    fn go_on(&mut self, mut pending: Vec<Unit>) -> Result<bool, OutOfSteps> {
-        let Some(unit) = take_first(&mut pending) else { return Ok(true) };
+impl PreemptionSearch<'_, '_> {
+    fn place_remaining(&mut self, mut pending: Vec<Unit>) -> Result<bool, OutOfSteps> {
+        let Some(unit) = remove_most_important(&mut pending) else { return Ok(true) };
         for node in nodes_of(&unit).collect::<Vec<_>>() {
-            let above = self.highest.get(&node).copied().unwrap_or(unit.least);
-            let may_leave = Unit::that_make_room(self.model, &self.trial, node, above, self.failed);
-            if self.with_some_gone(&unit, node, &may_leave, &pending)? {
+            let above = self.highest.get(&node).copied().unwrap_or(unit.lowest_priority);
+            let may_leave = Unit::preemptible_units(self.model, &self.trial, node, above, self.failed);
+            if self.try_preemptions(&unit, node, &may_leave, &pending)? {
                 return Ok(true);
             }
         }
@@ -144,14 +144,14 @@ impl RoomSearch<'_, '_> {
     }
 
     /// Tries every set of the units that may leave, the empty set first.
-    fn with_some_gone(
+    fn try_preemptions(
         &mut self,
         unit: &Unit,
         node: u32,
         may_leave: &[Unit],
         pending: &[Unit],
     ) -> Result<bool, OutOfSteps> {
-        if self.trial.fits(unit, node) && self.go_on_from(unit, node, pending)? {
+        if self.trial.fits(unit, node) && self.place_and_continue(unit, node, pending)? {
             return Ok(true);
         }
         if self.trial.steps() > self.limit {
@@ -163,7 +163,7 @@ impl RoomSearch<'_, '_> {
             }
             let mut more = pending.to_vec();
             more.push(other.clone());
-            if self.with_some_gone(unit, node, &may_leave[at + 1..], &more)? {
+            if self.try_preemptions(unit, node, &may_leave[at + 1..], &more)? {
                 return Ok(true);
             }
             for member in &other.members {
@@ -173,12 +173,12 @@ impl RoomSearch<'_, '_> {
         Ok(false)
     }
 
-    fn go_on_from(&mut self, unit: &Unit, node: u32, pending: &[Unit]) -> Result<bool, OutOfSteps> {
+    fn place_and_continue(&mut self, unit: &Unit, node: u32, pending: &[Unit]) -> Result<bool, OutOfSteps> {
         let first = !self.highest.contains_key(&node);
-        self.highest.entry(node).or_insert(unit.least);
+        self.highest.entry(node).or_insert(unit.lowest_priority);
         self.trial.place(unit, node);
         self.placed.push((unit.clone(), node));
-        if self.go_on(pending.to_vec())? {
+        if self.place_remaining(pending.to_vec())? {
             return Ok(true);
         }
         self.placed.pop();

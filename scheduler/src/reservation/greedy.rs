@@ -107,22 +107,22 @@ fn place_in_order(model: &Model, attempt: &mut Attempt<'_>, order: &[usize], rul
         let trial = &mut attempt.trial;
         let node = match rule {
             Rule::Next => {
-                let count = model.roomy.len();
+                let count = model.by_free_capacity.len();
                 let found = (0..count).map(|step| (next + step) % count).find(|place| {
-                    let node = model.roomy[*place];
+                    let node = model.by_free_capacity[*place];
                     trial.fits(unit, node)
                 });
                 found.map(|place| {
                     next = place + 1;
-                    model.roomy[place]
+                    model.by_free_capacity[place]
                 })
             }
-            Rule::Tightest => {
-                fitting(trial, unit).into_iter().min_by_key(|node| (left(trial, unit, *node), *node))
-            }
-            Rule::Roomiest => {
-                fitting(trial, unit).into_iter().max_by_key(|node| (left(trial, unit, *node), Reverse(*node)))
-            }
+            Rule::Tightest => fitting(trial, unit)
+                .into_iter()
+                .min_by_key(|node| (remaining_share(trial, unit, *node), *node)),
+            Rule::Roomiest => fitting(trial, unit)
+                .into_iter()
+                .max_by_key(|node| (remaining_share(trial, unit, *node), Reverse(*node))),
         };
         if let Some(node) = node {
             trial.place(unit, node);
@@ -143,12 +143,12 @@ pub(super) fn nodes_of(unit: &Unit) -> impl Iterator<Item = u32> + '_ {
 
 /// Returns the share of a node's capacity that is left after placing the unit, in millionths, for the scarcest of the
 /// requested amounts.
-fn left(trial: &Trial<'_>, unit: &Unit, node: u32) -> i128 {
+fn remaining_share(trial: &Trial<'_>, unit: &Unit, node: u32) -> i128 {
     let shares = (0..3).filter_map(|kind| {
-        let asks = unit.asks[kind]?;
+        let requests = unit.requests[kind]?;
         let free = trial.free(node, kind)?;
         let whole = free + trial.used(node)[kind];
-        (whole > 0).then(|| (free - asks).saturating_mul(1_000_000) / whole)
+        (whole > 0).then(|| (free - requests).saturating_mul(1_000_000) / whole)
     });
     shares.min().unwrap_or(1_000_000)
 }
@@ -189,7 +189,7 @@ fn swap_in(attempt: &mut Attempt<'_>, at: usize) -> Option<()> {
 
 /// Places units while services of lower priority are preempted. The highest priority comes first, each on the node
 /// where the least important services have to leave.
-pub(super) fn with_room<'m>(
+pub(super) fn place_with_preemption<'m>(
     model: &'m Model,
     trial: &Trial<'m>,
     units: &[Unit],
@@ -198,16 +198,18 @@ pub(super) fn with_room<'m>(
     let mut attempt = Attempt { trial: trial.clone(), units: Vec::new(), nodes: Vec::new() };
     let mut pending = units.to_vec();
     let mut highest: BTreeMap<u32, i32> = BTreeMap::new();
-    while let Some(unit) = take_first(&mut pending) {
+    while let Some(unit) = remove_most_important(&mut pending) {
         let trial = &mut attempt.trial;
-        let free = fitting(trial, &unit).into_iter().min_by_key(|node| (left(trial, &unit, *node), *node));
+        let free = fitting(trial, &unit)
+            .into_iter()
+            .min_by_key(|node| (remaining_share(trial, &unit, *node), *node));
         let found = match free {
             Some(node) => Some((node, Vec::new())),
             None => nodes_of(&unit)
                 .filter_map(|node| {
-                    let above = highest.get(&node).copied().unwrap_or(unit.least);
+                    let above = highest.get(&node).copied().unwrap_or(unit.lowest_priority);
                     let leave = cheapest(model, trial, &unit, node, above, failed)?;
-                    let cost: Vec<i32> = leave.iter().map(|unit| unit.most).collect();
+                    let cost: Vec<i32> = leave.iter().map(|unit| unit.highest_priority).collect();
                     Some((cost, node, leave))
                 })
                 .min_by(|one, other| (&one.0, one.1).cmp(&(&other.0, other.1)))
@@ -221,7 +223,7 @@ pub(super) fn with_room<'m>(
                 pending.push(other);
             }
             trial.place(&unit, node);
-            highest.entry(node).or_insert(unit.least);
+            highest.entry(node).or_insert(unit.lowest_priority);
             node
         });
         attempt.units.push(unit);
@@ -231,8 +233,8 @@ pub(super) fn with_room<'m>(
 }
 
 /// Removes and returns the unit of the highest priority; of equal ones, that with the fewest candidates.
-pub(super) fn take_first(pending: &mut Vec<Unit>) -> Option<Unit> {
-    let order = |unit: &Unit| (Reverse(unit.least), unit.candidates.count(), unit.members.clone());
+pub(super) fn remove_most_important(pending: &mut Vec<Unit>) -> Option<Unit> {
+    let order = |unit: &Unit| (Reverse(unit.lowest_priority), unit.candidates.count(), unit.members.clone());
     let at = (0..pending.len()).min_by_key(|at| order(&pending[*at]))?;
     Some(pending.swap_remove(at))
 }
@@ -247,8 +249,8 @@ fn cheapest(
     above: i32,
     failed: &[u32],
 ) -> Option<Vec<Unit>> {
-    let mut leave = Unit::that_make_room(model, trial, node, above, failed);
-    leave.sort_by_key(|other| (Reverse(other.most), other.members.clone()));
+    let mut leave = Unit::preemptible_units(model, trial, node, above, failed);
+    leave.sort_by_key(|other| (Reverse(other.highest_priority), other.members.clone()));
     for member in leave.iter().flat_map(|other| &other.members) {
         trial.remove(*member);
     }

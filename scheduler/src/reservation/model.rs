@@ -1,8 +1,8 @@
 //! The cluster as numbers: nodes and services by index, with sums, for fast checks of a thousand failures.
 
 use super::bits::Bits;
-use super::classes::{Classes, reach};
-use super::counting::counted;
+use super::counting::counted_facts;
+use super::eligibility::{EligibilityCache, reachable_nodes};
 use crate::filter::limits;
 use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::id::{NodeName, ResourceName};
@@ -30,23 +30,23 @@ pub(super) struct Node {
 pub(super) struct Service {
     pub(super) name: ResourceName,
     /// Current node; `None` if the service uses no node.
-    pub(super) home: Option<u32>,
-    /// All nodes that the service uses, including `home`.
+    pub(super) current_node: Option<u32>,
+    /// All nodes that the service uses, including `current_node`.
     pub(super) uses: Vec<u32>,
     /// `true` if the service needs another node when its node fails.
-    pub(super) counts: bool,
+    pub(super) needs_failover: bool,
     /// `true` if the service can be moved now.
     pub(super) movable: bool,
-    pub(super) asks: [Option<i128>; 3],
-    pub(super) class: usize,
+    pub(super) requests: [Option<i128>; 3],
+    pub(super) eligibility: usize,
     /// The only nodes with the data of the service; `None` for all nodes.
-    pub(super) only: Option<Vec<u32>>,
+    pub(super) storage_nodes: Option<Vec<u32>>,
     /// Nodes on which the service can never run.
-    pub(super) never: Vec<u32>,
+    pub(super) incompatible_nodes: Vec<u32>,
     /// Numbers of the strict anti-affinity sets of the service: rules, then exclusion tags.
-    pub(super) apart: Vec<u32>,
+    pub(super) anti_affinity_sets: Vec<u32>,
     /// Number of the strict affinity set of the service.
-    pub(super) together: Option<u32>,
+    pub(super) affinity_set: Option<u32>,
     pub(super) priority: i32,
 }
 
@@ -56,22 +56,22 @@ pub struct Model {
     pub(super) view: View,
     pub(super) nodes: Vec<Node>,
     pub(super) services: Vec<Service>,
-    pub(super) classes: Classes,
-    numbers: BTreeMap<NodeName, u32>,
-    by_name: BTreeMap<ResourceName, u32>,
+    pub(super) eligibility_cache: EligibilityCache,
+    node_numbers: BTreeMap<NodeName, u32>,
+    service_numbers: BTreeMap<ResourceName, u32>,
     /// Numbers of removed services, for reuse.
     vacant: Vec<u32>,
     /// Numbers of the anti-affinity sets of each service, without exclusion tags.
-    apart_of: BTreeMap<ResourceName, Vec<u32>>,
+    anti_affinity_of: BTreeMap<ResourceName, Vec<u32>>,
     /// Names of the anti-affinity sets for messages.
-    pub(super) apart_names: Vec<String>,
+    pub(super) anti_affinity_names: Vec<String>,
     /// Number of the first set that is an exclusion tag.
     pub(super) first_tag: u32,
     tags: BTreeMap<String, u32>,
-    together_of: BTreeMap<ResourceName, u32>,
-    pub(super) together: Vec<BTreeSet<u32>>,
+    affinity_of: BTreeMap<ResourceName, u32>,
+    pub(super) affinity_sets: Vec<BTreeSet<u32>>,
     /// Nodes, those with the most free capacity first.
-    pub(super) roomy: Vec<u32>,
+    pub(super) by_free_capacity: Vec<u32>,
 }
 
 impl Model {
@@ -85,30 +85,30 @@ impl Model {
         let mut model = Model {
             nodes: Vec::new(),
             services: Vec::new(),
-            classes: Classes::default(),
-            numbers: view.nodes.keys().cloned().zip(0..).collect(),
-            by_name: BTreeMap::new(),
+            eligibility_cache: EligibilityCache::default(),
+            node_numbers: view.nodes.keys().cloned().zip(0..).collect(),
+            service_numbers: BTreeMap::new(),
             vacant: Vec::new(),
-            apart_of: BTreeMap::new(),
-            apart_names: Vec::new(),
+            anti_affinity_of: BTreeMap::new(),
+            anti_affinity_names: Vec::new(),
             first_tag: 0,
             tags: BTreeMap::new(),
-            together_of: BTreeMap::new(),
-            together: Vec::new(),
-            roomy: Vec::new(),
+            affinity_of: BTreeMap::new(),
+            affinity_sets: Vec::new(),
+            by_free_capacity: Vec::new(),
             view,
         };
-        model.look_at_nodes();
-        model.look_at_rules();
+        model.load_nodes();
+        model.load_rules();
         let names: Vec<ResourceName> = model.view.services.keys().cloned().collect();
         for name in names {
-            model.look_at_service(&name);
+            model.update_service(&name);
         }
         model.sort_nodes();
         model
     }
 
-    fn look_at_nodes(&mut self) {
+    fn load_nodes(&mut self) {
         let settings = &self.view.settings;
         self.nodes = self
             .view
@@ -122,31 +122,31 @@ impl Model {
                 present: BTreeMap::new(),
             })
             .collect();
-        self.classes.update_reachable(&self.view);
+        self.eligibility_cache.update_reachable(&self.view);
     }
 
-    fn look_at_rules(&mut self) {
-        for (number, partners) in (0..).zip(self.view.rules.apart_sets()) {
-            self.apart_names.push(format!("rule {}", partners.name));
+    fn load_rules(&mut self) {
+        for (number, partners) in (0..).zip(self.view.rules.strict_anti_affinity_rules()) {
+            self.anti_affinity_names.push(format!("rule {}", partners.name));
             for resource in &partners.resources {
-                self.apart_of.entry(resource.clone()).or_default().push(number);
+                self.anti_affinity_of.entry(resource.clone()).or_default().push(number);
             }
         }
-        self.first_tag = u32::try_from(self.apart_names.len()).unwrap_or(u32::MAX);
-        for (number, partners) in (0..).zip(self.view.rules.together_sets()) {
-            self.together.push(BTreeSet::new());
+        self.first_tag = u32::try_from(self.anti_affinity_names.len()).unwrap_or(u32::MAX);
+        for (number, partners) in (0..).zip(self.view.rules.strict_affinity_rules()) {
+            self.affinity_sets.push(BTreeSet::new());
             for resource in &partners.resources {
-                self.together_of.insert(resource.clone(), number);
+                self.affinity_of.insert(resource.clone(), number);
             }
         }
     }
 
     pub(super) fn node_number(&self, name: &NodeName) -> Option<u32> {
-        self.numbers.get(name).copied()
+        self.node_numbers.get(name).copied()
     }
 
     pub(super) fn service_number(&self, name: &ResourceName) -> Option<u32> {
-        self.by_name.get(name).copied()
+        self.service_numbers.get(name).copied()
     }
 
     pub(super) fn service(&self, number: u32) -> &Service {
@@ -159,20 +159,20 @@ impl Model {
 
     /// Updates a service from the view, and removes it if the view does not contain it. Returns the service before and
     /// after.
-    pub(super) fn look_at_service(&mut self, name: &ResourceName) -> (Service, Service) {
+    pub(super) fn update_service(&mut self, name: &ResourceName) -> (Service, Service) {
         let number = self.number_for(name);
         let now = match self.view.services.get(name) {
             Some(facts) => {
-                let facts = counted(&self.view, name, facts).into_owned();
-                self.in_numbers(name, &facts)
+                let facts = counted_facts(&self.view, name, facts).into_owned();
+                self.indexed(name, &facts)
             }
             None => Service { name: name.to_owned(), ..Service::default() },
         };
-        self.enter(number, -1);
+        self.add_to_sums(number, -1);
         let before = std::mem::replace(&mut self.services[number as usize], now.clone());
-        self.enter(number, 1);
+        self.add_to_sums(number, 1);
         if !self.view.services.contains_key(name) {
-            self.by_name.remove(name);
+            self.service_numbers.remove(name);
             self.vacant.push(number);
         }
         (before, now)
@@ -180,7 +180,7 @@ impl Model {
 
     /// Returns the number of a service, and assigns one if it has none.
     fn number_for(&mut self, name: &ResourceName) -> u32 {
-        if let Some(number) = self.by_name.get(name) {
+        if let Some(number) = self.service_numbers.get(name) {
             return *number;
         }
         let number = self.vacant.pop().unwrap_or_else(|| {
@@ -188,51 +188,52 @@ impl Model {
             u32::try_from(self.services.len() - 1).unwrap_or(u32::MAX)
         });
         self.services[number as usize] = Service { name: name.to_owned(), ..Service::default() };
-        self.by_name.insert(name.to_owned(), number);
+        self.service_numbers.insert(name.to_owned(), number);
         number
     }
 
-    fn in_numbers(&mut self, name: &ResourceName, facts: &ServiceFacts) -> Service {
-        let number = |node: &NodeName| self.numbers.get(node).copied();
+    fn indexed(&mut self, name: &ResourceName, facts: &ServiceFacts) -> Service {
+        let number = |node: &NodeName| self.node_numbers.get(node).copied();
         let uses: Vec<u32> = facts.uses.iter().filter_map(number).collect();
         let own = facts.node.as_ref().filter(|node| facts.uses.contains(*node));
-        let home = own.or(facts.uses.first()).and_then(number);
-        let only = facts.storage_nodes.as_ref().map(|nodes| nodes.iter().filter_map(number).collect());
-        let never = facts.incompatible_nodes.iter().filter_map(number).collect();
-        let mut apart = self.apart_of.get(name).cloned().unwrap_or_default();
+        let current_node = own.or(facts.uses.first()).and_then(number);
+        let storage_nodes =
+            facts.storage_nodes.as_ref().map(|nodes| nodes.iter().filter_map(number).collect());
+        let incompatible_nodes = facts.incompatible_nodes.iter().filter_map(number).collect();
+        let mut anti_affinity_sets = self.anti_affinity_of.get(name).cloned().unwrap_or_default();
         for tag in self.view.exclusion_tags(&facts.tags) {
-            let fresh = u32::try_from(self.apart_names.len()).unwrap_or(u32::MAX);
+            let fresh = u32::try_from(self.anti_affinity_names.len()).unwrap_or(u32::MAX);
             let number = *self.tags.entry(tag.clone()).or_insert(fresh);
             if number == fresh {
-                self.apart_names.push(format!("exclusion tag {tag}"));
+                self.anti_affinity_names.push(format!("exclusion tag {tag}"));
             }
-            apart.push(number);
+            anti_affinity_sets.push(number);
         }
         Service {
             name: name.to_owned(),
-            home,
-            counts: facts.wanted && home.is_some(),
+            current_node,
+            needs_failover: facts.wanted && current_node.is_some(),
             movable: facts.movable,
-            asks: amounts(&facts.requests),
-            class: self.classes.number(&self.view, name, facts),
-            only,
-            never,
-            apart,
-            together: self.together_of.get(name).copied(),
+            requests: amounts(&facts.requests),
+            eligibility: self.eligibility_cache.number(&self.view, name, facts),
+            storage_nodes,
+            incompatible_nodes,
+            anti_affinity_sets,
+            affinity_set: self.affinity_of.get(name).copied(),
             priority: facts.priority,
             uses,
         }
     }
 
     /// Adds a service to the sums of its nodes (`sign` 1), or subtracts it (`sign` -1).
-    fn enter(&mut self, number: u32, sign: i64) {
+    fn add_to_sums(&mut self, number: u32, sign: i64) {
         let service = &self.services[number as usize];
         for node in &service.uses {
             let node = &mut self.nodes[*node as usize];
-            for (used, asks) in node.used.iter_mut().zip(service.asks) {
-                *used += i128::from(sign) * asks.unwrap_or(0);
+            for (used, requests) in node.used.iter_mut().zip(service.requests) {
+                *used += i128::from(sign) * requests.unwrap_or(0);
             }
-            for set in &service.apart {
+            for set in &service.anti_affinity_sets {
                 let count = node.present.entry(*set).or_default();
                 *count += sign;
                 if *count == 0 {
@@ -240,16 +241,16 @@ impl Model {
                 }
             }
         }
-        if let Some(home) = service.home {
-            let services = &mut self.nodes[home as usize].services;
+        if let Some(current_node) = service.current_node {
+            let services = &mut self.nodes[current_node as usize].services;
             if sign > 0 {
                 services.insert(number)
             } else {
                 services.remove(&number)
             };
         }
-        if let Some(set) = service.together {
-            let members = &mut self.together[set as usize];
+        if let Some(set) = service.affinity_set {
+            let members = &mut self.affinity_sets[set as usize];
             if sign > 0 && !service.uses.is_empty() {
                 members.insert(number)
             } else {
@@ -269,22 +270,24 @@ impl Model {
         };
         let mut order: Vec<(f64, u32)> = self.nodes.iter().map(share).zip(0..).collect();
         order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        self.roomy = order.into_iter().map(|(_, number)| number).collect();
+        self.by_free_capacity = order.into_iter().map(|(_, number)| number).collect();
     }
 
     /// Returns the nodes that are eligible for a service from the node `from`, without regard to free capacity and
     /// other services.
     pub(super) fn candidates(&self, service: &Service, from: Option<&NodeFacts>, failed: &[u32]) -> Bits {
-        let class = self.classes.get(service.class);
-        let mut bits = class.coming.clone();
-        match from.and_then(|node| self.classes.reach(node)) {
-            Some(reach) => bits.intersect(reach),
-            None => bits.intersect(&reach(&self.view, None)),
+        let eligible = self.eligibility_cache.get(service.eligibility);
+        let mut bits = eligible.move_targets.clone();
+        match from.and_then(|node| self.eligibility_cache.reachable_nodes(node)) {
+            Some(reachable) => bits.intersect(reachable),
+            None => bits.intersect(&reachable_nodes(&self.view, None)),
         }
-        if let Some(only) = &service.only {
-            bits.intersect(&Bits::of(self.nodes.len(), |at| only.iter().any(|node| *node as usize == at)));
+        if let Some(storage_nodes) = &service.storage_nodes {
+            bits.intersect(&Bits::of(self.nodes.len(), |at| {
+                storage_nodes.iter().any(|node| *node as usize == at)
+            }));
         }
-        for node in service.never.iter().chain(failed) {
+        for node in service.incompatible_nodes.iter().chain(failed) {
             bits.remove(*node as usize);
         }
         bits

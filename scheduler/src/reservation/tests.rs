@@ -5,7 +5,7 @@ pub(crate) mod generate;
 mod properties;
 
 use super::*;
-use crate::rules::{Declared, Rules};
+use crate::rules::{RuleInput, Rules};
 use crate::view::{NodeFacts, ServiceFacts};
 use ha_api_types::cluster::ReservationBasis;
 use ha_api_types::placement::{Affinity, AffinityRuleSpec, GroupSpec, NodePriorities, ResourceAffinity};
@@ -38,10 +38,10 @@ pub(crate) fn cluster(nodes: &[(&str, &str)], services: &[&str]) -> View {
 }
 
 pub(crate) fn rules(view: &mut View, sets: &[(Affinity, &[&str])]) {
-    let mut declared = Declared {
+    let mut declared = RuleInput {
         nodes: view.nodes.keys().cloned().collect(),
         groups: view.groups.clone(),
-        ..Declared::default()
+        ..RuleInput::default()
     };
     for (at, (affinity, resources)) in sets.iter().enumerate() {
         let resources = resources.iter().map(|name| (*name).to_owned()).collect();
@@ -56,7 +56,7 @@ pub(crate) fn rules(view: &mut View, sets: &[(Affinity, &[&str])]) {
 }
 
 /// Returns the verdict as text, with the names that matter.
-fn said(view: &View, failed: &[&str]) -> String {
+fn describe(view: &View, failed: &[&str]) -> String {
     let failure = failed.iter().map(|node| (*node).into()).collect();
     let moves = |moves: &[Move]| -> Vec<String> {
         moves.iter().map(|one| format!("{} {}", one.service, one.to)).collect()
@@ -65,22 +65,22 @@ fn said(view: &View, failed: &[&str]) -> String {
         services.iter().map(|one| one.service.to_string()).collect()
     };
     match check(view, &failure) {
-        Verdict::Survives(proof) if proof.make_room.is_empty() => {
+        Verdict::Survives(proof) if proof.preempted.is_empty() => {
             format!("survives: {}", moves(&proof.moves).join(", "))
         }
         Verdict::Survives(proof) => {
             format!(
                 "survives: {} where {} make room",
                 moves(&proof.moves).join(", "),
-                moves(&proof.make_room).join(", ")
+                moves(&proof.preempted).join(", ")
             )
         }
         Verdict::Fails(failing) => {
             let why = match failing.certificate {
                 Certificate::NoNode => "no node",
                 Certificate::Capacity { .. } => "capacity",
-                Certificate::Apart { .. } => "apart",
-                Certificate::Searched => "searched",
+                Certificate::AntiAffinity { .. } => "apart",
+                Certificate::Exhausted => "searched",
             };
             format!("fails ({why}): {}", unplaced(&failing.services).join(", "))
         }
@@ -88,46 +88,46 @@ fn said(view: &View, failed: &[&str]) -> String {
     }
 }
 
-fn check_said(view: &View, failed: &[&str], expected: &str) {
-    assert_eq!(said(view, failed), expected);
+fn check_verdict(view: &View, failed: &[&str], expected: &str) {
+    assert_eq!(describe(view, failed), expected);
 }
 
 #[test]
-fn room_is_what_decides() {
+fn free_capacity_decides() {
     let nodes = [("node1", "8Gi"), ("node2", "4Gi"), ("node3", "4Gi")];
     let view = cluster(&nodes, &["a node1 3Gi", "b node1 3Gi"]);
-    check_said(&view, &["node1"], "survives: a node2, b node3");
-    check_said(&view, &["node2"], "survives: ");
-    check_said(&view, &["node1", "node2"], "fails (capacity): b");
+    check_verdict(&view, &["node1"], "survives: a node2, b node3");
+    check_verdict(&view, &["node2"], "survives: ");
+    check_verdict(&view, &["node1", "node2"], "fails (capacity): b");
     let view = cluster(&nodes, &["a node1 5Gi", "b node1 3Gi"]);
-    check_said(&view, &["node1"], "fails (no node): a");
+    check_verdict(&view, &["node1"], "fails (no node): a");
     // The services request 6Gi and 8Gi are free, but in pieces that are too small.
     let view = cluster(&nodes, &["a node1 2Gi", "b node1 2Gi", "c node1 2Gi", "d node2 1Gi", "e node3 1Gi"]);
-    check_said(&view, &["node1"], "fails (searched): c");
+    check_verdict(&view, &["node1"], "fails (searched): c");
 }
 
 #[test]
-fn what_is_left_over_is_swapped_in() {
+fn a_remaining_service_is_placed_by_a_swap() {
     // Placing the largest first on the node with the most free capacity fails here: only 3+3 and 2+2+2 fill both nodes.
     let nodes = [("node1", "12Gi"), ("node2", "6Gi"), ("node3", "6Gi")];
     let view = cluster(&nodes, &["a node1 3Gi", "b node1 3Gi", "c node1 2Gi", "d node1 2Gi", "e node1 2Gi"]);
-    assert!(said(&view, &["node1"]).starts_with("survives: "), "{}", said(&view, &["node1"]));
+    assert!(describe(&view, &["node1"]).starts_with("survives: "), "{}", describe(&view, &["node1"]));
 }
 
 #[test]
-fn services_that_stay_together_need_one_node() {
+fn services_with_affinity_need_one_node() {
     let nodes = [("node1", "8Gi"), ("node2", "4Gi"), ("node3", "4Gi")];
     let mut view = cluster(&nodes, &["a node1 3Gi", "b node1 3Gi"]);
     rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
-    check_said(&view, &["node1"], "fails (no node): a, b");
+    check_verdict(&view, &["node1"], "fails (no node): a, b");
     view.nodes.get_mut("node3").expect("a node").capacity.memory = "6Gi".parse().ok();
-    check_said(&view, &["node1"], "survives: a node3, b node3");
+    check_verdict(&view, &["node1"], "survives: a node3, b node3");
 }
 
 /// Guards against a defect found by the properties: the leader places the others on the node to which the partner is
 /// moving, and the check must do the same.
 #[test]
-fn a_partner_that_cannot_be_moved_now_decides_wherever_it_is_heading() {
+fn an_immovable_partner_decides_the_node() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi"), ("node3", "4Gi")];
     let mut view = cluster(&nodes, &["a node1 1Gi", "b node2 1Gi"]);
     rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
@@ -135,47 +135,47 @@ fn a_partner_that_cannot_be_moved_now_decides_wherever_it_is_heading() {
     view.groups
         .insert("g".to_owned(), GroupSpec { nodes: members, restricted: true, ..GroupSpec::default() });
     view.services.get_mut(&"b".into()).expect("a service").group = Some("g".to_owned());
-    check_said(&view, &["node1"], "fails (no node): a");
+    check_verdict(&view, &["node1"], "fails (no node): a");
     view.services.get_mut(&"b".into()).expect("a service").movable = false;
-    check_said(&view, &["node1"], "survives: a node2");
+    check_verdict(&view, &["node1"], "survives: a node2");
 }
 
 /// Guards against a defect found by the properties: the check overlooked a movable partner that stays, if another service
 /// with the same exclusion tag came to its node first.
 #[test]
-fn who_stays_keeps_out_who_has_the_same_exclusion_tag() {
+fn a_staying_service_blocks_its_exclusion_tag() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi")];
     let mut view = cluster(&nodes, &["a node2 1Gi", "b node1 2Gi", "c node1 1Gi"]);
     rules(&mut view, &[(Affinity::Positive, &["a", "c"])]);
-    check_said(&view, &["node1"], "survives: a node2, b node2, c node2");
+    check_verdict(&view, &["node1"], "survives: a node2, b node2, c node2");
     view.settings.exclusion_tags = vec!["x:".to_owned()];
     for name in ["a", "b"] {
         view.services.get_mut(&name.into()).expect("a service").tags.insert("x:1".to_owned());
     }
-    check_said(&view, &["node1"], "fails (apart): c");
+    check_verdict(&view, &["node1"], "fails (apart): c");
 }
 
 #[test]
-fn services_that_stay_apart_need_nodes_of_their_own() {
+fn services_with_anti_affinity_need_one_node_each() {
     let nodes = [("node1", "8Gi"), ("node2", "8Gi"), ("node3", "8Gi")];
     let mut view = cluster(&nodes, &["a node1 1Gi", "b node2 1Gi", "c node3 1Gi"]);
     rules(&mut view, &[(Affinity::Negative, &["a", "b", "c"])]);
-    check_said(&view, &["node1"], "fails (no node): a");
-    check_said(&view, &["node1", "node2"], "fails (no node): a, b");
+    check_verdict(&view, &["node1"], "fails (no node): a");
+    check_verdict(&view, &["node1", "node2"], "fails (no node): a, b");
     view.services.remove(&"c".into());
-    check_said(&view, &["node1"], "survives: a node3");
-    check_said(&view, &["node1", "node2"], "fails (apart): b");
+    check_verdict(&view, &["node1"], "survives: a node3");
+    check_verdict(&view, &["node1", "node2"], "fails (apart): b");
     view.rules = Rules::default();
     view.services.change_all(|_, service| {
         service.tags.insert("rack:a".to_owned());
     });
-    check_said(&view, &["node1", "node2"], "survives: a node3, b node3");
+    check_verdict(&view, &["node1", "node2"], "survives: a node3, b node3");
     view.settings.exclusion_tags = vec!["rack:".to_owned()];
-    check_said(&view, &["node1", "node2"], "fails (apart): b");
+    check_verdict(&view, &["node1", "node2"], "fails (apart): b");
 }
 
 #[test]
-fn storage_groups_and_drivers_limit_where_to() {
+fn storage_groups_and_drivers_limit_the_nodes() {
     let nodes = [("node1", "8Gi"), ("node2", "8Gi"), ("node3", "8Gi")];
     let mut view = cluster(&nodes, &["a node1 1Gi"]);
     let change = |view: &View, change: &dyn Fn(&mut ServiceFacts)| {
@@ -184,58 +184,58 @@ fn storage_groups_and_drivers_limit_where_to() {
         view
     };
     let replicated = change(&view, &|a| a.storage_nodes = Some(["node1", "node3"].map(Into::into).into()));
-    check_said(&replicated, &["node1"], "survives: a node3");
-    check_said(&replicated, &["node1", "node3"], "fails (no node): a");
+    check_verdict(&replicated, &["node1"], "survives: a node3");
+    check_verdict(&replicated, &["node1", "node3"], "fails (no node): a");
     let local = change(&view, &|a| a.storage_nodes = Some(BTreeSet::from(["node1".into()])));
-    check_said(&local, &["node1"], "fails (no node): a");
+    check_verdict(&local, &["node1"], "fails (no node): a");
     let pool = change(&view, &|a| a.storage_pool = Some("san".to_owned()));
-    check_said(&pool, &["node1"], "fails (no node): a");
+    check_verdict(&pool, &["node1"], "fails (no node): a");
     let never = change(&view, &|a| a.incompatible_nodes = ["node2"].map(Into::into).into());
-    check_said(&never, &["node1"], "survives: a node3");
+    check_verdict(&never, &["node1"], "survives: a node3");
     let grouped = NodePriorities(BTreeMap::from([("node1".into(), 0), ("node3".into(), 0)]));
     view.groups
         .insert("g".to_owned(), GroupSpec { nodes: grouped, restricted: true, ..GroupSpec::default() });
     let grouped = change(&view, &|a| a.group = Some("g".to_owned()));
-    check_said(&grouped, &["node1"], "survives: a node3");
-    check_said(&grouped, &["node1", "node3"], "fails (no node): a");
+    check_verdict(&grouped, &["node1"], "survives: a node3");
+    check_verdict(&grouped, &["node1", "node3"], "fails (no node): a");
 }
 
 #[test]
-fn services_of_lower_priority_make_room_if_they_find_another_place() {
+fn lower_priority_is_preempted_if_another_node_fits() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi"), ("node3", "4Gi")];
     let services = ["high node1 4Gi 10", "low node2 2Gi 1", "small node3 2Gi 1"];
     let mut view = cluster(&nodes, &services);
-    check_said(&view, &["node1"], "fails (no node): high");
+    check_verdict(&view, &["node1"], "fails (no node): high");
     view.settings.preemption = true;
-    check_said(&view, &["node1"], "survives: high node2 where low node3 make room");
+    check_verdict(&view, &["node1"], "survives: high node2 where low node3 make room");
     view.services.get_mut(&"low".into()).expect("a service").priority = 10;
-    check_said(&view, &["node1"], "survives: high node3 where small node2 make room");
+    check_verdict(&view, &["node1"], "survives: high node3 where small node2 make room");
     view.services.get_mut(&"small".into()).expect("a service").priority = 10;
-    check_said(&view, &["node1"], "fails (no node): high");
+    check_verdict(&view, &["node1"], "fails (no node): high");
     let view = View {
         settings: view.settings,
         ..cluster(&nodes, &["high node1 4Gi 10", "low node2 2Gi 1", "b node3 3Gi 1"])
     };
-    check_said(&view, &["node1"], "fails (capacity): low");
+    check_verdict(&view, &["node1"], "fails (capacity): low");
 }
 
 #[test]
-fn stopped_services_count_as_if_they_ran() {
+fn stopped_services_count_as_running() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi")];
     let mut view = cluster(&nodes, &["a node1 3Gi", "b node2 3Gi"]);
     let mut b = view.services.get_mut(&"b".into()).expect("a service");
     (b.wanted, b.movable, b.stopped) = (false, false, true);
     b.uses.clear();
     drop(b);
-    check_said(&view, &["node1"], "fails (no node): a");
-    check_said(&view, &["node2"], "fails (no node): b");
+    check_verdict(&view, &["node1"], "fails (no node): a");
+    check_verdict(&view, &["node2"], "fails (no node): b");
     view.reservation.count_stopped = false;
-    check_said(&view, &["node1"], "survives: a node2");
-    check_said(&view, &["node2"], "survives: ");
+    check_verdict(&view, &["node1"], "survives: a node2");
+    check_verdict(&view, &["node2"], "survives: ");
 }
 
 #[test]
-fn what_is_measured_counts_where_it_is_asked_for() {
+fn measured_amounts_count_if_configured() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi")];
     let mut view = cluster(&nodes, &["a node1 3Gi", "b node2 1Gi"]);
     let measured = |view: &mut View, name: &str, memory: &str| {
@@ -246,33 +246,33 @@ fn what_is_measured_counts_where_it_is_asked_for() {
     let check = |basis: ReservationBasis, expected: &str| {
         let mut view = view.clone();
         view.reservation.basis = basis;
-        check_said(&view, &["node1"], expected);
+        check_verdict(&view, &["node1"], expected);
     };
     check(ReservationBasis::Requests, "survives: a node2");
     check(ReservationBasis::Measured, "survives: a node2");
     check(ReservationBasis::Max, "fails (no node): a");
     let mut view = cluster(&nodes, &["a node1 3Gi", "b node2 2Gi"]);
     measured(&mut view, "a", "1Gi");
-    check_said(&view, &["node1"], "fails (no node): a");
+    check_verdict(&view, &["node1"], "fails (no node): a");
     view.reservation.basis = ReservationBasis::Measured;
-    check_said(&view, &["node1"], "survives: a node2");
+    check_verdict(&view, &["node1"], "survives: a node2");
 }
 
 #[test]
-fn what_is_lacked_is_told_node_by_node() {
+fn blocking_reasons_are_listed_per_node() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi"), ("node3", "4Gi")];
     let mut view = cluster(&nodes, &["a node1 3Gi", "b node2 2Gi"]);
     view.nodes.get_mut("node3").expect("a node").maintenance = true;
     let Verdict::Fails(failing) = check(&view, &BTreeSet::from(["node1".into()])) else {
         panic!("the check must fail");
     };
-    let lacks: Vec<String> = failing.services[0]
-        .lacks
+    let blocked_nodes: Vec<String> = failing.services[0]
+        .blocked_nodes
         .iter()
-        .map(|lack| format!("{} {}: {}", lack.node, lack.reason, lack.message))
+        .map(|blocked| format!("{} {}: {}", blocked.node, blocked.reason, blocked.message))
         .collect();
     assert_eq!(
-        lacks,
+        blocked_nodes,
         [
             "node2 NotEnoughMemory: not enough memory: 3Gi requested, 2Gi of 4Gi would be free",
             "node3 NodeInMaintenance: node is in maintenance",

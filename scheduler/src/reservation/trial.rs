@@ -14,7 +14,7 @@ pub(super) struct Trial<'m> {
     /// Changes of the number of services of an anti-affinity set, by node and set.
     present: BTreeMap<(u32, u32), i64>,
     /// Number of services of an anti-affinity set that were placed on a node other than their own, by node and set.
-    came: BTreeMap<(u32, u32), i64>,
+    arrived: BTreeMap<(u32, u32), i64>,
     /// Number of examined candidates.
     steps: u64,
 }
@@ -27,7 +27,7 @@ impl<'m> Trial<'m> {
             used,
             gone: BTreeSet::new(),
             present: BTreeMap::new(),
-            came: BTreeMap::new(),
+            arrived: BTreeMap::new(),
             steps: 0,
         }
     }
@@ -51,49 +51,49 @@ impl<'m> Trial<'m> {
     /// Removes a service from its nodes in the model.
     pub(super) fn remove(&mut self, number: u32) {
         if self.gone.insert(number) {
-            self.enter_at_home(number, -1);
+            self.add_to_own_nodes(number, -1);
         }
     }
 
     /// Returns a removed service to its nodes.
     pub(super) fn put_back(&mut self, number: u32) {
         if self.gone.remove(&number) {
-            self.enter_at_home(number, 1);
+            self.add_to_own_nodes(number, 1);
         }
     }
 
-    fn enter_at_home(&mut self, number: u32, sign: i64) {
+    fn add_to_own_nodes(&mut self, number: u32, sign: i64) {
         let model = self.model;
         for node in &model.service(number).uses {
-            self.enter(number, *node, sign);
+            self.add_to_sums(number, *node, sign);
         }
     }
 
-    fn enter(&mut self, number: u32, node: u32, sign: i64) {
+    fn add_to_sums(&mut self, number: u32, node: u32, sign: i64) {
         let service = self.model.service(number);
-        for (used, asks) in self.used[node as usize].iter_mut().zip(service.asks) {
-            *used += i128::from(sign) * asks.unwrap_or(0);
+        for (used, requests) in self.used[node as usize].iter_mut().zip(service.requests) {
+            *used += i128::from(sign) * requests.unwrap_or(0);
         }
-        for set in &service.apart {
+        for set in &service.anti_affinity_sets {
             *self.present.entry((node, *set)).or_default() += sign;
         }
     }
 
     pub(super) fn place(&mut self, unit: &Unit, node: u32) {
-        self.enter_unit(unit, node, 1);
+        self.add_unit(unit, node, 1);
     }
 
     pub(super) fn unplace(&mut self, unit: &Unit, node: u32) {
-        self.enter_unit(unit, node, -1);
+        self.add_unit(unit, node, -1);
     }
 
-    fn enter_unit(&mut self, unit: &Unit, node: u32, sign: i64) {
+    fn add_unit(&mut self, unit: &Unit, node: u32, sign: i64) {
         for member in &unit.members {
-            self.enter(*member, node, sign);
+            self.add_to_sums(*member, node, sign);
             let service = self.model.service(*member);
-            if service.home != Some(node) {
-                for set in &service.apart {
-                    *self.came.entry((node, *set)).or_default() += sign;
+            if service.current_node != Some(node) {
+                for set in &service.anti_affinity_sets {
+                    *self.arrived.entry((node, *set)).or_default() += sign;
                 }
             }
         }
@@ -111,15 +111,15 @@ impl<'m> Trial<'m> {
     }
 
     /// Returns the anti-affinity set that keeps a unit away from a node, if any.
-    pub(super) fn neighbour(&self, unit: &Unit, node: u32) -> Option<u32> {
+    pub(super) fn conflicting_set(&self, unit: &Unit, node: u32) -> Option<u32> {
         unit.members.iter().find_map(|member| {
             let service = self.model.service(*member);
             // An exclusion tag prevents new placements, but does not make a service leave. A service that stays
             // therefore conflicts only with services that move to the node, in any order of placement.
-            let stays = service.home == Some(node);
-            service.apart.iter().copied().find(|set| {
+            let stays = service.current_node == Some(node);
+            service.anti_affinity_sets.iter().copied().find(|set| {
                 let meets = if stays && *set >= self.model.first_tag {
-                    self.came.get(&(node, *set)).copied().unwrap_or(0)
+                    self.arrived.get(&(node, *set)).copied().unwrap_or(0)
                 } else {
                     self.present(node, *set)
                 };
@@ -129,11 +129,11 @@ impl<'m> Trial<'m> {
     }
 
     /// Returns `true` if a node has capacity for a unit.
-    pub(super) fn has_room(&self, unit: &Unit, node: u32) -> bool {
+    pub(super) fn has_capacity(&self, unit: &Unit, node: u32) -> bool {
         let limits = &self.model.node(node).limits;
         let used = &self.used[node as usize];
-        (0..3).all(|kind| match (unit.asks[kind], limits[kind]) {
-            (Some(asks), Some(limit)) => used[kind] + asks <= limit,
+        (0..3).all(|kind| match (unit.requests[kind], limits[kind]) {
+            (Some(requests), Some(limit)) => used[kind] + requests <= limit,
             (None, _) | (_, None) => true,
         })
     }
@@ -142,7 +142,7 @@ impl<'m> Trial<'m> {
     pub(super) fn fits(&mut self, unit: &Unit, node: u32) -> bool {
         self.steps += 1;
         unit.candidates.contains(node as usize)
-            && self.has_room(unit, node)
-            && self.neighbour(unit, node).is_none()
+            && self.has_capacity(unit, node)
+            && self.conflicting_set(unit, node).is_none()
     }
 }

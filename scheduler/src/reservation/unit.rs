@@ -14,15 +14,15 @@ pub(super) struct Unit {
     /// Current node of the first member; `None` if it uses none.
     pub(super) from: Option<u32>,
     /// Sums of the requests of all members; `None` if no member requests the amount.
-    pub(super) asks: [Option<i128>; 3],
+    pub(super) requests: [Option<i128>; 3],
     /// Lowest priority of the members.
-    pub(super) least: i32,
+    pub(super) lowest_priority: i32,
     /// Highest priority of the members.
-    pub(super) most: i32,
+    pub(super) highest_priority: i32,
     /// Nodes that are eligible for all members, without regard to free capacity and other services.
     pub(super) candidates: Bits,
     /// `true` if the unit is preempted for others.
-    pub(super) makes_room: bool,
+    pub(super) is_preempted: bool,
 }
 
 impl Unit {
@@ -30,12 +30,12 @@ impl Unit {
         let candidates_of = |service: &Service| {
             let mut own = model.candidates(service, model.view.nodes.get(&model.node(from).name), failed);
             // A partner on another node may stay there unless a reason makes it leave.
-            if let Some(home) = service.home
-                && home != from
-                && !failed.contains(&home)
-                && model.classes.get(service.class).staying.contains(home as usize)
+            if let Some(current_node) = service.current_node
+                && current_node != from
+                && !failed.contains(&current_node)
+                && model.eligibility_cache.get(service.eligibility).may_stay.contains(current_node as usize)
             {
-                own.insert(home as usize);
+                own.insert(current_node as usize);
             }
             own
         };
@@ -44,7 +44,7 @@ impl Unit {
 
     /// Returns the unit of services that use no node and need one. A node on which a member failed to start is not a
     /// candidate.
-    pub(super) fn that_waits(model: &Model, members: Vec<u32>) -> Unit {
+    pub(super) fn waiting_unit(model: &Model, members: Vec<u32>) -> Unit {
         let candidates_of = |service: &Service| {
             let facts = model.view.services.get(&service.name);
             let was = facts.and_then(|facts| model.view.nodes.get(facts.node.as_ref()?));
@@ -60,12 +60,12 @@ impl Unit {
 
     /// Sums up the requests of members without a node, and computes their common candidates.
     fn of_members(model: &Model, members: Vec<u32>, candidates_of: impl Fn(&Service) -> Bits) -> Unit {
-        let mut asks = [None; 3];
+        let mut requests = [None; 3];
         let mut candidates: Option<Bits> = None;
-        let (mut least, mut most) = (i32::MAX, i32::MIN);
+        let (mut lowest_priority, mut highest_priority) = (i32::MAX, i32::MIN);
         for number in &members {
             let service = model.service(*number);
-            for (sum, own) in asks.iter_mut().zip(service.asks) {
+            for (sum, own) in requests.iter_mut().zip(service.requests) {
                 *sum = match (*sum, own) {
                     (Some(sum), Some(own)) => Some(sum + own),
                     (one, other) => one.or(other),
@@ -76,26 +76,32 @@ impl Unit {
                 Some(all) => all.intersect(&own),
                 None => candidates = Some(own),
             }
-            least = least.min(service.priority);
-            most = most.max(service.priority);
+            lowest_priority = lowest_priority.min(service.priority);
+            highest_priority = highest_priority.max(service.priority);
         }
         let candidates = candidates.unwrap_or_default();
-        Unit { members, from: None, asks, least, most, candidates, makes_room: false }
+        Unit {
+            members,
+            from: None,
+            requests,
+            lowest_priority,
+            highest_priority,
+            candidates,
+            is_preempted: false,
+        }
     }
 
     /// Returns the size of the unit relative to the whole cluster: the largest of its shares.
     pub(super) fn size(&self, total: &Sums) -> f64 {
-        let shares = self
-            .asks
-            .iter()
-            .zip(total)
-            .map(|(asks, total)| if *total > 0 { asks.unwrap_or(0) as f64 / *total as f64 } else { 0.0 });
+        let shares = self.requests.iter().zip(total).map(|(requests, total)| {
+            if *total > 0 { requests.unwrap_or(0) as f64 / *total as f64 } else { 0.0 }
+        });
         shares.fold(0.0, f64::max)
     }
 
     /// Returns the units on this node that may be preempted for a service of priority `above`, with the partners that
     /// must stay with them.
-    pub(super) fn that_make_room(
+    pub(super) fn preemptible_units(
         model: &Model,
         trial: &Trial<'_>,
         node: u32,
@@ -104,7 +110,7 @@ impl Unit {
     ) -> Vec<Unit> {
         let may = |number: &u32| {
             let service = model.service(*number);
-            service.counts && service.movable && service.uses == [node] && service.priority < above
+            service.needs_failover && service.movable && service.uses == [node] && service.priority < above
         };
         let mut found = Vec::new();
         let mut seen = BTreeSet::new();
@@ -113,15 +119,15 @@ impl Unit {
                 continue;
             }
             let mut members = vec![*number];
-            if let Some(set) = model.service(*number).together {
-                let others = model.together[set as usize].iter().filter(|other| *other != number);
+            if let Some(set) = model.service(*number).affinity_set {
+                let others = model.affinity_sets[set as usize].iter().filter(|other| *other != number);
                 members.extend(others.copied());
             }
             seen.extend(members.iter().copied());
             if members.iter().all(|member| may(member) && !trial.is_gone(*member)) {
                 let mut unit = Unit::new(model, members, node, failed);
                 unit.candidates.remove(node as usize);
-                unit.makes_room = true;
+                unit.is_preempted = true;
                 found.push(unit);
             }
         }
@@ -137,11 +143,11 @@ pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (Trial<'m>,
     for node in failed {
         for number in &model.node(*node).services {
             let service = model.service(*number);
-            if !service.counts {
+            if !service.needs_failover {
                 continue;
             }
             trial.remove(*number);
-            match service.together {
+            match service.affinity_set {
                 Some(set) => sets.entry(set).or_default().push(*number),
                 None => alone.push(Unit::new(model, vec![*number], *node, failed)),
             }
@@ -149,9 +155,11 @@ pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (Trial<'m>,
     }
     for (set, mut members) in sets {
         members.sort_by(|one, other| model.service(*one).name.cmp(&model.service(*other).name));
-        let Some(from) = members.first().and_then(|first| model.service(*first).home) else { continue };
-        let mut only = None;
-        for other in &model.together[set as usize] {
+        let Some(from) = members.first().and_then(|first| model.service(*first).current_node) else {
+            continue;
+        };
+        let mut required_nodes = None;
+        for other in &model.affinity_sets[set as usize] {
             let service = model.service(*other);
             if members.contains(other) {
                 continue;
@@ -162,11 +170,11 @@ pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (Trial<'m>,
                 continue;
             }
             // A partner that cannot be moved now decides the node of the others: the one to which it is moving.
-            restrict(&mut only, model, service, failed);
+            restrict(&mut required_nodes, model, service, failed);
         }
         let mut unit = Unit::new(model, members, from, failed);
-        if let Some(only) = only {
-            unit.candidates.intersect(&only);
+        if let Some(nodes) = required_nodes {
+            unit.candidates.intersect(&nodes);
         }
         alone.push(unit);
     }
@@ -176,14 +184,15 @@ pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (Trial<'m>,
 /// Restricts the candidates to the node of a partner, or the target of its move. A movable partner that may not stay on its
 /// node leaves no candidate. A partner that cannot be moved now decides the node in any case, as in the placement by the
 /// leader.
-fn restrict(only: &mut Option<Bits>, model: &Model, service: &Service, failed: &[u32]) {
+fn restrict(required_nodes: &mut Option<Bits>, model: &Model, service: &Service, failed: &[u32]) {
     let left: Vec<u32> = service.uses.iter().copied().filter(|node| !failed.contains(node)).collect();
-    let away = left.iter().find(|node| Some(**node) != service.home).or(left.first()).copied();
-    let Some(node) = away else { return };
-    let stays = !service.movable || model.classes.get(service.class).staying.contains(node as usize);
+    let target = left.iter().find(|node| Some(**node) != service.current_node).or(left.first()).copied();
+    let Some(node) = target else { return };
+    let stays =
+        !service.movable || model.eligibility_cache.get(service.eligibility).may_stay.contains(node as usize);
     let bits = Bits::of(model.nodes.len(), |at| stays && at == node as usize);
-    match only {
-        None => *only = Some(bits),
+    match required_nodes {
+        None => *required_nodes = Some(bits),
         Some(known) => known.intersect(&bits),
     }
 }
@@ -194,19 +203,19 @@ pub(super) fn waiting(model: &Model, names: &BTreeSet<ResourceName>) -> Vec<Unit
     let mut units = Vec::new();
     let mut sets: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for number in names.iter().filter_map(|name| model.service_number(name)) {
-        match model.service(number).together {
+        match model.service(number).affinity_set {
             Some(set) => sets.entry(set).or_default().push(number),
-            None => units.push(Unit::that_waits(model, vec![number])),
+            None => units.push(Unit::waiting_unit(model, vec![number])),
         }
     }
     for (set, members) in sets {
-        let mut only = None;
-        for other in &model.together[set as usize] {
-            restrict(&mut only, model, model.service(*other), &[]);
+        let mut required_nodes = None;
+        for other in &model.affinity_sets[set as usize] {
+            restrict(&mut required_nodes, model, model.service(*other), &[]);
         }
-        let mut unit = Unit::that_waits(model, members);
-        if let Some(only) = only {
-            unit.candidates.intersect(&only);
+        let mut unit = Unit::waiting_unit(model, members);
+        if let Some(nodes) = required_nodes {
+            unit.candidates.intersect(&nodes);
         }
         units.push(unit);
     }

@@ -1,14 +1,14 @@
 //! The check of all rules as a set: SEMANTICS, section 4, last paragraph.
 
 use super::node_rules::{self, listed};
-use super::spread::can_all_differ;
-use super::{Declared, Partners, RuleConflict, Rules, opposites};
+use super::spread::can_use_distinct_nodes;
+use super::{ResourceRule, RuleConflict, RuleInput, Rules, contradictions};
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::names::bare;
 use ha_api_types::placement::Affinity;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) fn compile(declared: &Declared) -> (Rules, Vec<RuleConflict>) {
+pub(super) fn compile(declared: &RuleInput) -> (Rules, Vec<RuleConflict>) {
     let mut rules = Rules::default();
     let mut conflicts = Vec::new();
     node_rules::add(&mut rules, &declared.rules, &mut conflicts);
@@ -16,7 +16,7 @@ pub(super) fn compile(declared: &Declared) -> (Rules, Vec<RuleConflict>) {
     let mut together = Vec::new();
     for (name, spec) in declared.rules.iter().filter(|(_, spec)| !spec.disabled) {
         let Some(rule) = &spec.resource_affinity else { continue };
-        let partners = Partners {
+        let partners = ResourceRule {
             name: name.clone(),
             resources: rule.resources.iter().map(|name| bare(name).into()).collect(),
             strict: rule.strict,
@@ -36,10 +36,10 @@ pub(super) fn compile(declared: &Declared) -> (Rules, Vec<RuleConflict>) {
             Affinity::Negative => apart.push(partners),
         }
     }
-    opposites::remove(&mut together, &mut apart, &mut conflicts);
-    let numbers: BTreeMap<&NodeName, usize> =
+    contradictions::remove(&mut together, &mut apart, &mut conflicts);
+    let node_numbers: BTreeMap<&NodeName, usize> =
         declared.nodes.iter().enumerate().map(|(at, node)| (node, at)).collect();
-    let mut check = Check { declared, numbers, rules };
+    let mut check = RuleCheck { declared, node_numbers, rules };
     for partners in together {
         match check.merged(&partners) {
             Ok(merged) => check.rules.together = merged,
@@ -47,7 +47,7 @@ pub(super) fn compile(declared: &Declared) -> (Rules, Vec<RuleConflict>) {
         }
     }
     for partners in apart {
-        match check.not_spread(&partners) {
+        match check.spread_conflict(&partners) {
             Some(conflict) => conflicts.push(conflict),
             None => check.rules.apart.push(partners),
         }
@@ -56,20 +56,21 @@ pub(super) fn compile(declared: &Declared) -> (Rules, Vec<RuleConflict>) {
     (check.rules, conflicts)
 }
 
-struct Check<'a> {
-    declared: &'a Declared,
-    numbers: BTreeMap<&'a NodeName, usize>,
+struct RuleCheck<'a> {
+    declared: &'a RuleInput,
+    node_numbers: BTreeMap<&'a NodeName, usize>,
     rules: Rules,
 }
 
-impl Check<'_> {
+impl RuleCheck<'_> {
     /// Returns `true` if the number of nodes is known well enough to reject a rule.
-    fn counts_nodes(&self, rule: &str) -> bool {
-        !self.declared.nodes.is_empty() && (!self.declared.settling || self.declared.judged.contains(rule))
+    fn knows_node_count(&self, rule: &str) -> bool {
+        !self.declared.nodes.is_empty()
+            && (!self.declared.nodes_may_join || self.declared.known_short_of_nodes.contains(rule))
     }
 
     /// Returns the nodes that a resource may use: by its strict node-affinity rule, or else by its restricted group.
-    fn allowed(&self, resource: &ResourceName) -> BTreeSet<usize> {
+    fn allowed_nodes(&self, resource: &ResourceName) -> BTreeSet<usize> {
         let only = match self.rules.nodes.get(resource) {
             Some(rule) => rule.strict.then_some(&rule.nodes),
             None => self
@@ -80,21 +81,21 @@ impl Check<'_> {
                 .filter(|group| group.restricted)
                 .map(|group| &group.nodes),
         };
-        self.numbers
+        self.node_numbers
             .iter()
             .filter(|(node, _)| only.is_none_or(|only| only.0.contains_key(**node)))
             .map(|(_, number)| *number)
             .collect()
     }
 
-    fn allowed_to_all(&self, resources: &BTreeSet<ResourceName>) -> BTreeSet<usize> {
-        let mut sets = resources.iter().map(|resource| self.allowed(resource));
+    fn common_allowed_nodes(&self, resources: &BTreeSet<ResourceName>) -> BTreeSet<usize> {
+        let mut sets = resources.iter().map(|resource| self.allowed_nodes(resource));
         let first = sets.next().unwrap_or_default();
         sets.fold(first, |all, next| all.intersection(&next).copied().collect())
     }
 
     /// Returns the Positive sets with one more. Overlapping strict sets form one set, because affinity is transitive.
-    fn merged(&self, new: &Partners) -> Result<Vec<Partners>, RuleConflict> {
+    fn merged(&self, new: &ResourceRule) -> Result<Vec<ResourceRule>, RuleConflict> {
         let mut sets = self.rules.together.clone();
         if !new.strict {
             sets.push(new.clone());
@@ -117,7 +118,7 @@ impl Check<'_> {
             resources: merged.resources.clone(),
             short_of_nodes,
         };
-        let joined =
+        let joined_text =
             if with.is_empty() { String::new() } else { format!(" (joined with rule {})", listed(&with)) };
         let node_rules: BTreeMap<&String, _> = merged
             .resources
@@ -128,7 +129,7 @@ impl Check<'_> {
         let names: BTreeSet<String> = node_rules.keys().map(|name| (*name).clone()).collect();
         if names.len() > 1 {
             let message = format!(
-                "Services of the rule{joined} have strict affinity, but are in several node-affinity rules: {}",
+                "Services of the rule{joined_text} have strict affinity, but are in several node-affinity rules: {}",
                 listed(&names)
             );
             return Err(conflict(message, &names | &with, false));
@@ -137,14 +138,14 @@ impl Check<'_> {
             |priorities: &BTreeMap<NodeName, i64>| priorities.values().collect::<BTreeSet<_>>().len() > 1;
         if let Some(rule) = node_rules.values().find(|rule| several(&rule.nodes.0)) {
             let message = format!(
-                "Services of the rule{joined} have strict affinity, but node-affinity rule {} has several priorities",
+                "Services of the rule{joined_text} have strict affinity, but node-affinity rule {} has several priorities",
                 rule.name
             );
             return Err(conflict(message, &names | &with, false));
         }
-        if self.counts_nodes(&new.name) && self.allowed_to_all(&merged.resources).is_empty() {
+        if self.knows_node_count(&new.name) && self.common_allowed_nodes(&merged.resources).is_empty() {
             let message = format!(
-                "Services of the rule{joined} have strict affinity, but no node is eligible for all of them"
+                "Services of the rule{joined_text} have strict affinity, but no node is eligible for all of them"
             );
             return Err(conflict(message, &names | &with, true));
         }
@@ -154,23 +155,24 @@ impl Check<'_> {
 
     /// Returns the unit of a resource: its strict Positive set, or the resource alone.
     fn unit_of(&self, resource: &ResourceName) -> BTreeSet<ResourceName> {
-        let mut unit = self.rules.companions(resource);
+        let mut unit = self.rules.strict_affinity_partners(resource);
         unit.insert(resource.clone());
         unit
     }
 
     /// Returns the conflict of a strict Negative rule whose services cannot all be on different nodes.
-    fn not_spread(&self, apart: &Partners) -> Option<RuleConflict> {
-        if !apart.strict || !self.counts_nodes(&apart.name) {
+    fn spread_conflict(&self, apart: &ResourceRule) -> Option<RuleConflict> {
+        if !apart.strict || !self.knows_node_count(&apart.name) {
             return None;
         }
         let units: Vec<BTreeSet<ResourceName>> =
             apart.resources.iter().map(|resource| self.unit_of(resource)).collect();
-        let allowed: Vec<BTreeSet<usize>> = units.iter().map(|unit| self.allowed_to_all(unit)).collect();
-        if !can_all_differ(&allowed.iter().collect::<Vec<_>>()) {
+        let allowed: Vec<BTreeSet<usize>> =
+            units.iter().map(|unit| self.common_allowed_nodes(unit)).collect();
+        if !can_use_distinct_nodes(&allowed.iter().collect::<Vec<_>>()) {
             let usable: BTreeSet<usize> = allowed.iter().flatten().copied().collect();
             let usable: BTreeSet<NodeName> = self
-                .numbers
+                .node_numbers
                 .iter()
                 .filter(|(_, number)| usable.contains(number))
                 .map(|(node, _)| (*node).clone())

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns `true` if each unit can have its own node: exact bipartite matching by augmenting paths.
-pub(crate) fn can_all_differ(allowed: &[&BTreeSet<usize>]) -> bool {
+pub(crate) fn can_use_distinct_nodes(allowed: &[&BTreeSet<usize>]) -> bool {
     let mut taken = BTreeMap::new();
     (0..allowed.len()).all(|at| augment(at, allowed, &mut BTreeSet::new(), &mut taken))
 }

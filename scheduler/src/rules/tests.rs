@@ -41,15 +41,15 @@ fn apart(resources: &[&str]) -> AffinityRuleSpec {
     with(Affinity::Negative, resources, true)
 }
 
-fn declared(rules: &[(&str, AffinityRuleSpec)]) -> Declared {
-    Declared {
+fn declared(rules: &[(&str, AffinityRuleSpec)]) -> RuleInput {
+    RuleInput {
         rules: rules.iter().map(|(name, spec)| ((*name).to_owned(), spec.clone())).collect(),
         nodes: NODES.iter().map(|node| (*node).into()).collect(),
-        ..Declared::default()
+        ..RuleInput::default()
     }
 }
 
-fn grouped(mut declared: Declared, group: &str, nodes: &[&str], restricted: bool, of: &[&str]) -> Declared {
+fn grouped(mut declared: RuleInput, group: &str, nodes: &[&str], restricted: bool, of: &[&str]) -> RuleInput {
     let spec = GroupSpec { nodes: priorities(nodes), restricted, ..GroupSpec::default() };
     declared.groups.insert(group.to_owned(), spec);
     declared.group_of.extend(of.iter().map(|name| ((*name).into(), group.to_owned())));
@@ -57,7 +57,7 @@ fn grouped(mut declared: Declared, group: &str, nodes: &[&str], restricted: bool
 }
 
 /// Checks which rules are not applied, and a part of each message.
-fn check(declared: &Declared, expected: &[(&str, &str)]) {
+fn check(declared: &RuleInput, expected: &[(&str, &str)]) {
     let (_, conflicts) = Rules::compile(declared);
     let found: Vec<&str> = conflicts.iter().map(|conflict| conflict.rule.as_str()).collect();
     let rules: Vec<&str> = expected.iter().map(|(rule, _)| *rule).collect();
@@ -95,7 +95,7 @@ fn a_set_larger_than_the_nodes() {
 }
 
 #[test]
-fn spreading_is_decided_by_matching_not_by_counting() {
+fn anti_affinity_is_checked_by_matching() {
     // Three services and three nodes, but two services share the only node that either may use.
     let narrow = [("a", only(&["1", "2"], &["node1"])), ("b", apart(&["1", "2", "3"]))];
     check(&declared(&narrow), &[("b", "node1")]);
@@ -108,7 +108,7 @@ fn spreading_is_decided_by_matching_not_by_counting() {
 }
 
 #[test]
-fn restricted_groups_limit_a_set_as_strict_rules_do_and_others_do_not() {
+fn only_restricted_groups_limit_a_set() {
     let rule = [("a", apart(&["1", "2"]))];
     check(&grouped(declared(&rule), "g", &["node1"], true, &["1", "2"]), &[("a", "cannot all run")]);
     check(&grouped(declared(&rule), "g", &["node1"], false, &["1", "2"]), &[]);
@@ -119,7 +119,7 @@ fn restricted_groups_limit_a_set_as_strict_rules_do_and_others_do_not() {
 }
 
 #[test]
-fn apart_and_together_after_merging() {
+fn contradictions_are_found_after_merging() {
     let rules = [("a", together(&["1", "2"])), ("b", together(&["2", "3"])), ("c", apart(&["1", "3"]))];
     let told =
         "Resources 1 and 3 have affinity by rule a, b and anti-affinity by rule c, none of which is applied";
@@ -142,7 +142,10 @@ fn apart_and_together_after_merging() {
     );
     let (in_force, _) = Rules::compile(&declared(&others));
     assert_eq!(
-        (in_force.together_with(&"3".into()).count(), in_force.apart_from(&"1".into()).count()),
+        (
+            in_force.affinity_rules_of(&"3".into()).count(),
+            in_force.anti_affinity_rules_of(&"1".into()).count()
+        ),
         (1, 1)
     );
     let soft = [("a", with(Affinity::Positive, &["1", "2"], false)), ("c", apart(&["1", "2"]))];
@@ -150,7 +153,7 @@ fn apart_and_together_after_merging() {
 }
 
 #[test]
-fn a_together_set_counts_as_one_unit_with_the_nodes_that_all_may_use() {
+fn an_affinity_set_uses_the_common_nodes() {
     // 1 and 2 may together use only node1, which is also the only node of 3.
     let rules = [
         ("a", together(&["1", "2"])),
@@ -162,7 +165,7 @@ fn a_together_set_counts_as_one_unit_with_the_nodes_that_all_may_use() {
 }
 
 #[test]
-fn a_together_set_with_several_node_rules_or_priorities_or_no_common_node() {
+fn an_affinity_set_with_conflicting_node_rules() {
     let several =
         [("a", only(&["1"], &["node1"])), ("b", only(&["2"], &["node1"])), ("c", together(&["1", "2"]))];
     check(&declared(&several), &[("c", "several node-affinity rules: a, b")]);
@@ -184,7 +187,7 @@ fn a_together_set_with_several_node_rules_or_priorities_or_no_common_node() {
 }
 
 #[test]
-fn sets_that_overlap_are_judged_one_by_one() {
+fn overlapping_sets_are_checked_separately() {
     let mut triangle =
         declared(&[("a", apart(&["1", "2"])), ("b", apart(&["2", "3"])), ("c", apart(&["1", "3"]))]);
     triangle.nodes.remove("node3");
@@ -192,25 +195,28 @@ fn sets_that_overlap_are_judged_one_by_one() {
 }
 
 #[test]
-fn too_few_nodes_speak_against_no_rule_while_nodes_may_still_come() {
+fn too_few_nodes_are_no_conflict_while_nodes_may_join() {
     let mut young = declared(&[("a", apart(&["1", "2", "3", "4"]))]);
-    young.settling = true;
+    young.nodes_may_join = true;
     check(&young, &[]);
-    young.judged.insert("a".to_owned());
+    young.known_short_of_nodes.insert("a".to_owned());
     check(&young, &[("a", "cannot all run")]);
     young.nodes.clear();
     check(&young, &[]);
 }
 
 #[test]
-fn overlapping_positive_rules_are_one_set() {
+fn overlapping_affinity_rules_form_one_set() {
     let rules = [("a", together(&["1", "2"])), ("b", together(&["3", "4"])), ("c", together(&["2", "3"]))];
     let (rules, _) = Rules::compile(&declared(&rules));
-    assert_eq!(rules.companions(&"1".into()).into_iter().collect::<Vec<_>>(), names(&["2", "3", "4"]));
+    assert_eq!(
+        rules.strict_affinity_partners(&"1".into()).into_iter().collect::<Vec<_>>(),
+        names(&["2", "3", "4"])
+    );
 }
 
 /// Returns `true` if some placement of all services satisfies these rules, by trying all placements.
-fn satisfiable(declared: &Declared, rules: &[&AffinityRuleSpec], services: &[String]) -> bool {
+fn satisfiable(declared: &RuleInput, rules: &[&AffinityRuleSpec], services: &[String]) -> bool {
     let nodes: Vec<&NodeName> = declared.nodes.iter().collect();
     let ways = nodes.len().pow(u32::try_from(services.len()).unwrap());
     (0..ways).any(|way| {
@@ -265,15 +271,15 @@ proptest! {
     /// A resource rule must be applied if and only if it can hold along with the node rules and the active Positive
     /// rules. All active Positive rules must be able to hold at the same time.
     #[test]
-    fn the_verdict_is_that_of_a_brute_force(
+    fn conflicts_equal_brute_force(
         rules in proptest::collection::vec(any_rule(), 1..5),
         groups in proptest::collection::btree_map(0..5_usize, subset(&NODES, 1), 0..3),
         nodes in 1..=3_usize,
     ) {
-        let mut all = Declared {
+        let mut all = RuleInput {
             rules: rules.into_iter().enumerate().map(|(at, rule)| (format!("r{at}"), rule)).collect(),
             nodes: NODES[..nodes].iter().map(|node| (*node).into()).collect(),
-            ..Declared::default()
+            ..RuleInput::default()
         };
         for (at, members) in groups {
             all = grouped(all, &format!("g{at}"), &members, true, &[SERVICES[at]]);

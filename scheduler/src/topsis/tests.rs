@@ -49,12 +49,12 @@ fn check(view: &View, service: &ServiceFacts, node: &str) {
     let placement = place(view, &"new".into(), service);
     let name = "new".into();
     let unit = Unit::alone(&name, service);
-    let why: Vec<_> = view.nodes.keys().map(|node| carried(view, &unit, node)).collect();
+    let why: Vec<_> = view.nodes.keys().map(|node| describe_load(view, &unit, node)).collect();
     assert_eq!(placement.node.as_deref(), Some(node), "{:?} {why:?}", placement.verdicts);
 }
 
 #[test]
-fn dynamic_goes_by_what_was_measured() {
+fn dynamic_mode_uses_measurements() {
     let new = service(None, amounts(1, 4), Amounts::default());
     check(&cluster(SchedulerMode::Basic), &new, "node1");
     check(&cluster(SchedulerMode::Static), &new, "node1");
@@ -62,7 +62,7 @@ fn dynamic_goes_by_what_was_measured() {
 }
 
 #[test]
-fn what_was_not_measured_counts_by_its_requests() {
+fn missing_measurements_count_as_requests() {
     let mut view = cluster(SchedulerMode::Dynamic);
     let new = service(None, amounts(1, 4), Amounts::default());
     for name in ["idle1", "idle2"] {
@@ -78,7 +78,7 @@ fn what_was_not_measured_counts_by_its_requests() {
 }
 
 #[test]
-fn what_is_used_outside_counts() {
+fn outside_use_counts() {
     let mut view = cluster(SchedulerMode::Dynamic);
     let new = service(None, amounts(1, 4), Amounts::default());
     view.nodes.get_mut("node2").expect("there").reserved = amounts(1, 40);
@@ -87,13 +87,13 @@ fn what_is_used_outside_counts() {
 
 /// Returns the loads of the two nodes.
 fn loads_of(view: &View, unit: &Unit<'_>) -> Vec<u64> {
-    let asked = Asked::of(view, unit);
-    let candidates: Vec<_> = asked.candidates().take(2).collect();
-    loads(&asked, &candidates)
+    let query = PlacementQuery::of(view, unit);
+    let candidates: Vec<_> = query.candidates().take(2).collect();
+    loads(&query, &candidates)
 }
 
 #[test]
-fn a_node_that_is_not_online_carries_nothing() {
+fn a_node_that_is_not_online_does_not_count() {
     let mut view = cluster(SchedulerMode::Dynamic);
     let facts = NodeFacts { online: Err(Reason::Fencing), capacity: amounts(16, 64), ..NodeFacts::default() };
     view.nodes.insert("node3".into(), facts);
@@ -107,7 +107,7 @@ fn a_node_that_is_not_online_carries_nothing() {
 }
 
 #[test]
-fn hard_limits_go_by_requests_in_every_mode() {
+fn hard_limits_use_requests_in_every_mode() {
     // A service that uses less than its requests may use all of them later, so its requests count.
     let mut view = cluster(SchedulerMode::Dynamic);
     view.services.insert("idle3".into(), service(Some("node2"), amounts(0, 46), amounts(0, 1)));
@@ -115,7 +115,7 @@ fn hard_limits_go_by_requests_in_every_mode() {
 }
 
 #[test]
-fn a_partner_that_comes_along_counts_once() {
+fn a_moving_partner_counts_once() {
     let mut view = cluster(SchedulerMode::Static);
     let (one, two) =
         (service(Some("node1"), amounts(1, 8), Amounts::default()), ResourceName::from("partner"));
@@ -129,12 +129,12 @@ fn a_partner_that_comes_along_counts_once() {
 }
 
 #[test]
-fn the_words_say_what_was_measured() {
+fn the_description_contains_measurements() {
     let view = cluster(SchedulerMode::Dynamic);
     let new = service(None, amounts(1, 4), Amounts::default());
     let check = |view: &View, node: &str, expected: Option<&str>| {
         assert_eq!(
-            carried(view, &Unit::alone(&"new".into(), &new), &node.into()).as_deref(),
+            describe_load(view, &Unit::alone(&"new".into(), &new), &node.into()).as_deref(),
             expected,
             "{node}"
         );
@@ -168,7 +168,7 @@ fn the_words_say_what_was_measured() {
 proptest! {
     /// The columns after a change must equal those computed by definition from the shares of all nodes.
     #[test]
-    fn columns_after_a_change_are_those_of_a_look_at_all_nodes(
+    fn changed_columns_equal_a_full_computation(
         nodes in proptest::collection::vec((1i128..20, 0i128..40, 1i128..64, 0i128..64), 2..8),
         (from, to, cpu, memory) in (0usize..8, 0usize..8, 0i128..4, 0i128..8),
     ) {
@@ -180,19 +180,19 @@ proptest! {
             view.services.insert(format!("s{at}").into(), user);
         }
         let (from, to) = (from % nodes.len(), to % nodes.len());
-        let by = of_interest(&sums(&amounts(cpu, memory)));
+        let by = cpu_and_memory(&sums(&amounts(cpu, memory)));
         let changes = [(from, by.map(|by| -by)), (to, by)];
         let changes = if from == to { &[][..] } else { &changes[..] };
-        let nobody = Unit::new(Vec::new());
-        let asked = Asked::of(&view, &nobody);
-        let carriers = Carriers::new(&asked);
-        let found = carriers.columns(changes);
+        let empty_unit = Unit::new(Vec::new());
+        let query = PlacementQuery::of(&view, &empty_unit);
+        let online_nodes = OnlineNodes::new(&query);
+        let found = online_nodes.columns(changes);
         for at in 0..2 {
-            let share = |(index, node): (usize, &Carrier<'_>)| {
+            let share = |(index, node): (usize, &OnlineNode<'_>)| {
                 let by = changes.iter().find(|(changed, _)| *changed == index);
                 (node.used[at] + by.map_or(0.0, |(_, by)| by[at])) / node.capacity[at]
             };
-            let shares: Vec<f64> = carriers.nodes.iter().enumerate().map(share).collect();
+            let shares: Vec<f64> = online_nodes.nodes.iter().enumerate().map(share).collect();
             let mean = shares.iter().map(|share| share * share).sum::<f64>() / shares.len() as f64;
             prop_assert!((found[2 * at] - mean.sqrt()).abs() < 1e-9);
             prop_assert!((found[2 * at + 1] - shares.iter().copied().fold(0.0, f64::max)).abs() < 1e-9);

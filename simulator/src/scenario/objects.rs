@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Reads a list of objects; an item `{file: …}` adds the documents of that file.
-pub(super) fn read(reader: &mut Reader<'_>, value: &Value, name: &str, folder: &Path) -> Vec<Value> {
+pub(super) fn read(reader: &mut Reader<'_>, value: &Value, name: &str, directory: &Path) -> Vec<Value> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     for (at, item) in reader.list(value, name).iter().enumerate() {
@@ -23,7 +23,7 @@ pub(super) fn read(reader: &mut Reader<'_>, value: &Value, name: &str, folder: &
             Some(file) => {
                 let Some(fields) = reader.fields(item, &path, &["file"]) else { continue };
                 let Some(file) = reader.text(file, &fields.at("file")) else { continue };
-                from_file(reader, &folder.join(file), &fields.at("file"))
+                from_file(reader, &directory.join(file), &fields.at("file"))
             }
             None => inline(reader, item, &path).into_iter().collect(),
         };

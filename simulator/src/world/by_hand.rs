@@ -11,7 +11,7 @@ use ha_node_agent::core::{DriverEvent, Input};
 
 impl World {
     /// Ends a service on every node where it runs. Agents notice a crash immediately.
-    fn end_service(&mut self, name: &ResourceName, message: &str, by_hand: bool) -> Vec<NodeName> {
+    fn end_service(&mut self, name: &ResourceName, message: &str, stopped_externally: bool) -> Vec<NodeName> {
         let found: Vec<(NodeName, Present)> = self
             .machines
             .iter_mut()
@@ -27,10 +27,10 @@ impl World {
                 name: name.to_owned(),
                 uid: present.definition.uid.clone(),
                 message: message.to_owned(),
-                by_hand,
+                stopped_externally,
             };
             self.lost_service(node, name);
-            if by_hand {
+            if stopped_externally {
                 self.notice_later(node, event);
             } else if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
                 self.tell_agent(node, generation, Input::Driver(event));
@@ -82,7 +82,7 @@ impl World {
         let is_so = match &event {
             DriverEvent::Appeared { name, .. } => runs(name),
             DriverEvent::Exited { name, .. } => !runs(name),
-            DriverEvent::Progress { .. } | DriverEvent::Asks { .. } => true,
+            DriverEvent::Progress { .. } | DriverEvent::RequestedAmounts { .. } => true,
         };
         if is_so {
             self.tell_agent(node, generation, Input::Driver(event));

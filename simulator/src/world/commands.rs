@@ -136,7 +136,7 @@ impl World {
         let state = self.node_states.get(node).copied().unwrap_or_default();
         let cluster = self.spec_of(Kind::Cluster, CLUSTER_NAME).unwrap_or_default();
         let disarmed = cluster.pointer("/spec/disarmed").is_some_and(Value::is_string);
-        ha_controller::core::commands::maintenance_refused(node, state, disarmed)
+        ha_controller::core::commands::maintenance_refusal(node, state, disarmed)
     }
 
     /// Sets or clears `Cluster.spec.disarmed`, or logs that nothing changes.

@@ -11,7 +11,7 @@ use ha_api_types::record::{Assignment, Phase, ServiceReport};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Mono;
 use ha_api_types::view::{Explanation, StateDump};
-use ha_controller::core::world::{Versioned, World as Stored};
+use ha_controller::core::world::{ClusterView as Stored, Versioned};
 use ha_node_agent::core::{Journal, JournalEntry};
 use ha_store::Change;
 use ha_store::memory_state::MemoryState;
@@ -29,8 +29,8 @@ impl World {
     /// Assumptions: a start in progress has been successful. A live migration in progress has not arrived.
     ///
     /// Errors: the scenario is invalid, or has machines or objects of its own.
-    pub fn of_dump(dump: &Dump, name: &str, text: &str, folder: &Path) -> Result<World, String> {
-        let mut world = World::unformed(dump.scenario(name, text, folder)?);
+    pub fn of_dump(dump: &Dump, name: &str, text: &str, directory: &Path) -> Result<World, String> {
+        let mut world = World::unformed(dump.scenario(name, text, directory)?);
         world.store =
             MemoryState::with_entries(dump.entries.iter().cloned(), dump.revision, Mono(0), LEASE_SECONDS);
         world.schedule_expiry();

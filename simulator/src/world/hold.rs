@@ -40,12 +40,12 @@ pub(super) struct Holding {
 
 impl World {
     /// Sends a question from an agent to a controller. The question or its answer may be lost.
-    pub(super) fn ask_hold(&mut self, question: Question, request: HoldRequest, patience_ms: Millis) {
+    pub(super) fn ask_hold(&mut self, question: Question, request: HoldRequest, timeout_ms: Millis) {
         self.note_step(&question.node, || Step::AsksToHold);
         self.holding.waiting.insert(question.clone());
         let none = Err("no answer in time".to_owned());
         self.queue
-            .push(self.now + patience_ms, Event::HoldAnswered { question: question.clone(), answer: none });
+            .push(self.now + timeout_ms, Event::HoldAnswered { question: question.clone(), answer: none });
         if !self.is_lost() && self.asks_controller(&question.node, &question.candidate) {
             let delay_ms = self.random.between_ms(1, 4);
             self.queue.push(self.now + delay_ms, Event::HoldAsked { question, request: Box::new(request) });
@@ -70,7 +70,7 @@ impl World {
         let id = controller::HoldId(self.tokens);
         let node = question.node.clone();
         self.holding.with_controller.insert(id, question);
-        self.tell_controller(&candidate, generation, controller::Input::HoldAsked { id, node, request });
+        self.tell_controller(&candidate, generation, controller::Input::HoldRequested { id, node, request });
     }
 
     /// Records a controller's answer and sends it to the agent.

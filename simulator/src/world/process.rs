@@ -4,7 +4,7 @@ use super::link::Token;
 use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::time::{Mono, Now};
 use ha_controller::core::RefreshId;
-use ha_controller::core::replica::{Replica, is_elections};
+use ha_controller::core::replica::{Replica, is_election_refresh};
 use ha_node_agent::core::AgentCore;
 use ha_store::Change;
 use std::collections::BTreeSet;
@@ -132,7 +132,8 @@ impl<C: Core> Process<C> {
 
     /// Records that a refresh was answered, and returns the refreshes to read for now.
     pub(super) fn answered_sync(&mut self, refresh: RefreshId) -> Vec<RefreshId> {
-        self.owed.retain(|owed| is_elections(*owed) != is_elections(refresh) || *owed > refresh);
+        self.owed
+            .retain(|owed| is_election_refresh(*owed) != is_election_refresh(refresh) || *owed > refresh);
         self.due_syncs()
     }
 
@@ -143,7 +144,8 @@ impl<C: Core> Process<C> {
             return Vec::new();
         }
         let owed = std::mem::take(&mut self.owed);
-        let (elections, planners): (Vec<_>, Vec<_>) = owed.into_iter().partition(|id| is_elections(*id));
+        let (elections, planners): (Vec<_>, Vec<_>) =
+            owed.into_iter().partition(|id| is_election_refresh(*id));
         [planners.last(), elections.last()].into_iter().flatten().copied().collect()
     }
 

@@ -244,12 +244,12 @@ impl World {
     fn agent_effect(&mut self, node: &NodeName, generation: Generation, effect: agent::Effect) {
         let who = Who::Agent(node.to_owned());
         match effect {
-            agent::Effect::Commit { id, transaction, lane } => {
-                let patience_ms = match lane {
-                    agent::Lane::Heartbeat { patience_ms } => Some(patience_ms),
-                    agent::Lane::Ordinary => None,
+            agent::Effect::Commit { id, transaction, urgency } => {
+                let timeout_ms = match urgency {
+                    agent::CommitUrgency::Heartbeat { timeout_ms } => Some(timeout_ms),
+                    agent::CommitUrgency::Ordinary => None,
                 };
-                self.ask(&who, generation, Ask::AgentCommit(id), Request::Commit(transaction), patience_ms);
+                self.ask(&who, generation, Ask::AgentCommit(id), Request::Commit(transaction), timeout_ms);
             }
             agent::Effect::Read { id, keys } => {
                 self.note_step(node, || Step::Reads(keys.clone()));
@@ -284,11 +284,11 @@ impl World {
                 };
                 self.queue.push(self.now + 1, event);
             }
-            agent::Effect::AskHold { id, candidate, request, patience_ms, .. } => {
+            agent::Effect::AskHold { id, candidate, request, timeout_ms, .. } => {
                 let asked_at = self.now;
                 let question =
                     Question { node: node.to_owned(), generation, id, candidate: candidate.into(), asked_at };
-                self.ask_hold(question, request, patience_ms);
+                self.ask_hold(question, request, timeout_ms);
             }
             agent::Effect::Measure { id, services } => self.measure(node, id, &services),
             agent::Effect::Event(event) => {
@@ -383,7 +383,9 @@ impl World {
             controller::Effect::Deliver(delivery) => self.begin_delivery(node, generation, delivery),
             controller::Effect::AnswerHold { id, answer } => self.answer_hold(id, answer),
             // `Replica` handles `Tell` and `Order`; counters have no effect in the simulation.
-            controller::Effect::Count(_) | controller::Effect::Tell(_) | controller::Effect::Order(_) => {}
+            controller::Effect::Count(_)
+            | controller::Effect::ReportElection(_)
+            | controller::Effect::UpdateElection(_) => {}
             controller::Effect::Ended => {
                 self.log(node, "controller", "ends");
                 self.end_controller(node);

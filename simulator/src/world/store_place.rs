@@ -10,7 +10,7 @@ use super::event::Event;
 use super::process::Who;
 use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
-use ha_api_types::record::{Restored, forgotten, revision_raise};
+use ha_api_types::record::{Restored, keys_deleted_by_restore, revision_raise};
 use ha_api_types::time::{Millis, Mono};
 use ha_store::memory_state::MemoryState;
 use std::collections::BTreeSet;
@@ -106,9 +106,9 @@ impl World {
         let backup = backup.ok_or("no backup exists: run store snapshot first")?;
         let marker = Restored { backup_revision: backup.revision(), ..Restored::default() };
         let marker = (self.keys.restored(), serde_json::to_vec(&marker).map_err(|error| error.to_string())?);
-        let forgotten = forgotten(&self.keys);
+        let keys_deleted_by_restore = keys_deleted_by_restore(&self.keys);
         let raise = revision_raise(self.wall_unix_ms() * 1000);
-        self.restored = Some(backup.restored(Mono(self.now), raise, &forgotten, marker));
+        self.restored = Some(backup.restored(Mono(self.now), raise, &keys_deleted_by_restore, marker));
         self.log(&"store".into(), "", "is lost, and is being restored");
         self.store_away(0);
         Ok(())

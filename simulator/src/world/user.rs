@@ -11,8 +11,8 @@ use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_api_types::timing::Timings;
 use ha_api_types::validation;
 use ha_controller::core::candidates;
-use ha_controller::core::commands::{controller_deletion_refused, names_node, node_deletion_refused};
-use ha_controller::core::definition_change::{Traces, refused};
+use ha_controller::core::commands::{controller_deletion_refusal, names_node, node_deletion_refusal};
+use ha_controller::core::definition_change::{BlockingRecords, refusal};
 use ha_store::memory_state::MemoryState;
 use ha_store::{Entry, Guard, Outcome, Transaction};
 use serde::de::DeserializeOwned;
@@ -93,12 +93,13 @@ impl World {
                 reported.push(node.clone());
             }
         }
-        let traces = Traces {
+        let blocking_records = BlockingRecords {
             assigned: self.record::<Assignment>(&self.keys.assignment(name)).map(|it| it.node.to_string()),
             reported,
-            buried: !self.store.get(&self.keys.tombstone(name)).entries.is_empty(),
+            has_tombstone: !self.store.get(&self.keys.tombstone(name)).entries.is_empty(),
         };
-        refused(&before, &after, status.as_ref(), &traces).map_or(Ok(()), |found| Err(found.message))
+        refusal(&before, &after, status.as_ref(), &blocking_records)
+            .map_or(Ok(()), |found| Err(found.message))
     }
 
     /// Writes a value as the API does.
@@ -169,7 +170,7 @@ impl World {
             .filter(|one| names_node(serde_json::from_slice::<Assignment>(&one.value).ok().as_ref(), node))
             .filter_map(|one| one.key.rsplit('/').next())
             .collect();
-        if let Some(refused) = node_deletion_refused(node, state.map(|fence| fence.state), &named) {
+        if let Some(refused) = node_deletion_refusal(node, state.map(|fence| fence.state), &named) {
             return Err(refused);
         }
         // The user requested this deletion.
@@ -191,11 +192,11 @@ impl World {
         let refresh = one(&self.store, self.keys.refresh(id)).map(|entry| entry.mod_revision);
         let silent_ms = self.refreshed.get(id).map(|at| self.now - at);
         let valid_ms = Timings::from(&self.scenario.timing).heartbeat_valid_ms;
-        if let Some(refused) = controller_deletion_refused(id, silent_ms, valid_ms) {
+        if let Some(refused) = controller_deletion_refusal(id, silent_ms, valid_ms) {
             return Err(refused);
         }
         let before = self.store.revision();
-        self.store.commit(&candidates::deletion(&self.keys, id, candidate.mod_revision, refresh));
+        self.store.commit(&candidates::controller_deletion(&self.keys, id, candidate.mod_revision, refresh));
         self.committed(before + 1);
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::recorded::Step;
 use crate::scenario::Device;
 use crate::scenario::action::Pets;
 use ha_api_types::id::NodeName;
-use ha_node_agent::core::{Input, WatchdogNews, WatchdogRequestId};
+use ha_node_agent::core::{Input, WatchdogEvent, WatchdogRequestId};
 use ha_node_agent::watchdog::core::{Core as WatchdogCore, Effect, Input as DaemonInput};
 use ha_node_agent::watchdog::protocol::{
     DeviceFacts, DeviceKind, Name, Notice, Outcome, Privileges, Refusal, Reply, Request,
@@ -28,8 +28,8 @@ impl World {
         machine.watchdog.waiting.clear();
         if machine.watchdog.dead {
             let message = "ha-watchdogd does not run".to_owned();
-            let news = WatchdogNews::Disconnected { message };
-            return self.tell_agent(node, generation, Input::Watchdog(news));
+            let event = WatchdogEvent::Disconnected { message };
+            return self.tell_agent(node, generation, Input::Watchdog(event));
         }
         self.tell_daemon(node, Some(generation), DaemonInput::Connected);
     }
@@ -133,7 +133,7 @@ impl World {
 
     /// Returns the device's properties, or the reason why it cannot be opened.
     fn device_facts(&self, node: &NodeName) -> Result<DeviceFacts, Refusal> {
-        let missing = Refusal::NoDevice { errno: 2, place: Name::new(b"/dev/watchdog0") };
+        let missing = Refusal::NoDevice { errno: 2, location: Name::new(b"/dev/watchdog0") };
         let Some(machine) = self.machines.get(node) else { return Err(missing) };
         let (kind, sliding) = match machine.device {
             Device::Sliding => (DeviceKind::Kernel, true),
@@ -147,7 +147,7 @@ impl World {
         Ok(DeviceFacts {
             kind,
             identity: Name::new(b"simulated"),
-            place: Name::new(b"/dev/watchdog0"),
+            location: Name::new(b"/dev/watchdog0"),
             timeout_seconds: 0,
             smallest_timeout_seconds: 1,
             largest_timeout_seconds: 600,
@@ -165,7 +165,7 @@ impl World {
             Pets::Work => {}
             Pets::Reopen => machine.watchdog.pets = Pets::Work,
             Pets::Fail | Pets::FailCounting => {
-                return Err(Refusal::NoDevice { errno: NO_DEVICE, place: facts.place });
+                return Err(Refusal::NoDevice { errno: NO_DEVICE, location: facts.location });
             }
         }
         let timeout_seconds = match machine.device {
@@ -363,17 +363,17 @@ impl World {
         reply: &Reply,
     ) {
         let status = reply.status;
-        let news = match (id, reply.outcome) {
+        let event = match (id, reply.outcome) {
             (_, Outcome::Notice(Notice::Welcome)) => {
-                WatchdogNews::Connected { status, device: "simulated".to_owned() }
+                WatchdogEvent::Connected { status, device: "simulated".to_owned() }
             }
-            (_, Outcome::Notice(notice)) => WatchdogNews::Notice { notice, status },
-            (Some(id), Outcome::Done) => WatchdogNews::Answered { id, refusal: None, status },
+            (_, Outcome::Notice(notice)) => WatchdogEvent::Notice { notice, status },
+            (Some(id), Outcome::Done) => WatchdogEvent::Answered { id, refusal: None, status },
             (Some(id), Outcome::Refused(refusal)) => {
-                WatchdogNews::Answered { id, refusal: Some(refusal), status }
+                WatchdogEvent::Answered { id, refusal: Some(refusal), status }
             }
             (None, Outcome::Done | Outcome::Refused(_)) => return,
         };
-        self.tell_agent(node, generation, Input::Watchdog(news));
+        self.tell_agent(node, generation, Input::Watchdog(event));
     }
 }

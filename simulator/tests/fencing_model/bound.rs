@@ -71,8 +71,8 @@ fn guards_are_those_of_the_code() {
     for name in SCENARIOS {
         let path = Path::new("scenarios").join(format!("{name}.yaml"));
         let text = std::fs::read_to_string(&path).expect("a scenario");
-        let folder = path.parent().expect("a directory");
-        let scenario = Scenario::parse(name, &text, folder).expect("a valid scenario");
+        let directory = path.parent().expect("a directory");
+        let scenario = Scenario::parse(name, &text, directory).expect("a valid scenario");
         let mut world = World::new(scenario).expect("a valid world");
         world.record_steps();
         world.run();

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use vocabulary::Reached;
 
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).expect("the directory of scenarios") {
+fn files(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).expect("the directory of scenarios") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
             files(&path, found);
@@ -22,8 +22,9 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 
 fn world(path: &Path, seed: Option<u64>) -> World {
     let text = std::fs::read_to_string(path).expect("a scenario");
-    let folder = path.parent().expect("a temporary directory");
-    let mut scenario = Scenario::parse(&path.display().to_string(), &text, folder).expect("a valid scenario");
+    let directory = path.parent().expect("a temporary directory");
+    let mut scenario =
+        Scenario::parse(&path.display().to_string(), &text, directory).expect("a valid scenario");
     scenario.seed = seed.unwrap_or(scenario.seed);
     World::new(scenario).expect("a valid world")
 }

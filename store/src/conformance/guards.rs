@@ -32,10 +32,7 @@ pub(super) async fn unchanged_holds_only_at_the_revision(subject: impl Subject, 
     hold("revision of the reading is older than its entries", found.revision >= changed)
 }
 
-pub(super) async fn created_holds_over_writes_but_not_over_a_new_life(
-    subject: impl Subject,
-    at: String,
-) -> Verdict {
+pub(super) async fn created_holds_until_the_key_is_deleted(subject: impl Subject, at: String) -> Verdict {
     let store = subject.store();
     let (key, other) = (format!("{at}key"), format!("{at}other"));
     let created = create(&store, &key, "1").await?;
@@ -115,7 +112,7 @@ pub(super) async fn guards_alone_write_nothing(subject: impl Subject, at: String
     conflict(&store, "guard alone", Transaction::new().guard(&key, Guard::Absent)).await
 }
 
-pub(super) async fn deleting_what_is_absent_changes_nothing(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn deleting_an_absent_key_changes_nothing(subject: impl Subject, at: String) -> Verdict {
     let store = subject.store();
     let revision = create(&store, &format!("{at}key"), "1").await?;
     let deleted = apply(&store, Transaction::new().delete(format!("{at}none"), Guard::Absent)).await?;

@@ -12,7 +12,7 @@ async fn keys(store: &impl Store, at: &str) -> Result<Vec<String>, String> {
     Ok(found.entries.iter().map(|entry| entry.key[at.len()..].to_owned()).collect())
 }
 
-pub(super) async fn a_put_attaches_and_a_put_without_detaches(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn a_put_attaches_or_detaches_a_lease(subject: impl Subject, at: String) -> Verdict {
     let store = subject.store();
     let lease = store.grant_lease(60).await.map_err(|error| error.to_string())?;
     let key = |name: &str| format!("{at}{name}");
@@ -86,7 +86,7 @@ pub(super) async fn a_lease_that_is_not_kept_expires(subject: impl Subject, at: 
     expect("keep-alive", &store.keep_alive(lease).await, &Err(StoreError::LeaseNotFound))
 }
 
-pub(super) async fn a_lease_that_is_kept_lives(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn a_kept_lease_stays_alive(subject: impl Subject, at: String) -> Verdict {
     let store = subject.store();
     let lease = store.grant_lease(2).await.map_err(|error| error.to_string())?;
     apply(&store, Transaction::new().put_leased(format!("{at}key"), Guard::Absent, vec![1], lease)).await?;

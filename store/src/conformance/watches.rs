@@ -53,7 +53,7 @@ pub(super) async fn a_watch_may_begin_in_the_future(subject: impl Subject, at: S
     expect("revisions", &seen, &vec![last - 1, last])
 }
 
-pub(super) async fn a_compacted_revision_is_said(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn a_compacted_revision_is_reported(subject: impl Subject, at: String) -> Verdict {
     let store = subject.store();
     let first = create(&store, &format!("{at}a"), "").await?;
     create(&store, &format!("{at}b"), "").await?;
@@ -100,7 +100,7 @@ pub(super) async fn a_key_watch_sees_only_its_key(subject: impl Subject, at: Str
     expect("keys", &seen, &vec![format!("{at}node1")])
 }
 
-pub(super) async fn several_selectors_come_as_one_in_order(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn several_selectors_are_merged_in_order(subject: impl Subject, at: String) -> Verdict {
     let store = subject.store();
     let start = store.list(&at).await.map_err(|error| error.to_string())?.revision + 1;
     let key = |name: &str| format!("{at}{name}");
@@ -139,7 +139,7 @@ pub(super) async fn several_selectors_come_as_one_in_order(subject: impl Subject
     expect("changes", &seen, &expected)
 }
 
-pub(super) async fn progress_is_told_without_changes(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn progress_is_reported_without_changes(subject: impl Subject, at: String) -> Verdict {
     let store = subject.store();
     let start = store.list(&at).await.map_err(|error| error.to_string())?.revision + 1;
     for selectors in [vec![format!("{at}quiet/")], vec![format!("{at}quiet/"), format!("{at}silent")]] {

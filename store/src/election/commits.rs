@@ -7,7 +7,7 @@ use ha_api_types::time::{Millis, Mono};
 /// While a process cannot commit, possibly no process can. So events that it did not see in that time prove nothing
 /// (FENCING, section 5).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CommitClock {
+pub struct CommitGaps {
     last: Option<Mono>,
     /// End and length of each pause, newest last.
     pauses: Vec<(Mono, Millis)>,
@@ -16,9 +16,9 @@ pub struct CommitClock {
 /// Pauses shorter than this are irrelevant: Th/2 is longer for every valid timing.
 const SHORTEST_PAUSE_MS: Millis = 150;
 /// Maximum number of recorded pauses. A process with more keeps the newest, which restart an observation last.
-const MOST_PAUSES: usize = 4096;
+const MAX_PAUSES: usize = 4096;
 
-impl CommitClock {
+impl CommitGaps {
     /// Records that a commit of this process was applied; the answer arrived at `now`.
     pub fn applied(&mut self, now: Mono) {
         if self.last.is_none() {
@@ -34,7 +34,7 @@ impl CommitClock {
                     self.pauses.pop();
                 }
                 self.pauses.push((now, length));
-                if self.pauses.len() > MOST_PAUSES {
+                if self.pauses.len() > MAX_PAUSES {
                     self.pauses.remove(0);
                 }
             }

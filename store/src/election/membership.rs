@@ -2,7 +2,7 @@
 //! (R9.10 to R9.19).
 
 use super::leadership::candidate_of;
-use super::{Election, Membership, Readings, Step, Subject};
+use super::{Election, Membership, Readings, Step, WriteKind};
 use crate::transaction::{Entry, Guard, Outcome, Transaction};
 use ha_api_types::id::Revision;
 use ha_api_types::record::Refresh;
@@ -10,7 +10,7 @@ use ha_api_types::time::{Mono, Now};
 
 /// State of the candidate key from the view of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Presence {
+pub(super) enum CandidateState {
     /// The key must be read first, at least by this read. Until then, `own` is its last known state.
     Unread { reading: u64, own: Option<Membership> },
     /// The key is to be put: over that of an earlier process that cannot be alive (`kept`), or because it is absent.
@@ -27,28 +27,28 @@ pub(super) enum Presence {
     Removing,
 }
 
-impl Presence {
+impl CandidateState {
     pub(super) fn own(&self) -> Option<Membership> {
         match self {
-            Presence::Unread { own, .. } => *own,
-            Presence::Own { own, .. } | Presence::Refreshing { own } => Some(*own),
-            Presence::Unjoined { .. }
-            | Presence::Joining { .. }
-            | Presence::Foreign { .. }
-            | Presence::Removing => None,
+            CandidateState::Unread { own, .. } => *own,
+            CandidateState::Own { own, .. } | CandidateState::Refreshing { own } => Some(*own),
+            CandidateState::Unjoined { .. }
+            | CandidateState::Joining { .. }
+            | CandidateState::Foreign { .. }
+            | CandidateState::Removing => None,
         }
     }
 
     pub(super) fn duplicate(&self) -> Option<&str> {
         match self {
-            Presence::Foreign { machine, is_refreshed: true, .. } => Some(machine),
-            Presence::Foreign { .. }
-            | Presence::Unread { .. }
-            | Presence::Unjoined { .. }
-            | Presence::Joining { .. }
-            | Presence::Own { .. }
-            | Presence::Refreshing { .. }
-            | Presence::Removing => None,
+            CandidateState::Foreign { machine, is_refreshed: true, .. } => Some(machine),
+            CandidateState::Foreign { .. }
+            | CandidateState::Unread { .. }
+            | CandidateState::Unjoined { .. }
+            | CandidateState::Joining { .. }
+            | CandidateState::Own { .. }
+            | CandidateState::Refreshing { .. }
+            | CandidateState::Removing => None,
         }
     }
 
@@ -67,73 +67,73 @@ impl Election {
         let seen = self.view.candidate.as_ref().map(|entry| entry.mod_revision);
         let is_other = |own: &Membership| self.view.revision >= own.revision && seen != Some(own.revision);
         match &mut self.presence {
-            Presence::Own { own, .. }
-            | Presence::Refreshing { own }
-            | Presence::Unread { own: Some(own), .. }
+            CandidateState::Own { own, .. }
+            | CandidateState::Refreshing { own }
+            | CandidateState::Unread { own: Some(own), .. }
                 if is_other(own) =>
             {
                 self.presence = self.settled(now);
             }
-            Presence::Unread { reading, own: None } if readings.is_answered(*reading) => {
+            CandidateState::Unread { reading, own: None } if readings.is_complete(*reading) => {
                 self.presence = self.settled(now);
             }
-            Presence::Unread { reading, own: Some(own) } if readings.is_answered(*reading) => {
-                self.presence = Presence::Own { own: *own, due: now.raw };
+            CandidateState::Unread { reading, own: Some(own) } if readings.is_complete(*reading) => {
+                self.presence = CandidateState::Own { own: *own, due: now.raw };
             }
-            Presence::Foreign { revisions, since, is_refreshed, .. } => {
+            CandidateState::Foreign { revisions, since, is_refreshed, .. } => {
                 let found = self.view.candidate.as_ref().map(|entry| (entry.mod_revision, self.refreshed));
                 match found {
-                    None => self.presence = Presence::Unjoined { kept: None, due: now.raw },
+                    None => self.presence = CandidateState::Unjoined { kept: None, due: now.raw },
                     Some(found) if *revisions != found => {
                         (*revisions, *since, *is_refreshed) = (found, now.raw, true);
                     }
                     Some(_) => {}
                 }
             }
-            Presence::Unjoined { .. } => self.presence = self.settled(now),
-            Presence::Own { .. }
-            | Presence::Refreshing { .. }
-            | Presence::Unread { .. }
-            | Presence::Joining { .. }
-            | Presence::Removing => {}
+            CandidateState::Unjoined { .. } => self.presence = self.settled(now),
+            CandidateState::Own { .. }
+            | CandidateState::Refreshing { .. }
+            | CandidateState::Unread { .. }
+            | CandidateState::Joining { .. }
+            | CandidateState::Removing => {}
         }
     }
 
     /// Returns the state of the candidate key in the view.
-    fn settled(&mut self, now: &Now) -> Presence {
+    fn settled(&mut self, now: &Now) -> CandidateState {
         let Some(entry) = &self.view.candidate else {
-            return Presence::Unjoined { kept: None, due: now.raw };
+            return CandidateState::Unjoined { kept: None, due: now.raw };
         };
         let found = candidate_of(entry);
         if found.instance == self.candidate.instance {
             self.may_keep = false;
-            return Presence::Own { own: membership_of(entry), due: now.raw };
+            return CandidateState::Own { own: membership_of(entry), due: now.raw };
         }
         let is_own = found.url == self.candidate.url
             && found.machine == self.candidate.machine
             && !found.machine.is_empty();
         if is_own && self.may_keep {
             let kept = Some((entry.create_revision, entry.mod_revision));
-            return Presence::Unjoined { kept, due: now.raw };
+            return CandidateState::Unjoined { kept, due: now.raw };
         }
         let revisions = (entry.mod_revision, self.refreshed);
-        Presence::Foreign { machine: found.machine, revisions, since: now.raw, is_refreshed: false }
+        CandidateState::Foreign { machine: found.machine, revisions, since: now.raw, is_refreshed: false }
     }
 
     pub(super) fn candidate_committed(&mut self, now: &Now, outcome: &Outcome, readings: &mut Readings) {
-        let Presence::Joining { kept } = self.presence else { return };
+        let CandidateState::Joining { kept } = self.presence else { return };
         self.presence = match outcome {
             Outcome::Applied(revision) => {
                 self.may_keep = false;
                 let joined = kept.map_or(*revision, |(created, _)| created);
                 let own = Membership { joined, revision: *revision };
-                Presence::Own { own, due: now.raw }
+                CandidateState::Own { own, due: now.raw }
             }
             Outcome::Refused(_) | Outcome::LeaseNotFound => {
-                Presence::Unjoined { kept, due: now.raw + self.interval_ms }
+                CandidateState::Unjoined { kept, due: now.raw + self.interval_ms }
             }
             Outcome::Conflict(_) | Outcome::Unknown(_) => {
-                Presence::Unread { reading: readings.ask(), own: None }
+                CandidateState::Unread { reading: readings.request(), own: None }
             }
         };
     }
@@ -142,25 +142,25 @@ impl Election {
         if let Outcome::Applied(revision) = outcome {
             self.refreshed = self.refreshed.max(*revision);
         }
-        let Presence::Refreshing { own } = self.presence else { return };
+        let CandidateState::Refreshing { own } = self.presence else { return };
         self.presence = match outcome {
             Outcome::Applied(_) | Outcome::Refused(_) | Outcome::LeaseNotFound => {
-                Presence::Own { own, due: now.raw + self.interval_ms }
+                CandidateState::Own { own, due: now.raw + self.interval_ms }
             }
             Outcome::Conflict(_) | Outcome::Unknown(_) => {
-                Presence::Unread { reading: readings.ask(), own: Some(own) }
+                CandidateState::Unread { reading: readings.request(), own: Some(own) }
             }
         };
     }
 
     pub(super) fn removal_committed(&mut self, now: &Now, outcome: &Outcome, readings: &mut Readings) {
-        if self.presence != Presence::Removing {
+        if self.presence != CandidateState::Removing {
             return;
         }
         self.presence = match outcome {
-            Outcome::Applied(_) => Presence::Unjoined { kept: None, due: now.raw },
+            Outcome::Applied(_) => CandidateState::Unjoined { kept: None, due: now.raw },
             Outcome::Conflict(_) | Outcome::Unknown(_) | Outcome::Refused(_) | Outcome::LeaseNotFound => {
-                Presence::Unread { reading: readings.ask(), own: None }
+                CandidateState::Unread { reading: readings.request(), own: None }
             }
         };
     }
@@ -170,13 +170,13 @@ impl Election {
         let candidate = self.keys.candidate(&self.candidate.id);
         let refresh = self.keys.refresh(&self.candidate.id);
         match &self.presence {
-            Presence::Unjoined { kept, due } if now.raw >= *due => {
+            CandidateState::Unjoined { kept, due } if now.raw >= *due => {
                 let guard = kept.map_or(Guard::Absent, |(_, modified)| Guard::Unchanged(modified));
                 let value = serde_json::to_vec(&self.candidate).unwrap_or_default();
-                self.presence = Presence::Joining { kept: *kept };
-                Some(Step::Commit(Subject::Candidate, Transaction::new().put(candidate, guard, value)))
+                self.presence = CandidateState::Joining { kept: *kept };
+                Some(Step::Commit(WriteKind::Candidate, Transaction::new().put(candidate, guard, value)))
             }
-            Presence::Own { own, due } if now.raw >= *due => {
+            CandidateState::Own { own, due } if now.raw >= *due => {
                 let own = *own;
                 self.candidate.sequence += 1;
                 let value =
@@ -185,10 +185,10 @@ impl Election {
                 let transaction = Transaction::new()
                     .put(refresh, self.refresh_guard(), value)
                     .guard(candidate, Guard::Unchanged(own.revision));
-                self.presence = Presence::Refreshing { own };
-                Some(Step::Commit(Subject::Refresh, transaction))
+                self.presence = CandidateState::Refreshing { own };
+                Some(Step::Commit(WriteKind::Refresh, transaction))
             }
-            Presence::Foreign { revisions: (modified, _), since, .. }
+            CandidateState::Foreign { revisions: (modified, _), since, .. }
                 if now.raw >= *since + self.valid_ms =>
             {
                 let removal = Transaction::new().delete(candidate, Guard::Unchanged(*modified));
@@ -196,16 +196,16 @@ impl Election {
                     Guard::Absent => removal.guard(refresh, Guard::Absent),
                     guard @ (Guard::Unchanged(_) | Guard::Created(_)) => removal.delete(refresh, guard),
                 };
-                self.presence = Presence::Removing;
-                Some(Step::Commit(Subject::Removal, transaction))
+                self.presence = CandidateState::Removing;
+                Some(Step::Commit(WriteKind::Removal, transaction))
             }
-            Presence::Own { .. }
-            | Presence::Foreign { .. }
-            | Presence::Unread { .. }
-            | Presence::Unjoined { .. }
-            | Presence::Joining { .. }
-            | Presence::Refreshing { .. }
-            | Presence::Removing => None,
+            CandidateState::Own { .. }
+            | CandidateState::Foreign { .. }
+            | CandidateState::Unread { .. }
+            | CandidateState::Unjoined { .. }
+            | CandidateState::Joining { .. }
+            | CandidateState::Refreshing { .. }
+            | CandidateState::Removing => None,
         }
     }
 
@@ -215,15 +215,15 @@ impl Election {
 
     pub(super) fn membership_deadline(&self) -> Option<(Mono, &'static str)> {
         match &self.presence {
-            Presence::Own { due, .. } => Some((*due, "refresh the candidate")),
-            Presence::Foreign { since, .. } => {
+            CandidateState::Own { due, .. } => Some((*due, "refresh the candidate")),
+            CandidateState::Foreign { since, .. } => {
                 Some((*since + self.valid_ms, "delete the candidate key of another process"))
             }
-            Presence::Unjoined { due, .. } => Some((*due, "put the candidate key")),
-            Presence::Unread { .. }
-            | Presence::Joining { .. }
-            | Presence::Refreshing { .. }
-            | Presence::Removing => None,
+            CandidateState::Unjoined { due, .. } => Some((*due, "put the candidate key")),
+            CandidateState::Unread { .. }
+            | CandidateState::Joining { .. }
+            | CandidateState::Refreshing { .. }
+            | CandidateState::Removing => None,
         }
     }
 }

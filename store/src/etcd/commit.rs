@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_nothing_of_the_attempts_before() {
+    fn a_refusal_leaves_earlier_attempts_open() {
         let refusal = || Err::<Answer, _>(Failure::Refused("no".to_owned()));
         check(&write(), [(refusal(), 0)], Some(&Outcome::Refused("no".to_owned())));
         check(&write(), [(Err(unknown()), 1), (refusal(), 1)], Some(&Outcome::Unknown("no".to_owned())));

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_certain_is_not_unknown() {
+    fn uncertain_failures_are_unknown() {
         check(Code::Unavailable, "etcdserver: request timed out", Failure::Unknown);
         check(Code::Unavailable, "etcdserver: leader changed", Failure::Unknown);
         check(Code::Unavailable, "etcdserver: server stopped", Failure::Unknown);

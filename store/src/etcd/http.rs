@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_good_answer_has_a_body() {
+    fn only_a_successful_response_has_a_body() {
         let check = |answer: &str, expected: Option<&str>| {
             assert_eq!(body(answer.as_bytes()).ok().as_deref(), expected, "{answer:?}");
         };

@@ -98,7 +98,7 @@ pub(super) async fn race<T: Send + 'static, R>(
             }
             () = tokio::time::sleep_until(deadline) => {
                 let text = format!("no response within {} ms", started.elapsed().as_millis());
-                inner.avoid(first);
+                inner.demote(first);
                 return Err(Failure::Unknown(text));
             }
         }

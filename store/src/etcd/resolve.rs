@@ -35,7 +35,7 @@ pub(super) fn resolve(transaction: &Transaction, found: &BTreeMap<String, Entry>
     if transaction.writes().is_empty() {
         return Resolution::NotApplied;
     }
-    if let Some(revision) = stands(transaction, found) {
+    if let Some(revision) = applied_revision(transaction, found) {
         return Resolution::Applied(revision);
     }
     let untouched = is_untouched(transaction, found);
@@ -53,7 +53,7 @@ pub(super) fn resolve_ended(transaction: &Transaction, found: &BTreeMap<String, 
     if is_untouched(transaction, found) {
         return Resolution::NotApplied;
     }
-    stands(transaction, found).map_or(Resolution::Open, Resolution::Applied)
+    applied_revision(transaction, found).map_or(Resolution::Open, Resolution::Applied)
 }
 
 fn is_untouched(transaction: &Transaction, found: &BTreeMap<String, Entry>) -> bool {
@@ -61,7 +61,7 @@ fn is_untouched(transaction: &Transaction, found: &BTreeMap<String, Entry>) -> b
 }
 
 /// Returns the revision at which the whole transaction was certainly applied.
-fn stands(transaction: &Transaction, found: &BTreeMap<String, Entry>) -> Option<Revision> {
+fn applied_revision(transaction: &Transaction, found: &BTreeMap<String, Entry>) -> Option<Revision> {
     let mut applied_at: Option<Revision> = None;
     let mut leased = false;
     for (key, write) in transaction.writes() {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn ones_own_leased_write_is_recognized() {
+    fn an_own_leased_write_is_recognized() {
         let heartbeat = Transaction::new()
             .put_leased("alive", Guard::Unchanged(Revision(7)), vec![2], 9)
             .guard("fence", Guard::Unchanged(Revision(3)));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_equal_unleased_write_may_be_somebody_elses() {
+    fn an_equal_unleased_write_proves_nothing() {
         let close = Transaction::new()
             .put("fence", Guard::Unchanged(Revision(3)), vec![2])
             .guard("leader", Guard::Created(Revision(1)));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_untouched_key_behind_a_guard_broken_for_good_was_never_written() {
+    fn an_unchanged_key_with_a_broken_guard_was_not_written() {
         let close = Transaction::new()
             .put("fence", Guard::Unchanged(Revision(3)), vec![2])
             .guard("leader", Guard::Created(Revision(1)));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_last_attempt_an_untouched_key_is_proof_enough() {
+    fn an_unchanged_key_after_the_last_attempt_is_proof() {
         let close = Transaction::new()
             .put("fence", Guard::Unchanged(Revision(3)), vec![2])
             .guard("leader", Guard::Created(Revision(6)));

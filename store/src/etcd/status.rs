@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metrics_fill_in_what_only_root_may_ask_for() {
+    fn metrics_replace_statistics_for_root_only() {
         let page = "# HELP etcd_server_quota_backend_bytes Quota.\n\
                     etcd_server_quota_backend_bytes 2.147483648e+09\n\
                     etcd_server_version{server_version=\"3.5.30\"} 1\n\

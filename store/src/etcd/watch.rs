@@ -44,7 +44,7 @@ pub(super) fn watch(
                 Ok(Some(item)) => yield Ok(item),
                 Ok(None) => {}
                 Err(failure) => {
-                    inner.avoid(opened.member);
+                    inner.demote(opened.member);
                     if let Failure::TokenExpired(_) = failure {
                         // The next watch needs a new token, and reports a failure to get one.
                         let _ = inner.members[opened.member].authenticate_again(&inner).await;
@@ -59,7 +59,7 @@ pub(super) fn watch(
 }
 
 /// A watch stream that the server has accepted.
-struct Opened {
+struct OpenWatch {
     member: usize,
     sender: WatchRequestSender,
     responses: WatchResponseStream,
@@ -70,7 +70,7 @@ struct Opened {
     ask_at: Instant,
 }
 
-async fn open(inner: &Arc<Inner>, selectors: &[String], from: Revision) -> Result<Opened, Failure> {
+async fn open(inner: &Arc<Inner>, selectors: &[String], from: Revision) -> Result<OpenWatch, Failure> {
     inner.check_followed(selectors)?;
     inner.check_versions().await?;
     let first = inner.preferred();
@@ -107,7 +107,7 @@ async fn open_on(
     member: usize,
     selectors: &[String],
     from: Revision,
-) -> Result<Opened, Failure> {
+) -> Result<OpenWatch, Failure> {
     let client = inner.members[member].client(inner).await?;
     let mut client = client.watch_client().max_decoding_message_size(usize::MAX);
     let Some((first, others)) = selectors.split_first() else {
@@ -133,7 +133,15 @@ async fn open_on(
         held.extend(changes(&response));
     }
     let now = Instant::now();
-    Ok(Opened { member, sender, responses, several: selectors.len() > 1, held, heard_at: now, ask_at: now })
+    Ok(OpenWatch {
+        member,
+        sender,
+        responses,
+        several: selectors.len() > 1,
+        held,
+        heard_at: now,
+        ask_at: now,
+    })
 }
 
 fn options(selector: &str, from: Revision) -> WatchOptions {
@@ -147,7 +155,7 @@ fn options(selector: &str, from: Revision) -> WatchOptions {
     }
 }
 
-impl Opened {
+impl OpenWatch {
     async fn next(&mut self, inner: &Inner) -> Result<Option<WatchItem>, Failure> {
         let period = inner.attempt_timeout();
         let silent_at = self.heard_at + period * SILENT_PERIODS;

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 /// The in-memory store, with reads and watches that can be made to fail.
 #[derive(Clone, Default)]
-struct Faulty {
+struct FaultyStore {
     store: MemoryStore,
     faults: Arc<Mutex<Faults>>,
 }
@@ -17,9 +17,9 @@ struct Faults {
     /// Number of next listings that fail.
     lists_failing: u32,
     /// Key whose changes are not reported.
-    swallowed: Option<String>,
+    hidden_key: Option<String>,
     /// `true` to report every item twice.
-    doubled: bool,
+    is_doubled: bool,
     lists: u32,
     watches: Vec<Revision>,
     /// Ends all open watches when notified.
@@ -28,7 +28,7 @@ struct Faults {
     held: Option<Arc<Notify>>,
 }
 
-impl Faulty {
+impl FaultyStore {
     fn with<T>(&self, act: impl FnOnce(&mut Faults) -> T) -> T {
         act(&mut self.faults.lock().expect("not poisoned"))
     }
@@ -41,7 +41,7 @@ impl Faulty {
     }
 }
 
-impl Store for Faulty {
+impl Store for FaultyStore {
     async fn list_all(&self, selectors: &[String]) -> Result<Reading, StoreError> {
         let (fails, held) = self.with(|faults| {
             faults.lists += 1;
@@ -77,11 +77,11 @@ impl Store for Faulty {
                     () = cut.notified() => Some(Err(StoreError::Unreachable("cut".to_owned()))),
                 };
                 let Some(item) = item else { return };
-                let (swallowed, doubled) = faulty.with(|faults| (faults.swallowed.clone(), faults.doubled));
-                let item = item.map(|item| without(item, swallowed.as_deref()));
+                let (hidden_key, is_doubled) = faulty.with(|faults| (faults.hidden_key.clone(), faults.is_doubled));
+                let item = item.map(|item| without(item, hidden_key.as_deref()));
                 let failed = item.is_err();
                 yield item.clone();
-                if doubled {
+                if is_doubled {
                     yield item;
                 }
                 if failed {
@@ -109,17 +109,17 @@ impl Store for Faulty {
     }
 }
 
-fn without(item: WatchItem, swallowed: Option<&str>) -> WatchItem {
+fn without(item: WatchItem, hidden_key: Option<&str>) -> WatchItem {
     match item {
         WatchItem::Changes { mut changes, revision } => {
-            changes.retain(|change| Some(change.key()) != swallowed);
+            changes.retain(|change| Some(change.key()) != hidden_key);
             WatchItem::Changes { changes, revision }
         }
         WatchItem::Progress(revision) => WatchItem::Progress(revision),
     }
 }
 
-fn start(faulty: &Faulty) -> (Refresher, BoxStream<'static, Item>) {
+fn start(faulty: &FaultyStore) -> (Refresher, BoxStream<'static, Item>) {
     reflector(faulty.clone(), vec!["a/".to_owned(), "b".to_owned()], Options::default())
 }
 
@@ -140,8 +140,8 @@ async fn changed(items: &mut BoxStream<'static, Item>) -> Vec<(String, Revision)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reading_then_every_change() {
-    let faulty = Faulty::default();
+async fn a_reading_is_followed_by_every_change() {
+    let faulty = FaultyStore::default();
     let first = faulty.put("a/1").await;
     let (_refresher, mut items) = start(&faulty);
     assert_eq!(synced(&mut items).await, (vec!["a/1".to_owned()], first));
@@ -153,8 +153,8 @@ async fn a_reading_then_every_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_store_is_said_and_tried_again() {
-    let faulty = Faulty::default();
+async fn a_failing_store_is_reported_and_retried() {
+    let faulty = FaultyStore::default();
     faulty.with(|faults| faults.lists_failing = 3);
     let (_refresher, mut items) = start(&faulty);
     for _ in 0..3 {
@@ -164,8 +164,8 @@ async fn a_failing_store_is_said_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_watch_resumes_after_what_was_seen() {
-    let faulty = Faulty::default();
+async fn a_broken_watch_resumes_after_the_last_change() {
+    let faulty = FaultyStore::default();
     let (_refresher, mut items) = start(&faulty);
     synced(&mut items).await;
     let first = faulty.put("a/1").await;
@@ -178,8 +178,8 @@ async fn a_broken_watch_resumes_after_what_was_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn compaction_makes_it_list_again() {
-    let faulty = Faulty::default();
+async fn compaction_causes_a_new_listing() {
+    let faulty = FaultyStore::default();
     let (_refresher, mut items) = start(&faulty);
     synced(&mut items).await;
     faulty.with(|faults| faults.cut.notify_one());
@@ -193,9 +193,9 @@ async fn compaction_makes_it_list_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn doubled_events_are_told_once() {
-    let faulty = Faulty::default();
-    faulty.with(|faults| faults.doubled = true);
+async fn duplicate_events_are_yielded_once() {
+    let faulty = FaultyStore::default();
+    faulty.with(|faults| faults.is_doubled = true);
     let (_refresher, mut items) = start(&faulty);
     synced(&mut items).await;
     let first = faulty.put("a/1").await;
@@ -206,17 +206,17 @@ async fn doubled_events_are_told_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_event_is_found_by_comparing() {
-    let faulty = Faulty::default();
+    let faulty = FaultyStore::default();
     let (_refresher, mut items) = start(&faulty);
     synced(&mut items).await;
-    faulty.with(|faults| faults.swallowed = Some("a/lost".to_owned()));
+    faulty.with(|faults| faults.hidden_key = Some("a/lost".to_owned()));
     let revision = faulty.put("a/lost").await;
     assert_eq!(synced(&mut items).await, (vec!["a/lost".to_owned()], revision));
 }
 
 #[tokio::test(start_paused = true)]
 async fn comparing_without_a_difference_is_only_progress() {
-    let faulty = Faulty::default();
+    let faulty = FaultyStore::default();
     let (_refresher, mut items) = start(&faulty);
     synced(&mut items).await;
     let before = faulty.with(|faults| faults.lists);
@@ -227,7 +227,7 @@ async fn comparing_without_a_difference_is_only_progress() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refresh_is_not_older_than_its_request() {
-    let faulty = Faulty::default();
+    let faulty = FaultyStore::default();
     let (refresher, mut items) = start(&faulty);
     synced(&mut items).await;
     // A listing that was read before the request is still in progress: it does not answer the request.
@@ -235,7 +235,7 @@ async fn a_refresh_is_not_older_than_its_request() {
     faulty.with(|faults| faults.held = Some(held.clone()));
     let first = refresher.request();
     tokio::time::timeout(Duration::from_millis(10), items.next()).await.expect_err("nothing yet");
-    faulty.with(|faults| faults.swallowed = Some("a/new".to_owned()));
+    faulty.with(|faults| faults.hidden_key = Some("a/new".to_owned()));
     let revision = faulty.put("a/new").await;
     let second = refresher.request();
     assert!(matches!(items.next().await, Some(Item::Progress(_))));
@@ -249,7 +249,7 @@ async fn a_refresh_is_not_older_than_its_request() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refresh_is_answered_once_the_store_can_be_read() {
-    let faulty = Faulty::default();
+    let faulty = FaultyStore::default();
     let (refresher, mut items) = start(&faulty);
     synced(&mut items).await;
     faulty.with(|faults| faults.lists_failing = 2);
@@ -261,8 +261,8 @@ async fn a_refresh_is_answered_once_the_store_can_be_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_listing_does_not_take_back_what_the_watch_told() {
-    let faulty = Faulty::default();
+async fn a_slow_listing_keeps_watched_changes() {
+    let faulty = FaultyStore::default();
     let (refresher, mut items) = start(&faulty);
     synced(&mut items).await;
     let held = Arc::new(Notify::new());
@@ -276,19 +276,19 @@ async fn a_slow_listing_does_not_take_back_what_the_watch_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_went_back_is_taken_as_it_is() {
-    let faulty = Faulty::default();
+async fn a_restored_store_replaces_the_view() {
+    let faulty = FaultyStore::default();
     faulty.put("a/1").await;
     faulty.put("a/2").await;
     let (_refresher, mut items) = start(&faulty);
     synced(&mut items).await;
     let restored = MemoryStore::new();
-    let older = Faulty { store: restored, faults: faulty.faults.clone() };
+    let older = FaultyStore { store: restored, faults: faulty.faults.clone() };
     let revision = older.put("a/0").await;
-    let swapped = Swapped { now: Arc::new(Mutex::new(faulty)) };
-    let (refresher, mut items) = reflector(swapped.clone(), vec!["a/".to_owned()], Options::default());
+    let replaceable = ReplaceableStore { current: Arc::new(Mutex::new(faulty)) };
+    let (refresher, mut items) = reflector(replaceable.clone(), vec!["a/".to_owned()], Options::default());
     synced(&mut items).await;
-    *swapped.now.lock().expect("not poisoned") = older.clone();
+    *replaceable.current.lock().expect("not poisoned") = older.clone();
     refresher.request();
     assert_eq!(synced(&mut items).await, (vec!["a/0".to_owned()], revision));
     let next = older.put("a/3").await;
@@ -297,17 +297,17 @@ async fn a_store_that_went_back_is_taken_as_it_is() {
 
 /// A store that is replaced while it is in use, as by a restore of a backup.
 #[derive(Clone)]
-struct Swapped {
-    now: Arc<Mutex<Faulty>>,
+struct ReplaceableStore {
+    current: Arc<Mutex<FaultyStore>>,
 }
 
-impl Swapped {
-    fn store(&self) -> Faulty {
-        self.now.lock().expect("not poisoned").clone()
+impl ReplaceableStore {
+    fn store(&self) -> FaultyStore {
+        self.current.lock().expect("not poisoned").clone()
     }
 }
 
-impl Store for Swapped {
+impl Store for ReplaceableStore {
     async fn list_all(&self, selectors: &[String]) -> Result<Reading, StoreError> {
         self.store().list_all(selectors).await
     }

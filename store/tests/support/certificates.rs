@@ -28,14 +28,14 @@ impl Authority {
     }
 
     /// Writes NAME.pem and NAME.key for a server at these addresses, or for a client.
-    pub(crate) fn issue(&self, folder: &Path, name: &str, addresses: &[String]) {
+    pub(crate) fn issue(&self, directory: &Path, name: &str, addresses: &[String]) {
         let mut parameters = CertificateParams::new(addresses.to_vec()).expect("addresses");
         parameters.distinguished_name.push(DnType::CommonName, name);
         parameters.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate().expect("a key");
         let certificate = parameters.signed_by(&key, &self.issuer).expect("a certificate");
-        std::fs::write(folder.join(format!("{name}.pem")), certificate.pem()).expect("a file");
-        std::fs::write(folder.join(format!("{name}.key")), key.serialize_pem()).expect("a file");
+        std::fs::write(directory.join(format!("{name}.pem")), certificate.pem()).expect("a file");
+        std::fs::write(directory.join(format!("{name}.key")), key.serialize_pem()).expect("a file");
     }
 }

@@ -17,7 +17,7 @@ pub(crate) fn find_etcd() -> PathBuf {
     let cache = std::env::var_os("HACTL_CACHE").map_or_else(|| repository.join(".cache"), PathBuf::from);
     let on_path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&on_path)
-        .map(|folder| folder.join("etcd"))
+        .map(|directory| directory.join("etcd"))
         .chain([cache.join("etcd/usr/bin/etcd")])
         .find(|program| is_new_enough(program))
         .expect("no etcd 3.5.30 (or 3.6.11) or newer was found: run ./dev/setup, or set ETCD=/path/to/etcd")
@@ -39,8 +39,8 @@ fn is_new_enough(program: &Path) -> bool {
 
 /// Runs etcdctl with a member.
 pub(crate) fn etcdctl(endpoint: &str, arguments: &[&str]) -> Result<String, String> {
-    let beside = find_etcd().with_file_name("etcdctl");
-    let program = std::env::var_os("ETCDCTL").map_or(beside, PathBuf::from);
+    let next_to_etcd = find_etcd().with_file_name("etcdctl");
+    let program = std::env::var_os("ETCDCTL").map_or(next_to_etcd, PathBuf::from);
     let output = Command::new(&program)
         .arg(format!("--endpoints={endpoint}"))
         .args(arguments)
@@ -69,7 +69,7 @@ pub(crate) struct Flags {
 /// A cluster of etcd members in its own directory. Dropping it ends the members.
 pub(crate) struct Cluster {
     members: Vec<Member>,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
 struct Member {
@@ -98,7 +98,7 @@ impl Cluster {
 
     /// Starts a cluster as [`Cluster::start`] does, at addresses that a certificate contains.
     pub(crate) fn start_on(addresses: &[String], flags: &Flags) -> Cluster {
-        let folder = tempfile::tempdir().expect("a temporary directory");
+        let directory = tempfile::tempdir().expect("a temporary directory");
         let peers: Vec<String> = addresses
             .iter()
             .enumerate()
@@ -106,7 +106,7 @@ impl Cluster {
             .collect();
         let scheme = if flags.tls.is_some() { "https" } else { "http" };
         let members = addresses.iter().enumerate().map(|(index, address)| {
-            let data = folder.path().join(format!("m{index}"));
+            let data = directory.path().join(format!("m{index}"));
             let mut arguments: Vec<String> = [
                 format!("--name=m{index}"),
                 format!("--data-dir={}", data.display()),
@@ -131,10 +131,10 @@ impl Cluster {
                 ]);
             }
             arguments.extend(flags.more.iter().cloned());
-            let log = folder.path().join(format!("m{index}.log"));
+            let log = directory.path().join(format!("m{index}.log"));
             Member { arguments, address: address.clone(), scheme, log, process: None }
         });
-        let mut cluster = Cluster { members: members.collect(), _folder: folder };
+        let mut cluster = Cluster { members: members.collect(), _directory: directory };
         for index in 0..cluster.members.len() {
             cluster.members[index].start();
         }
@@ -165,7 +165,7 @@ impl Cluster {
     pub(crate) fn pause(&self, index: usize) {
         self.members[index].signal("STOP");
         let deadline = Instant::now() + Duration::from_secs(30);
-        while !self.members[index].stands_still() {
+        while !self.members[index].is_stopped() {
             assert!(Instant::now() < deadline, "the stopped etcd still runs");
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -218,7 +218,7 @@ impl Member {
     }
 
     /// Returns `true` if every thread has stopped: kill returns before the signal takes effect.
-    fn stands_still(&self) -> bool {
+    fn is_stopped(&self) -> bool {
         let process = self.process.as_ref().expect("a running member");
         let tasks = std::fs::read_dir(format!("/proc/{}/task", process.id())).expect("a running member");
         tasks.flatten().all(|task| {

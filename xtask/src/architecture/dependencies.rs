@@ -58,7 +58,7 @@ impl Metadata {
     }
 
     /// Returns the directory of each package.
-    pub(crate) fn folders(&self) -> Vec<&Path> {
+    pub(crate) fn directories(&self) -> Vec<&Path> {
         self.packages.iter().filter_map(|package| Path::new(&package.manifest_path).parent()).collect()
     }
 }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_decides() {
+    fn dependencies_outside_the_table_are_violations() {
         check("ha-scheduler", &["ha-api-types", "serde"], 0);
         check("ha-scheduler", &["ha-store"], 1);
         check("ha-controller", &["etcd-client", "ha-node-agent"], 2);

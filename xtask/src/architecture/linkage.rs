@@ -19,7 +19,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
 pub(crate) fn violations(root: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for (package, forbidden) in FORBIDDEN {
-        let linked = linked_by(root, package)?;
+        let linked = linked_packages(root, package)?;
         for name in *forbidden {
             if linked.contains(*name) {
                 found.push(format!(
@@ -32,7 +32,7 @@ pub(crate) fn violations(root: &Path) -> Result<Vec<String>> {
 }
 
 /// Returns the names of all packages that `package` links, including itself.
-fn linked_by(root: &Path, package: &str) -> Result<BTreeSet<String>> {
+fn linked_packages(root: &Path, package: &str) -> Result<BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["tree", "--package", package, "--edges", "normal", "--prefix", "none", "--format", "{p}"])
         .current_dir(root)

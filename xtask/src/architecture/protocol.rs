@@ -8,12 +8,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-const RULES: &str = "docs/fencing.md";
-const MAP: &str = "docs/protocol-map.md";
+const RULES_PAGE: &str = "docs/fencing.md";
+const PROTOCOL_MAP: &str = "docs/protocol-map.md";
 const MUTANTS: &str = "simulator/mutants";
 
 /// Abbreviations in the map's references, with their paths.
-const SHORT: [(&str, &str); 11] = [
+const PATH_ABBREVIATIONS: [(&str, &str); 11] = [
     ("agent", "node-agent/src/core"),
     ("daemon", "node-agent/src/watchdog"),
     ("ctl", "controller/src/core"),
@@ -29,20 +29,20 @@ const SHORT: [(&str, &str); 11] = [
 
 /// Returns a sentence for every difference between the rules, the map, the mutants and the tree.
 pub(crate) fn violations(root: &Path) -> Result<Vec<String>> {
-    let rules = rules(&read(root, RULES)?);
-    let rows = rows(&read(root, MAP)?);
+    let rules = rules(&read(root, RULES_PAGE)?);
+    let rows = rows(&read(root, PROTOCOL_MAP)?);
     let mut found = differences(&rules, &rows);
     for row in &rows {
         for reference in references(&row.cells) {
-            if let Some(problem) = missing(root, reference) {
-                found.push(format!("{MAP}: {}: {problem}", row.rule));
+            if let Some(problem) = reference_problem(root, reference) {
+                found.push(format!("{PROTOCOL_MAP}: {}: {problem}", row.rule));
             }
         }
     }
     for mutant in mutants(root)? {
         let text = fs::read_to_string(root.join(&mutant)).with_context(|| mutant.clone())?;
-        found.extend(wrong_mutant(&mutant, &text, &rules, &rows));
-        found.extend(misplaced_mutant(root, &mutant)?);
+        found.extend(mutant_problems(&mutant, &text, &rules, &rows));
+        found.extend(placement_problem(root, &mutant)?);
     }
     Ok(found)
 }
@@ -88,10 +88,10 @@ fn differences(rules: &[String], rows: &[Row]) -> Vec<String> {
     }
     let problem = |(rule, count): (&&str, &(usize, usize))| match *count {
         (1, 1) => None,
-        (0, _) => Some(format!("{MAP}: {rule} is not a rule of {RULES}")),
-        (_, 0) => Some(format!("{MAP}: {rule} has no row")),
-        (1, rows) => Some(format!("{MAP}: {rule} has {rows} rows")),
-        (definitions, _) => Some(format!("{RULES}: {rule} is defined {definitions} times")),
+        (0, _) => Some(format!("{PROTOCOL_MAP}: {rule} is not a rule of {RULES_PAGE}")),
+        (_, 0) => Some(format!("{PROTOCOL_MAP}: {rule} has no row")),
+        (1, rows) => Some(format!("{PROTOCOL_MAP}: {rule} has {rows} rows")),
+        (definitions, _) => Some(format!("{RULES_PAGE}: {rule} is defined {definitions} times")),
     };
     counts.iter().filter_map(problem).collect()
 }
@@ -102,7 +102,7 @@ fn references(cells: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the problem of a reference `PATH` or `PATH::NAME`; `None` if the reference is valid.
-fn missing(root: &Path, reference: &str) -> Option<String> {
+fn reference_problem(root: &Path, reference: &str) -> Option<String> {
     let (path, name) = match reference.split_once("::") {
         Some((path, name)) => (path, Some(name)),
         None => (reference, None),
@@ -112,12 +112,13 @@ fn missing(root: &Path, reference: &str) -> Option<String> {
         return Some(format!("{path} does not exist"));
     }
     let name = name?;
-    let has_name = |file: &PathBuf| fs::read_to_string(file).is_ok_and(|text| mentions(&text, name));
+    let has_name =
+        |file: &PathBuf| fs::read_to_string(file).is_ok_and(|text| has_word_beginning_with(&text, name));
     (!files.iter().any(has_name)).then(|| format!("{path} does not contain {name}"))
 }
 
 /// Returns `true` if a word of the text begins with the name.
-fn mentions(text: &str, name: &str) -> bool {
+fn has_word_beginning_with(text: &str, name: &str) -> bool {
     let is_inside = |character: char| character.is_alphanumeric() || character == '_';
     text.match_indices(name).any(|(at, _)| !text.get(..at).is_some_and(|before| before.ends_with(is_inside)))
 }
@@ -125,8 +126,11 @@ fn mentions(text: &str, name: &str) -> bool {
 /// Returns the files of a path in the map: one file, with or without its extension, or all files of a directory.
 fn files_of(root: &Path, path: &str) -> Vec<PathBuf> {
     let (first, rest) = path.split_once('/').unwrap_or((path, ""));
-    let long = SHORT.iter().find(|(short, _)| *short == first).map(|(_, long)| root.join(long).join(rest));
-    for candidate in long.into_iter().chain([root.join(path)]) {
+    let full_path = PATH_ABBREVIATIONS
+        .iter()
+        .find(|(abbreviation, _)| *abbreviation == first)
+        .map(|(_, directory)| root.join(directory).join(rest));
+    for candidate in full_path.into_iter().chain([root.join(path)]) {
         let mut files = Vec::new();
         let text = candidate.display().to_string();
         let text = text.trim_end_matches('/');
@@ -161,27 +165,27 @@ fn mutants(root: &Path) -> Result<Vec<String>> {
 }
 
 /// Checks that a mutant begins with `# R3.22, R3.23: what is broken`, and that the map names the mutant.
-fn wrong_mutant(path: &str, text: &str, rules: &[String], rows: &[Row]) -> Vec<String> {
+fn mutant_problems(path: &str, text: &str, rules: &[String], rows: &[Row]) -> Vec<String> {
     let mut found = Vec::new();
     let heading = text.lines().next().unwrap_or_default();
     match heading.strip_prefix("# ").and_then(|rest| rest.split_once(": ")) {
         Some((broken, _)) => {
             let unknown = broken.split(", ").filter(|rule| !rules.iter().any(|known| known == rule));
-            found.extend(unknown.map(|rule| format!("{path}: {rule} is not a rule of {RULES}")));
+            found.extend(unknown.map(|rule| format!("{path}: {rule} is not a rule of {RULES_PAGE}")));
         }
         None => found.push(format!("{path}: the first line must be `# RULE: what is broken`")),
     }
     let short = path.trim_start_matches(MUTANTS).trim_end_matches(".patch");
     let named = format!("M{short}");
     if !rows.iter().any(|row| references(&row.cells).any(|reference| reference == named)) {
-        found.push(format!("{MAP}: no row names `{named}`"));
+        found.push(format!("{PROTOCOL_MAP}: no row names `{named}`"));
     }
     found
 }
 
 /// Checks that the lines around each change of a mutant are the lines of the tree. `patch` would accept other lines and
 /// could change the wrong statement.
-fn misplaced_mutant(root: &Path, path: &str) -> Result<Option<String>> {
+fn placement_problem(root: &Path, path: &str) -> Result<Option<String>> {
     let mut git = Command::new("git");
     git.current_dir(root).args(["apply", "--check", path]);
     let output = git.output().context("git apply --check")?;
@@ -198,12 +202,12 @@ mod tests {
     /// A mutant fits only where the lines around its change are those of the file.
     #[test]
     fn a_mutant_with_other_lines_around_its_change_does_not_fit() {
-        let folder = tempfile::tempdir().expect("a temporary directory");
-        fs::write(folder.path().join("a.txt"), "one\ntwo\nthree\n").expect("a file");
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        fs::write(directory.path().join("a.txt"), "one\ntwo\nthree\n").expect("a file");
         let patch = |first: &str| {
             let hunk = format!("--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n {first}\n-two\n+2\n three\n");
-            fs::write(folder.path().join("m.patch"), hunk).expect("a patch");
-            misplaced_mutant(folder.path(), "m.patch").expect("git runs")
+            fs::write(directory.path().join("m.patch"), hunk).expect("a patch");
+            placement_problem(directory.path(), "m.patch").expect("git runs")
         };
         assert_eq!(patch("one"), None);
         let problem = patch("another line").expect("a problem");
@@ -243,23 +247,23 @@ mod tests {
 
     #[test]
     fn names_are_found_by_their_beginning() {
-        assert!(mentions("fn closing_time()", "closing"));
-        assert!(!mentions("fn enclosing()", "closing"));
+        assert!(has_word_beginning_with("fn closing_time()", "closing"));
+        assert!(!has_word_beginning_with("fn enclosing()", "closing"));
     }
 
     #[test]
-    fn a_mutant_names_its_rule_and_is_named() {
+    fn a_mutant_names_its_rule_and_is_in_the_map() {
         let rules = ["R1.1".to_owned()];
         let path = "simulator/mutants/01-a.patch";
         let rows = [row("R1.1", "`M/01-a`")];
-        assert_eq!(wrong_mutant(path, "# R1.1: broken", &rules, &rows).len(), 0);
-        assert_eq!(wrong_mutant(path, "# R1.1, R1.2: broken", &rules, &rows).len(), 1);
-        assert_eq!(wrong_mutant(path, "# FENCING", &rules, &rows).len(), 1);
-        assert_eq!(wrong_mutant(path, "# R1.1: broken", &rules, &[]).len(), 1);
+        assert_eq!(mutant_problems(path, "# R1.1: broken", &rules, &rows).len(), 0);
+        assert_eq!(mutant_problems(path, "# R1.1, R1.2: broken", &rules, &rows).len(), 1);
+        assert_eq!(mutant_problems(path, "# FENCING", &rules, &rows).len(), 1);
+        assert_eq!(mutant_problems(path, "# R1.1: broken", &rules, &[]).len(), 1);
     }
 
     #[test]
-    fn the_map_is_right() {
+    fn the_protocol_map_is_consistent() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         assert_eq!(violations(&root).unwrap(), Vec::<String>::new());
     }

@@ -23,16 +23,16 @@ pub(crate) fn violations(root: &Path, packages: &[&Path]) -> Result<Vec<String>>
 
 /// Collects the Rust files in a package's `src`, `tests`, `benches` and `examples`.
 fn collect(package: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    let mut folders: Vec<PathBuf> =
+    let mut directories: Vec<PathBuf> =
         ["src", "tests", "benches", "examples"].iter().map(|part| package.join(part)).collect();
-    while let Some(folder) = folders.pop() {
-        if !folder.is_dir() {
+    while let Some(directory) = directories.pop() {
+        if !directory.is_dir() {
             continue;
         }
-        for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        for entry in fs::read_dir(&directory).with_context(|| directory.display().to_string())? {
             let path = entry?.path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 files.push(path);
             }
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_is_seen() {
+    fn each_violation_is_found() {
         check("store/src/key.rs", "//! Keys.\n", 0);
         check("store/src/key.rs", "use std;\n", 1);
         check("store/src/key/mod.rs", "//! Keys.\n", 1);

@@ -3,13 +3,13 @@
 use super::texts::{Kind, Text};
 
 /// Words with which a message must not begin, because they name no subject (rule 1).
-const OPENINGS: [&str; 8] = ["it", "its", "they", "there", "what", "who", "whoever", "nobody"];
+const FORBIDDEN_OPENINGS: [&str; 8] = ["it", "its", "they", "there", "what", "who", "whoever", "nobody"];
 
 /// Words for people that are not used for services, nodes and processes (rule 4).
-const PERSONS: [&str; 6] = ["who", "whom", "whoever", "nobody", "somebody", "everybody"];
+const PERSON_PRONOUNS: [&str; 6] = ["who", "whom", "whoever", "nobody", "somebody", "everybody"];
 
 /// Words for people, after which the pronoun for people is correct.
-const PEOPLE: [&str; 16] = [
+const PERSON_NOUNS: [&str; 16] = [
     "people",
     "person",
     "operator",
@@ -31,19 +31,19 @@ const PEOPLE: [&str; 16] = [
 /// Heading of the table in the guide that holds the words.
 const HEADING: &str = "## Words";
 /// Mark of a phrase that is only replaced in texts for users; in comments it is a term of the code.
-const FOR_USERS: &str = " (for users)";
+const USER_TEXTS_MARK: &str = " (for users)";
 
 /// A phrase that texts must not contain, and its replacement (rule 5).
 #[derive(Debug)]
-struct Replaced {
+struct ReplacedPhrase {
     phrase: Vec<String>,
     is_for_users: bool,
-    instead: String,
+    replacement: String,
 }
 
 /// The words that the guide replaces.
 #[derive(Debug)]
-pub(super) struct Glossary(Vec<Replaced>);
+pub(super) struct Glossary(Vec<ReplacedPhrase>);
 
 impl Glossary {
     /// Reads the table of the guide: phrases separated by commas, and the words to use.
@@ -51,39 +51,39 @@ impl Glossary {
         let table = guide.split_once(HEADING).map_or("", |(_, table)| table);
         let rows = table.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
         let cells = rows.filter_map(|row| row.trim_matches('|').split_once('|'));
-        let replaced = cells.flat_map(|(phrases, instead)| {
-            phrases.split(',').map(|phrase| Replaced {
-                phrase: words(phrase.replace(FOR_USERS, "").trim()),
-                is_for_users: phrase.trim().ends_with(FOR_USERS.trim()),
-                instead: instead.trim().to_owned(),
+        let replaced = cells.flat_map(|(phrases, replacement)| {
+            phrases.split(',').map(|phrase| ReplacedPhrase {
+                phrase: words(phrase.replace(USER_TEXTS_MARK, "").trim()),
+                is_for_users: phrase.trim().ends_with(USER_TEXTS_MARK.trim()),
+                replacement: replacement.trim().to_owned(),
             })
         });
         Glossary(replaced.collect())
     }
 
-    fn broken(&self, words: &[String], is_for_users: bool) -> Vec<String> {
+    fn violations(&self, words: &[String], is_for_users: bool) -> Vec<String> {
         let has = |phrase: &[String]| words.windows(phrase.len()).any(|window| window == phrase);
         let wrong = self.0.iter().filter(|replaced| is_for_users || !replaced.is_for_users);
         wrong
             .filter(|replaced| has(&replaced.phrase))
             .map(|replaced| {
-                format!("\"{}\": the guide says \"{}\"", replaced.phrase.join(" "), replaced.instead)
+                format!("\"{}\": the guide says \"{}\"", replaced.phrase.join(" "), replaced.replacement)
             })
             .collect()
     }
 }
 
 /// Maximum number of columns of a Markdown line (rule 14). Tables, and lines with a longer link, cannot be wrapped.
-const COLUMNS: usize = 120;
+const MAX_COLUMNS: usize = 120;
 /// Maximum number of characters of an alert's summary.
-const SUMMARY: usize = 60;
+const MAX_SUMMARY_CHARACTERS: usize = 60;
 /// Maximum number of characters of a short help and of a commit's subject.
-const SHORT: usize = 72;
+const MAX_HELP_CHARACTERS: usize = 72;
 /// Maximum number of characters of a short help that is a warning, because the consequence comes before the action.
-const WARNING: usize = 110;
+const MAX_WARNING_CHARACTERS: usize = 110;
 /// Maximum number of words of a sentence in a page, not counting inline code. The guide asks for 25, and the check
 /// leaves a margin for single sentences.
-const WORDS: usize = 30;
+const MAX_SENTENCE_WORDS: usize = 30;
 
 /// Words with which a comment must not begin, because their noun is elsewhere.
 const PRONOUNS: [&str; 6] = ["it", "its", "they", "their", "them", "there"];
@@ -95,26 +95,27 @@ const IMPERATIVES: [&str; 11] =
     ["need", "feed", "seed", "embed", "proceed", "speed", "exceed", "bring", "string", "focus", "alias"];
 
 /// Returns a sentence for every rule that a text breaks.
-pub(super) fn broken(text: &Text, glossary: &Glossary) -> Vec<String> {
-    let own = match text.kind {
+pub(super) fn violations(text: &Text, glossary: &Glossary) -> Vec<String> {
+    let kind_violation = match text.kind {
         Kind::Line => return too_long(&text.words).into_iter().collect(),
         Kind::Fence => return without_language(&text.words).into_iter().collect(),
         Kind::Sentence => return too_many_words(&text.words).into_iter().collect(),
-        Kind::Help => return help(&text.words).into_iter().collect(),
-        Kind::Commit => return commit(&text.words).into_iter().collect(),
+        Kind::Help => return help_violation(&text.words).into_iter().collect(),
+        Kind::Commit => return commit_violation(&text.words).into_iter().collect(),
         Kind::Prose | Kind::Comment | Kind::Message => None,
-        Kind::FirstComment => pronoun(&text.words),
-        Kind::FunctionDoc => question(&text.words).or_else(|| headless(&text.words)),
-        Kind::ItemDoc => headless(&text.words),
-        Kind::Log => log(&text.words),
+        Kind::FirstComment => pronoun_violation(&text.words),
+        Kind::FunctionDoc => question_violation(&text.words).or_else(|| headless_violation(&text.words)),
+        Kind::ItemDoc => headless_violation(&text.words),
+        Kind::Log => log_violation(&text.words),
         Kind::AlertSummary => too_long_summary(&text.words),
     };
     let words = words(&text.words);
-    let opening = matches!(text.kind, Kind::Message | Kind::Log).then(|| opening(&words)).flatten();
+    let opening = matches!(text.kind, Kind::Message | Kind::Log).then(|| opening_violation(&words)).flatten();
     let is_comment =
         matches!(text.kind, Kind::Comment | Kind::FirstComment | Kind::FunctionDoc | Kind::ItemDoc);
-    let mut found: Vec<String> = [own, opening, persons(&words)].into_iter().flatten().collect();
-    found.extend(glossary.broken(&words, !is_comment));
+    let mut found: Vec<String> =
+        [kind_violation, opening, person_violation(&words)].into_iter().flatten().collect();
+    found.extend(glossary.violations(&words, !is_comment));
     found
 }
 
@@ -128,55 +129,58 @@ fn words(text: &str) -> Vec<String> {
         .collect()
 }
 
-fn opening(words: &[String]) -> Option<String> {
-    let first = words.first().filter(|first| OPENINGS.contains(&first.as_str()))?;
+fn opening_violation(words: &[String]) -> Option<String> {
+    let first = words.first().filter(|first| FORBIDDEN_OPENINGS.contains(&first.as_str()))?;
     Some(format!("the message opens with \"{first}\": name the subject"))
 }
 
-fn persons(words: &[String]) -> Option<String> {
-    let is_person = |at: usize| at > 0 && PEOPLE.contains(&words[at - 1].as_str());
-    let (_, word) =
-        words.iter().enumerate().find(|(at, word)| PERSONS.contains(&word.as_str()) && !is_person(*at))?;
+fn person_violation(words: &[String]) -> Option<String> {
+    let is_person = |at: usize| at > 0 && PERSON_NOUNS.contains(&words[at - 1].as_str());
+    let (_, word) = words
+        .iter()
+        .enumerate()
+        .find(|(at, word)| PERSON_PRONOUNS.contains(&word.as_str()) && !is_person(*at))?;
     Some(format!("\"{word}\": services, nodes and programs are not persons"))
 }
 
-fn question(doc: &str) -> Option<String> {
+fn question_violation(doc: &str) -> Option<String> {
     let is_question = words(doc).first().is_some_and(|first| first == "whether");
     is_question.then(|| "the doc of a function opens with \"Returns `true` if\"".to_owned())
 }
 
-fn pronoun(comment: &str) -> Option<String> {
+fn pronoun_violation(comment: &str) -> Option<String> {
     let first = words(comment).into_iter().next().filter(|first| PRONOUNS.contains(&first.as_str()))?;
     Some(format!("the comment opens with \"{first}\": name the noun"))
 }
 
-fn headless(doc: &str) -> Option<String> {
+fn headless_violation(doc: &str) -> Option<String> {
     let first = words(doc).into_iter().next()?;
     let is_headless = HEADLESS.contains(&first.as_str());
     let said = || format!("the doc comment opens with \"{first}\": begin with a noun or a verb");
-    is_headless.then(said).or_else(|| pronoun(doc))
+    is_headless.then(said).or_else(|| pronoun_violation(doc))
 }
 
 fn too_many_words(sentence: &str) -> Option<String> {
     let is_word = |word: &&str| word.contains(char::is_alphabetic);
     let count = sentence.split_whitespace().filter(is_word).count();
     let begin: String = sentence.chars().take(40).collect();
-    (count > WORDS).then(|| format!("a sentence of {count} words, at most {WORDS} fit: \"{begin}…\""))
+    (count > MAX_SENTENCE_WORDS)
+        .then(|| format!("a sentence of {count} words, at most {MAX_SENTENCE_WORDS} fit: \"{begin}…\""))
 }
 
-fn help(text: &str) -> Option<String> {
+fn help_violation(text: &str) -> Option<String> {
     let length = text.chars().count();
-    let most = if text.starts_with("WARNING: ") { WARNING } else { SHORT };
-    (length > most).then(|| format!("a short help of {length} characters, at most {most} fit"))
+    let limit = if text.starts_with("WARNING: ") { MAX_WARNING_CHARACTERS } else { MAX_HELP_CHARACTERS };
+    (length > limit).then(|| format!("a short help of {length} characters, at most {limit} fit"))
 }
 
-fn commit(subject: &str) -> Option<String> {
+fn commit_violation(subject: &str) -> Option<String> {
     if subject.starts_with("Revert \"") {
         return None;
     }
     let length = subject.chars().count();
-    if length > SHORT {
-        return Some(format!("a subject of {length} characters, at most {SHORT} fit"));
+    if length > MAX_HELP_CHARACTERS {
+        return Some(format!("a subject of {length} characters, at most {MAX_HELP_CHARACTERS} fit"));
     }
     let verb = subject.split_once(": ").and_then(|(_, action)| words(action).into_iter().next());
     let is_imperative = |verb: &str| {
@@ -195,16 +199,17 @@ fn without_language(fence: &str) -> Option<String> {
 
 fn too_long_summary(summary: &str) -> Option<String> {
     let length = summary.chars().count();
-    (length > SUMMARY).then(|| format!("a summary of {length} characters, at most {SUMMARY} fit"))
+    (length > MAX_SUMMARY_CHARACTERS)
+        .then(|| format!("a summary of {length} characters, at most {MAX_SUMMARY_CHARACTERS} fit"))
 }
 
 fn too_long(line: &str) -> Option<String> {
     let columns = line.chars().count();
     let can_be_wrapped = !line.trim_start().starts_with(['|', '<']) && !line.contains("](http");
-    (columns > COLUMNS && can_be_wrapped).then(|| format!("{columns} columns, at most {COLUMNS} fit"))
+    (columns > MAX_COLUMNS && can_be_wrapped).then(|| format!("{columns} columns, at most {MAX_COLUMNS} fit"))
 }
 
-fn log(message: &str) -> Option<String> {
+fn log_violation(message: &str) -> Option<String> {
     if message.contains('{') {
         return Some("a log message is constant: variables are fields".to_owned());
     }
@@ -222,7 +227,7 @@ mod tests {
 
     fn check(kind: Kind, words: &str, expected: Option<&str>) {
         let glossary = Glossary::read(include_str!("../../../docs/contributing/language.md"));
-        let found = broken(&Text { kind, line: 1, words: words.to_owned() }, &glossary);
+        let found = violations(&Text { kind, line: 1, words: words.to_owned() }, &glossary);
         let holds = expected.map_or(found.is_empty(), |part| found.len() == 1 && found[0].contains(part));
         assert!(holds, "{words}: {found:?}");
     }

@@ -46,28 +46,28 @@ pub(super) struct Text {
 }
 
 /// Returns the texts of a file; none for files that hold no text of the project.
-pub(super) fn of(path: &str, source: &str) -> Vec<Text> {
+pub(super) fn extract(path: &str, source: &str) -> Vec<Text> {
     let extension = path.rsplit('.').next().unwrap_or_default();
     match extension {
-        "md" => [of_markdown(source), sentences::of(source)].concat(),
-        "rs" => [of_rust(source, is_test(path)), help::of(source)].concat(),
+        "md" => [markdown_texts(source), sentences::extract(source)].concat(),
+        "rs" => [rust_texts(source, is_test(path)), help::extract(source)].concat(),
         "yaml" | "yml" if path.starts_with("manifests/prometheus/") => {
-            [of_hashes(source), of_alerts(source)].concat()
+            [hash_comments(source), alert_summaries(source)].concat()
         }
-        "sh" | "py" | "yaml" | "yml" | "service" | "toml" => of_hashes(source),
-        _ if source.starts_with("#!") => of_hashes(source),
+        "sh" | "py" | "yaml" | "yml" | "service" | "toml" => hash_comments(source),
+        _ if source.starts_with("#!") => hash_comments(source),
         _ => Vec::new(),
     }
 }
 
 fn is_test(path: &str) -> bool {
-    ["e2e/", "simulator/", "xtask/"].iter().any(|crate_of_tests| path.starts_with(crate_of_tests))
+    ["e2e/", "simulator/", "xtask/"].iter().any(|test_crate| path.starts_with(test_crate))
         || ["/tests/", "/tests.rs", "/testing", "/benches/", "/examples/"]
             .iter()
             .any(|part| path.contains(part))
 }
 
-fn of_markdown(source: &str) -> Vec<Text> {
+fn markdown_texts(source: &str) -> Vec<Text> {
     let mut texts = Vec::new();
     let mut is_code = false;
     for (line, words) in (1..).zip(source.lines()) {
@@ -106,7 +106,7 @@ fn without_targets(line: &str) -> String {
     kept
 }
 
-fn of_hashes(source: &str) -> Vec<Text> {
+fn hash_comments(source: &str) -> Vec<Text> {
     let of = |line: &str| line.trim_start().strip_prefix("# ").map(|words| without_code(words.trim()));
     let mut is_first = true;
     let comment = |(line, words): (usize, &str)| {
@@ -118,7 +118,7 @@ fn of_hashes(source: &str) -> Vec<Text> {
     (1..).zip(source.lines()).filter_map(comment).collect()
 }
 
-fn of_alerts(source: &str) -> Vec<Text> {
+fn alert_summaries(source: &str) -> Vec<Text> {
     let summary = |(line, words): (usize, &str)| {
         let words = words.trim_start().strip_prefix("summary:")?.trim().trim_matches(['\'', '"']);
         Some(Text { kind: Kind::AlertSummary, line, words: words.to_owned() })
@@ -127,17 +127,17 @@ fn of_alerts(source: &str) -> Vec<Text> {
 }
 
 /// Comments of Rust, and string literals with the macro that they are in.
-fn of_rust(source: &str, is_test: bool) -> Vec<Text> {
+fn rust_texts(source: &str, is_test: bool) -> Vec<Text> {
     let tests_begin = source.find("#[cfg(test)]").unwrap_or(source.len());
     let mut texts = Vec::new();
     let mut characters = source.char_indices().peekable();
-    let (mut line, mut counted) = (1, 0);
+    let (mut line, mut counted_until) = (1, 0);
     while let Some((at, character)) = characters.next() {
         let rest = &source[at..];
         if rest.starts_with("//") {
             let end = rest.find('\n').unwrap_or(rest.len());
-            line += source[counted..at].matches('\n').count();
-            counted = at;
+            line += source[counted_until..at].matches('\n').count();
+            counted_until = at;
             let words = rest[..end].trim_start_matches(['/', '!']).trim();
             let kind = comment_kind(source, at);
             texts.push(Text { kind, line, words: without_code(words) });
@@ -152,11 +152,11 @@ fn of_rust(source: &str, is_test: bool) -> Vec<Text> {
             );
             skip_to(&mut characters, at + literal.unwrap_or(1));
         } else if let Some((words, length)) = literal(rest) {
-            line += source[counted..at].matches('\n').count();
-            counted = at;
+            line += source[counted_until..at].matches('\n').count();
+            counted_until = at;
             if !is_test && at < tests_begin && !source[..at].ends_with("reason = ") {
                 let kind = if is_logged(&source[..at]) { Kind::Log } else { Kind::Message };
-                if help::is_value(&source[..at]) {
+                if help::is_help_value(&source[..at]) {
                     texts.push(Text { kind: Kind::Help, line, words: words.clone() });
                 }
                 if kind == Kind::Log || words.split_whitespace().count() > 2 {
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     fn check(path: &str, source: &str, expected: &[(Kind, usize, &str)]) {
-        let texts = of(path, source);
+        let texts = extract(path, source);
         let found: Vec<_> = texts.iter().map(|text| (text.kind, text.line, text.words.as_str())).collect();
         assert_eq!(found, expected, "{source}");
     }

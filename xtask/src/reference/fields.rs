@@ -1,13 +1,13 @@
 //! The page with every field of every kind: path, type, default and meaning, generated from the schemas.
 
-use super::cell;
+use super::table_cell;
 use ha_api_types::kind::Kind;
 use ha_api_types::schema::{self, default_of, type_of};
 use ha_api_types::timing::{Profile, TimingSpec, Timings};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-const HEAD: &str = "\
+const INTRODUCTION: &str = "\
 # Fields
 
 Every field of every kind, as `hactl explain KIND.PATH` shows it. Editors can use the [JSON schemas](../schemas).
@@ -18,23 +18,23 @@ Every field of every kind, as `hactl explain KIND.PATH` shows it. Editors can us
 hactl writes the fields under `status`. You write all others.
 ";
 
-const TABLE: &str = "\n| field | type | default | meaning |\n|---|---|---|---|\n";
+const TABLE_HEADER: &str = "\n| field | type | default | meaning |\n|---|---|---|---|\n";
 
 pub(super) fn page() -> String {
-    let mut page = HEAD.to_owned();
+    let mut page = INTRODUCTION.to_owned();
     page += "\n## All kinds\n";
-    page += TABLE;
+    page += TABLE_HEADER;
     for name in ["apiVersion", "kind", "metadata"] {
-        row(&mut page, name, &schema::of(Kind::Resource)["properties"][name]);
+        append_rows(&mut page, name, &schema::of(Kind::Resource)["properties"][name]);
     }
     for kind in Kind::ALL {
         let schema = schema::of(kind);
         // Writing to a string cannot fail.
         let _ = write!(page, "\n## {}\n\n{}\n", kind.name(), schema::describe(kind));
         for part in ["spec", "status"] {
-            let _ = write!(page, "\n### {} {part}\n{TABLE}", kind.name());
+            let _ = write!(page, "\n### {} {part}\n{TABLE_HEADER}", kind.name());
             for (name, field) in members(&schema["properties"][part]) {
-                row(&mut page, &format!("{part}.{name}"), field);
+                append_rows(&mut page, &format!("{part}.{name}"), field);
             }
         }
     }
@@ -46,27 +46,27 @@ fn members(field: &Value) -> impl Iterator<Item = (&String, &Value)> {
 }
 
 /// Appends the row of a field and the rows of its subfields.
-fn row(page: &mut String, path: &str, field: &Value) {
-    let default = of_profiles(path).or_else(|| default_of(field)).map(|text| format!("`{text}`"));
+fn append_rows(page: &mut String, path: &str, field: &Value) {
+    let default = profile_default(path).or_else(|| default_of(field)).map(|text| format!("`{text}`"));
     let _ = writeln!(
         page,
         "| `{path}` | {} | {} | {} |",
-        cell(&type_words(field)),
+        table_cell(&type_words(field)),
         default.unwrap_or_default(),
-        cell(&meaning(field))
+        table_cell(&meaning(field))
     );
-    let (mut below, mut path) = (field, path.to_owned());
+    let (mut inner, mut path) = (field, path.to_owned());
     loop {
-        if below["items"].is_object() {
-            (below, path) = (&below["items"], format!("{path}[]"));
-        } else if below["additionalProperties"].is_object() {
-            (below, path) = (&below["additionalProperties"], format!("{path}.NAME"));
+        if inner["items"].is_object() {
+            (inner, path) = (&inner["items"], format!("{path}[]"));
+        } else if inner["additionalProperties"].is_object() {
+            (inner, path) = (&inner["additionalProperties"], format!("{path}.NAME"));
         } else {
             break;
         }
     }
-    for (name, member) in members(below) {
-        row(page, &format!("{path}.{name}"), member);
+    for (name, member) in members(inner) {
+        append_rows(page, &format!("{path}.{name}"), member);
     }
 }
 
@@ -76,12 +76,12 @@ fn type_words(field: &Value) -> String {
         return "string".to_owned();
     }
     let number = |name: &str| field[name].as_f64();
-    let least = number("minimum");
-    let most = number("maximum").filter(|most| *most < f64::from(u32::MAX));
-    match (type_of(field), least, most) {
-        (name, Some(least), Some(most)) => format!("{name}, {least} to {most}"),
-        (name, Some(least), None) => format!("{name}, {least} or more"),
-        (name, None, Some(most)) => format!("{name}, at most {most}"),
+    let minimum = number("minimum");
+    let maximum = number("maximum").filter(|maximum| *maximum < f64::from(u32::MAX));
+    match (type_of(field), minimum, maximum) {
+        (name, Some(minimum), Some(maximum)) => format!("{name}, {minimum} to {maximum}"),
+        (name, Some(minimum), None) => format!("{name}, {minimum} or more"),
+        (name, None, Some(maximum)) => format!("{name}, at most {maximum}"),
         (name, None, None) => name,
     }
 }
@@ -104,13 +104,13 @@ fn is_reason(field: &Value) -> bool {
 }
 
 /// Returns the default of a field of `Cluster.spec.timing`, which depends on the profile. `None` for other fields.
-fn of_profiles(path: &str) -> Option<String> {
+fn profile_default(path: &str) -> Option<String> {
     let name = path.strip_prefix("spec.timing.")?;
     if name == "candidateRetentionSeconds" {
         // Only the leader uses this field, so it does not depend on the profile.
         return Some((TimingSpec::default().candidate_retention_ms() / 1_000).to_string());
     }
-    let (kept, scale) = match (name.strip_suffix("Seconds"), name.strip_suffix("Percent")) {
+    let (stored_name, scale) = match (name.strip_suffix("Seconds"), name.strip_suffix("Percent")) {
         (Some(stem), _) => (format!("{stem}Ms"), 1_000.0),
         (_, Some(stem)) => (format!("{stem}Ppm"), 10_000.0),
         (None, None) => return None,
@@ -119,7 +119,7 @@ fn of_profiles(path: &str) -> Option<String> {
         .into_iter()
         .map(|profile| {
             let timings = serde_json::to_value(Timings::of_profile(profile)).ok()?;
-            Some((profile, timings[&kept].as_f64()? / scale))
+            Some((profile, timings[&stored_name].as_f64()? / scale))
         })
         .collect();
     let values = values?;
@@ -135,20 +135,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_profile_decides_is_named_for_each() {
+    fn defaults_of_timing_fields_name_each_profile() {
         assert_eq!(
-            of_profiles("spec.timing.heartbeatValidSeconds").as_deref(),
+            profile_default("spec.timing.heartbeatValidSeconds").as_deref(),
             Some("Default 6, Fast 4, Conservative 20")
         );
-        assert_eq!(of_profiles("spec.timing.watchdogRateErrorPercent").as_deref(), Some("2"));
-        assert_eq!(of_profiles("spec.timing.profile"), None);
+        assert_eq!(profile_default("spec.timing.watchdogRateErrorPercent").as_deref(), Some("2"));
+        assert_eq!(profile_default("spec.timing.profile"), None);
         for (name, _) in members(&schema::of(Kind::Cluster)["properties"]["spec"]["properties"]["timing"]) {
-            assert!(name == "profile" || of_profiles(&format!("spec.timing.{name}")).is_some(), "{name}");
+            assert!(name == "profile" || profile_default(&format!("spec.timing.{name}")).is_some(), "{name}");
         }
     }
 
     #[test]
-    fn every_field_says_what_it_means_and_metadata_is_the_same_for_all() {
+    fn every_field_has_a_meaning_and_metadata_is_the_same_for_all() {
         for line in page().lines().filter(|line| line.starts_with("| `")) {
             assert!(!line.ends_with("|  |"), "{line}");
         }

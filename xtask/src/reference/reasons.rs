@@ -1,13 +1,13 @@
 //! The page with every reason: its subject, its meaning and the suggested action.
 
-use super::cell;
+use super::table_cell;
 use anyhow::{Context, Result};
 use ha_api_types::error_reason::ErrorReason;
 use ha_api_types::problem::ProblemKind;
 use ha_api_types::reason::{Reason, Subject};
 use std::fmt::Write;
 
-const HEAD: &str = "\
+const INTRODUCTION: &str = "\
 # Reasons
 
 Every cause that hactl reports is one of these words: `reason` of conditions, events and operations, the log field
@@ -36,24 +36,25 @@ an object blocks the request.
 ";
 
 pub(super) fn page() -> Result<String> {
-    let mut page = HEAD.to_owned();
+    let mut page = INTRODUCTION.to_owned();
     for subject in Subject::ALL {
-        let (title, seen) = subject.described();
+        let (title, description) = subject.title_and_text();
         // Writing to a string cannot fail.
-        let _ = write!(page, "\n## {title}\n\n{seen}\n\n| reason | means | what to do |\n|---|---|---|\n");
+        let _ =
+            write!(page, "\n## {title}\n\n{description}\n\n| reason | means | what to do |\n|---|---|---|\n");
         for reason in Reason::ALL.iter().filter(|reason| reason.subject() == subject) {
             let help = if reason.help().is_empty() { "–" } else { reason.help() };
-            let _ = writeln!(page, "| {reason} | {} | {} |", cell(reason.sentence()), cell(help));
+            let _ = writeln!(page, "| {reason} | {} | {} |", table_cell(reason.sentence()), table_cell(help));
         }
     }
     page += ERRORS;
     for reason in ErrorReason::ALL {
-        let (code, meaning, help) = (reason.code(), cell(reason.meaning()), cell(reason.help()));
+        let (code, meaning, help) = (reason.code(), table_cell(reason.meaning()), table_cell(reason.help()));
         let _ = writeln!(page, "| {reason} | {code} | {meaning} | {help} |");
     }
     page += CAUSES;
     for (word, meaning) in problems()? {
-        let _ = writeln!(page, "| {word} | {} |", cell(&meaning));
+        let _ = writeln!(page, "| {word} | {} |", table_cell(&meaning));
     }
     Ok(page)
 }

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_line() {
+    fn errors_contain_their_line() {
         check(
             "<domain>\n<name>a</nam></domain>",
             "line 2: invalid XML: expected 'name' tag, not 'nam' at 2:8",
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uuid_is_added_only_where_there_is_none() {
+    fn a_missing_uuid_is_added() {
         let without = "<domain><name>a</name><vcpu>1</vcpu></domain>";
         let with = "<domain><name>a</name><uuid>u</uuid><vcpu>1</vcpu></domain>";
         for (xml, uuid) in [(without, "u"), (with, "v")] {

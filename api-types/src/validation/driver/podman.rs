@@ -27,11 +27,11 @@ const ULIMITS: [&str; 15] = [
     "stack",
 ];
 /// Minimum share of a core that the kernel can assign.
-const LEAST_CPU: Quantity = Quantity::from_milli(10);
+const MIN_CPU: Quantity = Quantity::from_milli(10);
 /// Minimum memory with which a container can be set up.
-const LEAST_MEMORY: Quantity = Quantity::from_units(6 << 20);
+const MIN_MEMORY: Quantity = Quantity::from_units(6 << 20);
 /// One day.
-const MOST_SECONDS: f64 = 86_400.0;
+const MAX_SECONDS: f64 = 86_400.0;
 
 pub(super) fn check(podman: &PodmanDriver, context: &mut Context) {
     let path = "spec.driver.podman";
@@ -98,9 +98,10 @@ fn mounts(path: &str, podman: &PodmanDriver, context: &mut Context) {
     context.size(path, podman.mounts.len());
     for (index, mount) in podman.mounts.iter().enumerate() {
         let path = element(path, index);
-        for (field, folder) in [("source", &mount.source), ("target", &mount.target)] {
-            if !absolute(folder) {
-                context.invalid(&member(&path, field), format!("must be an absolute path, got {folder:?}"));
+        for (field, directory) in [("source", &mount.source), ("target", &mount.target)] {
+            if !absolute(directory) {
+                context
+                    .invalid(&member(&path, field), format!("must be an absolute path, got {directory:?}"));
             }
         }
         if absolute(&mount.target) && mount.target.trim_end_matches('/').is_empty() {
@@ -144,10 +145,10 @@ fn collide(one: &Port, other: &Port) -> bool {
 }
 
 pub(super) fn limits(path: &str, limits: &Limits, context: &mut Context) {
-    if limits.cpu.is_some_and(|cpu| cpu < LEAST_CPU) {
+    if limits.cpu.is_some_and(|cpu| cpu < MIN_CPU) {
         context.invalid(&member(path, "cpu"), "must be at least 10m (0.01 cores)");
     }
-    if limits.memory.is_some_and(|memory| memory < LEAST_MEMORY) {
+    if limits.memory.is_some_and(|memory| memory < MIN_MEMORY) {
         context.invalid(&member(path, "memory"), "must be at least 6Mi");
     }
     if limits.tasks == Some(0) {
@@ -202,9 +203,9 @@ fn health_check(path: &str, check: &HealthCheck, is_existing: bool, context: &mu
 /// Checks the command of a health check, and its times.
 pub(super) fn check_times(path: &str, check: &HealthCheck, context: &mut Context) {
     arguments(&member(path, "command"), &check.command, context);
-    context.seconds(&member(path, "intervalSeconds"), check.interval_seconds, 0.1, MOST_SECONDS);
-    context.seconds(&member(path, "timeoutSeconds"), check.timeout_seconds, 0.1, MOST_SECONDS);
-    context.seconds(&member(path, "startPeriodSeconds"), check.start_period_seconds, 0.0, MOST_SECONDS);
+    context.seconds(&member(path, "intervalSeconds"), check.interval_seconds, 0.1, MAX_SECONDS);
+    context.seconds(&member(path, "timeoutSeconds"), check.timeout_seconds, 0.1, MAX_SECONDS);
+    context.seconds(&member(path, "startPeriodSeconds"), check.start_period_seconds, 0.0, MAX_SECONDS);
     if !(1..=1000).contains(&check.retries) {
         context.invalid(&member(path, "retries"), "must be between 1 and 1000");
     }
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_podman_takes_is_taken() {
+    fn valid_podman_specs_are_accepted() {
         check(
             &json!({
                 "image": "docker.io/library/redis@sha256:0", "container": "cache", "command": ["redis-server"],
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn mounts_and_ports_have_their_places() {
+    fn mounts_and_ports_are_checked() {
         field(
             "mounts",
             &json!([{"source": "srv", "target": "/a"}, {"source": "/srv", "target": "/a/"}, {"source": "/srv", "target": "/"}]),
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_and_users_are_possible() {
+    fn limits_and_users_are_checked() {
         for user in ["a b", "", "a:b:c", ":33"] {
             field("user", &json!(user), &["user: must be user or user:group, as names or numbers"]);
         }
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn health_checks_can_be_asked() {
+    fn health_checks_are_checked() {
         check(
             &json!({"container": "db", "healthCheck": {"command": ["true"]}}),
             &["healthCheck.command: requires image: an existing container has its own check (podman \

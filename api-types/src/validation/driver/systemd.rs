@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_named_as_systemctl_takes_them() {
+    fn unit_names_have_the_form_of_systemctl() {
         for unit in [
             "redis-server",
             "redis-server.service",
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn transient_units_are_made_of_a_command() {
+    fn transient_units_need_a_command() {
         check(
             &json!({"command": ["/bin/sleep", "9"], "environment": {"A": "b"}, "user": "www-data",
                 "workingDirectory": "/srv", "limits": {"cpu": "500m", "memory": "1Gi", "tasks": 10}}),

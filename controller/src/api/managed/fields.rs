@@ -22,14 +22,14 @@ impl Path {
 
     /// Sets the field. Replaces every value on the path that is not a map.
     pub(crate) fn set(&self, object: &mut Value, value: Value) {
-        let mut place = object;
+        let mut target = object;
         for name in &self.0 {
-            if !place.is_object() {
-                *place = json!({});
+            if !target.is_object() {
+                *target = json!({});
             }
-            place = &mut place[name.as_str()];
+            target = &mut target[name.as_str()];
         }
-        *place = value;
+        *target = value;
     }
 
     /// Removes the field, and the maps above it that become empty (except the object's top-level parts).
@@ -65,7 +65,7 @@ pub(crate) fn leaves(object: &Value) -> BTreeSet<Path> {
 }
 
 fn collect(value: &Value, path: &mut Vec<String>, found: &mut BTreeSet<Path>) {
-    if is_ours(path) {
+    if is_unowned(path) {
         return;
     }
     match value {
@@ -88,7 +88,7 @@ fn collect(value: &Value, path: &mut Vec<String>, found: &mut BTreeSet<Path>) {
 }
 
 /// Returns `true` for fields without an owner: the API writes them, or they name the object.
-fn is_ours(path: &[String]) -> bool {
+fn is_unowned(path: &[String]) -> bool {
     match path {
         [first] => matches!(first.as_str(), "apiVersion" | "kind" | "status"),
         [first, second] => {
@@ -162,7 +162,7 @@ impl Entry {
         let known = Entry::read(before);
         entries.retain(|entry| !entry.fields.is_empty());
         for entry in &mut entries {
-            let same = known.iter().find(|old| same_but_time(old, entry) && !old.time.is_empty());
+            let same = known.iter().find(|old| differs_at_most_in_time(old, entry) && !old.time.is_empty());
             if let Some(old) = same {
                 entry.time.clone_from(&old.time);
             }
@@ -177,11 +177,11 @@ impl Entry {
     fn to_value(&self) -> Value {
         let mut tree = Map::new();
         for path in &self.fields {
-            let mut place = &mut tree;
+            let mut target = &mut tree;
             for name in &path.0 {
-                let entry = place.entry(format!("f:{name}")).or_insert_with(|| json!({}));
+                let entry = target.entry(format!("f:{name}")).or_insert_with(|| json!({}));
                 match entry {
-                    Value::Object(map) => place = map,
+                    Value::Object(map) => target = map,
                     Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                         break;
                     }
@@ -204,7 +204,7 @@ impl Entry {
 }
 
 /// Returns `true` if two entries differ at most in their times.
-fn same_but_time(one: &Entry, other: &Entry) -> bool {
+fn differs_at_most_in_time(one: &Entry, other: &Entry) -> bool {
     (&one.manager, &one.operation, &one.subresource, &one.fields)
         == (&other.manager, &other.operation, &other.subresource, &other.fields)
 }

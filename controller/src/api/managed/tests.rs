@@ -1,7 +1,7 @@
 //! Tests of applies by several managers.
 
 use super::fields::{Entry, Path};
-use super::{Conflict, apply, updated};
+use super::{Conflict, apply, record_update};
 use ha_api_types::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -48,24 +48,24 @@ fn another_managers_value_is_a_conflict_unless_forced() {
 }
 
 #[test]
-fn an_update_takes_over_what_it_changes() {
+fn an_update_takes_over_the_fields_that_it_changes() {
     let first = apply(None, &object(&json!({"priority": 1, "tags": ["x"]})), "a", false, &at(1)).unwrap();
     let mut second = first.clone();
     second["spec"]["priority"] = json!(5);
     second["spec"].as_object_mut().unwrap().shift_remove("tags");
-    updated(Some(&first), &mut second, "editor", &at(2));
+    record_update(Some(&first), &mut second, "editor", &at(2));
     assert_eq!(owners(&second, &["spec", "priority"]), ["editor/Update"]);
     assert_eq!(owners(&second, &["spec", "tags"]), Vec::<String>::new());
     let refused = apply(Some(&second), &object(&json!({"priority": 1})), "a", false, &at(3));
     assert!(refused.is_err_and(|conflicts| conflicts[0].manager == "editor"));
     // An update without changes keeps all owners and times.
     let mut same = second.clone();
-    updated(Some(&second), &mut same, "other", &at(4));
+    record_update(Some(&second), &mut same, "other", &at(4));
     assert_eq!(same, second);
 }
 
 #[test]
-fn a_list_and_a_map_in_one_place_overlap() {
+fn a_list_and_a_map_in_one_field_conflict() {
     let first = apply(None, &object(&json!({"nodes": {"node1": 2}})), "a", false, &at(1)).unwrap();
     let refused = apply(Some(&first), &object(&json!({"nodes": ["node1"]})), "b", false, &at(2));
     assert!(refused.is_err());
@@ -83,7 +83,7 @@ proptest::proptest! {
             let after = apply(Some(&live), &wanted, "m", true, &at(1)).unwrap();
             assert_eq!(after["spec"][name.as_str()], json!([1]));
             let mut plain = wanted.clone();
-            updated(Some(&live), &mut plain, "m", &at(1));
+            record_update(Some(&live), &mut plain, "m", &at(1));
             assert_eq!(&plain["spec"], &wanted["spec"]);
         }
     }

@@ -9,7 +9,7 @@ use crate::api::error::ApiError;
 use crate::api::read::{self, Stored};
 use crate::api::request::{Parameters, read_body};
 use crate::api::selector::Selector;
-use crate::core::commands::{names_node, node_deletion_refused};
+use crate::core::commands::{names_node, node_deletion_refusal};
 use axum::Json;
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -34,7 +34,7 @@ struct Preconditions {
 }
 
 /// Handles DELETE of one object.
-pub(super) async fn one<S: Store>(
+pub(super) async fn delete_object<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
     name: &str,
@@ -47,8 +47,8 @@ pub(super) async fn one<S: Store>(
     let mut preconditions = preconditions(&bytes)?;
     preconditions.dry_run |= parameters.dry_run;
     Ok(match delete(state, kind, name, &preconditions).await? {
-        Gone::Now(uid) => Json(deleted(kind, name, &uid)).into_response(),
-        Gone::Later(object) => answer::one(state, shape, object, StatusCode::OK, &[]),
+        DeletionOutcome::Deleted(uid) => Json(deleted(kind, name, &uid)).into_response(),
+        DeletionOutcome::Marked(object) => answer::object_response(state, shape, object, StatusCode::OK, &[]),
     })
 }
 
@@ -97,11 +97,11 @@ fn preconditions(bytes: &[u8]) -> Result<Preconditions, ApiError> {
 }
 
 /// Outcome of a deletion.
-enum Gone {
+enum DeletionOutcome {
     /// Deleted; contains the uid.
-    Now(String),
+    Deleted(String),
     /// Deleted once its finalizers are removed; contains the object as it is now.
-    Later(Value),
+    Marked(Value),
 }
 
 async fn delete<S: Store>(
@@ -109,7 +109,7 @@ async fn delete<S: Store>(
     kind: Kind,
     name: &str,
     preconditions: &Preconditions,
-) -> Result<Gone, ApiError> {
+) -> Result<DeletionOutcome, ApiError> {
     for _ in 0..MAX_ATTEMPTS {
         let stored = read::find(state.store(), state.keys(), kind, name).await?;
         let text =
@@ -133,9 +133,11 @@ async fn delete<S: Store>(
             .and_then(Value::as_array)
             .is_some_and(|list| !list.is_empty());
         let outcome = if waits {
-            mark(state, kind, &bare, &stored, preconditions.dry_run).await?
+            mark_for_deletion(state, kind, &bare, &stored, preconditions.dry_run).await?
         } else {
-            remove(state, kind, &bare, &stored, preconditions.dry_run).await?.then_some(Gone::Now(uid))
+            remove(state, kind, &bare, &stored, preconditions.dry_run)
+                .await?
+                .then_some(DeletionOutcome::Deleted(uid))
         };
         match outcome {
             Some(gone) => return Ok(gone),
@@ -147,13 +149,13 @@ async fn delete<S: Store>(
 }
 
 /// Sets the deletion timestamp; `None` if another write came first.
-async fn mark<S: Store>(
+async fn mark_for_deletion<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
     name: &str,
     stored: &Stored,
     dry_run: bool,
-) -> Result<Option<Gone>, ApiError> {
+) -> Result<Option<DeletionOutcome>, ApiError> {
     let mut marked = stored.clone();
     if marked.spec.value.pointer("/metadata/deletionTimestamp").is_none() {
         marked.spec.value["metadata"]["deletionTimestamp"] = json!(state.timestamp());
@@ -168,7 +170,7 @@ async fn mark<S: Store>(
             }
         }
     }
-    Ok(Some(Gone::Later(marked.object(kind))))
+    Ok(Some(DeletionOutcome::Marked(marked.object(kind))))
 }
 
 /// Removes the object. Returns `false` if another write came first.
@@ -227,7 +229,7 @@ async fn release_node<S: Store>(
         .filter(|entry| names_node(serde_json::from_slice::<Assignment>(&entry.value).ok().as_ref(), name))
         .filter_map(|entry| entry.key.rsplit('/').next())
         .collect();
-    match node_deletion_refused(name, fence, &named) {
+    match node_deletion_refusal(name, fence, &named) {
         None => Ok(transaction.guard(key, guard)),
         Some(text) => Err(ApiError::conflict(Kind::Node, name, &text)),
     }

@@ -5,11 +5,13 @@ use crate::api::admission::{Admitted, Context, admit, check_creatable};
 use crate::api::answer::{self, Shape};
 use crate::api::commit::{Written, commit};
 use crate::api::error::ApiError;
-use crate::api::read::{self, Half, Stored};
+use crate::api::read::{self, KeyContent, Stored};
 use crate::api::request::{Parameters, manager, media_type, read_body, requester};
 use crate::api::reservation::gate;
-use crate::api::{ApiState, circle, convert, definition, identity, managed, patch, upgrade, warnings};
-use crate::core::commands::maintenance_refused;
+use crate::api::{
+    ApiState, convert, definition, dependency_cycle, identity, managed, patch, upgrade, warnings,
+};
+use crate::core::commands::maintenance_refusal;
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
@@ -103,8 +105,8 @@ impl<'a, S: Store> Writer<'a, S> {
         mut proposed: Value,
         duplicates: &[String],
     ) -> Result<Admitted, ApiError> {
-        let told = match self.kind {
-            Kind::Resource => convert::resource(self.state, &mut proposed).await,
+        let new_warnings = match self.kind {
+            Kind::Resource => convert::convert_resource(self.state, &mut proposed).await,
             Kind::Group
             | Kind::AffinityRule
             | Kind::Node
@@ -114,11 +116,11 @@ impl<'a, S: Store> Writer<'a, S> {
         };
         let mut admitted = admit(&self.context(manager), current, proposed, duplicates)?;
         upgrade::check(self.state, self.kind, current, &admitted).await?;
-        admitted.warnings.extend(told);
+        admitted.warnings.extend(new_warnings);
         admitted.warnings.extend(self.renamed.iter().cloned());
         if let (Kind::Resource, Some(agents)) = (self.kind, self.state.agents()) {
-            let told = agents.check(&admitted.name, current, &admitted.value).await?;
-            admitted.warnings.extend(told);
+            let new_warnings = agents.check(&admitted.name, current, &admitted.value).await?;
+            admitted.warnings.extend(new_warnings);
         }
         Ok(admitted)
     }
@@ -126,18 +128,18 @@ impl<'a, S: Store> Writer<'a, S> {
     /// Returns the warnings about an object that was stored, or would be in a dry run.
     async fn warnings(&self, name: &str, value: &Value) -> Vec<String> {
         let dry_run = self.parameters.dry_run;
-        let mut told = warnings::of(self.state, self.kind, name, value, dry_run).await;
+        let mut new_warnings = warnings::object_warnings(self.state, self.kind, name, value, dry_run).await;
         if self.kind == Kind::AffinityRule {
-            told.extend(convert::rule(self.state, name, value, dry_run).await);
+            new_warnings.extend(convert::convert_resources_of_rule(self.state, name, value, dry_run).await);
         }
-        told
+        new_warnings
     }
 
     /// Stores a new object, or only returns it in a dry run.
     async fn insert(&self, admitted: Admitted) -> Result<Response, ApiError> {
         let Admitted { name, value, mut warnings } = admitted;
         check_creatable(self.kind, &name)?;
-        circle::check(self.state, self.kind, &name, None, &value).await?;
+        dependency_cycle::check(self.state, self.kind, &name, None, &value).await?;
         identity::check(self.state, self.kind, &name, None, &value).await?;
         warnings.extend(gate::check(self.state, self.kind, &name, None, &value).await?);
         let key = self.state.keys().spec(self.kind, &name);
@@ -152,7 +154,7 @@ impl<'a, S: Store> Writer<'a, S> {
         };
         warnings.extend(self.warnings(&name, &value).await);
         let object = read::object(self.kind, &value, None, revision);
-        Ok(answer::one(self.state, self.shape, object, StatusCode::CREATED, &warnings))
+        Ok(answer::object_response(self.state, self.shape, object, StatusCode::CREATED, &warnings))
     }
 
     /// Stores a new object's value under its key.
@@ -196,10 +198,11 @@ impl<'a, S: Store> Writer<'a, S> {
         let mut stored = Stored { spec: current.spec.clone(), status: status.cloned() };
         if value != current.spec.value {
             self.refuse_maintenance(&name, current, &value).await?;
-            circle::check(self.state, self.kind, &name, Some(&current.spec.value), &value).await?;
+            dependency_cycle::check(self.state, self.kind, &name, Some(&current.spec.value), &value).await?;
             identity::check(self.state, self.kind, &name, Some(&current.spec.value), &value).await?;
-            let told = gate::check(self.state, self.kind, &name, Some(&current.spec.value), &value).await?;
-            warnings.extend(told);
+            let new_warnings =
+                gate::check(self.state, self.kind, &name, Some(&current.spec.value), &value).await?;
+            warnings.extend(new_warnings);
             let guards = definition::check(self.state, self.kind, &name, current, &value).await?;
             let finished = value.pointer("/metadata/deletionTimestamp").is_some()
                 && value.pointer("/metadata/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty);
@@ -216,7 +219,7 @@ impl<'a, S: Store> Writer<'a, S> {
                     None => transaction.guard(&status_key, status_guard),
                 };
                 match commit(self.state.store(), transaction, &key, None).await? {
-                    Written::Applied(revision) => stored.spec = half(&value, current, revision),
+                    Written::Applied(revision) => stored.spec = key_content(&value, current, revision),
                     Written::Conflict => return Ok(None),
                 }
             } else {
@@ -229,14 +232,14 @@ impl<'a, S: Store> Writer<'a, S> {
                     transaction = transaction.guard(key, guard);
                 }
                 match commit(self.state.store(), transaction, &key, Some(&bytes)).await? {
-                    Written::Applied(revision) => stored.spec = half(&value, current, revision),
+                    Written::Applied(revision) => stored.spec = key_content(&value, current, revision),
                     Written::Conflict => return Ok(None),
                 }
             }
             warnings.extend(self.warnings(&name, &value).await);
         }
         let object = stored.object(self.kind);
-        Ok(Some(answer::one(self.state, self.shape, object, StatusCode::OK, &warnings)))
+        Ok(Some(answer::object_response(self.state, self.shape, object, StatusCode::OK, &warnings)))
     }
 
     /// Refuses to begin maintenance of an unreachable node, or while the cluster is disarmed.
@@ -255,12 +258,12 @@ impl<'a, S: Store> Writer<'a, S> {
         let disarmed = cluster.is_some_and(|cluster| {
             cluster.spec.value.pointer("/spec/disarmed").is_some_and(Value::is_string)
         });
-        match maintenance_refused(&name.into(), state, disarmed) {
+        match maintenance_refusal(&name.into(), state, disarmed) {
             None => Ok(()),
             Some((reason, message)) => {
                 let cause = (reason.as_str().to_owned(), "spec.maintenance".to_owned(), message.clone());
                 Err(ApiError::new(ErrorReason::Conflict, message)
-                    .about(self.kind, name)
+                    .with_object(self.kind, name)
                     .with_causes(vec![cause]))
             }
         }
@@ -272,14 +275,14 @@ impl<'a, S: Store> Writer<'a, S> {
         name: &str,
         manager: Option<&'a str>,
         duplicates: &[String],
-        make: impl Fn(Option<&Value>) -> Result<Value, ApiError>,
+        build_object: impl Fn(Option<&Value>) -> Result<Value, ApiError>,
         options: Options,
     ) -> Result<Response, ApiError> {
         for _ in 0..MAX_ATTEMPTS {
             let current = match read::find(self.state.store(), self.state.keys(), self.kind, name).await {
                 Ok(current) => current,
                 Err(error) if options.create_missing && error.is_not_found() => {
-                    let proposed = make(None)?;
+                    let proposed = build_object(None)?;
                     let admitted = self.admit(manager, None, proposed, duplicates).await?;
                     check_named(names::bare(name), &admitted)?;
                     match self.insert(admitted).await {
@@ -290,7 +293,7 @@ impl<'a, S: Store> Writer<'a, S> {
                 Err(error) => return Err(error),
             };
             let object = current.object(self.kind);
-            let proposed = make(Some(&object))?;
+            let proposed = build_object(Some(&object))?;
             let version = |object: &Value| {
                 object
                     .pointer("/metadata/resourceVersion")
@@ -313,8 +316,8 @@ impl<'a, S: Store> Writer<'a, S> {
     }
 }
 
-fn half(value: &Value, current: &Stored, revision: Revision) -> Half {
-    Half { value: value.clone(), create_revision: current.spec.create_revision, mod_revision: revision }
+fn key_content(value: &Value, current: &Stored, revision: Revision) -> KeyContent {
+    KeyContent { value: value.clone(), create_revision: current.spec.create_revision, mod_revision: revision }
 }
 
 fn check_named(name: &str, admitted: &Admitted) -> Result<(), ApiError> {
@@ -354,8 +357,8 @@ pub(super) async fn replace<S: Store>(
     let mut read = json_body(parts, body).await?;
     writer.accept(&mut read.value)?;
     let options = Options { guarded: names_version(&read.value), create_missing: false };
-    let make = |_: Option<&Value>| Ok(read.value.clone());
-    writer.change(name, Some(&writer.manager), &read.duplicates, make, options).await
+    let build_object = |_: Option<&Value>| Ok(read.value.clone());
+    writer.change(name, Some(&writer.manager), &read.duplicates, build_object, options).await
 }
 
 /// Handles PATCH, by the body's media type.
@@ -375,21 +378,23 @@ pub(super) async fn patch<S: Store>(
             let mut read = json()?;
             writer.accept(&mut read.value)?;
             let options = Options { guarded: names_version(&read.value), create_missing: false };
-            let make = |live: Option<&Value>| patch::merge(live.unwrap_or(&Value::Null), &read.value);
-            writer.change(name, Some(&writer.manager), &read.duplicates, make, options).await
+            let build_object = |live: Option<&Value>| patch::merge(live.unwrap_or(&Value::Null), &read.value);
+            writer.change(name, Some(&writer.manager), &read.duplicates, build_object, options).await
         }
         "application/json-patch+json" => {
             let mut read = json()?;
             let found = renamed::accept_json_patch(kind, &mut read.value);
             writer.renamed = found.iter().map(|renamed| renamed.warning()).collect();
-            let make = |live: Option<&Value>| {
+            let build_object = |live: Option<&Value>| {
                 // A whole map in the patch may have earlier names, too.
                 let mut patched = patch::json(live.unwrap_or(&Value::Null), &read.value)?;
                 renamed::accept(kind, &mut patched)
                     .map_err(|problems| ApiError::invalid(kind, name, &problems))?;
                 Ok(patched)
             };
-            writer.change(name, Some(&writer.manager), &read.duplicates, make, Options::default()).await
+            writer
+                .change(name, Some(&writer.manager), &read.duplicates, build_object, Options::default())
+                .await
         }
         "application/apply-patch+yaml" | "application/apply-patch+json" => {
             if parameters.field_manager.is_none() {
@@ -413,8 +418,8 @@ fn names_version(value: &Value) -> bool {
 impl<S: Store> Writer<'_, S> {
     async fn apply(&self, name: &str, read: &document::Json) -> Result<Response, ApiError> {
         let configuration = &read.value;
-        let whole = configuration.get("metadata").is_some_and(Value::is_object);
-        if !whole {
+        let has_metadata = configuration.get("metadata").is_some_and(Value::is_object);
+        if !has_metadata {
             return Err(ApiError::bad_request(
                 "an applied configuration requires apiVersion, kind and metadata.name",
             ));
@@ -424,10 +429,10 @@ impl<S: Store> Writer<'_, S> {
                 "metadata.managedFields must be empty in an applied configuration",
             ));
         }
-        let given = configuration.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        if !given.is_empty() && names::bare(given) != names::bare(name) {
+        let given_name = configuration.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        if !given_name.is_empty() && names::bare(given_name) != names::bare(name) {
             return Err(ApiError::bad_request(format!(
-                "the name of the object ({given}) does not match the name on the URL ({name})"
+                "the name of the object ({given_name}) does not match the name on the URL ({name})"
             )));
         }
         let mut configuration = configuration.clone();
@@ -436,7 +441,7 @@ impl<S: Store> Writer<'_, S> {
         }
         // The URL names the object; a name with a type prefix denotes the same object.
         configuration["metadata"]["name"] = Value::from(names::bare(name));
-        let make = |live: Option<&Value>| {
+        let build_object = |live: Option<&Value>| {
             let applied =
                 managed::apply(live, &configuration, &self.manager, self.parameters.force, &self.now);
             let mut applied = applied.map_err(|conflicts| refused(self.kind, name, conflicts))?;
@@ -446,7 +451,7 @@ impl<S: Store> Writer<'_, S> {
             Ok(applied)
         };
         let options = Options { guarded: names_version(&configuration), create_missing: true };
-        self.change(name, None, &read.duplicates, make, options).await
+        self.change(name, None, &read.duplicates, build_object, options).await
     }
 }
 
@@ -460,5 +465,5 @@ fn refused(kind: Kind, name: &str, conflicts: Vec<managed::Conflict>) -> ApiErro
         .into_iter()
         .map(|one| ("FieldManagerConflict".to_owned(), one.path, format!("conflict with {:?}", one.manager)))
         .collect();
-    ApiError::new(ErrorReason::Conflict, text).about(kind, name).with_causes(causes)
+    ApiError::new(ErrorReason::Conflict, text).with_object(kind, name).with_causes(causes)
 }

@@ -1,6 +1,6 @@
 //! The cluster-wide checks of `hactl doctor`: pure functions over the overview and the view of the cluster.
 
-use crate::core::world::World;
+use crate::core::world::ClusterView;
 use ha_api_types::check::Check;
 use ha_api_types::names;
 use ha_api_types::node::{Node, NodeState};
@@ -10,27 +10,27 @@ use ha_api_types::view::{NodeOverview, Overview};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns every check, always in the same order.
-pub(super) fn of(world: &World, overview: &Overview) -> Vec<Check> {
+pub(super) fn cluster_checks(cluster_view: &ClusterView, overview: &Overview) -> Vec<Check> {
     let nodes: Vec<&NodeOverview> =
         overview.nodes.iter().filter(|node| node.state != NodeState::Gone).collect();
     vec![
-        members(overview),
-        machines(overview),
-        count(&nodes),
-        pools(world),
-        tested(world, &nodes),
-        kinds(&nodes),
-        versions(overview, &nodes),
-        clones(world, &nodes),
+        check_members(overview),
+        check_machines(overview),
+        check_node_count(&nodes),
+        check_pools(cluster_view),
+        check_watchdog_tests(cluster_view, &nodes),
+        check_watchdog_kinds(&nodes),
+        check_versions(overview, &nodes),
+        check_machine_ids(cluster_view, &nodes),
     ]
 }
 
 /// Finds nodes with the same machine id. Clones of one disk image differ only in their hardware ids.
-fn clones(world: &World, nodes: &[&NodeOverview]) -> Check {
+fn check_machine_ids(cluster_view: &ClusterView, nodes: &[&NodeOverview]) -> Check {
     let name = "machine-ids";
     let mut machines: BTreeMap<&str, Vec<(&str, Option<&str>)>> = BTreeMap::new();
     for node in nodes {
-        if let Some(report) = world.node_reports.get(&node.name).map(|report| &report.value)
+        if let Some(report) = cluster_view.node_reports.get(&node.name).map(|report| &report.value)
             && !report.machine_id.is_empty()
         {
             let known = machines.entry(&report.machine_id).or_default();
@@ -60,7 +60,7 @@ fn clones(world: &World, nodes: &[&NodeOverview]) -> Check {
     }
 }
 
-fn members(overview: &Overview) -> Check {
+fn check_members(overview: &Overview) -> Check {
     let name = "etcd-members";
     let count = overview.store.members.len();
     let help = "use three or five etcd members, each on its own machine (docs/etcd.md)";
@@ -80,7 +80,7 @@ fn members(overview: &Overview) -> Check {
 }
 
 /// Finds etcd members on the same machine, which fail together.
-fn machines(overview: &Overview) -> Check {
+fn check_machines(overview: &Overview) -> Check {
     let name = "etcd-machines";
     let mut by_host: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for member in &overview.store.members {
@@ -108,7 +108,7 @@ fn host_of(url: &str) -> &str {
     rest.rsplit_once(':').map_or(rest, |(host, _)| host)
 }
 
-fn count(nodes: &[&NodeOverview]) -> Check {
+fn check_node_count(nodes: &[&NodeOverview]) -> Check {
     let name = "nodes";
     let count = nodes.len();
     let seen = format!("nodes in the cluster: {count}");
@@ -122,16 +122,16 @@ fn count(nodes: &[&NodeOverview]) -> Check {
 }
 
 /// Finds storage pools that only one node reaches: services that use them cannot fail over.
-fn pools(world: &World) -> Check {
+fn check_pools(cluster_view: &ClusterView) -> Check {
     let name = "pools";
-    let mut reached: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (node, known) in &world.nodes {
+    let mut nodes_by_pool: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (node, known) in &cluster_view.nodes {
         let node_value: &Node = &known.value;
         for pool in &node_value.spec.storage_pools {
-            reached.entry(pool).or_default().insert(node);
+            nodes_by_pool.entry(pool).or_default().insert(node);
         }
     }
-    let wanted: BTreeSet<&str> = world
+    let wanted: BTreeSet<&str> = cluster_view
         .resources
         .values()
         .filter_map(|resource| resource.value.spec.storage.as_ref())
@@ -140,10 +140,10 @@ fn pools(world: &World) -> Check {
         .map(|storage| storage.pool.as_str())
         .filter(|pool| !pool.is_empty())
         .collect();
-    let places = |pool: &str| reached.get(pool).map_or(0, BTreeSet::len);
-    let all: BTreeSet<&str> = reached.keys().copied().chain(wanted.iter().copied()).collect();
-    let lonely: Vec<&str> = all.iter().copied().filter(|pool| places(pool) < 2).collect();
-    if lonely.is_empty() {
+    let node_count = |pool: &str| nodes_by_pool.get(pool).map_or(0, BTreeSet::len);
+    let all: BTreeSet<&str> = nodes_by_pool.keys().copied().chain(wanted.iter().copied()).collect();
+    let isolated_pools: Vec<&str> = all.iter().copied().filter(|pool| node_count(pool) < 2).collect();
+    if isolated_pools.is_empty() {
         return Check::ok(
             name,
             format!(
@@ -152,18 +152,20 @@ fn pools(world: &World) -> Check {
             ),
         );
     }
-    let shown: Vec<String> =
-        lonely.iter().map(|pool| format!("{pool} ({})", names::count(places(pool), "node"))).collect();
+    let shown: Vec<String> = isolated_pools
+        .iter()
+        .map(|pool| format!("{pool} ({})", names::count(node_count(pool), "node")))
+        .collect();
     let seen = format!("storage pools connected to fewer than two nodes: {}", shown.join(", "));
     let help = "connect the pool to another node and add it there: hactl set node/NODE storagePools=POOL,…";
-    if lonely.iter().any(|pool| wanted.contains(pool)) {
+    if isolated_pools.iter().any(|pool| wanted.contains(pool)) {
         Check::fail(name, format!("{seen}; services that use them cannot be recovered"), help)
     } else {
         Check::warn(name, seen, help)
     }
 }
 
-fn tested(world: &World, nodes: &[&NodeOverview]) -> Check {
+fn check_watchdog_tests(cluster_view: &ClusterView, nodes: &[&NodeOverview]) -> Check {
     let name = "watchdogs-tested";
     let is_tested = |node: &NodeOverview| node.watchdog.as_ref().is_some_and(|watchdog| watchdog.tested);
     let untested: Vec<&str> =
@@ -177,22 +179,25 @@ fn tested(world: &World, nodes: &[&NodeOverview]) -> Check {
         "run \"hactl node maintenance enable {first} --wait\", then \"hactl node test-watchdog {first}\" \
          (resets the node)"
     );
-    if world.settings().fencing.require_tested {
+    if cluster_view.settings().fencing.require_tested {
         Check::fail(name, format!("{seen}; required by Cluster.spec.fencing.requireTested"), help)
     } else {
         Check::warn(name, seen, help)
     }
 }
 
-fn kinds(nodes: &[&NodeOverview]) -> Check {
+fn check_watchdog_kinds(nodes: &[&NodeOverview]) -> Check {
     let name = "watchdogs";
-    let of = |matches: &dyn Fn(Option<&ha_api_types::node::WatchdogStatus>) -> bool| -> Vec<&str> {
+    let nodes_where = |matches: &dyn Fn(Option<&ha_api_types::node::WatchdogStatus>) -> bool| -> Vec<&str> {
         nodes.iter().filter(|node| matches(node.watchdog.as_ref())).map(|node| node.name.as_str()).collect()
     };
-    let none =
-        of(&|watchdog| watchdog.is_none_or(|watchdog| watchdog.kind == "None" || watchdog.kind.is_empty()));
-    let simulated = of(&|watchdog| watchdog.is_some_and(ha_api_types::node::WatchdogStatus::is_simulated));
-    let soft = of(&|watchdog| watchdog.is_some_and(|watchdog| watchdog.identity == SOFTDOG_IDENTITY));
+    let none = nodes_where(&|watchdog| {
+        watchdog.is_none_or(|watchdog| watchdog.kind == "None" || watchdog.kind.is_empty())
+    });
+    let simulated =
+        nodes_where(&|watchdog| watchdog.is_some_and(ha_api_types::node::WatchdogStatus::is_simulated));
+    let soft =
+        nodes_where(&|watchdog| watchdog.is_some_and(|watchdog| watchdog.identity == SOFTDOG_IDENTITY));
     if !none.is_empty() {
         return Check::fail(
             name,
@@ -213,7 +218,7 @@ fn kinds(nodes: &[&NodeOverview]) -> Check {
     Check::ok(name, "every node has a hardware watchdog")
 }
 
-fn versions(overview: &Overview, nodes: &[&NodeOverview]) -> Check {
+fn check_versions(overview: &Overview, nodes: &[&NodeOverview]) -> Check {
     let name = "versions";
     let controllers =
         overview.controllers.iter().map(|one| (format!("controller {}", one.id), one.version.as_str()));

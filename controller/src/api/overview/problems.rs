@@ -3,7 +3,7 @@
 use super::ready;
 use crate::api::error::ApiError;
 use crate::core::stored_view::status_of;
-use crate::core::world::World;
+use crate::core::world::ClusterView;
 use ha_api_types::check::{Check, Verdict};
 use ha_api_types::cluster::OnEtcdLoss;
 use ha_api_types::id::NodeName;
@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 /// Returns the problem that etcd cannot be read.
-pub(super) fn no_store(error: &ApiError) -> Problem {
+pub(super) fn etcd_unreadable(error: &ApiError) -> Problem {
     problem(
         Severity::Failed,
         "etcd".to_owned(),
@@ -29,7 +29,7 @@ pub(super) fn no_store(error: &ApiError) -> Problem {
     )
 }
 
-pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
+pub(super) fn list_problems(cluster_view: &ClusterView, overview: &Overview) -> Vec<Problem> {
     let mut found = Vec::new();
     if overview.leader.is_none() {
         found.push(problem(
@@ -40,7 +40,7 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
             "start ha-controller, or wait a few seconds if one was just stopped",
         ));
     }
-    services(world, &mut found);
+    add_services(cluster_view, &mut found);
     for member in overview.store.members.iter().filter(|member| !member.healthy || !member.problem.is_empty())
     {
         let name = if member.name.is_empty() { &member.url } else { &member.name };
@@ -70,7 +70,7 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
         ));
     }
     for controller in overview.controllers.iter().filter(|one| one.state == ControllerState::Lost) {
-        let consequence = match world.settings().fencing.on_etcd_loss {
+        let consequence = match cluster_view.settings().fencing.on_etcd_loss {
             OnEtcdLoss::Hold => ": an etcd outage stops services until the controller runs or is deleted",
             OnEtcdLoss::Stop => "",
         };
@@ -88,10 +88,10 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
             ),
         ));
     }
-    nodes(world, overview, &mut found);
-    failing_checks(world, overview, &mut found);
-    rules(world, &mut found);
-    if world.settings().disarmed.is_some() {
+    add_nodes(cluster_view, overview, &mut found);
+    add_failed_checks(cluster_view, overview, &mut found);
+    add_rules(cluster_view, &mut found);
+    if cluster_view.settings().disarmed.is_some() {
         let message = format!("cluster is {}: no node is fenced for missed heartbeats", overview.arming);
         found.push(problem(
             Severity::Degraded,
@@ -101,8 +101,8 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
             "hactl arm",
         ));
     }
-    for (key, why) in &world.unreadable {
-        let writer = writer_of(world, key);
+    for (key, why) in &cluster_view.unreadable {
+        let writer = writer_of(cluster_view, key);
         let message = format!("key {key}, written by {writer}, cannot be read by this version: {why}");
         found.push(problem(
             Severity::Degraded,
@@ -117,9 +117,9 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
 }
 
 /// Adds desired services that do not run.
-fn services(world: &World, found: &mut Vec<Problem>) {
-    for (name, resource) in &world.resources {
-        let status = status_of(world, &resource.value);
+fn add_services(cluster_view: &ClusterView, found: &mut Vec<Problem>) {
+    for (name, resource) in &cluster_view.resources {
+        let status = status_of(cluster_view, &resource.value);
         let moving = matches!(status.state, ServiceState::Migrate | ServiceState::Relocate);
         let missing = resource.value.spec.state == RequestedState::Started && !status.running && !moving;
         let failed = status.state == ServiceState::Error;
@@ -137,7 +137,7 @@ fn services(world: &World, found: &mut Vec<Problem>) {
     }
 }
 
-fn nodes(world: &World, overview: &Overview, found: &mut Vec<Problem>) {
+fn add_nodes(cluster_view: &ClusterView, overview: &Overview, found: &mut Vec<Problem>) {
     for node in &overview.nodes {
         let about = format!("node/{}", node.name);
         match node.state {
@@ -149,7 +149,7 @@ fn nodes(world: &World, overview: &Overview, found: &mut Vec<Problem>) {
                          node confirm-fenced {}\"",
                         node.name
                     )
-                } else if awaits_confirmation(world, &node.name) {
+                } else if awaits_confirmation(cluster_view, &node.name) {
                     format!(
                         "check the machine; if it is powered off, run \"hactl node confirm-fenced {}\"",
                         node.name
@@ -181,17 +181,17 @@ fn nodes(world: &World, overview: &Overview, found: &mut Vec<Problem>) {
 
 /// Returns `true` if an operator's confirmation that the node is powered off may end a wait. Nothing proves yet (or
 /// since a restore) that the node's services do not run.
-fn awaits_confirmation(world: &World, node: &NodeName) -> bool {
-    world.has_no_evidence(node)
-        || world.fences.get(node).is_none_or(|fence| match fence.value.state {
+fn awaits_confirmation(cluster_view: &ClusterView, node: &NodeName) -> bool {
+    cluster_view.has_no_evidence(node)
+        || cluster_view.fences.get(node).is_none_or(|fence| match fence.value.state {
             FenceState::Open | FenceState::Fencing => true,
             FenceState::Fenced | FenceState::Closed => false,
         })
 }
 
 /// Adds failed checks of `hactl doctor`, of the cluster and of each node, unless a problem already covers them.
-fn failing_checks(world: &World, overview: &Overview, found: &mut Vec<Problem>) {
-    let told: BTreeSet<String> = found.iter().map(|problem| problem.about.clone()).collect();
+fn add_failed_checks(cluster_view: &ClusterView, overview: &Overview, found: &mut Vec<Problem>) {
+    let reported: BTreeSet<String> = found.iter().map(|problem| problem.about.clone()).collect();
     let fails = |check: &&Check| check.verdict == Verdict::Fail;
     for check in overview.checks.iter().filter(fails) {
         // Each node without a watchdog has a problem of its own.
@@ -203,10 +203,10 @@ fn failing_checks(world: &World, overview: &Overview, found: &mut Vec<Problem>) 
     }
     for node in &overview.nodes {
         let about = format!("node/{}", node.name);
-        let checks = world.node_statuses.get(&node.name).map(|status| &status.value.checks);
+        let checks = cluster_view.node_statuses.get(&node.name).map(|status| &status.value.checks);
         for check in checks.into_iter().flatten().filter(fails) {
-            let is_told = check.name == "watchdog" && told.contains(&about);
-            if !is_told && node.state != NodeState::Gone {
+            let is_reported = check.name == "watchdog" && reported.contains(&about);
+            if !is_reported && node.state != NodeState::Gone {
                 let message = format!("{}: {}", node.name, check.seen);
                 found.push(problem(
                     Severity::Degraded,
@@ -220,10 +220,13 @@ fn failing_checks(world: &World, overview: &Overview, found: &mut Vec<Problem>) 
     }
 }
 
-fn rules(world: &World, found: &mut Vec<Problem>) {
-    let groups = world.group_statuses.iter().map(|(name, status)| ("group", name, &status.value.conditions));
-    let rules =
-        world.rule_statuses.iter().map(|(name, status)| ("affinityrule", name, &status.value.conditions));
+fn add_rules(cluster_view: &ClusterView, found: &mut Vec<Problem>) {
+    let groups =
+        cluster_view.group_statuses.iter().map(|(name, status)| ("group", name, &status.value.conditions));
+    let rules = cluster_view
+        .rule_statuses
+        .iter()
+        .map(|(name, status)| ("affinityrule", name, &status.value.conditions));
     for (kind, name, conditions) in groups.chain(rules) {
         let refused =
             |condition: &&Condition| condition.kind == "Ready" && condition.status == ConditionStatus::False;
@@ -246,8 +249,8 @@ fn problem(severity: Severity, about: String, reason: Reason, message: String, h
 }
 
 /// Returns the process that writes a key, and its version, in words for an operator.
-fn writer_of(world: &World, key: &str) -> String {
-    match world.keys.parse(key) {
+fn writer_of(cluster_view: &ClusterView, key: &str) -> String {
+    match cluster_view.keys.parse(key) {
         Some(Key::Spec(..) | Key::LogRequest(..)) => "the API or another etcd client".to_owned(),
         Some(
             Key::Alive(node)
@@ -257,10 +260,10 @@ fn writer_of(world: &World, key: &str) -> String {
             | Key::ServiceReport(node, _)
             | Key::LogAnswer(node, _),
         ) => {
-            let report = world.node_reports.get(&node).map(|report| report.value.version.as_str());
-            format!("the agent of node {node}{}", version(report))
+            let report = cluster_view.node_reports.get(&node).map(|report| report.value.version.as_str());
+            format!("the agent of node {node}{}", version_text(report))
         }
-        Some(Key::Candidate(id) | Key::Refresh(id)) => controller(world, id),
+        Some(Key::Candidate(id) | Key::Refresh(id)) => controller_text(cluster_view, id),
         Some(
             Key::Status(..)
             | Key::Assignment(_)
@@ -271,20 +274,20 @@ fn writer_of(world: &World, key: &str) -> String {
             | Key::Incarnation
             | Key::Leader
             | Key::Event(..),
-        ) => match world.cluster_status.as_ref().and_then(|status| status.value.leader.as_deref()) {
-            Some(leader) => format!("a leader (most recently {})", controller(world, leader)),
+        ) => match cluster_view.cluster_status.as_ref().and_then(|status| status.value.leader.as_deref()) {
+            Some(leader) => format!("a leader (most recently {})", controller_text(cluster_view, leader)),
             None => "a leader".to_owned(),
         },
         None => "an unknown process".to_owned(),
     }
 }
 
-fn controller(world: &World, id: &str) -> String {
-    let candidate = world.candidates().find(|(known, _)| *known == id).map(|(_, candidate)| candidate);
-    format!("controller {id}{}", version(candidate.as_ref().map(|candidate| candidate.version.as_str())))
+fn controller_text(cluster_view: &ClusterView, id: &str) -> String {
+    let candidate = cluster_view.candidates().find(|(known, _)| *known == id).map(|(_, candidate)| candidate);
+    format!("controller {id}{}", version_text(candidate.as_ref().map(|candidate| candidate.version.as_str())))
 }
 
-fn version(version: Option<&str>) -> String {
+fn version_text(version: Option<&str>) -> String {
     version.filter(|version| !version.is_empty()).map(|version| format!(" ({version})")).unwrap_or_default()
 }
 
@@ -299,8 +302,8 @@ mod tests {
     use ha_api_types::view::{NodeOverview, StoreMember};
     use ha_store::Entry;
 
-    fn reasons(world: &World, overview: &Overview) -> Vec<(Reason, String)> {
-        of(world, overview).into_iter().map(|found| (found.reason, found.message)).collect()
+    fn reasons(cluster_view: &ClusterView, overview: &Overview) -> Vec<(Reason, String)> {
+        list_problems(cluster_view, overview).into_iter().map(|found| (found.reason, found.message)).collect()
     }
 
     #[test]
@@ -314,7 +317,7 @@ mod tests {
             };
             let mut overview = Overview::default();
             overview.store.members = vec![member];
-            let found = reasons(&World::new(Keys::new("test")), &overview);
+            let found = reasons(&ClusterView::new(Keys::new("test")), &overview);
             let named = |(reason, message): &(Reason, String)| {
                 *reason == Reason::EtcdTooOld && message.contains("member1") && message.contains(version)
             };
@@ -342,12 +345,12 @@ mod tests {
             if is_restored {
                 entries.push(entry(keys.restored(), serde_json::json!({}), Revision(2)));
             }
-            let mut world = World::new(keys);
-            world.replace(entries, Revision(2), Mono(0));
+            let mut cluster_view = ClusterView::new(keys);
+            cluster_view.replace(entries, Revision(2), Mono(0));
             let node =
                 NodeOverview { name: "node1".into(), state: NodeState::Unknown, ..NodeOverview::default() };
             let overview = Overview { nodes: vec![node], ..Overview::default() };
-            let found = of(&world, &overview);
+            let found = list_problems(&cluster_view, &overview);
             let problem = found.iter().find(|problem| problem.about == "node/node1").expect("a problem");
             let suggested = problem.help.contains("hactl node confirm-fenced node1");
             assert_eq!(suggested, expected, "{state:?}, restored {is_restored}: {}", problem.help);
@@ -361,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_doctor_finds_failing_is_repeated() {
+    fn failed_checks_of_the_doctor_are_problems() {
         let keys = Keys::new("test");
         let status = |name: &str, check: &Check| Entry {
             key: keys.status(Kind::Node, name),
@@ -376,8 +379,8 @@ mod tests {
             status("node2", &Check { verdict: Verdict::Warn, ..fails.clone() }),
             status("node3", &Check::fail("watchdog", "there is none", "load one")),
         ];
-        let mut world = World::new(keys.clone());
-        world.replace(entries, Revision(1), Mono(0));
+        let mut cluster_view = ClusterView::new(keys.clone());
+        cluster_view.replace(entries, Revision(1), Mono(0));
         let of_node = |name: &str, kind: &str| NodeOverview {
             name: name.into(),
             state: NodeState::Online,
@@ -393,7 +396,7 @@ mod tests {
             ],
             ..Overview::default()
         };
-        let found: Vec<(String, Reason)> = of(&world, &overview)
+        let found: Vec<(String, Reason)> = list_problems(&cluster_view, &overview)
             .into_iter()
             .filter(|found| found.about != "leader")
             .map(|found| (found.about, found.reason))
@@ -428,9 +431,9 @@ mod tests {
             leader(keys.candidate("c1"), r#"{"version": "0.9.1"}"#),
             entry,
         ];
-        let mut world = World::new(keys);
-        world.replace(entries, Revision(1), Mono(0));
-        let found = reasons(&world, &Overview::default());
+        let mut cluster_view = ClusterView::new(keys);
+        cluster_view.replace(entries, Revision(1), Mono(0));
+        let found = reasons(&cluster_view, &Overview::default());
         let named = |(reason, message): &(Reason, String)| {
             *reason == Reason::Unreadable
                 && [&key, "Dreaming", "controller c1", "0.9.1"].iter().all(|part| message.contains(*part))

@@ -2,11 +2,11 @@
 //! `reservation.enforce`, a refusal.
 
 use crate::api::error::ApiError;
-use crate::api::what_if::effects::settled;
+use crate::api::what_if::effects::settled_view;
 use crate::api::{ApiState, facts};
-use crate::core::reservation::{failed, lines, nodes_named};
+use crate::core::reservation::{check_failed_message, failure_lines, nodes_named};
 use crate::core::stored_view::view;
-use crate::core::world::World;
+use crate::core::world::ClusterView;
 use ha_api_types::error_reason::ErrorReason;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
@@ -21,10 +21,10 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Maximum number of services that a warning names.
-const MOST_NAMED: usize = 10;
+const MAX_NAMED: usize = 10;
 /// Cluster size (nodes times services) above which only `enforce` checks a change before it is written. In larger
 /// clusters the condition reports the effect shortly afterwards.
-const MOST_WARNED: usize = 5_000_000;
+const MAX_WARNED_SIZE: usize = 5_000_000;
 
 /// Checks a change before it is written. Returns nothing, a warning, or an error that refuses the change.
 ///
@@ -37,17 +37,17 @@ pub(in crate::api) async fn check<S: Store>(
     current: Option<&Value>,
     value: &Value,
 ) -> Result<Vec<String>, ApiError> {
-    if !matters(kind, current, value) {
+    if !can_affect_check(kind, current, value) {
         return Ok(Vec::new());
     }
-    let before = facts::world(state).await?;
+    let before = facts::cluster_view(state).await?;
     let Some(change) = Proposal::of(&before, state.keys().spec(kind, name), kind, name, value)? else {
         return Ok(Vec::new());
     };
     let cluster = state.options().cluster.clone();
     let enforce = change.after.settings().reservation.enforce && kind != Kind::Node;
     let size = before.nodes.len() * before.resources.len();
-    if !enforce && size > MOST_WARNED {
+    if !enforce && size > MAX_WARNED_SIZE {
         return Ok(Vec::new());
     }
     let broken = tokio::task::spawn_blocking(move || change.newly_broken(&before)).await;
@@ -61,20 +61,20 @@ pub(in crate::api) async fn check<S: Store>(
     }
     let text = format!("refused by reservation.enforce: {message}");
     let cause = (Reason::InsufficientFailoverCapacity.as_str().to_owned(), "spec".to_owned(), text.clone());
-    Err(ApiError::new(ErrorReason::Conflict, text).about(kind, name).with_causes(vec![cause]))
+    Err(ApiError::new(ErrorReason::Conflict, text).with_object(kind, name).with_causes(vec![cause]))
 }
 
 /// Returns the warning about several changes that are simulated together.
 pub(in crate::api) async fn warning<S: Store>(
     state: &ApiState<S>,
-    before: World,
-    after: World,
+    before: ClusterView,
+    after: ClusterView,
 ) -> Result<Option<String>, ApiError> {
-    if before.nodes.len() * before.resources.len() > MOST_WARNED {
+    if before.nodes.len() * before.resources.len() > MAX_WARNED_SIZE {
         return Ok(None);
     }
     let broken = tokio::task::spawn_blocking(move || {
-        let settled = settled(&before, &after, None);
+        let settled = settled_view(&before, &after, None);
         newly_broken(&before, &after, settled)
     });
     let broken = broken.await.map_err(|error| ApiError::internal(error.to_string()))?;
@@ -83,7 +83,7 @@ pub(in crate::api) async fn warning<S: Store>(
 }
 
 /// Returns the nodes whose failure would certainly no longer be survived, once the leader has reacted to a change.
-fn newly_broken(before: &World, after: &World, settled: View) -> Vec<(NodeName, Failing)> {
+fn newly_broken(before: &ClusterView, after: &ClusterView, settled: View) -> Vec<(NodeName, Failing)> {
     let fails = |model: &Model, node: &NodeName| match model.check(&BTreeSet::from([node.to_owned()]), EFFORT)
     {
         Verdict::Fails(failing) => Some(failing),
@@ -97,14 +97,14 @@ fn newly_broken(before: &World, after: &World, settled: View) -> Vec<(NodeName, 
         return broken;
     }
     // Both checks use the new reservation settings, so a change of those settings alone is never refused.
-    let mut was = view(before).0;
-    was.reservation.clone_from(&after.settings().reservation);
-    let was = Model::of(was);
-    broken.into_iter().filter(|(node, _)| fails(&was, node).is_none()).collect()
+    let mut before_view = view(before).0;
+    before_view.reservation.clone_from(&after.settings().reservation);
+    let before_model = Model::of(before_view);
+    broken.into_iter().filter(|(node, _)| fails(&before_model, node).is_none()).collect()
 }
 
 /// Returns `true` if a change can affect the check.
-fn matters(kind: Kind, current: Option<&Value>, value: &Value) -> bool {
+fn can_affect_check(kind: Kind, current: Option<&Value>, value: &Value) -> bool {
     match kind {
         Kind::Resource | Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Node | Kind::Cluster => {
             current.and_then(|current| current.get("spec")) != value.get("spec")
@@ -115,13 +115,14 @@ fn matters(kind: Kind, current: Option<&Value>, value: &Value) -> bool {
 
 fn message(cluster: &str, broken: &[(NodeName, Failing)]) -> String {
     let nodes = nodes_named(broken.iter().map(|(node, _)| node.as_str()));
-    let mut details: Vec<String> = broken.iter().flat_map(|(node, failing)| lines(node, failing)).collect();
-    let more = details.len().saturating_sub(MOST_NAMED);
-    details.truncate(MOST_NAMED);
+    let mut details: Vec<String> =
+        broken.iter().flat_map(|(node, failing)| failure_lines(node, failing)).collect();
+    let more = details.len().saturating_sub(MAX_NAMED);
+    details.truncate(MAX_NAMED);
     if more > 0 {
         details.push(format!("and {more} more"));
     }
-    let sentence = failed(cluster, &nodes).replacen(" failed: ", " would fail: ", 1);
+    let sentence = check_failed_message(cluster, &nodes).replacen(" failed: ", " would fail: ", 1);
     format!("{sentence}: {}", details.join("; "))
 }
 
@@ -129,7 +130,7 @@ fn message(cluster: &str, broken: &[(NodeName, Failing)]) -> String {
 struct Proposal {
     kind: Kind,
     name: String,
-    after: World,
+    after: ClusterView,
     /// A service that an operator moves, or to which an operator gives another secondary node.
     moved: Option<Moved>,
 }
@@ -144,7 +145,7 @@ struct Moved {
 
 impl Proposal {
     fn of(
-        before: &World,
+        before: &ClusterView,
         key: String,
         kind: Kind,
         name: &str,
@@ -175,15 +176,15 @@ impl Proposal {
 
     /// Returns the nodes whose failure would certainly leave services without an eligible node, but only after the
     /// change.
-    fn newly_broken(&self, before: &World) -> Vec<(NodeName, Failing)> {
+    fn newly_broken(&self, before: &ClusterView) -> Vec<(NodeName, Failing)> {
         newly_broken(before, &self.after, self.settled(before))
     }
 
     /// Returns the view of the cluster once the leader has reacted to the change.
-    fn settled(&self, before: &World) -> View {
+    fn settled(&self, before: &ClusterView) -> View {
         let Some(Moved { resource, node, as_secondary }) = &self.moved else {
             let only = (self.kind == Kind::Resource).then(|| ResourceName::from(self.name.as_str()));
-            return settled(before, &self.after, only.as_ref());
+            return settled_view(before, &self.after, only.as_ref());
         };
         let mut view = view(before).0;
         if *as_secondary {
@@ -193,7 +194,7 @@ impl Proposal {
             }
             return view;
         }
-        let mut moving = view.rules.companions(resource);
+        let mut moving = view.rules.strict_affinity_partners(resource);
         moving.insert(resource.clone());
         for name in moving {
             if let Some(mut facts) = view.services.get_mut(&name)

@@ -1,6 +1,6 @@
 //! The report of the N+1 check: each failure with its verdict and evidence.
 
-use crate::core::reservation::{failed, nodes_named};
+use crate::core::reservation::{check_failed_message, nodes_named};
 use ha_api_types::id::NodeName;
 use ha_api_types::view::{
     FailureReport, ReservationLack, ReservationMove, ReservationReport, ReservationVerdict, WithoutPlace,
@@ -10,21 +10,21 @@ use ha_scheduler::reservation::{Certificate, EFFORT, Model, Move, Unplaced, Verd
 use std::collections::BTreeSet;
 
 /// Limit of candidates that one report examines, which takes some seconds; further failures stay undecided.
-const MOST_EFFORT: u64 = 200_000_000;
+const MAX_EFFORT: u64 = 200_000_000;
 /// Maximum number of listed failures.
-const MOST_LISTED: usize = 2_000;
+const MAX_LISTED: usize = 2_000;
 
 /// Parameters of the report.
 #[derive(Clone, Debug)]
-pub(super) struct Question {
+pub(super) struct ReportOptions {
     pub(super) cluster: String,
     pub(super) failures: u32,
     pub(super) proof: bool,
 }
 
-impl Default for Question {
-    fn default() -> Question {
-        Question { cluster: String::new(), failures: 1, proof: false }
+impl Default for ReportOptions {
+    fn default() -> ReportOptions {
+        ReportOptions { cluster: String::new(), failures: 1, proof: false }
     }
 }
 
@@ -35,33 +35,37 @@ pub(super) struct Failure {
     pub(super) nodes: BTreeSet<NodeName>,
 }
 
-pub(super) fn of(view: View, question: &Question, failures: &[Failure]) -> ReservationReport {
+pub(super) fn build_report(view: View, options: &ReportOptions, failures: &[Failure]) -> ReservationReport {
     let (basis, count_stopped) = (view.reservation.basis, view.reservation.count_stopped);
     let model = Model::of(view);
     let single_nodes = failures.iter().all(|failure| failure.what.starts_with("node "));
-    let mut answers =
-        Answers { model: &model, proof: question.proof, effort: 0, report: ReservationReport::default() };
+    let mut builder = ReportBuilder {
+        model: &model,
+        proof: options.proof,
+        effort: 0,
+        report: ReservationReport::default(),
+    };
     for failure in failures {
-        answers.judge(failure, true);
+        builder.check(failure, true);
     }
-    let mut tolerance = u32::from(answers.all_survive());
-    if question.failures == 2 {
+    let mut tolerance = u32::from(builder.all_survive());
+    if options.failures == 2 {
         for (at, one) in failures.iter().enumerate() {
             for other in &failures[at + 1..] {
                 let nodes: BTreeSet<NodeName> = one.nodes.union(&other.nodes).cloned().collect();
                 let what = format!("nodes {}", nodes.iter().cloned().collect::<Vec<_>>().join(", "));
-                answers.judge(&Failure { what, nodes }, false);
+                builder.check(&Failure { what, nodes }, false);
             }
         }
-        tolerance += u32::from(tolerance == 1 && answers.all_survive());
+        tolerance += u32::from(tolerance == 1 && builder.all_survive());
     }
-    let mut report = answers.report;
-    report.message = message(&question.cluster, &report);
+    let mut report = builder.report;
+    report.message = message(&options.cluster, &report);
     ReservationReport {
-        cluster: question.cluster.clone(),
+        cluster: options.cluster.clone(),
         basis,
         count_stopped,
-        failures: question.failures,
+        failures: options.failures,
         failure_tolerance: single_nodes.then_some(tolerance),
         ..report
     }
@@ -73,30 +77,30 @@ fn message(cluster: &str, report: &ReservationReport) -> String {
     let failing: Vec<&FailureReport> = report.items.iter().filter(fails).collect();
     let single: Vec<&str> = failing.iter().filter_map(|item| item.what.strip_prefix("node ")).collect();
     match (single.is_empty(), failing.is_empty()) {
-        (false, _) => failed(cluster, &nodes_named(single)),
+        (false, _) => check_failed_message(cluster, &nodes_named(single)),
         (true, false) => {
             let what: Vec<&str> = failing.iter().map(|item| item.what.as_str()).collect();
-            failed(cluster, &what.join("; "))
+            check_failed_message(cluster, &what.join("; "))
         }
         (true, true) => String::new(),
     }
 }
 
-struct Answers<'m> {
+struct ReportBuilder<'m> {
     model: &'m Model,
     proof: bool,
     effort: u64,
     report: ReservationReport,
 }
 
-impl Answers<'_> {
+impl ReportBuilder<'_> {
     fn all_survive(&self) -> bool {
         self.report.items.iter().all(|item| item.verdict == ReservationVerdict::Survives)
             && self.report.verdict == ReservationVerdict::Survives
     }
 
     /// Checks a failure. A failure that is survived is listed only if `list` is set.
-    fn judge(&mut self, failure: &Failure, list: bool) {
+    fn check(&mut self, failure: &Failure, list: bool) {
         if self.report.checked == 0 {
             self.report.verdict = ReservationVerdict::Survives;
         }
@@ -106,44 +110,51 @@ impl Answers<'_> {
             nodes: failure.nodes.iter().cloned().collect(),
             ..FailureReport::default()
         };
-        if self.effort >= MOST_EFFORT {
+        if self.effort >= MAX_EFFORT {
             "not checked within the time limit: request fewer failures".clone_into(&mut item.because);
         } else {
             let (verdict, steps) = self.model.check_counting(&failure.nodes, EFFORT);
             self.effort += steps;
-            fill(&mut item, verdict, self.proof);
+            set_verdict(&mut item, verdict, self.proof);
         }
         self.report.verdict = self.report.verdict.max(item.verdict);
         let survives = item.verdict == ReservationVerdict::Survives;
-        if (list || self.proof || !survives) && self.report.items.len() < MOST_LISTED {
+        if (list || self.proof || !survives) && self.report.items.len() < MAX_LISTED {
             self.report.items.push(item);
         }
     }
 }
 
-fn fill(item: &mut FailureReport, verdict: Verdict, proof: bool) {
+fn set_verdict(item: &mut FailureReport, verdict: Verdict, proof: bool) {
     match verdict {
         Verdict::Survives(found) => {
             item.verdict = ReservationVerdict::Survives;
-            item.because = match (found.moves.len(), found.make_room.len()) {
+            item.because = match (found.moves.len(), found.preempted.len()) {
                 (0, _) => "no service needs another node".to_owned(),
-                (count, 0) => find_a_place(count),
-                (count, 1) => format!("{} after 1 service of lower priority is stopped", find_a_place(count)),
+                (count, 0) => scheduled_elsewhere(count),
+                (count, 1) => {
+                    format!("{} after 1 service of lower priority is stopped", scheduled_elsewhere(count))
+                }
                 (count, room) => {
-                    format!("{} after {room} services of lower priority are stopped", find_a_place(count))
+                    format!(
+                        "{} after {room} services of lower priority are stopped",
+                        scheduled_elsewhere(count)
+                    )
                 }
             };
             if proof {
                 item.moves = moves(found.moves);
-                item.make_room = moves(found.make_room);
+                item.make_room = moves(found.preempted);
             }
         }
         Verdict::Fails(failing) => {
             item.verdict = ReservationVerdict::Fails;
             item.because = match failing.certificate {
                 Certificate::NoNode => "no eligible node".to_owned(),
-                Certificate::Capacity { message, .. } | Certificate::Apart { message } => message,
-                Certificate::Searched => "no placement fits all services (all placements checked)".to_owned(),
+                Certificate::Capacity { message, .. } | Certificate::AntiAffinity { message } => message,
+                Certificate::Exhausted => {
+                    "no placement fits all services (all placements checked)".to_owned()
+                }
             };
             item.without_place = failing.services.into_iter().map(without_place).collect();
         }
@@ -155,7 +166,7 @@ fn fill(item: &mut FailureReport, verdict: Verdict, proof: bool) {
     }
 }
 
-fn find_a_place(count: usize) -> String {
+fn scheduled_elsewhere(count: usize) -> String {
     if count == 1 {
         "1 service can be scheduled on other nodes".to_owned()
     } else {
@@ -171,10 +182,15 @@ fn moves(moves: Vec<Move>) -> Vec<ReservationMove> {
 }
 
 fn without_place(service: Unplaced) -> WithoutPlace {
-    let lacks = service.lacks.into_iter().map(|lack| ReservationLack {
-        node: lack.node,
-        reason: lack.reason,
-        message: lack.message,
+    let blocked_nodes = service.blocked_nodes.into_iter().map(|blocked| ReservationLack {
+        node: blocked.node,
+        reason: blocked.reason,
+        message: blocked.message,
     });
-    WithoutPlace { resource: service.service, node: service.node, lacks: lacks.collect(), more: service.more }
+    WithoutPlace {
+        resource: service.service,
+        node: service.node,
+        lacks: blocked_nodes.collect(),
+        more: service.more,
+    }
 }

@@ -1,6 +1,6 @@
 //! Conversion of changes of spec and status keys to watch events of objects: pure.
 
-use crate::api::read::{Half, Stored};
+use crate::api::read::{KeyContent, Stored};
 use crate::api::selector::Selector;
 use ha_api_types::id::Revision;
 use ha_api_types::keys::{Key, Keys};
@@ -29,7 +29,7 @@ pub(super) struct Event {
 /// Guarantees: one event for each revision in which an object changed, in order, with the spec and the status. The
 /// resourceVersion of an object never decreases. When a watch resumes from the past, an event contains the changed part
 /// as it was at that revision. The other part may already be the current one, and the event for its change follows.
-pub(super) struct View {
+pub(super) struct WatchedObjects {
     kind: Kind,
     keys: Keys,
     objects: BTreeMap<String, Stored>,
@@ -43,18 +43,26 @@ pub(super) struct View {
     seen: BTreeSet<String>,
 }
 
-impl View {
+impl WatchedObjects {
     pub(super) fn new(
         kind: Kind,
         keys: Keys,
         mut objects: BTreeMap<String, Stored>,
         selector: Selector,
         resumed: bool,
-    ) -> View {
+    ) -> WatchedObjects {
         if let Some(name) = selector.name() {
             objects.retain(|own, _| own == name);
         }
-        View { kind, keys, objects, selector, shown: BTreeSet::new(), resumed, seen: BTreeSet::new() }
+        WatchedObjects {
+            kind,
+            keys,
+            objects,
+            selector,
+            shown: BTreeSet::new(),
+            resumed,
+            seen: BTreeSet::new(),
+        }
     }
 
     /// Returns an ADDED event for each existing object.
@@ -85,7 +93,7 @@ impl View {
 
     /// Applies the changes of one revision. A transaction that writes both keys of an object makes one event.
     fn apply(&mut self, revision: Revision, changes: &[Change], events: &mut Vec<Event>) {
-        let mut touched: BTreeMap<String, Touched> = BTreeMap::new();
+        let mut object_change: BTreeMap<String, ObjectChange> = BTreeMap::new();
         for change in changes {
             let key = match change {
                 Change::Put(entry) => &entry.key,
@@ -99,55 +107,61 @@ impl View {
             if self.selector.name().is_some_and(|wanted| wanted != name) {
                 continue;
             }
-            let touch = match change {
-                Change::Put(entry) if is_spec => Touch::Put(Half::of_spec(self.kind, entry)),
-                Change::Put(entry) => Touch::Put(Half::of(entry)),
-                Change::Delete { .. } => Touch::Removed,
+            let key_change = match change {
+                Change::Put(entry) if is_spec => KeyChange::Put(KeyContent::of_spec(self.kind, entry)),
+                Change::Put(entry) => KeyChange::Put(KeyContent::of(entry)),
+                Change::Delete { .. } => KeyChange::Removed,
             };
-            let touched = touched.entry(name.to_owned()).or_default();
+            let object_change = object_change.entry(name.to_owned()).or_default();
             if is_spec {
-                touched.spec = touch;
+                object_change.spec = key_change;
             } else {
-                touched.status = touch;
+                object_change.status = key_change;
             }
         }
-        for (name, touched) in touched {
-            self.touch(revision, name, touched, events);
+        for (name, object_change) in object_change {
+            self.apply_to_object(revision, name, object_change, events);
         }
     }
 
-    fn touch(&mut self, revision: Revision, name: String, touched: Touched, events: &mut Vec<Event>) {
+    fn apply_to_object(
+        &mut self,
+        revision: Revision,
+        name: String,
+        object_change: ObjectChange,
+        events: &mut Vec<Event>,
+    ) {
         let known = self.objects.get(&name);
         // A repeated change adds no information.
-        if !self.resumed && touched.is_known(known) {
+        if !self.resumed && object_change.is_known(known) {
             return;
         }
         let mut created = false;
-        match (touched.spec, touched.status) {
-            (Touch::Removed, status) => {
+        match (object_change.spec, object_change.status) {
+            (KeyChange::Removed, status) => {
                 let status = match status {
-                    Touch::Put(half) => Some(half),
-                    Touch::Removed | Touch::Untouched => None,
+                    KeyChange::Put(key_content) => Some(key_content),
+                    KeyChange::Removed | KeyChange::Untouched => None,
                 };
                 self.delete(revision, &name, status, events);
                 return;
             }
-            (Touch::Put(spec), status) => {
+            (KeyChange::Put(spec), status) => {
                 created = spec.create_revision == spec.mod_revision;
                 let status = match status {
-                    Touch::Put(half) => Some(half),
-                    Touch::Removed => None,
-                    Touch::Untouched => known.and_then(|known| known.status.clone()).filter(|_| !created),
+                    KeyChange::Put(key_content) => Some(key_content),
+                    KeyChange::Removed => None,
+                    KeyChange::Untouched => known.and_then(|known| known.status.clone()).filter(|_| !created),
                 };
                 self.objects.insert(name.clone(), Stored { spec, status });
             }
-            (Touch::Untouched, status) => {
+            (KeyChange::Untouched, status) => {
                 // A status of an object that has been deleted since: its deletion follows.
                 let Some(stored) = self.objects.get_mut(&name) else { return };
                 match status {
-                    Touch::Put(half) => stored.status = Some(half),
-                    Touch::Removed => stored.status = None,
-                    Touch::Untouched => return,
+                    KeyChange::Put(key_content) => stored.status = Some(key_content),
+                    KeyChange::Removed => stored.status = None,
+                    KeyChange::Untouched => return,
                 }
             }
         }
@@ -171,7 +185,13 @@ impl View {
         events.push(Event { event_type, object });
     }
 
-    fn delete(&mut self, revision: Revision, name: &str, status: Option<Half>, events: &mut Vec<Event>) {
+    fn delete(
+        &mut self,
+        revision: Revision,
+        name: &str,
+        status: Option<KeyContent>,
+        events: &mut Vec<Event>,
+    ) {
         let known = self.objects.remove(name);
         let first = self.seen.insert(name.to_owned());
         let shown = self.shown.remove(name);
@@ -193,27 +213,29 @@ impl View {
 
 /// Effect of one revision on a key.
 #[derive(Default)]
-enum Touch {
+enum KeyChange {
     #[default]
     Untouched,
     Removed,
-    Put(Half),
+    Put(KeyContent),
 }
 
 /// Effect of one revision on the two keys of an object.
 #[derive(Default)]
-struct Touched {
-    spec: Touch,
-    status: Touch,
+struct ObjectChange {
+    spec: KeyChange,
+    status: KeyChange,
 }
 
-impl Touched {
+impl ObjectChange {
     /// Returns `true` if the view already has this change or a newer one.
     fn is_known(&self, known: Option<&Stored>) -> bool {
-        let older = |change: &Touch, known: Option<&Half>| match change {
-            Touch::Untouched => true,
-            Touch::Put(half) => known.is_some_and(|known| known.mod_revision >= half.mod_revision),
-            Touch::Removed => false,
+        let older = |change: &KeyChange, known: Option<&KeyContent>| match change {
+            KeyChange::Untouched => true,
+            KeyChange::Put(key_content) => {
+                known.is_some_and(|known| known.mod_revision >= key_content.mod_revision)
+            }
+            KeyChange::Removed => false,
         };
         older(&self.spec, known.map(|known| &known.spec))
             && older(&self.status, known.and_then(|known| known.status.as_ref()))

@@ -1,8 +1,8 @@
 //! Comparison of two views of the cluster: which services would start, stop or move. Pure.
 
-use crate::core::placement::{may_move_live, proves, ungated_note, uses};
+use crate::core::placement::{has_fence_device, may_move_live, ungated_note, used_nodes};
 use crate::core::stored_view::{status_of, view};
-use crate::core::world::World;
+use crate::core::world::ClusterView;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 ///
 /// Only differences count: actions that would happen without the change are left out. Services are placed one at a
 /// time in the order of recovery (higher priority first), and each sees the placement of those before it.
-pub(crate) fn of(before: &World, after: &World) -> Plan {
+pub(crate) fn planned_effects(before: &ClusterView, after: &ClusterView) -> Plan {
     let (view_before, conflicts_before) = view(before);
     let (view_after, conflicts_after) = view(after);
     let mut comparison = Comparison { before, after, view_before, view_after, plan: Plan::default() };
@@ -30,18 +30,19 @@ pub(crate) fn of(before: &World, after: &World) -> Plan {
 
 /// Maximum number of resources up to which all of them are simulated. In larger clusters, a change that names no
 /// resource moves none.
-const MOST_FOLLOWED: usize = 300;
+const MAX_SIMULATED: usize = 300;
 
 /// Returns the placement of services once the cluster has settled after a change. With `only`, no other resource
 /// changes.
-pub(crate) fn settled(before: &World, after: &World, only: Option<&ResourceName>) -> View {
+pub(crate) fn settled_view(before: &ClusterView, after: &ClusterView, only: Option<&ResourceName>) -> View {
     let (view_before, _) = view(before);
     let (view_after, _) = view(after);
     let mut comparison = Comparison { before, after, view_before, view_after, plan: Plan::default() };
-    let companions = only.map(|name| comparison.view_after.rules.companions(name)).unwrap_or_default();
+    let companions =
+        only.map(|name| comparison.view_after.rules.strict_affinity_partners(name)).unwrap_or_default();
     let names: BTreeSet<&ResourceName> = match only {
         Some(name) => companions.iter().chain([name]).collect(),
-        None if after.resources.len() <= MOST_FOLLOWED => {
+        None if after.resources.len() <= MAX_SIMULATED => {
             before.resources.keys().chain(after.resources.keys()).collect()
         }
         None => BTreeSet::new(),
@@ -53,25 +54,25 @@ pub(crate) fn settled(before: &World, after: &World, only: Option<&ResourceName>
         let Some(facts) = facts.filter(|facts| facts.stopped && facts.node.is_none()).cloned() else {
             continue;
         };
-        let place = choose(&comparison.view_after, name, &facts).0.cloned();
+        let chosen_node = choose(&comparison.view_after, name, &facts).0.cloned();
         if let Some(mut facts) = comparison.view_after.services.get_mut(name) {
-            facts.node = place;
+            facts.node = chosen_node;
         }
     }
     comparison.view_after
 }
 
 struct Comparison<'a> {
-    before: &'a World,
-    after: &'a World,
+    before: &'a ClusterView,
+    after: &'a ClusterView,
     view_before: View,
     view_after: View,
     plan: Plan,
 }
 
 /// Returns a resource that is managed and not being deleted.
-fn managed<'w>(world: &'w World, name: &ResourceName) -> Option<&'w Resource> {
-    world
+fn managed<'w>(cluster_view: &'w ClusterView, name: &ResourceName) -> Option<&'w Resource> {
+    cluster_view
         .resources
         .get(name)
         .map(|resource| &resource.value)
@@ -96,28 +97,28 @@ impl Comparison<'_> {
         let new = managed(self.after, name);
         let status = old.map(|old| status_of(self.before, old)).unwrap_or_default();
         // The node where the service runs or may run.
-        let place_now = status.node.clone().filter(|_| status.running || !uses(&status).is_empty());
+        let current_node = status.node.clone().filter(|_| status.running || !used_nodes(&status).is_empty());
         let was = old.map(|old| old.spec.state);
-        match (new.map(|new| new.spec.state), place_now) {
+        match (new.map(|new| new.spec.state), current_node) {
             (None | Some(RequestedState::Ignored), Some(node)) => {
                 if was.is_some_and(|was| was != RequestedState::Ignored) {
                     self.effect(name, EffectKind::Release, Some(node), None, Reason::Deleted);
                 }
-                self.leave(name);
+                self.remove_from_node(name);
             }
             (Some(RequestedState::Stopped | RequestedState::Disabled), Some(node)) => {
                 if was == Some(RequestedState::Started) {
                     let reason = Reason::Stopped;
                     self.effect(name, EffectKind::Stop, Some(node), None, reason);
                 }
-                self.leave(name);
+                self.remove_from_node(name);
             }
             (Some(RequestedState::Started), Some(node)) => {
                 if status.state != ServiceState::Error {
-                    self.moved(name, &node);
+                    self.compare_running(name, &node);
                 }
             }
-            (Some(RequestedState::Started), None) => self.started(name, was, &status),
+            (Some(RequestedState::Started), None) => self.compare_stopped(name, was, &status),
             (
                 None | Some(RequestedState::Ignored | RequestedState::Stopped | RequestedState::Disabled),
                 None,
@@ -126,7 +127,7 @@ impl Comparison<'_> {
     }
 
     /// Records the effect on a service that does not run and is requested to run.
-    fn started(&mut self, name: &ResourceName, was: Option<RequestedState>, status: &ResourceStatus) {
+    fn compare_stopped(&mut self, name: &ResourceName, was: Option<RequestedState>, status: &ResourceStatus) {
         let wanted_before = was == Some(RequestedState::Started);
         if wanted_before && status.state == ServiceState::Error {
             return;
@@ -141,10 +142,10 @@ impl Comparison<'_> {
         match chosen {
             Some(node) if !feasible_before => {
                 self.effect(name, EffectKind::Start, None, Some(node.clone()), Reason::Scheduled);
-                self.go(name, &node);
+                self.place_on(name, &node);
             }
             // The service starts there with or without the change.
-            Some(node) => self.go(name, &node),
+            Some(node) => self.place_on(name, &node),
             None if feasible_before || !wanted_before => {
                 self.effect(name, EffectKind::Wait, None, None, Reason::Unschedulable);
                 self.plan.warnings.push(format!("{name}: {}", Reason::Unschedulable.sentence()));
@@ -154,14 +155,15 @@ impl Comparison<'_> {
     }
 
     /// Records the effect on a service that runs and is still requested to run.
-    fn moved(&mut self, name: &ResourceName, node: &NodeName) {
-        let before = wish(&self.view_before, name, node);
-        let after = wish(&self.view_after, name, node);
+    fn compare_running(&mut self, name: &ResourceName, node: &NodeName) {
+        let before = movement(&self.view_before, name, node);
+        let after = movement(&self.view_after, name, node);
         match after {
-            Wish::Stay => {}
-            Wish::Go(target, reason) => {
-                if before != Wish::Go(target.clone(), reason) {
-                    let has_device = self.after.nodes.get(&target).is_some_and(|node| proves(&node.value));
+            Movement::Stay => {}
+            Movement::Go(target, reason) => {
+                if before != Movement::Go(target.clone(), reason) {
+                    let has_device =
+                        self.after.nodes.get(&target).is_some_and(|node| has_fence_device(&node.value));
                     let new = managed(self.after, name);
                     let live = new.is_some_and(|new| {
                         let spec = &new.spec;
@@ -173,10 +175,10 @@ impl Comparison<'_> {
                     let kind = if live { EffectKind::Migrate } else { EffectKind::Relocate };
                     self.effect(name, kind, Some(node.to_owned()), Some(target.clone()), reason);
                 }
-                self.go(name, &target);
+                self.place_on(name, &target);
             }
-            Wish::Stuck => {
-                if before != Wish::Stuck {
+            Movement::Stuck => {
+                if before != Movement::Stuck {
                     let text =
                         format!("{name} would no longer be allowed on {node}, and no other node is eligible");
                     self.plan.warnings.push(text);
@@ -191,7 +193,7 @@ impl Comparison<'_> {
     }
 
     /// Counts the service on this node from now on.
-    fn go(&mut self, name: &ResourceName, node: &NodeName) {
+    fn place_on(&mut self, name: &ResourceName, node: &NodeName) {
         if let Some(mut facts) = self.view_after.services.get_mut(name) {
             facts.node = Some(node.to_owned());
             facts.uses = BTreeSet::from([node.to_owned()]);
@@ -199,7 +201,7 @@ impl Comparison<'_> {
     }
 
     /// Counts the service on no node from now on.
-    fn leave(&mut self, name: &ResourceName) {
+    fn remove_from_node(&mut self, name: &ResourceName) {
         if let Some(mut facts) = self.view_after.services.get_mut(name) {
             facts.uses.clear();
         }
@@ -222,7 +224,7 @@ impl Comparison<'_> {
 
 /// Automatic movement of a running service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Wish {
+enum Movement {
     Stay,
     /// Move to a node, for a reason.
     Go(NodeName, Reason),
@@ -231,24 +233,24 @@ enum Wish {
 }
 
 /// Returns the movement of a service that runs on this node, by the leader's rules.
-fn wish(view: &View, name: &ResourceName, node: &NodeName) -> Wish {
-    let Some(facts) = view.services.get(name) else { return Wish::Stay };
+fn movement(view: &View, name: &ResourceName, node: &NodeName) -> Movement {
+    let Some(facts) = view.services.get(name) else { return Movement::Stay };
     let placement = place(view, name, facts);
     let driven = match placement.verdicts.get(node) {
         Some(Verdict::Allowed(_)) => false,
         Some(Verdict::Refused(refusals)) => {
-            if !refusals.iter().any(|refusal| refusal.drives) {
-                return Wish::Stay;
+            if !refusals.iter().any(|refusal| refusal.evicts_running) {
+                return Movement::Stay;
             }
             true
         }
-        None => return Wish::Stay,
+        None => return Movement::Stay,
     };
     match placement.node {
-        None if driven => Wish::Stuck,
+        None if driven => Movement::Stuck,
         Some(target) if target != *node => {
-            Wish::Go(target, if driven { Reason::PlacementChanged } else { placement.reason })
+            Movement::Go(target, if driven { Reason::PlacementChanged } else { placement.reason })
         }
-        Some(_) | None => Wish::Stay,
+        Some(_) | None => Movement::Stay,
     }
 }

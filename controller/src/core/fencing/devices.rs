@@ -5,10 +5,10 @@ mod work;
 
 pub use work::{DeviceWork, duration_ms};
 
-use super::{FencedNode, is_as_seen, rewrite};
+use super::{FencedNode, is_unchanged_since_request, rewrite};
 use crate::core::interface::{FencerAction, FencerOutcome, FencerRun, RunId};
-use crate::core::plan::{Note, Plan, Subject, node_event};
-use crate::core::situation::Situation;
+use crate::core::plan::{OnApplied, Plan, Subject, node_event};
+use crate::core::plan_input::PlanInput;
 use crate::core::world::Versioned;
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::id::NodeName;
@@ -18,22 +18,18 @@ use ha_api_types::operation::{Operation, OperationAction};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{DeviceIntent, Fence, FenceState, Proof, Switch};
 use ha_api_types::time::Mono;
-use work::Stage;
+use work::IntentStage;
 
 /// Returns `true` if an operator has requested fencing of this node with its devices.
-pub(super) fn is_fencing_requested(situation: &Situation<'_>, node: &NodeName) -> bool {
-    open_operations_on(situation, OperationAction::Fence, node).next().is_some()
+pub(super) fn is_fencing_requested(input: &PlanInput<'_>, node: &NodeName) -> bool {
+    open_operations_on(input, OperationAction::Fence, node).next().is_some()
 }
 
 /// Returns the errors of a node's devices, if each has failed to switch the node off since the given time. `None` while
 /// a device may still confirm.
-pub(in crate::core) fn failed_since(
-    situation: &Situation<'_>,
-    node: &NodeName,
-    since: Mono,
-) -> Option<String> {
-    let failed = &situation.devices.get(node)?.failed_off;
-    let errors = devices(situation, node).into_iter().map(|device| {
+pub(in crate::core) fn failed_since(input: &PlanInput<'_>, node: &NodeName, since: Mono) -> Option<String> {
+    let failed = &input.devices.get(node)?.failed_off;
+    let errors = devices(input, node).into_iter().map(|device| {
         let (at, error) = failed.get(&device.name)?;
         (*at >= since).then(|| format!("{}: {error}", device.name))
     });
@@ -42,18 +38,18 @@ pub(in crate::core) fn failed_since(
 }
 
 /// Returns `true` if an operator has requested to reconnect this node, and the fence is still as the operator saw it.
-fn is_reconnect_requested(situation: &Situation<'_>, node: &NodeName, fence: &Fence) -> bool {
-    open_operations_on(situation, OperationAction::Unfence, node)
-        .any(|operation| is_as_seen(&operation.spec, fence))
+fn is_reconnect_requested(input: &PlanInput<'_>, node: &NodeName, fence: &Fence) -> bool {
+    open_operations_on(input, OperationAction::Unfence, node)
+        .any(|operation| is_unchanged_since_request(&operation.spec, fence))
 }
 
 /// Returns the unfinished operations of this kind on a node.
 fn open_operations_on<'a>(
-    situation: &Situation<'a>,
+    input: &PlanInput<'a>,
     action: OperationAction,
     node: &'a NodeName,
 ) -> impl Iterator<Item = &'a Operation> {
-    let open = situation.world.open_operations().map(|(_, operation)| &operation.value);
+    let open = input.cluster_view.open_operations().map(|(_, operation)| &operation.value);
     open.filter(move |operation| {
         operation.spec.action == action && operation.spec.node.as_ref() == Some(node)
     })
@@ -61,23 +57,23 @@ fn open_operations_on<'a>(
 
 /// Returns the fabric devices that keep a closed node disconnected, according to the fence record.
 pub(in crate::core) fn disconnecting_devices<'a>(
-    situation: &Situation<'a>,
+    input: &PlanInput<'a>,
     node: &NodeName,
     fence: &Fence,
 ) -> Vec<&'a FenceDevice> {
     let names = switched_off(fence);
-    let cut = devices(situation, node).into_iter();
-    cut.filter(|device| device.kind == FenceKind::Fabric && names.contains(&device.name)).collect()
+    let disconnecting = devices(input, node).into_iter();
+    disconnecting.filter(|device| device.kind == FenceKind::Fabric && names.contains(&device.name)).collect()
 }
 
 /// Returns `true` if the device of this name switches the node's power, rather than only disconnecting the node.
-pub(super) fn is_power(situation: &Situation<'_>, node: &NodeName, name: &str) -> bool {
-    devices(situation, node).iter().any(|device| device.name == name && device.kind == FenceKind::Power)
+pub(super) fn is_power(input: &PlanInput<'_>, node: &NodeName, name: &str) -> bool {
+    devices(input, node).iter().any(|device| device.name == name && device.kind == FenceKind::Power)
 }
 
-fn devices<'a>(situation: &Situation<'a>, node: &NodeName) -> Vec<&'a FenceDevice> {
-    let mut devices: Vec<&FenceDevice> = situation
-        .world
+fn devices<'a>(input: &PlanInput<'a>, node: &NodeName) -> Vec<&'a FenceDevice> {
+    let mut devices: Vec<&FenceDevice> = input
+        .cluster_view
         .nodes
         .get(node)
         .map(|node| node.value.spec.fencing.devices.iter().filter(|device| device.proves()).collect())
@@ -100,7 +96,7 @@ fn switched_off(fence: &Fence) -> Vec<String> {
 
 /// The node's devices and the state of their work in this process, while its fence is planned.
 struct DeviceQueue<'p, 'a> {
-    situation: &'p Situation<'a>,
+    input: &'p PlanInput<'a>,
     subject: &'p FencedNode<'p>,
     fence: &'p Versioned<Fence>,
     devices: Vec<&'a FenceDevice>,
@@ -109,46 +105,46 @@ struct DeviceQueue<'p, 'a> {
 
 /// Plans the work on a node that is Fencing: intent, run, proof.
 pub(super) fn plan_fencing(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     plan: &mut Plan,
 ) {
-    let queue = DeviceQueue::of(situation, subject, fence);
+    let queue = DeviceQueue::of(input, subject, fence);
     let Some(intent) = &fence.value.device else {
         if queue.wait_for_retry(FencerAction::Off, plan) {
             return;
         }
-        let turn = usize::try_from(queue.work.failures_of(FencerAction::Off)).unwrap_or(0);
-        if let Some(device) = queue.devices.get(turn % queue.devices.len().max(1)) {
+        let attempt = usize::try_from(queue.work.failures_of(FencerAction::Off)).unwrap_or(0);
+        if let Some(device) = queue.devices.get(attempt % queue.devices.len().max(1)) {
             queue.record_intent(fence.value.clone(), device, Switch::Off, Vec::new(), plan);
         }
         return;
     };
     match queue.stage(intent) {
-        Stage::ToStart { device, ends } => queue.run(device, intent.switch, ends, plan),
-        Stage::AtWork => {}
-        Stage::Ended(FencerOutcome::Confirmed) if intent.switch == Switch::Off => {
+        IntentStage::ToStart { device, ends_at } => queue.run(device, intent.switch, ends_at, plan),
+        IntentStage::Running => {}
+        IntentStage::Ended(FencerOutcome::Confirmed) if intent.switch == Switch::Off => {
             let proof = Proof::Device { name: intent.name.clone() };
             let message = format!("Fenced: {}", proof.sentence());
             let events = vec![queue.event(EventType::Warning, Reason::FenceDeviceConfirmed, message)];
             let value = Fence {
                 state: FenceState::Fenced,
                 proof: Some(proof),
-                at: situation.now.timestamp(),
+                at: input.now.timestamp(),
                 ..queue.without_intent(intent)
             };
             queue.continue_with_next_device(value, events, plan);
         }
-        Stage::Ended(FencerOutcome::Failed(error)) => {
+        IntentStage::Ended(FencerOutcome::Failed(error)) => {
             let message = format!("Fence device {} failed: {error}", intent.name);
             let events = vec![queue.event(EventType::Warning, Reason::FenceDeviceFailed, message)];
             queue.clear_intent(&queue.without_intent(intent), events, plan);
         }
-        Stage::Ended(FencerOutcome::Confirmed) | Stage::Passed => {
+        IntentStage::Ended(FencerOutcome::Confirmed) | IntentStage::Over => {
             queue.clear_intent(&queue.without_intent(intent), Vec::new(), plan);
         }
-        Stage::Foreign { passes } => queue.await_foreign(intent, passes, plan),
+        IntentStage::OtherProcess { over_at } => queue.wait_for_other_process(intent, over_at, plan),
     }
 }
 
@@ -156,28 +152,30 @@ pub(super) fn plan_fencing(
 /// devices, and switches the node on again if its devices switched it off for a reboot. Returns `true` if the epoch
 /// must not be opened before that.
 pub(super) fn plan_closed(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     plan: &mut Plan,
 ) -> bool {
-    let queue = DeviceQueue::of(situation, subject, fence);
+    let queue = DeviceQueue::of(input, subject, fence);
     let Some(intent) = &fence.value.device else { return queue.switch_on_again(plan) };
     match (queue.stage(intent), intent.switch) {
-        (Stage::ToStart { device, ends }, Switch::On) => queue.run(device, Switch::On, ends, plan),
-        (Stage::AtWork, Switch::Off | Switch::On) => {}
-        (Stage::Foreign { passes }, _) => queue.await_foreign(intent, passes, plan),
+        (IntentStage::ToStart { device, ends_at }, Switch::On) => {
+            queue.run(device, Switch::On, ends_at, plan)
+        }
+        (IntentStage::Running, Switch::Off | Switch::On) => {}
+        (IntentStage::OtherProcess { over_at }, _) => queue.wait_for_other_process(intent, over_at, plan),
         // Even after a failure the device may have switched the machine off.
-        (Stage::ToStart { .. } | Stage::Ended(_) | Stage::Passed, Switch::Off)
-        | (Stage::Passed, Switch::On) => {
+        (IntentStage::ToStart { .. } | IntentStage::Ended(_) | IntentStage::Over, Switch::Off)
+        | (IntentStage::Over, Switch::On) => {
             queue.continue_with_next_device(queue.without_intent(intent), Vec::new(), plan);
         }
-        (Stage::Ended(FencerOutcome::Confirmed), Switch::On) => {
+        (IntentStage::Ended(FencerOutcome::Confirmed), Switch::On) => {
             let mut value = queue.without_intent(intent);
             value.switched_off.retain(|name| *name != intent.name);
             queue.continue_with_next_device(value, Vec::new(), plan);
         }
-        (Stage::Ended(FencerOutcome::Failed(error)), Switch::On) => {
+        (IntentStage::Ended(FencerOutcome::Failed(error)), Switch::On) => {
             let message = format!("Fence device {} did not switch the node on again: {error}", intent.name);
             // Only the first of consecutive failures gets an event; the waiting message shows the retries.
             let first = queue.work.failures == 1;
@@ -194,16 +192,16 @@ pub(super) fn plan_closed(
 
 impl<'p, 'a> DeviceQueue<'p, 'a> {
     fn of(
-        situation: &'p Situation<'a>,
+        input: &'p PlanInput<'a>,
         subject: &'p FencedNode<'p>,
         fence: &'p Versioned<Fence>,
     ) -> DeviceQueue<'p, 'a> {
-        let work = situation.devices.get(subject.name).cloned().unwrap_or_default();
-        DeviceQueue { situation, subject, fence, devices: devices(situation, subject.name), work }
+        let work = input.devices.get(subject.name).cloned().unwrap_or_default();
+        DeviceQueue { input, subject, fence, devices: devices(input, subject.name), work }
     }
 
-    fn stage(&self, intent: &DeviceIntent) -> Stage<'a> {
-        Stage::of(self.situation, self.fence, intent, &self.devices, &self.work)
+    fn stage(&self, intent: &DeviceIntent) -> IntentStage<'a> {
+        IntentStage::of(self.input, self.fence, intent, &self.devices, &self.work)
     }
 
     /// Returns the fence after the end of its intent.
@@ -213,9 +211,9 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
     /// because it guards the fence.
     fn without_intent(&self, intent: &DeviceIntent) -> Fence {
         let fence = &self.fence.value;
-        let asked = self.subject.registration().map(|report| report.modified);
+        let registration_revision = self.subject.registration().map(|report| report.modified);
         let request = match intent.switch {
-            Switch::Off => asked.or(fence.request),
+            Switch::Off => registration_revision.or(fence.request),
             Switch::On => fence.request,
         };
         Fence { request, device: None, switched_off: switched_off(fence), ..fence.clone() }
@@ -225,10 +223,10 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
     /// stay closed.
     fn switch_on_again(&self, plan: &mut Plan) -> bool {
         let fence = &self.fence.value;
-        let Some(device) = self.to_switch_on(fence) else { return self.wait_while_disconnected(plan) };
+        let Some(device) = self.next_to_switch_on(fence) else { return self.wait_while_disconnected(plan) };
         if self.wait_for_retry(FencerAction::On, plan) {
             let message = format!("Waiting for fence device {} to switch the node on again", device.name);
-            plan.wait(Kind::Node, self.subject.name, Reason::FenceDeviceFailed, message);
+            plan.add_wait(Kind::Node, self.subject.name, Reason::FenceDeviceFailed, message);
         } else {
             self.record_intent(fence.clone(), device, Switch::On, Vec::new(), plan);
         }
@@ -238,8 +236,8 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
     /// Returns `true`, and waits, if a fabric device keeps the node disconnected. Such a node must not be opened for
     /// services.
     fn wait_while_disconnected(&self, plan: &mut Plan) -> bool {
-        let cut = disconnecting_devices(self.situation, self.subject.name, &self.fence.value);
-        let Some(device) = cut.first() else { return false };
+        let disconnecting = disconnecting_devices(self.input, self.subject.name, &self.fence.value);
+        let Some(device) = disconnecting.first() else { return false };
         let name = self.subject.name;
         let message = match device.action {
             FenceAction::Reboot => format!(
@@ -252,14 +250,14 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
                 device.name
             ),
         };
-        plan.wait(Kind::Node, name, Reason::FencedOff, message);
+        plan.add_wait(Kind::Node, name, Reason::FencedOff, message);
         true
     }
 
     /// Writes the fence after a device's work on a closed node has ended, with the next device that must switch the
     /// node on, if any.
     fn continue_with_next_device(&self, value: Fence, events: Vec<Event>, plan: &mut Plan) {
-        match self.to_switch_on(&value) {
+        match self.next_to_switch_on(&value) {
             Some(device) => self.record_intent(value, device, Switch::On, events, plan),
             None => self.clear_intent(&value, events, plan),
         }
@@ -270,10 +268,10 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
     /// Power returns as soon as all services are released, with two exceptions. A machine that requests an epoch is
     /// already on. A machine that an operator has confirmed off is switched on by the operator. A disconnected machine
     /// keeps running: its old services are gone only after another boot, or if an operator confirms it.
-    fn to_switch_on(&self, fence: &Fence) -> Option<&'a FenceDevice> {
+    fn next_to_switch_on(&self, fence: &Fence) -> Option<&'a FenceDevice> {
         let names = switched_off(fence);
         let registration = self.subject.registration();
-        let asks = registration.is_some_and(|report| fence.request != Some(report.modified));
+        let requests_epoch = registration.is_some_and(|report| fence.request != Some(report.modified));
         let confirmed = matches!(fence.proof, Some(Proof::Operator { .. }));
         let rebooted = registration.is_some_and(|report| {
             report.value.boot_id != fence.boot_id
@@ -282,9 +280,9 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
         let due = |device: &FenceDevice| {
             let reboots = device.action == FenceAction::Reboot;
             match device.kind {
-                FenceKind::Power => reboots && !asks && !confirmed,
+                FenceKind::Power => reboots && !requests_epoch && !confirmed,
                 FenceKind::Fabric => {
-                    (reboots && rebooted) || is_reconnect_requested(self.situation, self.subject.name, fence)
+                    (reboots && rebooted) || is_reconnect_requested(self.input, self.subject.name, fence)
                 }
             }
         };
@@ -293,14 +291,14 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
 
     /// Returns `true`, and sets a wake-up, if runs of this kind pause after a failure.
     fn wait_for_retry(&self, action: FencerAction, plan: &mut Plan) -> bool {
-        let resumes = self.work.resumes(action).filter(|resumes| self.situation.now.raw < *resumes);
-        if let Some(resumes) = resumes {
-            plan.wake(self.situation, resumes, "a fence device is retried");
+        let retry_at = self.work.retry_at(action).filter(|retry_at| self.input.now.raw < *retry_at);
+        if let Some(retry_at) = retry_at {
+            plan.wake_at(self.input, retry_at, "a fence device is retried");
         }
-        resumes.is_some()
+        retry_at.is_some()
     }
 
-    fn failed_on(&self) -> bool {
+    fn has_failed_on(&self) -> bool {
         self.work.failures_of(FencerAction::On) > 0
     }
 
@@ -314,40 +312,42 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
     ) {
         let (what, retried) = match (switch, device.kind) {
             (Switch::Off, _) => ("was started", false),
-            (Switch::On, FenceKind::Power) => ("was started to switch the node on again", self.failed_on()),
-            (Switch::On, FenceKind::Fabric) => ("was started to reconnect the node", self.failed_on()),
+            (Switch::On, FenceKind::Power) => {
+                ("was started to switch the node on again", self.has_failed_on())
+            }
+            (Switch::On, FenceKind::Fabric) => ("was started to reconnect the node", self.has_failed_on()),
         };
         if !retried {
             let message = format!("Fence device {} {what}", device.name);
             events.push(self.event(EventType::Normal, Reason::FenceDeviceStarted, message));
         }
         let mut switched_off = value.switched_off.clone();
-        let undone = device.action == FenceAction::Reboot || device.kind == FenceKind::Fabric;
-        if switch == Switch::Off && undone && !switched_off.contains(&device.name) {
+        let needs_restore = device.action == FenceAction::Reboot || device.kind == FenceKind::Fabric;
+        if switch == Switch::Off && needs_restore && !switched_off.contains(&device.name) {
             switched_off.push(device.name.clone());
         }
         let intent = DeviceIntent {
             name: device.name.clone(),
             duration_ms: duration_ms(device),
-            term: self.situation.term,
+            term: self.input.term,
             switch,
         };
         let value = Fence { device: Some(intent), switched_off, ..value };
-        self.write(&value, events, Note::DeviceIntent(self.subject.name.to_owned()), plan);
+        self.write(&value, events, OnApplied::DeviceIntent(self.subject.name.to_owned()), plan);
     }
 
     fn clear_intent(&self, value: &Fence, events: Vec<Event>, plan: &mut Plan) {
-        self.write(value, events, Note::DeviceSettled(self.subject.name.to_owned()), plan);
+        self.write(value, events, OnApplied::DeviceIntentCleared(self.subject.name.to_owned()), plan);
     }
 
-    fn write(&self, value: &Fence, events: Vec<Event>, note: Note, plan: &mut Plan) {
-        let transaction = rewrite(self.situation, self.subject, self.fence, value);
-        plan.act(Subject::Fence(self.subject.name.to_owned()), transaction, events, note);
+    fn write(&self, value: &Fence, events: Vec<Event>, on_applied: OnApplied, plan: &mut Plan) {
+        let transaction = rewrite(self.input, self.subject, self.fence, value);
+        plan.add_action(Subject::Fence(self.subject.name.to_owned()), transaction, events, on_applied);
     }
 
     /// Starts the intended device with the remaining time of the intent.
-    fn run(&self, device: &FenceDevice, switch: Switch, ends: Mono, plan: &mut Plan) {
-        plan.wake(self.situation, ends, "a fence device must have ended");
+    fn run(&self, device: &FenceDevice, switch: Switch, ends_at: Mono, plan: &mut Plan) {
+        plan.wake_at(self.input, ends_at, "a fence device must have ended");
         let action = match switch {
             Switch::Off => FencerAction::Off,
             Switch::On => FencerAction::On,
@@ -357,29 +357,29 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
             node: self.subject.name.to_owned(),
             device: device.clone(),
             action,
-            limit_ms: ends.since(self.situation.now.raw),
+            limit_ms: ends_at.since(self.input.now.raw),
         });
     }
 
     /// Waits until the recorded duration has passed since this process saw the record. After that, no process starts
     /// the device.
-    fn await_foreign(&self, intent: &DeviceIntent, passes: Mono, plan: &mut Plan) {
-        plan.wake(self.situation, passes, "a recorded fence device must have ended");
+    fn wait_for_other_process(&self, intent: &DeviceIntent, over_at: Mono, plan: &mut Plan) {
+        plan.wake_at(self.input, over_at, "a recorded fence device must have ended");
         let message = format!("Fence device {} may still be running", intent.name);
-        plan.wait(Kind::Node, self.subject.name, Reason::FenceDeviceStarted, message);
+        plan.add_wait(Kind::Node, self.subject.name, Reason::FenceDeviceStarted, message);
     }
 
     fn event(&self, event_type: EventType, reason: Reason, message: String) -> Event {
-        node_event(self.situation, self.subject.name, event_type, reason, message)
+        node_event(self.input, self.subject.name, event_type, reason, message)
     }
 }
 
 /// Returns the note for a write of the fence that keeps its intent, so that this process keeps track of the work.
-pub(super) fn carried_note(
-    situation: &Situation<'_>,
+pub(super) fn kept_intent_on_applied(
+    input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
-) -> Note {
-    let ours = situation.devices.get(subject.name).and_then(|work| work::sent_by_us(situation, fence, work));
-    ours.map_or(Note::None, |_| Note::DeviceCarried(subject.name.to_owned()))
+) -> OnApplied {
+    let ours = input.devices.get(subject.name).and_then(|work| work::sent_by_us(input, fence, work));
+    ours.map_or(OnApplied::None, |_| OnApplied::DeviceIntentKept(subject.name.to_owned()))
 }

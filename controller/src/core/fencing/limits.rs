@@ -5,33 +5,33 @@
 //! off.
 
 use crate::core::plan::Plan;
-use crate::core::situation::Situation;
+use crate::core::plan_input::PlanInput;
 use ha_api_types::record::{FenceState, Proof};
 use ha_api_types::time::Mono;
 
 /// Remaining allowance of the window.
-pub(super) struct Budget {
+pub(super) struct FencingBudget {
     /// Number of nodes that may still be declared dead now.
-    pub(super) left: usize,
+    pub(super) remaining: usize,
     /// Maximum number of nodes in a window.
     pub(super) limit: usize,
     /// Time at which the oldest declaration leaves the window.
-    next: Option<Mono>,
+    next_at: Option<Mono>,
     /// `true` if the limit delayed a declaration.
-    pub(super) held_up: bool,
+    pub(super) has_delayed: bool,
 }
 
-impl Budget {
+impl FencingBudget {
     /// Computes the allowance now. It counts distinct nodes that were closed on silence and are not open again. Each
     /// counts for one window from the time at which this process saw the close. A commit with an unknown outcome
     /// counts as a declaration.
-    pub(super) fn of(situation: &Situation<'_>) -> Budget {
-        let world = situation.world;
-        let settings = &world.settings().fencing;
-        let nodes = world.nodes.len();
+    pub(super) fn of(input: &PlanInput<'_>) -> FencingBudget {
+        let cluster_view = input.cluster_view;
+        let settings = &cluster_view.settings().fencing;
+        let nodes = cluster_view.nodes.len();
         let limit = settings.max_fencing.of(nodes).unwrap_or(1).max(1);
         let window_ms = u64::from(settings.window_seconds) * 1000;
-        let counted: Vec<Mono> = world
+        let counted: Vec<Mono> = cluster_view
             .fences
             .values()
             .filter(|fence| match fence.value.state {
@@ -52,35 +52,37 @@ impl Budget {
                 FenceState::Open | FenceState::Closed => false,
             })
             .map(|fence| fence.seen + window_ms)
-            .filter(|end| *end > situation.now.raw)
+            .filter(|end| *end > input.now.raw)
             .collect();
-        let perhaps = situation
-            .perhaps_closed
+        let possibly_closed = input
+            .possibly_closed
             .iter()
-            .filter(|node| world.fences.get(*node).is_some_and(|fence| fence.value.state == FenceState::Open))
+            .filter(|node| {
+                cluster_view.fences.get(*node).is_some_and(|fence| fence.value.state == FenceState::Open)
+            })
             .count();
-        Budget {
-            left: limit.saturating_sub(counted.len() + perhaps),
+        FencingBudget {
+            remaining: limit.saturating_sub(counted.len() + possibly_closed),
             limit,
-            next: counted.into_iter().min(),
-            held_up: false,
+            next_at: counted.into_iter().min(),
+            has_delayed: false,
         }
     }
 
     /// Takes one declaration from the allowance. Returns `false` if none is left.
-    pub(super) fn take(&mut self) -> bool {
-        if self.left == 0 {
-            self.held_up = true;
+    pub(super) fn try_use(&mut self) -> bool {
+        if self.remaining == 0 {
+            self.has_delayed = true;
             return false;
         }
-        self.left -= 1;
+        self.remaining -= 1;
         true
     }
 
     /// Sets a wake-up for the time at which the window has slid, if the limit delayed a declaration.
-    pub(super) fn wake(&self, situation: &Situation<'_>, plan: &mut Plan) {
-        if let (true, Some(at)) = (self.held_up, self.next) {
-            plan.wake(situation, at, "fencing.maxFencing allows another node");
+    pub(super) fn wake_when_allowed(&self, input: &PlanInput<'_>, plan: &mut Plan) {
+        if let (true, Some(at)) = (self.has_delayed, self.next_at) {
+            plan.wake_at(input, at, "fencing.maxFencing allows another node");
         }
     }
 }

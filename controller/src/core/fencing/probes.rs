@@ -3,7 +3,7 @@
 use super::FencedNode;
 use crate::core::interface::{FencerAction, FencerOutcome, FencerRun, RunId};
 use crate::core::plan::Plan;
-use crate::core::situation::Situation;
+use crate::core::plan_input::PlanInput;
 use ha_api_types::id::NodeName;
 use ha_api_types::node::FenceDevice;
 use ha_api_types::reason::Reason;
@@ -11,9 +11,9 @@ use ha_api_types::time::{Millis, Mono};
 use std::collections::BTreeMap;
 
 /// Interval between probes of a device, in milliseconds.
-const EVERY_MS: Millis = 600_000;
+const PROBE_INTERVAL_MS: Millis = 600_000;
 /// Time until the next probe of a device that did not answer, in milliseconds.
-const AGAIN_MS: Millis = 60_000;
+const RETRY_INTERVAL_MS: Millis = 60_000;
 
 /// Probe state of one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl DeviceProbe {
     }
 
     /// Notes the end of a probe, unless another one has begun since.
-    pub fn end(&mut self, run: RunId, outcome: FencerOutcome, now: Mono) {
+    pub fn record_end(&mut self, run: RunId, outcome: FencerOutcome, now: Mono) {
         if self.running == Some(run) {
             (self.running, self.outcome, self.ended) = (None, Some(outcome), now);
         }
@@ -46,8 +46,8 @@ impl DeviceProbe {
 }
 
 /// Returns the probe of this definition of a device; `None` if there was none yet.
-fn probe_of<'a>(situation: &Situation<'a>, node: &NodeName, device: &FenceDevice) -> Option<&'a DeviceProbe> {
-    let probe = situation.probes.get(&(node.to_owned(), device.name.clone()))?;
+fn probe_of<'a>(input: &PlanInput<'a>, node: &NodeName, device: &FenceDevice) -> Option<&'a DeviceProbe> {
+    let probe = input.probes.get(&(node.to_owned(), device.name.clone()))?;
     (probe.device == *device).then_some(probe)
 }
 
@@ -55,20 +55,20 @@ fn probe_of<'a>(situation: &Situation<'a>, node: &NodeName, device: &FenceDevice
 pub type DeviceProbes = BTreeMap<(NodeName, String), DeviceProbe>;
 
 /// Probes the devices of a node whose epoch is open. A probe changes nothing, so no intent is recorded.
-pub(super) fn plan(situation: &Situation<'_>, subject: &FencedNode<'_>, plan: &mut Plan) {
-    let Some(node) = situation.world.nodes.get(subject.name) else { return };
+pub(super) fn plan(input: &PlanInput<'_>, subject: &FencedNode<'_>, plan: &mut Plan) {
+    let Some(node) = input.cluster_view.nodes.get(subject.name) else { return };
     for device in node.value.spec.fencing.devices.iter().filter(|device| device.proves()) {
-        let known = probe_of(situation, subject.name, device);
+        let known = probe_of(input, subject.name, device);
         if known.is_some_and(|probe| probe.running.is_some()) {
             continue;
         }
-        let due = known.map_or(situation.now.raw, |probe| match &probe.outcome {
-            None => situation.now.raw,
-            Some(FencerOutcome::Confirmed) => probe.ended + EVERY_MS,
-            Some(FencerOutcome::Failed(_)) => probe.ended + AGAIN_MS,
+        let due = known.map_or(input.now.raw, |probe| match &probe.outcome {
+            None => input.now.raw,
+            Some(FencerOutcome::Confirmed) => probe.ended + PROBE_INTERVAL_MS,
+            Some(FencerOutcome::Failed(_)) => probe.ended + RETRY_INTERVAL_MS,
         });
-        if situation.now.raw < due {
-            plan.wake(situation, due, "a fence device is probed");
+        if input.now.raw < due {
+            plan.wake_at(input, due, "a fence device is probed");
             continue;
         }
         plan.runs.push(FencerRun {
@@ -83,20 +83,23 @@ pub(super) fn plan(situation: &Situation<'_>, subject: &FencedNode<'_>, plan: &m
 
 /// Returns the condition that shows whether all devices of a node answer. `None` if it has no devices, or if none
 /// failed and one was not probed yet.
-pub(in crate::core) fn verdict(situation: &Situation<'_>, node: &NodeName) -> Option<(bool, Reason, String)> {
-    let devices = &situation.world.nodes.get(node)?.value.spec.fencing.devices;
+pub(in crate::core) fn devices_condition(
+    input: &PlanInput<'_>,
+    node: &NodeName,
+) -> Option<(bool, Reason, String)> {
+    let devices = &input.cluster_view.nodes.get(node)?.value.spec.fencing.devices;
     let mut failed = Vec::new();
-    let mut asked = devices.iter().any(FenceDevice::proves);
+    let mut all_probed = devices.iter().any(FenceDevice::proves);
     for device in devices.iter().filter(|device| device.proves()) {
-        match probe_of(situation, node, device).and_then(|probe| probe.outcome.as_ref()) {
+        match probe_of(input, node, device).and_then(|probe| probe.outcome.as_ref()) {
             Some(FencerOutcome::Confirmed) => {}
             Some(FencerOutcome::Failed(message)) => {
                 failed.push(format!("Fence device {}: {message}", device.name));
             }
-            None => asked = false,
+            None => all_probed = false,
         }
     }
-    if !asked && failed.is_empty() {
+    if !all_probed && failed.is_empty() {
         return None;
     }
     Some(if failed.is_empty() {

@@ -3,7 +3,7 @@
 use super::{FencedNode, devices, registration, rewrite};
 use crate::core::candidates;
 use crate::core::plan::{Plan, Subject, node_event};
-use crate::core::situation::Situation;
+use crate::core::plan_input::PlanInput;
 use crate::core::world::{Versioned, guard_of};
 use ha_api_types::event::EventType;
 use ha_api_types::kind::Kind;
@@ -14,46 +14,50 @@ use ha_store::Guard;
 /// Looks for a proof for a node that is Fencing. The view contains the close, so it also contains every report that
 /// was committed under the old epoch. The reports are thus read after the close, as the protocol requires.
 pub(super) fn plan(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     plan: &mut Plan,
 ) {
-    let asked = devices::is_fencing_requested(situation, subject.name);
+    let fencing_requested = devices::is_fencing_requested(input, subject.name);
     // An operator has requested a power cycle, and a node that runs registers again immediately: its device comes
     // first.
-    let awaits_device = |proof: &Proof| asked && subject.node.has_device && *proof == Proof::Reregistered;
-    if let Some(proof) = registered(subject, fence).filter(|proof| !awaits_device(proof)) {
+    let awaits_device =
+        |proof: &Proof| fencing_requested && subject.node.has_device && *proof == Proof::Reregistered;
+    if let Some(proof) = registration_proof(subject, fence).filter(|proof| !awaits_device(proof)) {
         // Proofs (c) and (f): each service that the agent could not stop becomes an unconfirmed Error before any
         // release.
         if let Some(report) = subject.registration()
-            && registration::errors_pending(situation, subject.name, fence, report, plan)
+            && registration::wait_for_errors(input, subject.name, fence, report, plan)
         {
             return;
         }
-        settle(situation, subject, fence, &proof, plan);
+        confirm_fencing(input, subject, fence, &proof, plan);
         return;
     }
-    let has_no_evidence = situation.world.has_no_evidence(subject.name);
-    if subject.node.active.is_empty() && !asked && !has_no_evidence {
-        settle(situation, subject, fence, &Proof::NothingActive, plan);
+    let has_no_evidence = input.cluster_view.has_no_evidence(subject.name);
+    if subject.node.active.is_empty() && !fencing_requested && !has_no_evidence {
+        confirm_fencing(input, subject, fence, &Proof::NothingActive, plan);
         return;
     }
-    let silence =
-        if subject.node.is_held_by_others { Err(Reason::JoinedLater) } else { subject.node.silence_proves };
+    let silence = if subject.node.is_held_by_others {
+        Err(Reason::JoinedLater)
+    } else {
+        subject.node.silence_fencing_delay
+    };
     if let Ok(wait_ms) = silence {
         let proven_at = subject.node.observed + wait_ms;
-        if situation.now.raw >= proven_at {
-            let waited_ms = situation.now.raw.since(subject.node.observed);
-            settle(situation, subject, fence, &Proof::Silence { waited_ms }, plan);
+        if input.now.raw >= proven_at {
+            let waited_ms = input.now.raw.since(subject.node.observed);
+            confirm_fencing(input, subject, fence, &Proof::Silence { waited_ms }, plan);
             return;
         }
-        plan.wake(situation, proven_at, "the fencing delay of an unreachable node has elapsed");
+        plan.wake_at(input, proven_at, "the fencing delay of an unreachable node has elapsed");
     }
     if subject.node.has_device {
-        devices::plan_fencing(situation, subject, fence, plan);
+        devices::plan_fencing(input, subject, fence, plan);
     } else if subject.node.is_held_by_others {
-        candidates::wait_for_older(situation, subject.name, plan);
+        candidates::wait_for_older_controller(input, subject.name, plan);
         return;
     }
     let message = match (silence, subject.node.has_device) {
@@ -72,13 +76,13 @@ pub(super) fn plan(
             format!("Registration was revoked, but fencing is not confirmed: {}", reason.sentence())
         }
     };
-    plan.wait(Kind::Node, subject.name, Reason::Fencing, message);
+    plan.add_wait(Kind::Node, subject.name, Reason::Fencing, message);
 }
 
 /// Returns proof (c) or (f): a registration by another boot of the same machine, or a new one by the same boot. The
 /// registration for which the closed epoch was opened does not count. Every permit guards the node's report, so no
 /// service was started after the registration.
-fn registered(subject: &FencedNode<'_>, fence: &Versioned<Fence>) -> Option<Proof> {
+fn registration_proof(subject: &FencedNode<'_>, fence: &Versioned<Fence>) -> Option<Proof> {
     let report = subject.registration()?;
     if fence.value.request == Some(report.modified) {
         return None;
@@ -94,28 +98,28 @@ fn registered(subject: &FencedNode<'_>, fence: &Versioned<Fence>) -> Option<Proo
 }
 
 /// Plans the write with which the node leaves Fencing, with its proof.
-fn settle(
-    situation: &Situation<'_>,
+fn confirm_fencing(
+    input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     proof: &Proof,
     plan: &mut Plan,
 ) {
     let state = if *proof == Proof::NothingActive { FenceState::Closed } else { FenceState::Fenced };
-    let settled =
-        Fence { state, proof: Some(proof.clone()), at: situation.now.timestamp(), ..fence.value.clone() };
-    let mut transaction = rewrite(situation, subject, fence, &settled);
+    let confirmed =
+        Fence { state, proof: Some(proof.clone()), at: input.now.timestamp(), ..fence.value.clone() };
+    let mut transaction = rewrite(input, subject, fence, &confirmed);
     if matches!(proof, Proof::Silence { .. }) {
         // This proof also requires that no heartbeat was committed since, and that the candidate key of this
         // controller, which nodes with hold have read, is unchanged.
         transaction = transaction
             .guard(
-                situation.world.keys.alive(subject.name),
-                guard_of(situation.world.alive.get(subject.name)),
+                input.cluster_view.keys.alive(subject.name),
+                guard_of(input.cluster_view.alive.get(subject.name)),
             )
             .guard(
-                situation.world.keys.candidate(&situation.config.id),
-                Guard::Unchanged(situation.membership.revision),
+                input.cluster_view.keys.candidate(&input.config.id),
+                Guard::Unchanged(input.membership.revision),
             );
     }
     let (event_type, message) = match state {
@@ -124,7 +128,7 @@ fn settle(
             (EventType::Warning, format!("Fenced: {}", proof.sentence()))
         }
     };
-    let events = vec![node_event(situation, subject.name, event_type, proof.reason(), message)];
-    let note = devices::carried_note(situation, subject, fence);
-    plan.act(Subject::Fence(subject.name.to_owned()), transaction, events, note);
+    let events = vec![node_event(input, subject.name, event_type, proof.reason(), message)];
+    let on_applied = devices::kept_intent_on_applied(input, subject, fence);
+    plan.add_action(Subject::Fence(subject.name.to_owned()), transaction, events, on_applied);
 }

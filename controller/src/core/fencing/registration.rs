@@ -1,8 +1,8 @@
 //! Admission of nodes. An open old epoch is closed first, and only the registration that was examined is admitted.
 
 use super::{FencedNode, close, devices};
-use crate::core::plan::{Note, Plan, Subject, node_event, stored};
-use crate::core::situation::Situation;
+use crate::core::plan::{OnApplied, Plan, Subject, node_event, stored};
+use crate::core::plan_input::PlanInput;
 use crate::core::world::Versioned;
 use ha_api_types::event::EventType;
 use ha_api_types::id::{Epoch, NodeName, ResourceName, Revision};
@@ -14,7 +14,7 @@ use ha_api_types::resource::ServiceState;
 use ha_store::{Guard, Transaction};
 
 /// Admits a name that never had an epoch: opens epoch 1, and creates the Node object in the same transaction.
-pub(super) fn plan_new(situation: &Situation<'_>, subject: &FencedNode<'_>, plan: &mut Plan) {
+pub(super) fn plan_new(input: &PlanInput<'_>, subject: &FencedNode<'_>, plan: &mut Plan) {
     let Some(report) = subject.registration() else { return };
     let fence = Versioned {
         value: Fence { epoch: Epoch(1), ..Fence::default() },
@@ -22,12 +22,12 @@ pub(super) fn plan_new(situation: &Situation<'_>, subject: &FencedNode<'_>, plan
         modified: Revision(0),
         seen: report.seen,
     };
-    if is_clone(situation, subject.name, report, plan)
-        || errors_pending(situation, subject.name, &fence, report, plan)
+    if refuse_clone(input, subject.name, report, plan)
+        || wait_for_errors(input, subject.name, &fence, report, plan)
     {
         return;
     }
-    admit(situation, subject, Guard::Absent, Epoch(1), report, plan);
+    admit(input, subject, Guard::Absent, Epoch(1), report, plan);
 }
 
 /// Handles a registration while the old epoch is open: closes that epoch first.
@@ -35,7 +35,7 @@ pub(super) fn plan_new(situation: &Situation<'_>, subject: &FencedNode<'_>, plan
 /// Another boot of the same machine is a proof, once the old heartbeat is absent or silent for Th. A new registration
 /// of the same boot is a proof too. Another machine is refused until an operator confirms the old one off.
 pub(super) fn plan_close(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     report: &Versioned<NodeReport>,
@@ -44,26 +44,26 @@ pub(super) fn plan_close(
     let name = subject.name;
     let same_machine = report.value.machine().same(fence.value.machine());
     if same_machine == SameMachine::No {
-        refuse(situation, name, fence, report, plan);
+        refuse_other_machine(input, name, fence, report, plan);
         return;
     }
     // If the boot id is the same but another instance sends the heartbeats, two agent processes may be alive, and one
     // could restart services that the other has just stopped. Such a registration waits until the old heartbeat has
     // expired.
     let same_process =
-        situation.world.alive.get(name).is_none_or(|alive| alive.value.instance == report.value.instance);
+        input.cluster_view.alive.get(name).is_none_or(|alive| alive.value.instance == report.value.instance);
     let same_boot = report.value.boot_id == fence.value.boot_id;
     if same_boot && same_process {
         // This close guards the registration, and no permit can commit with a report of Registering. So all
         // services except those in notStopped are proven stopped.
-        close(situation, subject, fence, Some(&Proof::Reregistered), Note::None, plan);
+        close(input, subject, fence, Some(&Proof::Reregistered), OnApplied::None, plan);
         return;
     }
-    let quiet_at = subject.node.silent_since + situation.world.heartbeat_valid_ms(name);
-    if situation.world.alive.contains_key(name) && situation.now.raw < quiet_at {
-        plan.wake(situation, quiet_at, "the heartbeat of the previous boot or process has expired");
+    let expires_at = subject.node.silent_since + input.cluster_view.heartbeat_valid_ms(name);
+    if input.cluster_view.alive.contains_key(name) && input.now.raw < expires_at {
+        plan.wake_at(input, expires_at, "the heartbeat of the previous boot or process has expired");
         let message = "Waiting for the heartbeat of the previous boot or process to expire before the new one is registered";
-        plan.wait(Kind::Node, name, Reason::Registering, message);
+        plan.add_wait(Kind::Node, name, Reason::Registering, message);
         return;
     }
     let proof = match (same_boot, same_machine) {
@@ -72,12 +72,12 @@ pub(super) fn plan_close(
         // A product id is missing, so the machine may be a clone, and its boot proves nothing (FENCING R5.27).
         (false, SameMachine::Unclear | SameMachine::No) => None,
     };
-    close(situation, subject, fence, proof.as_ref(), Note::None, plan);
+    close(input, subject, fence, proof.as_ref(), OnApplied::None, plan);
 }
 
 /// Handles a closed epoch: admits a registration that was not admitted before.
 pub(super) fn plan_admission(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     plan: &mut Plan,
@@ -87,7 +87,7 @@ pub(super) fn plan_admission(
         || report.value.machine().same(fence.value.machine()) != SameMachine::No;
     let confirmed_gone = match &fence.value.proof {
         Some(Proof::Operator { .. }) => true,
-        Some(Proof::Device { name }) => devices::is_power(situation, subject.name, name),
+        Some(Proof::Device { name }) => devices::is_power(input, subject.name, name),
         Some(
             Proof::Silence { .. }
             | Proof::NewBoot { .. }
@@ -98,10 +98,10 @@ pub(super) fn plan_admission(
         | None => false,
     };
     if !known_machine && !confirmed_gone {
-        refuse(situation, subject.name, fence, report, plan);
+        refuse_other_machine(input, subject.name, fence, report, plan);
         return;
     }
-    if is_clone(situation, subject.name, report, plan) {
+    if refuse_clone(input, subject.name, report, plan) {
         return;
     }
     if fence.value.request == Some(report.modified) {
@@ -109,42 +109,44 @@ pub(super) fn plan_admission(
         // must register again.
         return;
     }
-    if errors_pending(situation, subject.name, fence, report, plan)
-        || replacements_pending(situation, subject.name, plan)
+    if wait_for_errors(input, subject.name, fence, report, plan)
+        || wait_for_replacements(input, subject.name, plan)
     {
         return;
     }
-    admit(situation, subject, Guard::Unchanged(fence.modified), fence.value.epoch, report, plan);
+    admit(input, subject, Guard::Unchanged(fence.modified), fence.value.epoch, report, plan);
 }
 
 /// Returns `true` if a node registers with both ids of another reachable node. Such a machine has two names, and each
 /// would be fenced for the other (FENCING R5.28).
-fn is_clone(situation: &Situation<'_>, name: &str, report: &Versioned<NodeReport>, plan: &mut Plan) -> bool {
-    let world = situation.world;
-    let other = world.fences.iter().find(|(other, fence)| {
+fn refuse_clone(input: &PlanInput<'_>, name: &str, report: &Versioned<NodeReport>, plan: &mut Plan) -> bool {
+    let cluster_view = input.cluster_view;
+    let other = cluster_view.fences.iter().find(|(other, fence)| {
         let machine = fence.value.machine();
         other.as_str() != name
             && fence.value.state == FenceState::Open
             && report.value.machine().is_surely(machine)
-            && world.alive.get(other.as_str()).is_some_and(|alive| alive.value.epoch == fence.value.epoch)
-            && world
-                .observations
+            && cluster_view
+                .alive
                 .get(other.as_str())
-                .is_some_and(|observed| situation.now.raw < observed.since + world.heartbeat_valid_ms(other))
+                .is_some_and(|alive| alive.value.epoch == fence.value.epoch)
+            && cluster_view.observations.get(other.as_str()).is_some_and(|observed| {
+                input.now.raw < observed.since + cluster_view.heartbeat_valid_ms(other)
+            })
     });
     let Some((other, _)) = other else { return false };
     let message = format!(
         "Machine registers as {name} and as {other}. Stop one of the two agents, or, if these are two machines, give \
          one of them a new machine id (rm /etc/machine-id && systemd-machine-id-setup)"
     );
-    plan.wait(Kind::Node, name, Reason::DuplicateNode, message);
+    plan.add_wait(Kind::Node, name, Reason::DuplicateNode, message);
     true
 }
 
 /// Refuses the registration of another machine. Recreates a deleted Node object, because the operator confirms on that
 /// object that the old machine is off.
-fn refuse(
-    situation: &Situation<'_>,
+fn refuse_other_machine(
+    input: &PlanInput<'_>,
     name: &NodeName,
     fence: &Versioned<Fence>,
     report: &Versioned<NodeReport>,
@@ -153,34 +155,36 @@ fn refuse(
     let message = format!(
         "Machine {} registers under the node name of machine {}. Start its agent with another --node, or, if the old \
          machine is permanently powered off, run hactl node confirm-fenced {name}",
-        shown(report.value.machine()),
-        shown(fence.value.machine())
+        machine_text(report.value.machine()),
+        machine_text(fence.value.machine())
     );
-    plan.wait(Kind::Node, name, Reason::DuplicateNode, message);
-    if let Some(node) = missing_object(situation, name, report) {
-        let world = situation.world;
+    plan.add_wait(Kind::Node, name, Reason::DuplicateNode, message);
+    if let Some(node) = missing_object(input, name, report) {
+        let cluster_view = input.cluster_view;
         let transaction = Transaction::new()
-            .put(world.keys.spec(Kind::Node, name), Guard::Absent, stored(&node))
-            .guard(world.keys.node_report(name), Guard::Unchanged(report.modified));
-        plan.act(Subject::Fence(name.to_owned()), transaction, Vec::new(), Note::None);
+            .put(cluster_view.keys.spec(Kind::Node, name), Guard::Absent, stored(&node))
+            .guard(cluster_view.keys.node_report(name), Guard::Unchanged(report.modified));
+        plan.add_action(Subject::Fence(name.to_owned()), transaction, Vec::new(), OnApplied::None);
     }
 }
 
 /// Returns the Node object to create for a registration, or `None` if the node has one, even an unreadable one.
-fn missing_object(situation: &Situation<'_>, name: &str, report: &Versioned<NodeReport>) -> Option<Node> {
-    let world = situation.world;
-    if world.nodes.contains_key(name) || world.unreadable.contains_key(&world.keys.spec(Kind::Node, name)) {
+fn missing_object(input: &PlanInput<'_>, name: &str, report: &Versioned<NodeReport>) -> Option<Node> {
+    let cluster_view = input.cluster_view;
+    if cluster_view.nodes.contains_key(name)
+        || cluster_view.unreadable.contains_key(&cluster_view.keys.spec(Kind::Node, name))
+    {
         return None;
     }
     let mut node = Node::new(name, NodeSpec::default());
     // Unique among all objects, because each revision occurs once.
     node.metadata.uid = format!("node-{name}-{}", report.modified);
     node.metadata.generation = 1;
-    node.metadata.creation_timestamp = Some(situation.now.timestamp());
+    node.metadata.creation_timestamp = Some(input.now.timestamp());
     Some(node)
 }
 
-fn shown(machine: MachineIds<'_>) -> String {
+fn machine_text(machine: MachineIds<'_>) -> String {
     match machine.product_id {
         Some(product_id) => format!("{} (hardware {product_id})", machine.machine_id),
         None => machine.machine_id.to_owned(),
@@ -189,23 +193,23 @@ fn shown(machine: MachineIds<'_>) -> String {
 
 /// Returns `true` if the service planner has yet to turn services that the agent could not stop into unconfirmed
 /// Errors. Admission waits for that.
-pub(super) fn errors_pending(
-    situation: &Situation<'_>,
+pub(super) fn wait_for_errors(
+    input: &PlanInput<'_>,
     node: &NodeName,
     fence: &Versioned<Fence>,
     report: &Versioned<NodeReport>,
     plan: &mut Plan,
 ) -> bool {
-    let world = situation.world;
+    let cluster_view = input.cluster_view;
     let pending: Vec<&str> = report
         .value
         .not_stopped
         .iter()
         .filter(|named| {
-            world.resources.get(&named.name).is_some_and(|known| known.value.metadata.uid == named.uid)
+            cluster_view.resources.get(&named.name).is_some_and(|known| known.value.metadata.uid == named.uid)
         })
         .filter(|named| {
-            !world.resource_statuses.get(&named.name).is_some_and(|status| {
+            !cluster_view.resource_statuses.get(&named.name).is_some_and(|status| {
                 let status = &status.value;
                 status.state == ServiceState::Error
                     && status.stop_confirmed == Some(false)
@@ -220,21 +224,22 @@ pub(super) fn errors_pending(
     }
     let message =
         format!("Waiting until services that the node could not stop are in Error: {}", pending.join(", "));
-    plan.wait(Kind::Node, node, Reason::StopFailed, message);
+    plan.add_wait(Kind::Node, node, Reason::StopFailed, message);
     true
 }
 
 /// Returns `true` if the service planner has yet to process the node's last reports about replacements of
 /// secondaries. After admission, the agent overwrites these reports.
-fn replacements_pending(situation: &Situation<'_>, node: &NodeName, plan: &mut Plan) -> bool {
-    let world = situation.world;
+fn wait_for_replacements(input: &PlanInput<'_>, node: &NodeName, plan: &mut Plan) -> bool {
+    let cluster_view = input.cluster_view;
     let is_pending = |name: &ResourceName, assignment: &Assignment| {
-        let asked = assignment.replacement.as_ref().filter(|_| assignment.node == *node);
-        let status = world.resource_statuses.get(name).and_then(|status| status.value.replacement.as_ref());
-        let known = world.resources.contains_key(name);
-        known && asked.zip(status).is_some_and(|(asked, status)| asked.uid == status.uid)
+        let request = assignment.replacement.as_ref().filter(|_| assignment.node == *node);
+        let status =
+            cluster_view.resource_statuses.get(name).and_then(|status| status.value.replacement.as_ref());
+        let known = cluster_view.resources.contains_key(name);
+        known && request.zip(status).is_some_and(|(request, status)| request.uid == status.uid)
     };
-    let assignments = world.assignments.iter();
+    let assignments = cluster_view.assignments.iter();
     let pending: Vec<&str> = assignments
         .filter(|(name, assignment)| is_pending(name, &assignment.value))
         .map(|(name, _)| name.as_str())
@@ -243,19 +248,19 @@ fn replacements_pending(situation: &Situation<'_>, node: &NodeName, plan: &mut P
         return false;
     }
     let message = format!("Waiting for the current secondary to be determined for {}", pending.join(", "));
-    plan.wait(Kind::Node, node, Reason::ReplacingSecondary, message);
+    plan.add_wait(Kind::Node, node, Reason::ReplacingSecondary, message);
     true
 }
 
 fn admit(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
     guard: Guard,
     epoch: Epoch,
     report: &Versioned<NodeReport>,
     plan: &mut Plan,
 ) {
-    let world = situation.world;
+    let cluster_view = input.cluster_view;
     let name = subject.name;
     let open = Fence {
         epoch,
@@ -271,16 +276,16 @@ fn admit(
         device: None,
         // The request was made after the last device had ended, so the machine is on.
         switched_off: Vec::new(),
-        verify: world.unverified().contains_key(name),
-        at: situation.now.timestamp(),
+        verify: cluster_view.unverified().contains_key(name),
+        at: input.now.timestamp(),
     };
     let mut transaction = Transaction::new()
-        .put(world.keys.fence(name), guard, stored(&open))
-        .guard(world.keys.node_report(name), Guard::Unchanged(report.modified));
-    if let Some(node) = missing_object(situation, name, report) {
-        transaction = transaction.put(world.keys.spec(Kind::Node, name), Guard::Absent, stored(&node));
+        .put(cluster_view.keys.fence(name), guard, stored(&open))
+        .guard(cluster_view.keys.node_report(name), Guard::Unchanged(report.modified));
+    if let Some(node) = missing_object(input, name, report) {
+        transaction = transaction.put(cluster_view.keys.spec(Kind::Node, name), Guard::Absent, stored(&node));
     }
     let message = format!("Node registered (registration {epoch})");
-    let events = vec![node_event(situation, name, EventType::Normal, Reason::Registering, message)];
-    plan.act(Subject::Fence(name.to_owned()), transaction, events, Note::None);
+    let events = vec![node_event(input, name, EventType::Normal, Reason::Registering, message)];
+    plan.add_action(Subject::Fence(name.to_owned()), transaction, events, OnApplied::None);
 }

@@ -1,11 +1,11 @@
 //! Declaration that unreachable nodes have failed.
 
-use super::limits::Budget;
+use super::limits::FencingBudget;
 use super::{FencedNode, close};
 use crate::core::candidates;
-use crate::core::plan::{Note, Plan};
+use crate::core::plan::{OnApplied, Plan};
+use crate::core::plan_input::PlanInput;
 use crate::core::restored;
-use crate::core::situation::Situation;
 use crate::core::world::Versioned;
 use ha_api_types::id::ResourceName;
 use ha_api_types::kind::Kind;
@@ -20,26 +20,26 @@ use ha_api_types::record::{Fence, Mode};
 /// registers again, at no cost. A node that uses Hold and does not know this controller may continue with grants of
 /// the other controllers.
 pub(super) fn plan(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
-    budget: &mut Budget,
+    budget: &mut FencingBudget,
     plan: &mut Plan,
 ) {
     let (name, node) = (subject.name, subject.node);
-    if situation.now.raw < node.late_at {
-        plan.heard.push(name.to_owned());
+    if input.now.raw < node.late_at {
+        plan.timely_nodes.push(name.to_owned());
         return;
     }
-    let valid_ms = situation.world.heartbeat_valid_ms(name);
+    let valid_ms = input.cluster_view.heartbeat_valid_ms(name);
     let wait =
-        |plan: &mut Plan, reason: Reason, message: String| plan.wait(Kind::Node, name, reason, message);
-    if situation.world.has_no_evidence(name) {
+        |plan: &mut Plan, reason: Reason, message: String| plan.add_wait(Kind::Node, name, reason, message);
+    if input.cluster_view.has_no_evidence(name) {
         // Do not close the epoch: more services may have been active there than the backup records.
-        plan.wait(Kind::Node, name, Reason::EtcdRestored, restored::unheard(name));
+        plan.add_wait(Kind::Node, name, Reason::EtcdRestored, restored::unreachable_since_restore(name));
         return;
     }
-    if situation.world.settings().disarmed.is_some() {
+    if input.cluster_view.settings().disarmed.is_some() {
         wait(
             plan,
             Reason::Disarmed,
@@ -47,11 +47,11 @@ pub(super) fn plan(
         );
         return;
     }
-    if !situation.commits.is_current(situation.now.raw, valid_ms / 2) {
+    if !input.commits.is_current(input.now.raw, valid_ms / 2) {
         wait(plan, Reason::FailureDetectionReset, Reason::FailureDetectionReset.sentence().to_owned());
         return;
     }
-    if may_hide_something(situation, subject) {
+    if may_run_unreported_services(input, subject) {
         let message = format!(
             "Node has been unreachable since before the cluster was armed, and services may have been moved to it \
              manually. Start its agent, or power the node off and run hactl node confirm-fenced {name}"
@@ -60,16 +60,16 @@ pub(super) fn plan(
         return;
     }
     if node.active.is_empty() {
-        close(situation, subject, fence, None, Note::None, plan);
+        close(input, subject, fence, None, OnApplied::None, plan);
         return;
     }
     if node.is_held_by_others {
-        candidates::wait_for_older(situation, name, plan);
+        candidates::wait_for_older_controller(input, name, plan);
         return;
     }
-    if node.silence_proves.is_err() && !node.has_device {
+    if node.silence_fencing_delay.is_err() && !node.has_device {
         let services: Vec<&str> = node.active.iter().map(ResourceName::as_str).collect();
-        let (reason, why) = match node.silence_proves {
+        let (reason, why) = match node.silence_fencing_delay {
             Err(reason @ (Reason::WatchdogFailed | Reason::SleepUnprotected)) => {
                 (reason, format!("Node is unreachable and cannot be fenced: {}", reason.sentence()))
             }
@@ -82,23 +82,23 @@ pub(super) fn plan(
         wait(plan, reason, message);
         return;
     }
-    if !budget.take() {
+    if !budget.try_use() {
         let message = format!(
             "Fencing limit reached: {} per {} s (fencing.maxFencing). Fencing continues when this period ends; if the \
              node is powered off, run hactl node confirm-fenced {name}",
             names::count(budget.limit, "node"),
-            situation.world.settings().fencing.window_seconds
+            input.cluster_view.settings().fencing.window_seconds
         );
         wait(plan, Reason::FencingRateLimited, message);
         return;
     }
-    close(situation, subject, fence, None, Note::ClosesOnSilence(name.to_owned()), plan);
+    close(input, subject, fence, None, OnApplied::ClosesOnSilence(name.to_owned()), plan);
 }
 
 /// Returns `true` if services that were unmanaged during disarm ignore may run on a node that has not acknowledged
 /// the arming. The node's reports do not show them, and closing its epoch would make it stop them when it returns.
-fn may_hide_something(situation: &Situation<'_>, subject: &FencedNode<'_>) -> bool {
-    let world = situation.world;
+fn may_run_unreported_services(input: &PlanInput<'_>, subject: &FencedNode<'_>) -> bool {
+    let cluster_view = input.cluster_view;
     subject.report.is_some_and(|report| report.value.mode == Mode::Disarmed)
-        && world.resource_statuses.values().any(|status| status.value.probe_arming.is_some())
+        && cluster_view.resource_statuses.values().any(|status| status.value.probe_arming.is_some())
 }

@@ -2,7 +2,7 @@
 
 use crate::core::health::{NodeHealth, NodeTable};
 use crate::core::plan::Plan;
-use crate::core::situation::Situation;
+use crate::core::plan_input::PlanInput;
 use crate::core::status::FAILOVER_CAPACITY;
 use crate::core::world::Versioned;
 use ha_api_types::cluster::RecentFence;
@@ -11,13 +11,13 @@ use ha_api_types::kind::Kind;
 use ha_api_types::meta::{Condition, ConditionStatus};
 use ha_api_types::notification::{NotificationItem, NotificationKind, NotificationObject};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Fence, FenceState, Proof, Told};
+use ha_api_types::record::{Fence, FenceState, Proof, SentFacts};
 use ha_api_types::resource::{ResourceStatus, ServiceState};
 use ha_api_types::time::{Millis, Mono};
 use std::collections::BTreeMap;
 
 /// Maximum number of reported resources in the record, which stays small even if many resources fail at the same time.
-const MOST_ERRORS: usize = 2_000;
+const MAX_REPORTED_ERRORS: usize = 2_000;
 /// Delay in milliseconds after which a proof of fencing that is possible but missing is reported.
 const UNCONFIRMED_MS: Millis = 60_000;
 
@@ -25,35 +25,36 @@ pub(super) type Items = BTreeMap<NotificationKind, Vec<NotificationItem>>;
 
 /// Returns the new items to report, and the state after their notification.
 pub(super) fn changes(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     nodes: &NodeTable,
-    told: &Told,
+    reported: &SentFacts,
     plan: &mut Plan,
-) -> (Items, Told) {
-    let mut next = told.clone();
+) -> (Items, SentFacts) {
+    let mut next = reported.clone();
     let mut items = Items::new();
-    errors(situation, &mut next, &mut items);
-    reservation(situation, &mut next, &mut items);
-    fences(situation, &mut next, &mut items);
-    unconfirmed(situation, nodes, &mut next, &mut items, plan);
+    errors(input, &mut next, &mut items);
+    reservation(input, &mut next, &mut items);
+    fences(input, &mut next, &mut items);
+    unconfirmed(input, nodes, &mut next, &mut items, plan);
     (items, next)
 }
 
-fn errors(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
-    let world = situation.world;
+fn errors(input: &PlanInput<'_>, next: &mut SentFacts, items: &mut Items) {
+    let cluster_view = input.cluster_view;
     let in_error = |name: &ResourceName| {
-        let status = world.resource_statuses.get(name).map(|known| &known.value);
-        status.filter(|status| status.state == ServiceState::Error && world.resources.contains_key(name))
+        let status = cluster_view.resource_statuses.get(name).map(|known| &known.value);
+        status
+            .filter(|status| status.state == ServiceState::Error && cluster_view.resources.contains_key(name))
     };
     let over: Vec<ResourceName> =
         next.errors.iter().filter(|name| in_error(name).is_none()).cloned().collect();
     for name in over {
         next.errors.remove(&name);
-        let item = recovered(&name, world.resource_statuses.get(&name).map(|known| &known.value));
+        let item = recovered(&name, cluster_view.resource_statuses.get(&name).map(|known| &known.value));
         items.entry(NotificationKind::ResourceRecovered).or_default().push(item);
     }
-    for name in world.resource_statuses.keys() {
-        if next.errors.len() >= MOST_ERRORS {
+    for name in cluster_view.resource_statuses.keys() {
+        if next.errors.len() >= MAX_REPORTED_ERRORS {
             return;
         }
         let Some(status) = in_error(name) else { continue };
@@ -95,8 +96,8 @@ fn recovered(name: &ResourceName, status: Option<&ResourceStatus>) -> Notificati
     }
 }
 
-fn reservation(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
-    let Some(status) = &situation.world.cluster_status else { return };
+fn reservation(input: &PlanInput<'_>, next: &mut SentFacts, items: &mut Items) {
+    let Some(status) = &input.cluster_view.cluster_status else { return };
     let Some(found) = condition(&status.value.conditions, FAILOVER_CAPACITY) else { return };
     let failed = match found.status {
         ConditionStatus::True => false,
@@ -131,8 +132,8 @@ fn is_reported(fence: &RecentFence) -> bool {
     !quiet.contains(&fence.proof.as_str())
 }
 
-fn fences(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
-    for fence in situation.world.cluster_status.iter().flat_map(|status| &status.value.recent_fences) {
+fn fences(input: &PlanInput<'_>, next: &mut SentFacts, items: &mut Items) {
+    for fence in input.cluster_view.cluster_status.iter().flat_map(|status| &status.value.recent_fences) {
         let known = next.fences.get(&fence.node).is_some_and(|epoch| *epoch >= fence.epoch);
         let awaited = next.unconfirmed.get(&fence.node) == Some(&fence.epoch.previous());
         if known || !(awaited || is_reported(fence)) {
@@ -153,7 +154,7 @@ fn fences(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
 }
 
 /// Returns the epoch of a node that does not send heartbeats: the open one, or the one that was closed last.
-fn ending(fence: &Fence) -> Epoch {
+fn open_or_closed_epoch(fence: &Fence) -> Epoch {
     match fence.state {
         FenceState::Open => fence.epoch,
         FenceState::Fencing | FenceState::Fenced | FenceState::Closed => fence.epoch.previous(),
@@ -162,21 +163,21 @@ fn ending(fence: &Fence) -> Epoch {
 
 /// Adds nodes whose fencing has been unconfirmed for too long, and nodes that were reported as such and have returned.
 fn unconfirmed(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     nodes: &NodeTable,
-    next: &mut Told,
+    next: &mut SentFacts,
     items: &mut Items,
     plan: &mut Plan,
 ) {
-    for (name, known) in &situation.world.fences {
+    for (name, known) in &input.cluster_view.fences {
         let fence = &known.value;
-        let epoch = ending(fence);
-        let told = next.unconfirmed.get(name).copied();
+        let epoch = open_or_closed_epoch(fence);
+        let reported = next.unconfirmed.get(name).copied();
         let Some((late_at, reason, message)) = proof_missing(nodes, name, known, plan) else {
             // The node was fenced with a proof, which is reported once the status shows it. Or its fencing was never
             // delayed, or the node is reachable again.
-            let is_heard = nodes.get(name).is_some_and(NodeHealth::is_heard);
-            if told.is_some() && fence.state == FenceState::Open && is_heard {
+            let is_reachable = nodes.get(name).is_some_and(NodeHealth::is_reachable);
+            if reported.is_some() && fence.state == FenceState::Open && is_reachable {
                 next.unconfirmed.remove(name);
                 let item = NotificationItem {
                     object: object(Kind::Node, name),
@@ -190,15 +191,15 @@ fn unconfirmed(
             }
             continue;
         };
-        if told == Some(epoch) {
+        if reported == Some(epoch) {
             continue;
         }
-        if situation.now.raw < late_at {
-            plan.wake(situation, late_at, "fencing has not been confirmed for a long time");
+        if input.now.raw < late_at {
+            plan.wake_at(input, late_at, "fencing has not been confirmed for a long time");
             continue;
         }
         next.unconfirmed.insert(name.clone(), epoch);
-        let since = situation.world.node_statuses.get(name);
+        let since = input.cluster_view.node_statuses.get(name);
         let ready = since.and_then(|status| condition(&status.value.conditions, "Ready"));
         let item = NotificationItem {
             object: object(Kind::Node, name),
@@ -237,7 +238,7 @@ fn proof_missing(
             Some((node.late_at + UNCONFIRMED_MS, waiting.reason, waiting.message.clone()))
         }
         FenceState::Fencing => {
-            let proof_at = node.silence_proves.map_or(fence.seen, |wait_ms| node.observed + wait_ms);
+            let proof_at = node.silence_fencing_delay.map_or(fence.seen, |wait_ms| node.observed + wait_ms);
             let message = waits(&[Reason::Fencing])
                 .map_or_else(|| Reason::Fencing.sentence().to_owned(), |waiting| waiting.message.clone());
             Some((proof_at.max(fence.seen) + UNCONFIRMED_MS, Reason::Fencing, message))

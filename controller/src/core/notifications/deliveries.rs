@@ -1,6 +1,6 @@
 //! Deliveries in progress: the core starts them, the shell carries them out, and failures are retried after a pause.
 
-use crate::core::world::World;
+use crate::core::world::ClusterView;
 use ha_api_types::cluster::Target;
 use ha_api_types::id::OperationName;
 use ha_api_types::notification::Notification;
@@ -14,7 +14,7 @@ pub type DeliveryId = u64;
 /// Pause after the first failure, in milliseconds; each further failure doubles it.
 const FIRST_PAUSE_MS: Millis = 5_000;
 /// Maximum pause, in milliseconds.
-const LONGEST_PAUSE_MS: Millis = 300_000;
+const MAX_PAUSE_MS: Millis = 300_000;
 /// Time without success after which a notification is discarded for a target, in milliseconds since this process's
 /// first attempt.
 const GIVE_UP_MS: Millis = 86_400_000;
@@ -45,13 +45,13 @@ pub enum DeliveryOutcome {
 
 /// Result of an ended attempt for the core.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::core) struct Ended {
+pub(in crate::core) struct EndedAttempt {
     /// Kind of the target.
     pub(in crate::core) target: &'static str,
     /// Result to count.
     pub(in crate::core) result: NotificationResult,
     /// Message about a discarded notification; `None` if it was not discarded.
-    pub(in crate::core) given_up: Option<String>,
+    pub(in crate::core) discard_message: Option<String>,
 }
 
 /// Result of a delivery, for metrics.
@@ -97,19 +97,19 @@ pub struct Deliveries {
     ended: BTreeSet<(String, String)>,
     /// Test outcomes: by operation, then by target; `None` while a delivery is in progress.
     tests: BTreeMap<OperationName, BTreeMap<String, Option<DeliveryOutcome>>>,
-    unsaid_since: Option<Mono>,
+    unreported_since: Option<Mono>,
 }
 
 impl Deliveries {
     /// Returns the state for the next term. etcd shows the remaining work, and results of earlier attempts are
     /// ignored.
-    pub(in crate::core) fn of_next_term(&self) -> Deliveries {
+    pub(in crate::core) fn for_next_term(&self) -> Deliveries {
         Deliveries { next: self.next, ..Deliveries::default() }
     }
 
     /// Returns the time since when a change that must be reported is not in the queue.
-    pub(super) fn unsaid_since(&self) -> Option<Mono> {
-        self.unsaid_since
+    pub(super) fn unreported_since(&self) -> Option<Mono> {
+        self.unreported_since
     }
 
     /// Returns `true` if a delivery to this target is in progress.
@@ -128,7 +128,7 @@ impl Deliveries {
     }
 
     /// Marks ended deliveries in the record.
-    pub(super) fn enter(&self, notified: &mut Notified) {
+    pub(super) fn mark_ended_in(&self, notified: &mut Notified) {
         for queued in &mut notified.queue {
             let ended = self.ended.iter().filter(|(id, _)| *id == queued.notification.id);
             queued.done.extend(ended.map(|(_, target)| target.clone()));
@@ -136,7 +136,7 @@ impl Deliveries {
     }
 
     /// Returns the outcomes of a test so far; `None` before the test starts.
-    pub(super) fn test(
+    pub(super) fn test_outcomes(
         &self,
         operation: &OperationName,
     ) -> Option<&BTreeMap<String, Option<DeliveryOutcome>>> {
@@ -144,16 +144,17 @@ impl Deliveries {
     }
 
     /// Removes deliveries that etcd shows as ended or no longer contains, and tests whose operation has ended.
-    pub(in crate::core) fn settle(&mut self, world: &World) {
-        let notified = world.notified.as_ref().map(|known| &known.value);
+    pub(in crate::core) fn remove_recorded(&mut self, cluster_view: &ClusterView) {
+        let notified = cluster_view.notified.as_ref().map(|known| &known.value);
         self.ended.retain(|(id, target)| {
             notified.is_some_and(|notified| {
                 let mut queue = notified.queue.iter();
                 queue.any(|queued| queued.notification.id == *id && !queued.done.contains(target))
             })
         });
-        self.tests
-            .retain(|operation, _| world.operations.contains_key(operation) && !world.has_ended(operation));
+        self.tests.retain(|operation, _| {
+            cluster_view.operations.contains_key(operation) && !cluster_view.has_ended(operation)
+        });
     }
 
     /// Records whether changes wait for notification, and starts the planned deliveries.
@@ -163,9 +164,9 @@ impl Deliveries {
         deliveries: Vec<Delivery>,
         now: Mono,
     ) -> Vec<Delivery> {
-        self.unsaid_since = unreported.then(|| self.unsaid_since.unwrap_or(now));
-        let mut begun = deliveries;
-        for delivery in &mut begun {
+        self.unreported_since = unreported.then(|| self.unreported_since.unwrap_or(now));
+        let mut started = deliveries;
+        for delivery in &mut started {
             self.next += 1;
             delivery.id = self.next;
             self.running.insert(delivery.id, delivery.clone());
@@ -174,16 +175,16 @@ impl Deliveries {
                 test.insert(delivery.target.name(), None);
             }
         }
-        begun
+        started
     }
 
     /// Records the end of an attempt. Returns `None` if the attempt began before this process became leader.
-    pub(in crate::core) fn end(
+    pub(in crate::core) fn record_end(
         &mut self,
         id: DeliveryId,
         outcome: DeliveryOutcome,
         now: Mono,
-    ) -> Option<Ended> {
+    ) -> Option<EndedAttempt> {
         let Delivery { target, notification, operation, .. } = self.running.remove(&id)?;
         let key = target.key();
         if let Some(operation) = operation {
@@ -198,14 +199,14 @@ impl Deliveries {
             if let Some(test) = self.tests.get_mut(&operation) {
                 test.insert(target.name(), Some(outcome));
             }
-            return Some(Ended { target: target.kind(), result, given_up: None });
+            return Some(EndedAttempt { target: target.kind(), result, discard_message: None });
         }
         let (why, refused) = match outcome {
             DeliveryOutcome::Delivered(_) => {
                 self.failures.remove(&key);
                 self.ended.insert((notification.id, key));
                 let result = NotificationResult::Sent;
-                return Some(Ended { target: target.kind(), result, given_up: None });
+                return Some(EndedAttempt { target: target.kind(), result, discard_message: None });
             }
             DeliveryOutcome::Failed(why) => (why, false),
             DeliveryOutcome::Refused(why) => (why, true),
@@ -221,11 +222,15 @@ impl Deliveries {
             );
             self.ended.insert((notification.id, key));
             let result = NotificationResult::GivenUp;
-            return Some(Ended { target: target.kind(), result, given_up: Some(message) });
+            return Some(EndedAttempt { target: target.kind(), result, discard_message: Some(message) });
         }
-        let pause = (FIRST_PAUSE_MS << (count - 1).min(10)).min(LONGEST_PAUSE_MS);
+        let pause = (FIRST_PAUSE_MS << (count - 1).min(10)).min(MAX_PAUSE_MS);
         self.failures.insert(key, Failures { id: notification.id, count, since, retry_at: now + pause });
-        Some(Ended { target: target.kind(), result: NotificationResult::Failed, given_up: None })
+        Some(EndedAttempt {
+            target: target.kind(),
+            result: NotificationResult::Failed,
+            discard_message: None,
+        })
     }
 }
 
@@ -243,16 +248,16 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_to_five_minutes_and_after_a_day_it_is_given_up() {
+    fn pauses_grow_to_five_minutes_and_attempts_end_after_a_day() {
         let mut deliveries = Deliveries::default();
         let mut at = Mono(7);
         let mut pauses = Vec::new();
         loop {
             let id = attempt(&mut deliveries, at).id;
             let failed = DeliveryOutcome::Failed("connection refused".to_owned());
-            let ended = deliveries.end(id, failed, at).unwrap();
+            let ended = deliveries.record_end(id, failed, at).unwrap();
             if ended.result == NotificationResult::GivenUp {
-                assert!(ended.given_up.unwrap().contains("(attempts: "));
+                assert!(ended.discard_message.unwrap().contains("(attempts: "));
                 break;
             }
             let next = deliveries.retry_at("https://a.example", "n").unwrap();
@@ -266,11 +271,11 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_term_began_says_nothing_to_this_one() {
+    fn deliveries_of_an_earlier_term_are_ignored() {
         let mut deliveries = Deliveries::default();
         let id = attempt(&mut deliveries, Mono(0)).id;
-        let mut next = deliveries.of_next_term();
-        assert_eq!(next.end(id, DeliveryOutcome::Delivered("204".to_owned()), Mono(1)), None);
+        let mut next = deliveries.for_next_term();
+        assert_eq!(next.record_end(id, DeliveryOutcome::Delivered("204".to_owned()), Mono(1)), None);
         assert!(attempt(&mut next, Mono(2)).id > id, "numbers are not used again");
     }
 }

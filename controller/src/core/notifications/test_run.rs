@@ -3,7 +3,7 @@
 use super::compose;
 use super::deliveries::{Delivery, DeliveryOutcome};
 use crate::core::plan::Plan;
-use crate::core::situation::Situation;
+use crate::core::plan_input::PlanInput;
 use ha_api_types::cluster::NotificationsSpec;
 use ha_api_types::id::OperationName;
 use ha_api_types::names::count;
@@ -13,14 +13,14 @@ use ha_api_types::reason::Reason;
 
 /// Starts a test, or returns its progress. A new leader has no record of a running test, and sends the test again under
 /// the same id.
-pub(in crate::core) fn test(
-    situation: &Situation<'_>,
+pub(in crate::core) fn run_test(
+    input: &PlanInput<'_>,
     operation: &OperationName,
     plan: &mut Plan,
 ) -> (OperationPhase, Reason, String) {
-    let settings = situation.world.settings();
+    let settings = input.cluster_view.settings();
     let targets = settings.notifications.as_ref().map(NotificationsSpec::targets).unwrap_or_default();
-    let Some(results) = situation.deliveries.test(operation) else {
+    let Some(results) = input.deliveries.test_outcomes(operation) else {
         if targets.is_empty() {
             let message =
                 "No notification target configured: set spec.notifications of the Cluster".to_owned();
@@ -29,10 +29,10 @@ pub(in crate::core) fn test(
         let item = NotificationItem {
             reason: Reason::UserRequested,
             message: "Test requested by an operator; no action is needed".to_owned(),
-            since: Some(situation.now.timestamp()),
+            since: Some(input.now.timestamp()),
             ..NotificationItem::default()
         };
-        let mut notification = compose::of(situation, NotificationKind::Test, vec![item]);
+        let mut notification = compose::without_id(input, NotificationKind::Test, vec![item]);
         notification.id = format!("test-{operation}");
         let message = format!("Sending a test to {}", count(targets.len(), "target"));
         plan.deliveries.extend(targets.into_iter().map(|target| Delivery {
@@ -52,15 +52,16 @@ pub(in crate::core) fn test(
     let lines: Vec<String> = results
         .iter()
         .map(|(name, outcome)| match outcome {
-            Some(DeliveryOutcome::Delivered(said)) => format!("{name}: delivered ({said})"),
+            Some(DeliveryOutcome::Delivered(answer)) => format!("{name}: delivered ({answer})"),
             Some(DeliveryOutcome::Failed(why) | DeliveryOutcome::Refused(why)) => {
                 format!("{name}: failed: {why}")
             }
             None => name.clone(),
         })
         .collect();
-    let all = results.values().all(|outcome| matches!(outcome, Some(DeliveryOutcome::Delivered(_))));
-    if all {
+    let all_delivered =
+        results.values().all(|outcome| matches!(outcome, Some(DeliveryOutcome::Delivered(_))));
+    if all_delivered {
         (OperationPhase::Succeeded, Reason::Completed, lines.join("\n"))
     } else {
         (OperationPhase::Failed, Reason::NotificationFailed, lines.join("\n"))

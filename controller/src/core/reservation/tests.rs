@@ -1,15 +1,20 @@
 //! Tests of the messages of the N+1 check.
 
 use super::*;
-use ha_scheduler::reservation::Lack;
+use ha_scheduler::reservation::BlockedNode;
 
-fn without_place(service: &str, node: &str, lacks: &[(&str, &str)]) -> Unplaced {
-    let lack = |(node, message): &(&str, &str)| Lack {
+fn without_place(service: &str, node: &str, blocked_nodes: &[(&str, &str)]) -> Unplaced {
+    let blocked = |(node, message): &(&str, &str)| BlockedNode {
         node: (*node).into(),
         reason: Reason::NotEnoughMemory,
         message: (*message).to_owned(),
     };
-    Unplaced { service: service.into(), node: node.into(), lacks: lacks.iter().map(lack).collect(), more: 0 }
+    Unplaced {
+        service: service.into(),
+        node: node.into(),
+        blocked_nodes: blocked_nodes.iter().map(blocked).collect(),
+        more: 0,
+    }
 }
 
 fn check(found: &[(&str, Verdict)], reason: Reason, expected: &str) {
@@ -20,7 +25,7 @@ fn check(found: &[(&str, Verdict)], reason: Reason, expected: &str) {
 }
 
 #[test]
-fn what_fails_names_nodes_and_services() {
+fn a_failed_check_names_nodes_and_services() {
     let failing = |services| Verdict::Fails(Failing { certificate: Certificate::NoNode, services });
     let web =
         without_place("web", "node1", &[("node2", "too small"), ("node3", "too small"), ("node4", "away")]);
@@ -35,7 +40,7 @@ fn what_fails_names_nodes_and_services() {
 }
 
 #[test]
-fn what_could_not_be_decided_says_so() {
+fn an_undecided_check_is_reported() {
     let left = vec![without_place("web", "node1", &[("node2", "too small")])];
     check(
         &[("node1", Verdict::Unknown(left))],
@@ -46,7 +51,7 @@ fn what_could_not_be_decided_says_so() {
 }
 
 #[test]
-fn what_is_survived_is_one_sentence() {
+fn a_passed_check_is_one_sentence() {
     check(
         &[],
         Reason::FailoverCapacityAvailable,
@@ -55,8 +60,8 @@ fn what_is_survived_is_one_sentence() {
 }
 
 #[test]
-fn the_headline_tells_of_which_nodes_it_is() {
-    let sentence = failed("default", "node1");
+fn the_headline_names_the_nodes() {
+    let sentence = check_failed_message("default", "node1");
     assert_eq!(headline(&format!("{sentence}: web on node1: too small (node2)")), sentence);
     assert_eq!(headline("something else"), "something else");
 }

@@ -1,6 +1,6 @@
 //! Metrics about resources.
 
-use super::{Seen, flag};
+use super::{MetricsInput, flag};
 use crate::core::stored_view::status_of;
 use ha_api_types::driver::DriverKind;
 use ha_api_types::metric::{Sample, leader};
@@ -13,12 +13,12 @@ const WINDOWS: [(&str, u32); 2] = [("30d", 30), ("365d", 365)];
 
 /// Adds the metrics of resources. A resource has a series only for its current state, because there may be many
 /// resources.
-pub(super) fn add(seen: &Seen<'_>, samples: &mut Vec<Sample>) {
-    let world = seen.world;
-    let now = seen.now.timestamp();
-    for (name, known) in &world.resources {
+pub(super) fn add(input: &MetricsInput<'_>, samples: &mut Vec<Sample>) {
+    let cluster_view = input.cluster_view;
+    let now = input.now.timestamp();
+    for (name, known) in &cluster_view.resources {
         let resource = &known.value;
-        let status = status_of(world, resource);
+        let status = status_of(cluster_view, resource);
         let driver = resource.spec.driver.kind().map_or("", DriverKind::name);
         let group = resource.spec.group.as_deref().unwrap_or_default();
         samples.push(leader::RESOURCE_INFO.sample([name, driver, group], 1.0));
@@ -29,7 +29,8 @@ pub(super) fn add(seen: &Seen<'_>, samples: &mut Vec<Sample>) {
         samples.push(leader::RESOURCE_RUNNING.sample([name], flag(status.running)));
         if let Some(node) = &status.node {
             samples.push(leader::RESOURCE_NODE.sample([name, node], 1.0));
-            let report = world.service_report(name, node).filter(|report| report.value.uid == status.uid);
+            let report =
+                cluster_view.service_report(name, node).filter(|report| report.value.uid == status.uid);
             let restarts = report.map_or(0, |report| report.value.restarts);
             samples.push(leader::RESOURCE_RESTARTS.sample([name], f64::from(restarts)));
         }
@@ -44,21 +45,21 @@ pub(super) fn add(seen: &Seen<'_>, samples: &mut Vec<Sample>) {
             let down = status.availability.as_ref().and_then(|known| known.down_seconds(days, &now));
             samples.extend(down.map(|down| leader::RESOURCE_DOWNTIME.sample([name, window], down)));
         }
-        if let Some(reason) = unplaced(resource, &status) {
+        if let Some(reason) = unschedulable_reason(resource, &status) {
             samples.push(leader::RESOURCE_UNPLACED.sample([name, reason.as_str()], 1.0));
         }
     }
-    for ((name, reason), count) in seen.relocations {
-        if world.resources.contains_key(name) {
+    for ((name, reason), count) in input.relocations {
+        if cluster_view.resources.contains_key(name) {
             samples.push(leader::RESOURCE_RELOCATIONS.sample([name, reason.as_str()], *count as f64));
         }
     }
 }
 
 /// Returns why a service that is requested to run has no eligible node.
-fn unplaced(resource: &Resource, status: &ResourceStatus) -> Option<Reason> {
-    let looks = matches!(status.state, ServiceState::RequestStart | ServiceState::Recovery);
+fn unschedulable_reason(resource: &Resource, status: &ResourceStatus) -> Option<Reason> {
+    let is_being_scheduled = matches!(status.state, ServiceState::RequestStart | ServiceState::Recovery);
     let wanted = resource.spec.state == RequestedState::Started;
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready")?;
-    (looks && wanted).then_some(ready.reason)
+    (is_being_scheduled && wanted).then_some(ready.reason)
 }

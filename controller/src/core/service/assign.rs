@@ -1,11 +1,11 @@
 //! Creation of assignments, with every guard of FENCING, sections 6 to 8. No other module creates them.
 
 use super::{
-    Assign, Draft, Planner, Service, Standing, copies, external_change, fence_guard, identity, in_place,
-    migrate, replacement, report_guard,
+    AssignmentChange, EpochStatus, Planner, Service, ServiceDraft, copies, external_change, fence_guard,
+    identity, in_place, migrate, replacement, report_guard,
 };
 use crate::core::health::Health;
-use crate::core::situation::Situation;
+use crate::core::plan_input::PlanInput;
 use ha_api_types::id::{Epoch, NodeName, ResourceName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FenceState, Phase};
@@ -22,65 +22,68 @@ use std::collections::BTreeMap;
 pub(super) fn assign(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
     node: &NodeName,
     action: Action,
 ) -> bool {
-    let situation = planner.situation;
-    let world = situation.world;
-    let Some(fence) = world.fences.get(node).filter(|fence| fence.value.state == FenceState::Open) else {
-        draft.wait(Reason::NodeNotOnline, format!("Node {node} is not registered"));
+    let input = planner.input;
+    let cluster_view = input.cluster_view;
+    let Some(fence) = cluster_view.fences.get(node).filter(|fence| fence.value.state == FenceState::Open)
+    else {
+        draft.add_wait(Reason::NodeNotOnline, format!("Node {node} is not registered"));
         return false;
     };
-    if let Some((place, resources)) =
-        starts_at(&action, node).and_then(|place| Some((place, planner.unverified.get(place)?)))
+    if let Some((starting_node, resources)) = start_node(&action, node)
+        .and_then(|starting_node| Some((starting_node, planner.unverified.get(starting_node)?)))
     {
         let sentence = Reason::NodeUnverified.sentence();
-        let message = format!("{place}: {sentence}: {}", some_of(resources));
-        draft.wait(Reason::NodeUnverified, message);
+        let message = format!("{starting_node}: {sentence}: {}", first_names(resources));
+        draft.add_wait(Reason::NodeUnverified, message);
         return false;
     }
     if action == Action::Start
-        && let Some(message) = identity::taken(planner, service)
+        && let Some(message) = identity::conflict(planner, service)
     {
-        draft.wait(Reason::IdentityTaken, message);
+        draft.add_wait(Reason::IdentityTaken, message);
         return false;
     }
     let mut guards: BTreeMap<String, Guard> = BTreeMap::new();
-    guards.insert(world.keys.fence(node), Guard::Unchanged(fence.modified));
+    guards.insert(cluster_view.keys.fence(node), Guard::Unchanged(fence.modified));
     if let Some(assignment) = service.assignment {
-        for (place, epoch) in places(&assignment.value) {
-            if place == node && epoch == fence.value.epoch {
+        for (other_node, epoch) in assigned_nodes(&assignment.value) {
+            if other_node == node && epoch == fence.value.epoch {
                 // The decision depends on the reports of this node so far.
-                let (key, guard) = report_guard(&situation, place, service.name);
+                let (key, guard) = report_guard(&input, other_node, service.name);
                 guards.insert(key, guard);
                 continue;
             }
             if let Some(known) = &draft.status.replacement
-                && Service::standing(&situation, place, epoch) != Standing::Released
+                && Service::epoch_status(&input, other_node, epoch) != EpochStatus::Released
             {
-                let message =
-                    format!("Waiting for node {place} to report whether {} became the secondary", known.node);
-                draft.wait(Reason::ReplacingSecondary, message);
+                let message = format!(
+                    "Waiting for node {other_node} to report whether {} became the secondary",
+                    known.node
+                );
+                draft.add_wait(Reason::ReplacingSecondary, message);
                 return false;
             }
-            match leave(planner, service, place, epoch, node) {
+            match prove_not_running(planner, service, other_node, epoch, node) {
                 Ok(found) => guards.extend(found),
                 Err((reason, message)) => {
-                    draft.wait(reason, message);
+                    draft.add_wait(reason, message);
                     return false;
                 }
             }
         }
     }
     if let Action::Migrate { target, .. } = &action
-        && let Some((key, revision)) = fence_guard(&situation, target)
+        && let Some((key, revision)) = fence_guard(&input, target)
     {
         guards.insert(key, Guard::Unchanged(revision));
     }
-    let definition = definition(&situation, service, draft, node, fence.value.epoch, &action);
-    if definition.exclusive && begins(&action) {
-        match copies::elsewhere(&situation, service, draft, node) {
+    let definition = definition(&input, service, draft, node, fence.value.epoch, &action);
+    if definition.exclusive && may_start_service(&action) {
+        match copies::prove_no_other_copy(&input, service, draft, node) {
             Ok(found) => guards.extend(found),
             Err(silent) => {
                 let message = format!(
@@ -88,35 +91,35 @@ pub(super) fn assign(
                      runs. Only after you confirm that it does not, run \"hactl start {} --not-on {}\"",
                     silent, service.name, silent
                 );
-                draft.wait(Reason::CopyRemains, message);
+                draft.add_wait(Reason::CopyRemains, message);
                 return false;
             }
         }
     }
     let replacement =
-        service.assignment.and_then(|assignment| replacement::carried_over(draft, &assignment.value));
+        service.assignment.and_then(|assignment| replacement::repeated_request(draft, &assignment.value));
     let action_uid = planner.action_uid();
     draft.status.node = Some(node.to_owned());
     draft.status.epoch = Some(fence.value.epoch);
     draft.status.action_uid = Some(action_uid.clone());
-    draft.assign = Assign::Put(Box::new(Assignment {
+    draft.assignment_change = AssignmentChange::Put(Box::new(Assignment {
         node: node.to_owned(),
         epoch: fence.value.epoch,
         boot_id: fence.value.boot_id.clone(),
         action_uid,
         action,
-        in_place: in_place::carried_over(service, node, fence.value.epoch, &definition),
+        in_place: in_place::repeated_confirmation(service, node, fence.value.epoch, &definition),
         definition,
         accepts_external_stop: external_change::is_accepted(service),
         replacement,
-        arrivals_until: migrate::unanswered_arrival(&situation, service, node, fence.value.epoch),
+        arrivals_until: migrate::unanswered_arrival(&input, service, node, fence.value.epoch),
     }));
     draft.guards.extend(guards);
     true
 }
 
 /// Returns the node that needs a permit for an action; `None` if the action needs none.
-fn starts_at<'a>(action: &'a Action, node: &'a NodeName) -> Option<&'a str> {
+fn start_node<'a>(action: &'a Action, node: &'a NodeName) -> Option<&'a str> {
     match action {
         Action::Start | Action::Restart => Some(node),
         Action::Migrate { target, .. } => Some(target),
@@ -125,7 +128,7 @@ fn starts_at<'a>(action: &'a Action, node: &'a NodeName) -> Option<&'a str> {
 }
 
 /// Returns at most five names and the number of the others, for a condition.
-pub(in crate::core) fn some_of(names: &[ResourceName]) -> String {
+pub(in crate::core) fn first_names(names: &[ResourceName]) -> String {
     const SHOWN: usize = 5;
     let more = names.len().saturating_sub(SHOWN);
     let shown = names.iter().take(SHOWN).map(ResourceName::as_str).collect::<Vec<_>>().join(", ");
@@ -133,27 +136,27 @@ pub(in crate::core) fn some_of(names: &[ResourceName]) -> String {
 }
 
 /// Returns the nodes that an assignment names, with their epochs.
-pub(super) fn places(assignment: &Assignment) -> Vec<(&NodeName, Epoch)> {
-    let mut places = vec![(&assignment.node, assignment.epoch)];
+pub(super) fn assigned_nodes(assignment: &Assignment) -> Vec<(&NodeName, Epoch)> {
+    let mut nodes = vec![(&assignment.node, assignment.epoch)];
     if let Action::Migrate { target, target_epoch, .. } = &assignment.action {
-        places.push((target, *target_epoch));
+        nodes.push((target, *target_epoch));
     }
-    places
+    nodes
 }
 
 /// Returns guards that prove that the service no longer runs on a node, or the reason why there is no proof.
-fn leave(
+fn prove_not_running(
     planner: &Planner<'_>,
     service: &Service<'_>,
-    place: &NodeName,
+    other_node: &NodeName,
     epoch: Epoch,
     for_node: &str,
 ) -> Result<Vec<(String, Guard)>, (Reason, String)> {
-    let situation = planner.situation;
-    let fence = fence_guard(&situation, place).map(|(key, revision)| (key, Guard::Unchanged(revision)));
-    let standing = Service::standing(&situation, place, epoch);
-    if standing == Standing::Released {
-        return match unproven_target(&situation, service, place, for_node) {
+    let input = planner.input;
+    let fence = fence_guard(&input, other_node).map(|(key, revision)| (key, Guard::Unchanged(revision)));
+    let epoch_status = Service::epoch_status(&input, other_node, epoch);
+    if epoch_status == EpochStatus::Released {
+        return match unproven_target(&input, service, other_node, for_node) {
             Some(message) => Err((Reason::Fencing, message)),
             None => Ok(fence.into_iter().collect()),
         };
@@ -161,9 +164,9 @@ fn leave(
     let Some(assignment) = service.assignment.map(|assignment| &assignment.value) else {
         return Ok(Vec::new());
     };
-    let report = service.answer_of(&situation, place, epoch, &assignment.action_uid);
+    let report = service.answer_of(&input, other_node, epoch, &assignment.action_uid);
     let phase = report.map(|report| report.value.phase);
-    let is_target = *place != assignment.node;
+    let is_target = *other_node != assignment.node;
     let stopped = match phase {
         Some(Phase::Stopped | Phase::Failed | Phase::HandedOver) => true,
         // A target without a permit can no longer commit one after a new assignment. A move back to the source,
@@ -183,12 +186,12 @@ fn leave(
         ) => false,
     };
     if stopped {
-        let mut guards = vec![report_guard(&situation, place, service.name)];
+        let mut guards = vec![report_guard(&input, other_node, service.name)];
         guards.extend(fence);
         return Ok(guards);
     }
     // The service may run twice, so no stop on an unreachable node is awaited (FENCING, section 10).
-    let silent = planner.nodes.get(place).is_none_or(|node| match node.health {
+    let silent = planner.nodes.get(other_node).is_none_or(|node| match node.health {
         Health::Late | Health::Fencing | Health::Unregistered | Health::Down(_) => true,
         Health::Registering
         | Health::Online
@@ -199,30 +202,32 @@ fn leave(
     if service.may_run_twice() && silent {
         return Ok(fence.into_iter().collect());
     }
-    match standing {
-        Standing::Closing => {
-            Err((Reason::Fencing, format!("Service may still run on {place}: fencing is not confirmed yet")))
-        }
-        Standing::InForce | Standing::Released => {
-            Err((Reason::Waiting, format!("Waiting for node {place} to confirm that the service is stopped")))
-        }
+    match epoch_status {
+        EpochStatus::Closing => Err((
+            Reason::Fencing,
+            format!("Service may still run on {other_node}: fencing is not confirmed yet"),
+        )),
+        EpochStatus::Active | EpochStatus::Released => Err((
+            Reason::Waiting,
+            format!("Waiting for node {other_node} to confirm that the service is stopped"),
+        )),
     }
 }
 
-/// Returns why the service may still run on `place`, although the epoch of this migration target was closed with a
+/// Returns why the service may still run on `other_node`, although the epoch of this migration target was closed with a
 /// proof (R8.17); `None` if the proof suffices. It always suffices for `for_node` if that is the source, where the
 /// service stays, or the target itself, which may be probed.
 fn unproven_target(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     service: &Service<'_>,
-    place: &NodeName,
+    other_node: &NodeName,
     for_node: &str,
 ) -> Option<String> {
     let assignment = service.assignment.map(|assignment| &assignment.value)?;
     let Action::Migrate { target, .. } = &assignment.action else { return None };
-    let concerns = place == target && for_node != place && for_node != assignment.node;
-    (concerns && !migrate::release_counts(situation, service, assignment, target))
-        .then(|| format!("Service may have arrived on {place} after that node was fenced"))
+    let concerns = other_node == target && for_node != other_node && for_node != assignment.node;
+    (concerns && !migrate::proof_covers_migration(input, service, assignment, target))
+        .then(|| format!("Service may have arrived on {other_node} after that node was fenced"))
 }
 
 /// Returns the definition of an assignment. A running service is stopped, handed over and monitored under the
@@ -231,18 +236,18 @@ fn unproven_target(
 /// A copy with another identity than the spec, as after a restore, keeps running until it is stopped. The stop uses the
 /// definition of its start (FENCING, R6.11).
 fn definition(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &Draft,
+    draft: &ServiceDraft,
     node: &NodeName,
     epoch: Epoch,
     action: &Action,
 ) -> ServiceDefinition {
     let current = ServiceDefinition::of(&service.resource.value);
-    let differing = || copies::differing_definition(situation, service, draft, node, epoch);
+    let differing = || copies::differing_definition(input, service, draft, node, epoch);
     let assigned = service.assignment.map(|assignment| &assignment.value);
     let assigned = assigned.filter(|assignment| assignment.definition.uid == current.uid);
-    let is_here = assigned.is_some_and(|assignment| places(assignment).contains(&(node, epoch)));
+    let is_here = assigned.is_some_and(|assignment| assigned_nodes(assignment).contains(&(node, epoch)));
     let assigned = assigned.map(|assignment| assignment.definition.clone());
     let known = match action {
         Action::Start => differing(),
@@ -253,7 +258,7 @@ fn definition(
     known.unwrap_or(current)
 }
 
-fn begins(action: &Action) -> bool {
+fn may_start_service(action: &Action) -> bool {
     match action {
         Action::Start | Action::Restart | Action::Migrate { .. } => true,
         Action::Stop { .. } | Action::Leave => false,
@@ -264,19 +269,19 @@ fn begins(action: &Action) -> bool {
 pub(super) fn stop_arrivals_on(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
     node: &NodeName,
     source_end: Revision,
 ) -> bool {
     let is_assigned = stop_on(planner, service, draft, node);
-    await_answer(draft, source_end);
+    ask_about_arrivals(draft, source_end);
     is_assigned
 }
 
 /// Makes a new assignment ask its node about arrivals in a live migration whose source ended at this revision. Until
 /// the node answers, a proof that closes its epoch may be older than an arrival (FENCING, R8.17).
-pub(super) fn await_answer(draft: &mut Draft, source_end: Revision) {
-    if let Assign::Put(assignment) = &mut draft.assign {
+pub(super) fn ask_about_arrivals(draft: &mut ServiceDraft, source_end: Revision) {
+    if let AssignmentChange::Put(assignment) = &mut draft.assignment_change {
         assignment.arrivals_until = Some(source_end);
     }
 }
@@ -285,7 +290,7 @@ pub(super) fn await_answer(draft: &mut Draft, source_end: Revision) {
 pub(super) fn start_on(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
     node: &NodeName,
     reason: Reason,
 ) -> bool {
@@ -293,14 +298,14 @@ pub(super) fn start_on(
         return false;
     }
     draft.status.target = None;
-    draft.go(ServiceState::Starting, reason, format!("Starting on {node}: {}", reason.sentence()));
+    draft.transition_to(ServiceState::Starting, reason, format!("Starting on {node}: {}", reason.sentence()));
     true
 }
 
 pub(super) fn stop_on(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
     node: &NodeName,
 ) -> bool {
     let timeout_ms = super::operation::stop_timeout_ms(service);

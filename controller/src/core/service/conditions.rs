@@ -1,7 +1,7 @@
 //! The conditions of a resource, in the form that kstatus expects: Reconciling and Stalled only while they hold.
 
-use super::{Draft, Service};
-use crate::core::situation::Situation;
+use super::{Service, ServiceDraft};
+use crate::core::plan_input::PlanInput;
 use ha_api_types::event::EventType;
 use ha_api_types::id::ResourceName;
 use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
@@ -10,19 +10,19 @@ use ha_api_types::record::Phase;
 use ha_api_types::resource::{ResourceStatus, ServiceDefinition, ServiceState};
 
 /// Sets the conditions that follow from the other fields of the draft.
-pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
+pub(super) fn set_conditions(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
     let generation = service.resource.value.metadata.generation;
     draft.status.observed_generation = generation;
-    draft.status.running = runs(situation, service.name, service.uid(), &draft.status);
+    draft.status.running = is_reported_running(input, service.name, service.uid(), &draft.status);
     let (reason, message) = match draft.reason {
         Some(reason) if draft.message.is_empty() => (reason, reason.sentence().to_owned()),
         Some(reason) => (reason, draft.message.clone()),
-        None => resting(draft),
+        None => stable_reason(draft),
     };
     let ready = is_ready(draft, reason);
-    let stalled = draft.status.state == ServiceState::Error || draft.infeasible;
+    let stalled = draft.status.state == ServiceState::Error || draft.is_stalled;
     let reconciling = !ready && !stalled;
-    let now = situation.now.timestamp();
+    let now = input.now.timestamp();
     let before = draft
         .status
         .conditions
@@ -53,8 +53,9 @@ pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut
     }
     if draft.not_probed.is_empty() {
         if draft.status.state != ServiceState::Queued {
-            let had = service.status.is_some_and(|status| !status.value.counted_empty.is_empty());
-            let all_answered = had && draft.status.counted_empty.is_empty();
+            let had_counted_empty =
+                service.status.is_some_and(|status| !status.value.counted_empty.is_empty());
+            let all_answered = had_counted_empty && draft.status.counted_empty.is_empty();
             draft.status.conditions.retain(|condition| {
                 condition.kind != "Probed" || (generation == condition.observed_generation && !all_answered)
             });
@@ -67,7 +68,7 @@ pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut
     match draft.status.copies.iter().find(|copy| !copy.definition.may_replace(&wanted)) {
         None => draft.status.conditions.retain(|condition| condition.kind != "DefinitionDiffers"),
         Some(copy) => {
-            let shown = |definition: &ServiceDefinition| {
+            let definition_text = |definition: &ServiceDefinition| {
                 let identity =
                     definition.identity().map_or("an unknown service".to_owned(), |it| it.to_string());
                 format!("{identity}, exclusive {}", definition.exclusive)
@@ -75,8 +76,8 @@ pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut
             let message = format!(
                 "Node {} runs {}; the spec names {}. The copy continues until the resource is stopped",
                 copy.node,
-                shown(&copy.definition),
-                shown(&wanted)
+                definition_text(&copy.definition),
+                definition_text(&wanted)
             );
             let condition = Condition {
                 kind: "DefinitionDiffers".to_owned(),
@@ -90,18 +91,17 @@ pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut
         }
     }
     // A blocking reason is reported once, when it begins.
-    let wants_attention =
-        matches!(reason, Reason::Unschedulable | Reason::MultipleActive | Reason::Preempting)
-            || (draft.infeasible && matches!(reason, Reason::Draining | Reason::WatchdogFailed));
+    let needs_event = matches!(reason, Reason::Unschedulable | Reason::MultipleActive | Reason::Preempting)
+        || (draft.is_stalled && matches!(reason, Reason::Draining | Reason::WatchdogFailed));
     let is_new = before.as_ref().is_none_or(|(known, _)| *known != reason)
-        || (draft.blocked && before.is_none_or(|(_, known)| known != message));
-    if draft.told.is_empty() && is_new && (wants_attention || draft.blocked) {
-        draft.told.push((EventType::Warning, reason, message));
+        || (draft.is_deadlocked && before.is_none_or(|(_, known)| known != message));
+    if draft.events.is_empty() && is_new && (needs_event || draft.is_deadlocked) {
+        draft.events.push((EventType::Warning, reason, message));
     }
 }
 
 /// Returns the reason and message of a state without progress.
-fn resting(draft: &Draft) -> (Reason, String) {
+fn stable_reason(draft: &ServiceDraft) -> (Reason, String) {
     let node = draft.status.node.clone().unwrap_or_default();
     match draft.status.state {
         ServiceState::Started => (Reason::Running, format!("Running on {node}")),
@@ -123,7 +123,7 @@ fn resting(draft: &Draft) -> (Reason, String) {
     }
 }
 
-fn is_ready(draft: &Draft, reason: Reason) -> bool {
+fn is_ready(draft: &ServiceDraft, reason: Reason) -> bool {
     match draft.status.state {
         ServiceState::Started => draft.status.running && reason != Reason::MultipleActive,
         ServiceState::Stopped => reason != Reason::StartedExternally,
@@ -144,8 +144,8 @@ fn is_ready(draft: &Draft, reason: Reason) -> bool {
 }
 
 /// Returns `true` if the service runs, according to reports under current epochs.
-pub(super) fn runs(
-    situation: &Situation<'_>,
+pub(super) fn is_reported_running(
+    input: &PlanInput<'_>,
     name: &ResourceName,
     uid: &str,
     status: &ResourceStatus,
@@ -154,9 +154,9 @@ pub(super) fn runs(
         return false;
     }
     status.node.iter().chain(&status.target).any(|node| {
-        situation.world.service_report(name, node).is_some_and(|report| {
+        input.cluster_view.service_report(name, node).is_some_and(|report| {
             report.value.uid == uid
-                && situation.world.report_lives(name, node, report)
+                && input.cluster_view.is_report_current(name, node, report)
                 && matches!(report.value.phase, Phase::Running | Phase::HandingOver | Phase::MoveFailed)
         })
     })

@@ -1,10 +1,10 @@
 //! Copies: each node, epoch and boot on which a service was permitted or received, and may still run (FENCING, R6.3 to
 //! R6.6).
 
-use super::assign::places;
-use super::probe::{is_answered_by_operator, proves_the_machine_empty};
-use super::{Assign, Draft, Service, Standing, fence_guard, report_guard};
-use crate::core::situation::Situation;
+use super::assign::assigned_nodes;
+use super::probe::{is_answered_by_operator, proves_machine_empty};
+use super::{AssignmentChange, EpochStatus, Service, ServiceDraft, fence_guard, report_guard};
+use crate::core::plan_input::PlanInput;
 use ha_api_types::id::{BootId, Epoch, NodeName};
 use ha_api_types::record::{Action, Assignment, Phase};
 use ha_api_types::resource::{ServiceCopy, ServiceDefinition};
@@ -12,9 +12,9 @@ use ha_store::Guard;
 
 /// Updates `status.copies`. Removes copies whose node reported the stop or is released by a proof, under guards on the
 /// evidence. Adds the copies of the assignment that this draft makes.
-pub(super) fn record(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
-    let mut copies = remaining(situation, service, draft);
-    if let Assign::Put(assignment) = &draft.assign {
+pub(super) fn update_copies(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+    let mut copies = remaining_copies(input, service, draft);
+    if let AssignmentChange::Put(assignment) = &draft.assignment_change {
         match &assignment.action {
             Action::Start | Action::Restart | Action::Migrate { .. } => {
                 for copy in permitted_copies(assignment) {
@@ -30,21 +30,21 @@ pub(super) fn record(situation: &Situation<'_>, service: &Service<'_>, draft: &m
 }
 
 /// Returns the copies that may still run. Guards that prove the end of the other copies are added to the draft.
-pub(super) fn remaining(
-    situation: &Situation<'_>,
+pub(super) fn remaining_copies(
+    input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
 ) -> Vec<ServiceCopy> {
     let mut copies: Vec<ServiceCopy> = Vec::new();
     for copy in std::mem::take(&mut draft.status.copies) {
-        match end_guards(situation, service, &copy) {
+        match end_guards(input, service, &copy) {
             Some(guards) => draft.guards.extend(guards),
             None => copies.push(copy),
         }
     }
-    for copy in reported_copies(situation, service) {
+    for copy in reported_copies(input, service) {
         if !copies.iter().any(|known| is_same_copy(known, &copy))
-            && end_guards(situation, service, &copy).is_none()
+            && end_guards(input, service, &copy).is_none()
         {
             copies.push(copy);
         }
@@ -54,7 +54,7 @@ pub(super) fn remaining(
 
 /// Marks copies as no longer guarded by the node's watchdog: the resource is Ignored, deleted, or may have been moved
 /// by hand.
-pub(super) fn let_go(copies: &mut [ServiceCopy]) {
+pub(super) fn mark_unguarded(copies: &mut [ServiceCopy]) {
     for copy in copies {
         copy.let_go = true;
     }
@@ -66,21 +66,21 @@ pub(super) fn let_go(copies: &mut [ServiceCopy]) {
 /// For the nodes of the current assignment, `assign::leave` already requires a proof. That proof does not cover a copy
 /// that its node did not guard (R5.24), so such a copy needs its own proof. Such a copy may come from an `exclusive:
 /// false` definition from before a restore or an upgrade.
-pub(super) fn elsewhere(
-    situation: &Situation<'_>,
+pub(super) fn prove_no_other_copy(
+    input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &Draft,
+    draft: &ServiceDraft,
     node: &NodeName,
 ) -> Result<Vec<(String, Guard)>, NodeName> {
-    let assigned = service.assignment.map(|assignment| places(&assignment.value)).unwrap_or_default();
+    let assigned = service.assignment.map(|assignment| assigned_nodes(&assignment.value)).unwrap_or_default();
     let mut guards = Vec::new();
-    let known = draft.status.copies.iter().cloned().chain(reported_copies(situation, service));
+    let known = draft.status.copies.iter().cloned().chain(reported_copies(input, service));
     for copy in known {
-        let was_left = copy.is_guarded() && assigned.contains(&(&copy.node, copy.epoch));
-        if copy.node == *node || was_left {
+        let is_covered_by_assignment = copy.is_guarded() && assigned.contains(&(&copy.node, copy.epoch));
+        if copy.node == *node || is_covered_by_assignment {
             continue;
         }
-        match end_guards(situation, service, &copy) {
+        match end_guards(input, service, &copy) {
             Some(found) => guards.extend(found),
             None => return Err(copy.node),
         }
@@ -91,21 +91,21 @@ pub(super) fn elsewhere(
 /// Returns the definition of a copy on a node that the spec may not replace while the copy runs (FENCING, R6.11).
 /// `None` without such a copy.
 pub(super) fn differing_definition(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &Draft,
+    draft: &ServiceDraft,
     node: &NodeName,
     epoch: Epoch,
 ) -> Option<ServiceDefinition> {
     let wanted = ServiceDefinition::of(&service.resource.value);
     // A probe that found another service there rules out the definition in a backup.
-    let found = situation
-        .world
+    let found = input
+        .cluster_view
         .service_report(service.name, node)
         .map(|report| &report.value)
         .filter(|report| report.phase == Phase::ProbedRunning && report.epoch == epoch)
         .and_then(|report| report.identity.as_ref());
-    let known = draft.status.copies.iter().cloned().chain(reported_copies(situation, service));
+    let known = draft.status.copies.iter().cloned().chain(reported_copies(input, service));
     known
         .filter(|copy| copy.node == *node && copy.epoch == epoch)
         .map(|copy| copy.definition)
@@ -114,7 +114,7 @@ pub(super) fn differing_definition(
 }
 
 fn is_same_copy(one: &ServiceCopy, other: &ServiceCopy) -> bool {
-    one.node == other.node && one.epoch == other.epoch && one.definition.is_same_thing(&other.definition)
+    one.node == other.node && one.epoch == other.epoch && one.definition.has_same_identity(&other.definition)
 }
 
 /// Returns the copies that an assignment permits.
@@ -135,7 +135,7 @@ fn permitted_copies(assignment: &Assignment) -> Vec<ServiceCopy> {
 
 /// Returns the copies that follow from assignment and reports. After an upgrade from a version without `status.copies`,
 /// these are all copies.
-fn reported_copies(situation: &Situation<'_>, service: &Service<'_>) -> Vec<ServiceCopy> {
+fn reported_copies(input: &PlanInput<'_>, service: &Service<'_>) -> Vec<ServiceCopy> {
     let mut copies = Vec::new();
     let mut definition = ServiceDefinition::of(&service.resource.value);
     if let Some(assignment) = service.assignment.map(|assignment| &assignment.value)
@@ -149,7 +149,7 @@ fn reported_copies(situation: &Situation<'_>, service: &Service<'_>) -> Vec<Serv
             Action::Stop { .. } | Action::Leave => {}
         }
     }
-    for (node, report) in situation.world.service_reports.get(service.name).into_iter().flatten() {
+    for (node, report) in input.cluster_view.service_reports.get(service.name).into_iter().flatten() {
         let report = &report.value;
         // The copy was not permitted since the restore. The node reports the definition with which it was started
         // (R6.11).
@@ -174,11 +174,11 @@ fn reported_copies(situation: &Situation<'_>, service: &Service<'_>) -> Vec<Serv
 
 /// Returns the guards that prove that a copy no longer runs; `None` if the copy may run.
 fn end_guards(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     service: &Service<'_>,
     copy: &ServiceCopy,
 ) -> Option<Vec<(String, Guard)>> {
-    if is_answered_by_operator(situation, service, &copy.node) {
+    if is_answered_by_operator(input, service, &copy.node) {
         return Some(Vec::new());
     }
     let assignment = service.assignment.map(|assignment| &assignment.value);
@@ -191,18 +191,18 @@ fn end_guards(
         // end.
         return None;
     }
-    if is_reported_gone(situation, service, copy) {
-        return Some(vec![report_guard(situation, &copy.node, service.name)]);
+    if is_reported_gone(input, service, copy) {
+        return Some(vec![report_guard(input, &copy.node, service.name)]);
     }
-    let fence = situation.world.fences.get(&copy.node)?;
-    let gone = if copy.is_guarded() {
-        Service::standing(situation, &copy.node, copy.epoch) == Standing::Released
+    let fence = input.cluster_view.fences.get(&copy.node)?;
+    let is_released = if copy.is_guarded() {
+        Service::epoch_status(input, &copy.node, copy.epoch) == EpochStatus::Released
     } else {
         // Proofs (a), (f) and (g) do not cover services that the node did not guard (R5.24).
-        fence.value.epoch > copy.epoch && proves_the_machine_empty(&fence.value)
+        fence.value.epoch > copy.epoch && proves_machine_empty(&fence.value)
     };
-    gone.then(|| {
-        fence_guard(situation, &copy.node)
+    is_released.then(|| {
+        fence_guard(input, &copy.node)
             .map(|(key, revision)| (key, Guard::Unchanged(revision)))
             .into_iter()
             .collect()
@@ -211,9 +211,9 @@ fn end_guards(
 
 /// Returns `true` if the copy's node reports that the copy does not run: for the current action, or under a newer
 /// registration.
-fn is_reported_gone(situation: &Situation<'_>, service: &Service<'_>, copy: &ServiceCopy) -> bool {
-    let report = situation.world.service_report(service.name, &copy.node).map(|report| &report.value);
-    let is_open = situation.world.living_epoch(&copy.node) == Some(copy.epoch);
+fn is_reported_gone(input: &PlanInput<'_>, service: &Service<'_>, copy: &ServiceCopy) -> bool {
+    let report = input.cluster_view.service_report(service.name, &copy.node).map(|report| &report.value);
+    let is_open = input.cluster_view.unreleased_epoch(&copy.node) == Some(copy.epoch);
     let assigned = service
         .assignment
         .map(|assignment| &assignment.value)

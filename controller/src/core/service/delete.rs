@@ -2,9 +2,9 @@
 //! still run.
 
 use super::ignore::is_handing_over;
-use super::{Draft, Planner, Service, Standing, replacement, revision_of};
-use crate::core::plan::{Note, Subject, event, stored};
-use crate::core::situation::Situation;
+use super::{EpochStatus, Planner, Service, ServiceDraft, record_guard, replacement};
+use crate::core::plan::{OnApplied, Subject, event, stored};
+use crate::core::plan_input::PlanInput;
 use ha_api_types::event::EventType;
 use ha_api_types::id::{BootId, Epoch, NodeName, ResourceName};
 use ha_api_types::kind::Kind;
@@ -17,16 +17,16 @@ use std::collections::BTreeSet;
 /// Ends the management of a deleted resource. The assignment, the status and, once no other finalizer is left, the
 /// spec are deleted in one transaction.
 pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
-    let situation = planner.situation;
-    let keys = &situation.world.keys;
+    let input = planner.input;
+    let keys = &input.cluster_view.keys;
     let name = service.name;
-    if is_handing_over(&situation, service) {
-        wait(planner, service, "Waiting for the cutover of the live migration to end".to_owned());
+    if is_handing_over(&input, service) {
+        wait_in_deleting(planner, service, "Waiting for the cutover of the live migration to end".to_owned());
         return;
     }
-    let mut draft = Draft::of(service);
-    if replacement::look(planner, service, &mut draft) {
-        super::finish(planner, service, draft);
+    let mut draft = ServiceDraft::of(service);
+    if replacement::advance(planner, service, &mut draft) {
+        super::write_draft(planner, service, draft);
         return;
     }
     let others: Vec<&str> = service
@@ -39,66 +39,76 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
         .filter(|finalizer| *finalizer != FINALIZER)
         .collect();
     if !others.is_empty() {
-        wait(planner, service, format!("Waiting for finalizers to be removed: {}", others.join(", ")));
+        wait_in_deleting(
+            planner,
+            service,
+            format!("Waiting for finalizers to be removed: {}", others.join(", ")),
+        );
         return;
     }
     let mut transaction = Transaction::new()
         .delete(keys.spec(Kind::Resource, name), Guard::Unchanged(service.resource.modified));
     if service.assignment.is_some() {
-        transaction = transaction.delete(keys.assignment(name), revision_of(service.assignment));
+        transaction = transaction.delete(keys.assignment(name), record_guard(service.assignment));
     } else {
         // An assignment of an unknown write must not appear after the deletion.
         transaction = transaction.guard(keys.assignment(name), Guard::Absent);
     }
     if service.status.is_some() {
-        transaction = transaction.delete(keys.status(Kind::Resource, name), revision_of(service.status));
+        transaction = transaction.delete(keys.status(Kind::Resource, name), record_guard(service.status));
     }
-    let mut nodes = may_run_on(&situation, service);
+    let mut nodes = may_run_on(&input, service);
     // The tombstone takes over the copies, under guards that prove the end of the other copies (R6.5, R6.6).
-    let left = super::copies::remaining(&situation, service, &mut draft);
-    nodes.extend(left.iter().map(|copy| copy.node.clone()));
+    let remaining = super::copies::remaining_copies(&input, service, &mut draft);
+    nodes.extend(remaining.iter().map(|copy| copy.node.clone()));
     for (key, guard) in std::mem::take(&mut draft.guards) {
         transaction = transaction.guard(key, guard);
     }
     if !nodes.is_empty() {
-        let copies = copies(&situation, service, &nodes, left);
+        let copies = tombstone_copies(&input, service, &nodes, remaining);
         let tombstone = Tombstone { uid: service.uid().to_owned(), nodes, copies };
-        let guard = revision_of(service.tombstone);
+        let guard = record_guard(service.tombstone);
         transaction = transaction.put(keys.tombstone(name), guard, stored(&tombstone));
     }
     let message = Reason::Deleted.sentence();
     let uid = service.uid();
-    let told = event(&situation, Kind::Resource, name, uid, EventType::Normal, Reason::Deleted, message);
-    planner.plan.act(Subject::Service(name.to_owned()), transaction, vec![told], Note::Uses(BTreeSet::new()));
+    let event_of_deletion =
+        event(&input, Kind::Resource, name, uid, EventType::Normal, Reason::Deleted, message);
+    planner.plan.add_action(
+        Subject::Service(name.to_owned()),
+        transaction,
+        vec![event_of_deletion],
+        OnApplied::Uses(BTreeSet::new()),
+    );
 }
 
 /// Shows the service as Deleting, and begins no further action.
-fn wait(planner: &mut Planner<'_>, service: &Service<'_>, message: String) {
-    let mut draft = Draft::of(service);
+fn wait_in_deleting(planner: &mut Planner<'_>, service: &Service<'_>, message: String) {
+    let mut draft = ServiceDraft::of(service);
     if draft.status.state != ServiceState::Deleting {
-        draft.go(ServiceState::Deleting, Reason::Waiting, message.clone());
+        draft.transition_to(ServiceState::Deleting, Reason::Waiting, message.clone());
     }
-    draft.wait(Reason::Waiting, message);
-    super::finish(planner, service, draft);
+    draft.add_wait(Reason::Waiting, message);
+    super::write_draft(planner, service, draft);
 }
 
 /// Finalizer that the API sets on each resource, so that its deletion waits for the leader.
 const FINALIZER: &str = "hactl.io/managed";
 
 /// Returns every node where the service may still run once it is unmanaged.
-fn may_run_on(situation: &Situation<'_>, service: &Service<'_>) -> BTreeSet<NodeName> {
-    let world = situation.world;
+fn may_run_on(input: &PlanInput<'_>, service: &Service<'_>) -> BTreeSet<NodeName> {
+    let cluster_view = input.cluster_view;
     let mut nodes: BTreeSet<NodeName> =
-        service.may_run_elsewhere(situation, None).into_iter().cloned().collect();
+        service.other_possible_nodes(input, None).into_iter().cloned().collect();
     if let Some(tombstone) = service.tombstone {
         nodes.extend(tombstone.value.nodes.iter().cloned());
     }
-    if let Some((assignment, standing)) = service.assigned(situation) {
-        let stopped = service.phase(situation).is_some_and(|phase| !phase.may_run());
-        match standing {
-            Standing::Released => {}
-            Standing::InForce | Standing::Closing if stopped => {}
-            Standing::InForce | Standing::Closing => {
+    if let Some((assignment, epoch_status)) = service.assigned(input) {
+        let stopped = service.phase(input).is_some_and(|phase| !phase.may_run());
+        match epoch_status {
+            EpochStatus::Released => {}
+            EpochStatus::Active | EpochStatus::Closing if stopped => {}
+            EpochStatus::Active | EpochStatus::Closing => {
                 nodes.insert(assignment.node.clone());
             }
         }
@@ -107,21 +117,21 @@ fn may_run_on(situation: &Situation<'_>, service: &Service<'_>) -> BTreeSet<Node
     if let Some(status) = status
         && status.stop_confirmed == Some(false)
         && let (Some(node), Some(epoch)) = (&status.node, status.epoch)
-        && Service::standing(situation, node, epoch) != Standing::Released
+        && Service::epoch_status(input, node, epoch) != EpochStatus::Released
     {
         nodes.insert(node.clone());
     }
-    nodes.extend(service.not_stopped(situation).map(|(node, _, _)| node.to_owned()));
-    nodes.extend(super::migrate::unproven_arrival(situation, service).map(|(node, _)| node.to_owned()));
+    nodes.extend(service.not_stopped(input).map(|(node, _, _)| node.to_owned()));
+    nodes.extend(super::migrate::unproven_arrival(input, service).map(|(node, _)| node.to_owned()));
     let unguarded = status.is_some_and(|status| status.state == ServiceState::Ignored)
-        || super::probe::may_run_anywhere(world, status);
+        || super::probe::may_run_anywhere(cluster_view, status);
     if unguarded {
         // The service was unmanaged: it may run on every node that is not proven empty.
         nodes.extend(
-            world
+            cluster_view
                 .fences
                 .iter()
-                .filter(|(_, fence)| !super::probe::proves_the_machine_empty(&fence.value))
+                .filter(|(_, fence)| !super::probe::proves_machine_empty(&fence.value))
                 .map(|(node, _)| node.clone()),
         );
     }
@@ -130,33 +140,39 @@ fn may_run_on(situation: &Situation<'_>, service: &Service<'_>) -> BTreeSet<Node
 
 /// Returns the copies that the tombstone takes over: those of an earlier tombstone of the name, and one for each
 /// further node. The definition comes from the assignment or, without one, from the resource (FENCING, R7.15).
-fn copies(
-    situation: &Situation<'_>,
+fn tombstone_copies(
+    input: &PlanInput<'_>,
     service: &Service<'_>,
     nodes: &BTreeSet<NodeName>,
-    mut left: Vec<ServiceCopy>,
+    mut remaining: Vec<ServiceCopy>,
 ) -> Vec<ServiceCopy> {
     let mut copies: Vec<ServiceCopy> =
         service.tombstone.map(|tombstone| tombstone.value.copies.clone()).unwrap_or_default();
-    super::copies::let_go(&mut left);
-    copies.extend(left);
+    super::copies::mark_unguarded(&mut remaining);
+    copies.extend(remaining);
     let definition = service
         .assignment
         .map(|assignment| assignment.value.definition.clone())
         .filter(|definition| definition.uid == service.uid())
         .unwrap_or_else(|| ServiceDefinition::of(&service.resource.value));
     for node in nodes {
-        let is_there = |copy: &ServiceCopy| copy.node == *node && copy.definition.is_same_thing(&definition);
+        let is_there =
+            |copy: &ServiceCopy| copy.node == *node && copy.definition.has_same_identity(&definition);
         if copies.iter().any(is_there) {
             continue;
         }
-        let fence = situation.world.fences.get(node).map(|fence| fence.value.clone()).unwrap_or_default();
-        copies.push(copy_at(node, fence.epoch, &fence.boot_id, &definition));
+        let fence = input.cluster_view.fences.get(node).map(|fence| fence.value.clone()).unwrap_or_default();
+        copies.push(unguarded_copy(node, fence.epoch, &fence.boot_id, &definition));
     }
     copies
 }
 
-fn copy_at(node: &NodeName, epoch: Epoch, boot_id: &BootId, definition: &ServiceDefinition) -> ServiceCopy {
+fn unguarded_copy(
+    node: &NodeName,
+    epoch: Epoch,
+    boot_id: &BootId,
+    definition: &ServiceDefinition,
+) -> ServiceCopy {
     ServiceCopy {
         node: node.to_owned(),
         epoch,
@@ -168,44 +184,47 @@ fn copy_at(node: &NodeName, epoch: Epoch, boot_id: &BootId, definition: &Service
 
 /// Removes the remaining records of resources whose spec is gone.
 pub(super) fn plan_orphans(planner: &mut Planner<'_>) {
-    let situation = planner.situation;
-    let world = situation.world;
+    let input = planner.input;
+    let cluster_view = input.cluster_view;
     let names: BTreeSet<&ResourceName> =
-        world.assignments.keys().chain(world.resource_statuses.keys()).collect();
+        cluster_view.assignments.keys().chain(cluster_view.resource_statuses.keys()).collect();
     for name in names {
-        let spec_key = world.keys.spec(Kind::Resource, name);
+        let spec_key = cluster_view.keys.spec(Kind::Resource, name);
         let subject = Subject::Service(name.clone());
-        if world.resources.contains_key(name)
-            || world.unreadable.contains_key(&spec_key)
-            || situation.busy.contains(&subject)
+        if cluster_view.resources.contains_key(name)
+            || cluster_view.unreadable.contains_key(&spec_key)
+            || input.busy.contains(&subject)
         {
             continue;
         }
         let mut transaction = Transaction::new().guard(spec_key, Guard::Absent);
-        let mut left: Vec<ServiceCopy> =
-            world.resource_statuses.get(name).map(|status| status.value.copies.clone()).unwrap_or_default();
-        super::copies::let_go(&mut left);
-        if let Some(status) = world.resource_statuses.get(name) {
+        let mut remaining: Vec<ServiceCopy> = cluster_view
+            .resource_statuses
+            .get(name)
+            .map(|status| status.value.copies.clone())
+            .unwrap_or_default();
+        super::copies::mark_unguarded(&mut remaining);
+        if let Some(status) = cluster_view.resource_statuses.get(name) {
             transaction = transaction
-                .delete(world.keys.status(Kind::Resource, name), Guard::Unchanged(status.modified));
+                .delete(cluster_view.keys.status(Kind::Resource, name), Guard::Unchanged(status.modified));
         }
-        if let Some(assignment) = world.assignments.get(name) {
+        if let Some(assignment) = cluster_view.assignments.get(name) {
             let value = &assignment.value;
             transaction =
-                transaction.delete(world.keys.assignment(name), Guard::Unchanged(assignment.modified));
-            if Service::standing(&situation, &value.node, value.epoch) != Standing::Released {
-                let known = world.tombstones.get(name);
+                transaction.delete(cluster_view.keys.assignment(name), Guard::Unchanged(assignment.modified));
+            if Service::epoch_status(&input, &value.node, value.epoch) != EpochStatus::Released {
+                let known = cluster_view.tombstones.get(name);
                 let mut nodes = known.map(|known| known.value.nodes.clone()).unwrap_or_default();
                 nodes.insert(value.node.clone());
                 let mut copies = known.map(|known| known.value.copies.clone()).unwrap_or_default();
-                nodes.extend(left.iter().map(|copy| copy.node.clone()));
-                copies.extend(left);
-                copies.push(copy_at(&value.node, value.epoch, &value.boot_id, &value.definition));
+                nodes.extend(remaining.iter().map(|copy| copy.node.clone()));
+                copies.extend(remaining);
+                copies.push(unguarded_copy(&value.node, value.epoch, &value.boot_id, &value.definition));
                 let tombstone = Tombstone { uid: value.definition.uid.clone(), nodes, copies };
-                let key = world.keys.tombstone(name);
-                transaction = transaction.put(key, revision_of(known), stored(&tombstone));
+                let key = cluster_view.keys.tombstone(name);
+                transaction = transaction.put(key, record_guard(known), stored(&tombstone));
             }
         }
-        planner.plan.act(subject, transaction, Vec::new(), Note::Uses(BTreeSet::new()));
+        planner.plan.add_action(subject, transaction, Vec::new(), OnApplied::Uses(BTreeSet::new()));
     }
 }

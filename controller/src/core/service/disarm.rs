@@ -1,9 +1,9 @@
 //! Services of a disarmed cluster: which freeze, which finish an action first, and where they are probed on arming
 //! (SEMANTICS 8, FENCING 7).
 
-use super::{Assign, Draft, Planner, Service, Standing};
+use super::{AssignmentChange, EpochStatus, Planner, Service, ServiceDraft};
 use crate::core::health::NodeHealth;
-use crate::core::situation::Situation;
+use crate::core::plan_input::PlanInput;
 use ha_api_types::cluster::Disarmed;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::ServiceState;
@@ -13,16 +13,16 @@ use ha_api_types::resource::ServiceState;
 ///
 /// Under Ignore its assignment is deleted, so that no agent keeps the service on its node: an operator may move it.
 /// On arming, every node is probed as if the service had never been managed.
-pub(super) fn rests(
+pub(super) fn freeze_if_disarmed(
     planner: &Planner<'_>,
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
     disarmed: Disarmed,
 ) -> bool {
-    let situation = &planner.situation;
-    draft.forget_failures();
+    let input = &planner.input;
+    draft.clear_all_failures();
     draft.status.move_failures = 0;
-    let by_hand = match disarmed {
+    let is_manual = match disarmed {
         Disarmed::Freeze => false,
         Disarmed::Ignore => true,
     };
@@ -36,90 +36,92 @@ pub(super) fn rests(
         // The service stays in Error. When an operator clears the error later, it must not start in addition to a
         // copy that was started by hand meanwhile.
         ServiceState::Error => {
-            if by_hand {
-                draft.status.probe_arming = Some(situation.world.cluster_generation());
+            if is_manual {
+                draft.status.probe_arming = Some(input.cluster_view.cluster_generation());
             }
             false
         }
         ServiceState::Queued | ServiceState::RequestStart | ServiceState::Disabled => {
-            if by_hand {
-                freeze(service, draft, by_hand);
+            if is_manual {
+                freeze(service, draft, is_manual);
             }
-            by_hand
+            is_manual
         }
         ServiceState::Starting
         | ServiceState::Started
         | ServiceState::RequestStop
-        | ServiceState::Stopping => match service.assigned(situation) {
+        | ServiceState::Stopping => match service.assigned(input) {
             // The action in progress on its node ends first, so that the service is in its desired state.
-            Some((assignment, Standing::InForce))
+            Some((assignment, EpochStatus::Active))
                 if draft.status.state != ServiceState::Started
-                    && !is_agreed(situation, disarmed)
-                    && planner.nodes.get(&assignment.node).is_some_and(NodeHealth::is_heard) =>
+                    && !is_disarm_permitted(input, disarmed)
+                    && planner.nodes.get(&assignment.node).is_some_and(NodeHealth::is_reachable) =>
             {
                 false
             }
-            Some((_, Standing::InForce)) => {
-                freeze(service, draft, by_hand);
+            Some((_, EpochStatus::Active)) => {
+                freeze(service, draft, is_manual);
                 true
             }
             // The fencing of its node ends first, unless the agents are already disarmed.
-            Some((_, Standing::Closing | Standing::Released)) if is_agreed(situation, disarmed) => {
-                freeze(service, draft, by_hand);
+            Some((_, EpochStatus::Closing | EpochStatus::Released))
+                if is_disarm_permitted(input, disarmed) =>
+            {
+                freeze(service, draft, is_manual);
                 true
             }
-            Some((_, Standing::Closing | Standing::Released)) | None => false,
+            Some((_, EpochStatus::Closing | EpochStatus::Released)) | None => false,
         },
         ServiceState::Stopped => {
-            if by_hand || service.assignment.is_some() {
-                freeze(service, draft, by_hand);
+            if is_manual || service.assignment.is_some() {
+                freeze(service, draft, is_manual);
                 return true;
             }
             false
         }
         ServiceState::Freeze => {
-            if by_hand && service.assignment.is_some() {
-                draft.assign = Assign::Delete;
+            if is_manual && service.assignment.is_some() {
+                draft.assignment_change = AssignmentChange::Delete;
             }
-            draft.wait(Reason::Disarmed, "Cluster is disarmed");
+            draft.add_wait(Reason::Disarmed, "Cluster is disarmed");
             true
         }
     }
 }
 
-fn freeze(service: &Service<'_>, draft: &mut Draft, by_hand: bool) {
-    let message = if by_hand {
+fn freeze(service: &Service<'_>, draft: &mut ServiceDraft, is_manual: bool) {
+    let message = if is_manual {
         "Cluster is disarmed: the service may be moved manually, and every node is probed when the \
          cluster is armed"
     } else {
         "Cluster is disarmed"
     };
-    if by_hand && service.assignment.is_some() {
-        draft.assign = Assign::Delete;
+    if is_manual && service.assignment.is_some() {
+        draft.assignment_change = AssignmentChange::Delete;
     }
-    draft.go(ServiceState::Freeze, Reason::Disarmed, message.to_owned());
+    draft.transition_to(ServiceState::Freeze, Reason::Disarmed, message.to_owned());
 }
 
 /// Returns `true` if the agents were permitted to disarm.
-fn is_agreed(situation: &Situation<'_>, disarmed: Disarmed) -> bool {
-    situation.world.cluster_status.as_ref().is_some_and(|known| known.value.disarm == Some(disarmed))
+fn is_disarm_permitted(input: &PlanInput<'_>, disarmed: Disarmed) -> bool {
+    input.cluster_view.cluster_status.as_ref().is_some_and(|known| known.value.disarm == Some(disarmed))
 }
 
 /// Returns `true` if a service, as stored, prevents the agents from disarming.
-pub(in crate::core) fn holds_up(state: ServiceState, is_assigned: bool, disarmed: Disarmed) -> bool {
-    let by_hand = match disarmed {
+pub(in crate::core) fn delays_disarm(state: ServiceState, is_assigned: bool, disarmed: Disarmed) -> bool {
+    let is_manual = match disarmed {
         Disarmed::Freeze => false,
         Disarmed::Ignore => true,
     };
     match state {
         ServiceState::Fence | ServiceState::Recovery | ServiceState::Migrate | ServiceState::Relocate => true,
         ServiceState::Error | ServiceState::Ignored | ServiceState::Deleting => false,
-        ServiceState::Queued | ServiceState::RequestStart | ServiceState::Disabled => by_hand,
-        ServiceState::Freeze => by_hand && is_assigned,
+        ServiceState::Queued | ServiceState::RequestStart | ServiceState::Disabled => is_manual,
+        ServiceState::Freeze => is_manual && is_assigned,
         ServiceState::Starting
         | ServiceState::Started
         | ServiceState::RequestStop
         | ServiceState::Stopping
-        | ServiceState::Stopped => by_hand || is_assigned,
+        | ServiceState::Stopped => is_manual || is_assigned,
     }
 }

@@ -1,8 +1,8 @@
 //! The draft: changes to one service, collected step by step and written in one transaction.
 
-use super::{Service, external_change, revision_of};
+use super::{Service, external_change, record_guard};
 use crate::core::plan::{event, stored};
-use crate::core::situation::Situation;
+use crate::core::plan_input::PlanInput;
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::kind::Kind;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 /// Change of the assignment.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Assign {
+pub(super) enum AssignmentChange {
     /// Unchanged.
     Keep,
     /// Replaced.
@@ -27,14 +27,14 @@ pub(super) enum Assign {
 
 /// Changes to a service in this plan.
 #[derive(Clone, Debug)]
-pub(super) struct Draft {
+pub(super) struct ServiceDraft {
     pub(super) status: ResourceStatus,
-    pub(super) assign: Assign,
+    pub(super) assignment_change: AssignmentChange,
     /// Guards of facts on which the decision depends, in addition to the written keys.
     pub(super) guards: BTreeMap<String, Guard>,
     /// Fences that are written in the same transaction, by key.
     pub(super) fences: BTreeMap<String, (Guard, Fence)>,
-    pub(super) told: Vec<(EventType, Reason, String)>,
+    pub(super) events: Vec<(EventType, Reason, String)>,
     /// Reason of the current state, for conditions.
     pub(super) reason: Option<Reason>,
     pub(super) message: String,
@@ -47,20 +47,20 @@ pub(super) struct Draft {
     /// Tombstones that end or shrink in the same transaction, by key: the revision as read, and the remaining
     /// tombstone.
     pub(super) tombstones: BTreeMap<String, (Revision, Option<Tombstone>)>,
-    /// The requested state that this transaction writes into the spec, because an administrator has stopped or started
+    /// The requested state that this transaction has_writes into the spec, because an administrator has stopped or started
     /// the service with its own tool.
     pub(super) requested_state: Option<RequestedState>,
     /// `true` if the service is stalled, for example because no node is eligible.
-    pub(super) infeasible: bool,
+    pub(super) is_stalled: bool,
     /// `true` if this move and others wait for each other, and no order resolves that.
-    pub(super) blocked: bool,
+    pub(super) is_deadlocked: bool,
     /// Node on which this service preempts others.
-    pub(super) reserves: Option<NodeName>,
+    pub(super) reserved_node: Option<NodeName>,
 }
 
-impl Draft {
+impl ServiceDraft {
     /// Creates a draft without changes. The status of an earlier object with this name is ignored.
-    pub(super) fn of(service: &Service<'_>) -> Draft {
+    pub(super) fn of(service: &Service<'_>) -> ServiceDraft {
         let uid = service.uid();
         let mut status = service
             .status
@@ -71,12 +71,12 @@ impl Draft {
             // The changed spec may be able to run where the previous one could not.
             status.incompatible_nodes.clear();
         }
-        Draft {
+        ServiceDraft {
             status,
-            assign: Assign::Keep,
+            assignment_change: AssignmentChange::Keep,
             guards: BTreeMap::new(),
             fences: BTreeMap::new(),
-            told: Vec::new(),
+            events: Vec::new(),
             reason: None,
             message: String::new(),
             waiting: Vec::new(),
@@ -85,17 +85,17 @@ impl Draft {
             operation: None,
             tombstones: BTreeMap::new(),
             requested_state: None,
-            infeasible: false,
-            blocked: false,
-            reserves: None,
+            is_stalled: false,
+            is_deadlocked: false,
+            reserved_node: None,
         }
     }
 
     /// Enters a state and emits an event. If the message is empty, the reason's sentence is used.
-    pub(super) fn go(&mut self, state: ServiceState, reason: Reason, message: String) {
+    pub(super) fn transition_to(&mut self, state: ServiceState, reason: Reason, message: String) {
         self.status.state = state;
         // An unconfirmed stop is remembered until the stop is confirmed. Leaving Error does not confirm it.
-        let remembers = match state {
+        let keeps_stop_confirmation = match state {
             ServiceState::Error => true,
             ServiceState::RequestStop | ServiceState::Stopping => self.status.stop_confirmed == Some(false),
             ServiceState::Queued
@@ -112,7 +112,7 @@ impl Draft {
             | ServiceState::Ignored
             | ServiceState::Deleting => false,
         };
-        if !remembers {
+        if !keeps_stop_confirmation {
             self.status.stop_confirmed = None;
         }
         let message = if message.is_empty() { reason.sentence().to_owned() } else { message };
@@ -132,42 +132,42 @@ impl Draft {
             | ServiceState::Ignored
             | ServiceState::Deleting => EventType::Normal,
         };
-        self.told.push((event_type, reason, message.clone()));
+        self.events.push((event_type, reason, message.clone()));
         self.reason = Some(reason);
         self.message = message;
         self.waiting.clear();
     }
 
     /// Sets the reason and message of the current state, without an event.
-    pub(super) fn say(&mut self, reason: Reason, message: impl Into<String>) {
+    pub(super) fn set_message(&mut self, reason: Reason, message: impl Into<String>) {
         self.reason = Some(reason);
         self.message = message.into();
     }
 
     /// Sets the condition that the service waits for.
-    pub(super) fn wait(&mut self, reason: Reason, message: impl Into<String>) {
+    pub(super) fn add_wait(&mut self, reason: Reason, message: impl Into<String>) {
         let message = message.into();
-        self.say(reason, message.clone());
+        self.set_message(reason, message.clone());
         self.waiting.push((reason, message));
     }
 
     /// Appends text to the last message, and to its event.
-    pub(super) fn add_words(&mut self, words: Option<String>) {
-        let Some(words) = words else { return };
-        self.message = format!("{}; {words}", self.message);
-        if let Some((_, _, told)) = self.told.last_mut() {
-            told.clone_from(&self.message);
+    pub(super) fn append_message(&mut self, text: Option<String>) {
+        let Some(text) = text else { return };
+        self.message = format!("{}; {text}", self.message);
+        if let Some((_, _, event_message)) = self.events.last_mut() {
+            event_message.clone_from(&self.message);
         }
     }
 
     /// Emits an event.
-    pub(super) fn tell(&mut self, event_type: EventType, reason: Reason, message: impl Into<String>) {
-        self.told.push((event_type, reason, message.into()));
+    pub(super) fn emit_event(&mut self, event_type: EventType, reason: Reason, message: impl Into<String>) {
+        self.events.push((event_type, reason, message.into()));
     }
 
     /// Sets a wake-up at `since` plus a duration.
-    pub(super) fn wake_after(&mut self, since: Mono, length_ms: Millis, why: &'static str) {
-        let at = since + length_ms;
+    pub(super) fn wake_after(&mut self, since: Mono, duration_ms: Millis, why: &'static str) {
+        let at = since + duration_ms;
         if self.wake.is_none_or(|(known, _)| at < known) {
             self.wake = Some((at, why));
         }
@@ -180,7 +180,7 @@ impl Draft {
     }
 
     /// Clears all failures: for Disabled, a cleared error, or disarm.
-    pub(super) fn forget_failures(&mut self) {
+    pub(super) fn clear_all_failures(&mut self) {
         self.clear_failures();
         self.status.incompatible_nodes.clear();
     }
@@ -191,31 +191,31 @@ impl Draft {
     /// was deleted or changed since.
     pub(super) fn into_transaction(
         self,
-        situation: &Situation<'_>,
+        input: &PlanInput<'_>,
         service: &Service<'_>,
     ) -> Option<(Transaction, Vec<Event>)> {
-        let keys = &situation.world.keys;
+        let keys = &input.cluster_view.keys;
         let name = service.name;
         let mut transaction = Transaction::new();
-        let mut writes = false;
+        let mut has_writes = false;
         let status_key = keys.status(Kind::Resource, name);
-        let is_unreadable = situation.world.unreadable.contains_key(&status_key);
+        let is_unreadable = input.cluster_view.unreadable.contains_key(&status_key);
         if is_unreadable || service.status.map(|status| &status.value) != Some(&self.status) {
-            let guard = revision_of(service.status);
+            let guard = record_guard(service.status);
             transaction = transaction.put(status_key, guard, stored(&self.status));
-            writes = true;
+            has_writes = true;
         }
-        let guard = revision_of(service.assignment);
-        match &self.assign {
-            Assign::Keep => {}
-            Assign::Put(assignment) => {
+        let guard = record_guard(service.assignment);
+        match &self.assignment_change {
+            AssignmentChange::Keep => {}
+            AssignmentChange::Put(assignment) => {
                 transaction = transaction.put(keys.assignment(name), guard, stored(assignment.as_ref()));
-                writes = true;
+                has_writes = true;
             }
-            Assign::Delete => {
+            AssignmentChange::Delete => {
                 if service.assignment.is_some() {
                     transaction = transaction.delete(keys.assignment(name), guard);
-                    writes = true;
+                    has_writes = true;
                 }
             }
         }
@@ -225,16 +225,16 @@ impl Draft {
                 Some(left) => transaction.put(key, guard, stored(left)),
                 None => transaction.delete(key, guard),
             };
-            writes = true;
+            has_writes = true;
         }
         if let (Some(request), Some(status)) = (&service.operation, &self.operation)
             && request.status.map(|known| &known.value) != Some(status)
         {
             let key = keys.status(Kind::Operation, request.name);
-            transaction = transaction.put(key, revision_of(request.status), stored(status));
-            writes = true;
+            transaction = transaction.put(key, record_guard(request.status), stored(status));
+            has_writes = true;
         }
-        if !writes {
+        if !has_writes {
             return None;
         }
         for (key, guard) in self.guards {
@@ -249,24 +249,24 @@ impl Draft {
         let spec_key = keys.spec(Kind::Resource, name);
         let spec = Guard::Unchanged(service.resource.modified);
         let requested = self.requested_state.and_then(|state| {
-            let stored = situation.world.entry(&spec_key)?;
+            let stored = input.cluster_view.entry(&spec_key)?;
             external_change::with_requested_state(&stored.value, state)
         });
         transaction = match requested {
             Some(changed) => transaction.put(spec_key, spec, changed),
             None => transaction.guard(spec_key, spec),
         };
-        let action_uid = match &self.assign {
-            Assign::Put(assignment) => Some(assignment.action_uid.clone()),
-            Assign::Keep | Assign::Delete => self.status.action_uid.clone(),
+        let action_uid = match &self.assignment_change {
+            AssignmentChange::Put(assignment) => Some(assignment.action_uid.clone()),
+            AssignmentChange::Keep | AssignmentChange::Delete => self.status.action_uid.clone(),
         };
         let operation = service.operation.as_ref().map(|request| request.name.to_owned());
         let events = self
-            .told
+            .events
             .into_iter()
             .map(|(event_type, reason, message)| {
                 let mut event =
-                    event(situation, Kind::Resource, name, service.uid(), event_type, reason, message);
+                    event(input, Kind::Resource, name, service.uid(), event_type, reason, message);
                 event.node.clone_from(&self.status.node);
                 event.action_uid.clone_from(&action_uid);
                 event.operation.clone_from(&operation);

@@ -1,9 +1,9 @@
 //! Error: the service exhausted its policies, could not be stopped, or runs twice. The leader takes no further
 //! action.
 
-use super::assign::{assign, places};
-use super::{Assign, Draft, Planner, Service, Standing, report_guard};
-use crate::core::situation::Situation;
+use super::assign::{assign, assigned_nodes};
+use super::{AssignmentChange, EpochStatus, Planner, Service, ServiceDraft, report_guard};
+use crate::core::plan_input::PlanInput;
 use ha_api_types::event::EventType;
 use ha_api_types::id::{Epoch, NodeName};
 use ha_api_types::operation::OperationAction;
@@ -15,28 +15,30 @@ use ha_api_types::resource::{RequestedState, ServiceState};
 pub(super) fn enter(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
     reason: Reason,
     message: String,
     stop_confirmed: bool,
 ) {
-    let situation = planner.situation;
-    match service.assigned(&situation) {
+    let input = planner.input;
+    match service.assigned(&input) {
         // The service may still run: the agent is ordered to take no action on it.
-        Some((assignment, Standing::InForce)) if !stop_confirmed && places(assignment).len() == 1 => {
+        Some((assignment, EpochStatus::Active))
+            if !stop_confirmed && assigned_nodes(assignment).len() == 1 =>
+        {
             let node = assignment.node.clone();
             assign(planner, service, draft, &node, Action::Leave);
         }
         // The node's report ended its right to start the service, so no assignment is needed.
-        Some((assignment, Standing::InForce)) if stop_confirmed => {
-            let (key, guard) = report_guard(&situation, &assignment.node, service.name);
+        Some((assignment, EpochStatus::Active)) if stop_confirmed => {
+            let (key, guard) = report_guard(&input, &assignment.node, service.name);
             draft.guards.insert(key, guard);
-            draft.assign = Assign::Delete;
+            draft.assignment_change = AssignmentChange::Delete;
         }
-        Some((_, Standing::InForce | Standing::Closing | Standing::Released)) | None => {}
+        Some((_, EpochStatus::Active | EpochStatus::Closing | EpochStatus::Released)) | None => {}
     }
     draft.status.target = None;
-    draft.go(ServiceState::Error, reason, message);
+    draft.transition_to(ServiceState::Error, reason, message);
     draft.status.stop_confirmed = Some(stop_confirmed);
 }
 
@@ -44,15 +46,15 @@ pub(super) fn enter(
 pub(super) fn stop_failed(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
     report: &ServiceReport,
 ) {
     let node = draft.status.node.clone().unwrap_or_default();
-    let message = format!("Stop failed on {node}: {}", said(report));
+    let message = format!("Stop failed on {node}: {}", report_text(report));
     enter(planner, service, draft, Reason::StopFailed, message, false);
 }
 
-fn said(report: &ServiceReport) -> &str {
+fn report_text(report: &ServiceReport) -> &str {
     if report.message.is_empty() { report.reason.sentence() } else { &report.message }
 }
 
@@ -61,7 +63,7 @@ fn said(report: &ServiceReport) -> &str {
 pub(super) fn could_not_stop(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
     node: &NodeName,
     epoch: Epoch,
     message: &str,
@@ -73,9 +75,9 @@ pub(super) fn could_not_stop(
     if known {
         return;
     }
-    let situation = planner.situation;
+    let input = planner.input;
     let mut text = format!("Found running on {node}, and the stop failed: {message}");
-    if let Some((assignment, Standing::InForce)) = service.assigned(&situation)
+    if let Some((assignment, EpochStatus::Active)) = service.assigned(&input)
         && assignment.node != *node
     {
         text = format!("{text}; assigned node: {}", assignment.node);
@@ -87,11 +89,11 @@ pub(super) fn could_not_stop(
 
 /// Leaves Error only for requested Disabled or clear-error. Without a confirmed stop, the service goes through
 /// RequestStop.
-pub(super) fn error(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
-    let situation = planner.situation;
-    if draft.status.stop_confirmed != Some(true) && is_proven_stopped(&situation, service, draft) {
+pub(super) fn error(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+    let input = planner.input;
+    if draft.status.stop_confirmed != Some(true) && is_proven_stopped(&input, service, draft) {
         draft.status.stop_confirmed = Some(true);
-        draft.tell(
+        draft.emit_event(
             EventType::Normal,
             Reason::Stopping,
             "Stop confirmed: the service's node is confirmed down",
@@ -100,34 +102,34 @@ pub(super) fn error(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mu
     let cleared = service
         .operation
         .is_some_and(|request| request.operation.value.spec.action == OperationAction::ClearError);
-    let disabled = service.wanted() == RequestedState::Disabled;
-    let disarmed = situation.world.settings().disarmed.is_some();
+    let disabled = service.requested_state() == RequestedState::Disabled;
+    let disarmed = input.cluster_view.settings().disarmed.is_some();
     // Admission of the node waits until the Error is stored, and only an admitted node can stop the service.
-    let registering = service.not_stopped(&situation).is_some();
+    let registering = service.not_stopped(&input).is_some();
     if disarmed || registering || (!cleared && !disabled) {
         if draft.reason.is_none() {
-            let (reason, message) = remembered(service);
-            draft.say(reason, message);
+            let (reason, message) = stored_reason(service);
+            draft.set_message(reason, message);
         }
         return;
     }
     let confirmed = draft.status.stop_confirmed == Some(true);
-    draft.forget_failures();
-    if confirmed && service.may_run_elsewhere(&situation, None).is_empty() {
-        let (state, reason) = match service.wanted() {
+    draft.clear_all_failures();
+    if confirmed && service.other_possible_nodes(&input, None).is_empty() {
+        let (state, reason) = match service.requested_state() {
             RequestedState::Started => (ServiceState::RequestStart, Reason::Scheduled),
             RequestedState::Stopped => (ServiceState::Stopped, Reason::Stopped),
             RequestedState::Disabled | RequestedState::Ignored => (ServiceState::Disabled, Reason::Disabled),
         };
-        draft.go(state, reason, "Error cleared".to_owned());
+        draft.transition_to(state, reason, "Error cleared".to_owned());
     } else {
         let message = "Error cleared, stopping first".to_owned();
-        draft.go(ServiceState::RequestStop, Reason::Stopping, message);
+        draft.transition_to(ServiceState::RequestStop, Reason::Stopping, message);
     }
 }
 
 /// Returns the reason and message with which the service entered Error, from its status.
-fn remembered(service: &Service<'_>) -> (Reason, String) {
+fn stored_reason(service: &Service<'_>) -> (Reason, String) {
     service
         .status
         .and_then(|status| status.value.conditions.iter().find(|condition| condition.kind == "Ready"))
@@ -135,8 +137,8 @@ fn remembered(service: &Service<'_>) -> (Reason, String) {
 }
 
 /// Returns `true` if the epoch under which the service may have run has since been closed with a proof.
-fn is_proven_stopped(situation: &Situation<'_>, service: &Service<'_>, draft: &Draft) -> bool {
+fn is_proven_stopped(input: &PlanInput<'_>, service: &Service<'_>, draft: &ServiceDraft) -> bool {
     let (Some(node), Some(epoch)) = (&draft.status.node, draft.status.epoch) else { return false };
-    Service::standing(situation, node, epoch) == Standing::Released
-        && service.may_run_elsewhere(situation, Some(node)).is_empty()
+    Service::epoch_status(input, node, epoch) == EpochStatus::Released
+        && service.other_possible_nodes(input, Some(node)).is_empty()
 }

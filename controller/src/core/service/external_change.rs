@@ -1,8 +1,8 @@
 //! Clean stops and starts with a service's own tool that become the requested state (`externalStop: Accept`).
 
 use super::assign::start_on;
-use super::{Assign, Draft, Planner, Service, Standing, replacement};
-use crate::core::situation::Situation;
+use super::{AssignmentChange, EpochStatus, Planner, Service, ServiceDraft, replacement};
+use crate::core::plan_input::PlanInput;
 use ha_api_types::event::EventType;
 use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 /// and an Ignored one is not managed.
 pub(super) fn is_accepted(service: &Service<'_>) -> bool {
     service.resource.value.spec.external_stop == ExternalStop::Accept
-        && match service.wanted() {
+        && match service.requested_state() {
             RequestedState::Started | RequestedState::Stopped => true,
             RequestedState::Disabled | RequestedState::Ignored => false,
         }
 }
 
 /// Rewrites the assignment, under the same action, if the resource's policy has changed since.
-pub(super) fn follow_policy(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
-    let Some((assignment, Standing::InForce)) = service.assigned(situation) else { return };
+pub(super) fn follow_policy(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+    let Some((assignment, EpochStatus::Active)) = service.assigned(input) else { return };
     let accepts_external_stop = is_accepted(service);
     let is_followed = match &assignment.action {
         Action::Start | Action::Restart | Action::Stop { .. } => {
@@ -31,24 +31,24 @@ pub(super) fn follow_policy(situation: &Situation<'_>, service: &Service<'_>, dr
         Action::Migrate { .. } | Action::Leave => true,
     };
     let is_settled = matches!(draft.status.state, ServiceState::Started | ServiceState::Stopped);
-    if is_followed || !is_settled || draft.assign != Assign::Keep {
+    if is_followed || !is_settled || draft.assignment_change != AssignmentChange::Keep {
         return;
     }
-    replacement::rewrite(situation, draft, Assignment { accepts_external_stop, ..assignment.clone() });
+    replacement::rewrite(input, draft, Assignment { accepts_external_stop, ..assignment.clone() });
 }
 
 /// Requests Stopped for a service that was stopped with its own tool. Returns `true` if it does.
-pub(super) fn request_stop(service: &Service<'_>, draft: &mut Draft, report: &ServiceReport) -> bool {
+pub(super) fn request_stop(service: &Service<'_>, draft: &mut ServiceDraft, report: &ServiceReport) -> bool {
     let is_stop = report.external_change && report.phase == Phase::Stopped;
-    if !is_stop || !is_accepted(service) || service.wanted() != RequestedState::Started {
+    if !is_stop || !is_accepted(service) || service.requested_state() != RequestedState::Started {
         return false;
     }
     let cause = if report.message.is_empty() { String::new() } else { format!(" ({})", report.message) };
     let message =
         format!("Stopped outside hactl{cause}: requested state is now Stopped (externalStop: Accept)");
     draft.requested_state = Some(RequestedState::Stopped);
-    draft.tell(EventType::Normal, Reason::StoppedExternally, message.clone());
-    draft.say(Reason::StoppedExternally, message);
+    draft.emit_event(EventType::Normal, Reason::StoppedExternally, message.clone());
+    draft.set_message(Reason::StoppedExternally, message);
     true
 }
 
@@ -57,19 +57,19 @@ pub(super) fn request_stop(service: &Service<'_>, draft: &mut Draft, report: &Se
 pub(super) fn request_start(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
     node: &NodeName,
     report: &ServiceReport,
 ) -> bool {
     let is_start = report.external_change && report.phase == Phase::ProbedRunning;
-    if !is_start || !is_accepted(service) || service.wanted() != RequestedState::Stopped {
+    if !is_start || !is_accepted(service) || service.requested_state() != RequestedState::Stopped {
         return false;
     }
     if start_on(planner, service, draft, node, Reason::StartedExternally) {
         draft.requested_state = Some(RequestedState::Started);
         let message =
             format!("Started on {node} outside hactl: requested state is now Started (externalStop: Accept)");
-        draft.tell(EventType::Normal, Reason::StartedExternally, message);
+        draft.emit_event(EventType::Normal, Reason::StartedExternally, message);
     }
     true
 }

@@ -1,42 +1,42 @@
 //! Ignored services: not managed, and left unchanged.
 
-use super::{Assign, Draft, Service, Standing};
-use crate::core::situation::Situation;
+use super::{AssignmentChange, EpochStatus, Service, ServiceDraft};
+use crate::core::plan_input::PlanInput;
 use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
 
 /// Stops managing the service and leaves it unchanged. A cutover in progress ends first.
-pub(super) fn enter(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
-    if is_handing_over(situation, service) {
-        draft.wait(Reason::Waiting, "Waiting for the cutover of the live migration to end");
+pub(super) fn enter(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+    if is_handing_over(input, service) {
+        draft.add_wait(Reason::Waiting, "Waiting for the cutover of the live migration to end");
         return;
     }
     if let Some(target) = draft.status.target.take()
-        && received(situation, service) == Some(Phase::Running)
+        && target_phase(input, service) == Some(Phase::Running)
     {
         draft.status.node = Some(target);
     }
-    draft.assign = Assign::Delete;
-    super::copies::let_go(&mut draft.status.copies);
-    draft.forget_failures();
+    draft.assignment_change = AssignmentChange::Delete;
+    super::copies::mark_unguarded(&mut draft.status.copies);
+    draft.clear_all_failures();
     draft.status.maintenance_node = None;
     draft.status.preempted_by = None;
     draft.status.epoch = None;
     draft.status.action_uid = None;
-    draft.go(ServiceState::Ignored, Reason::Unmanaged, String::new());
+    draft.transition_to(ServiceState::Ignored, Reason::Unmanaged, String::new());
 }
 
 /// Returns `true` if the service may be on either of two nodes right now.
-pub(super) fn is_handing_over(situation: &Situation<'_>, service: &Service<'_>) -> bool {
+pub(super) fn is_handing_over(input: &PlanInput<'_>, service: &Service<'_>) -> bool {
     let Some(assignment) = service.assignment.map(|assignment| &assignment.value) else { return false };
     let Action::Migrate { target, target_epoch, .. } = &assignment.action else { return false };
-    let standing = |node: &NodeName, epoch| Service::standing(situation, node, epoch);
-    match service.phase(situation) {
-        Some(Phase::HandingOver) => standing(&assignment.node, assignment.epoch) != Standing::Released,
+    let epoch_status = |node: &NodeName, epoch| Service::epoch_status(input, node, epoch);
+    match service.phase(input) {
+        Some(Phase::HandingOver) => epoch_status(&assignment.node, assignment.epoch) != EpochStatus::Released,
         // The cutover has ended once the target has reported its outcome.
-        Some(Phase::HandedOver) => match received(situation, service) {
+        Some(Phase::HandedOver) => match target_phase(input, service) {
             Some(Phase::Running | Phase::Failed | Phase::Stopped | Phase::ProbedStopped) => false,
             Some(
                 Phase::Starting
@@ -49,7 +49,7 @@ pub(super) fn is_handing_over(situation: &Situation<'_>, service: &Service<'_>) 
                 | Phase::HandedOver
                 | Phase::MoveFailed,
             )
-            | None => standing(target, *target_epoch) != Standing::Released,
+            | None => epoch_status(target, *target_epoch) != EpochStatus::Released,
         },
         Some(
             Phase::Starting
@@ -69,19 +69,19 @@ pub(super) fn is_handing_over(situation: &Situation<'_>, service: &Service<'_>) 
 }
 
 /// Returns the phase that the target of a migration reports.
-fn received(situation: &Situation<'_>, service: &Service<'_>) -> Option<Phase> {
+fn target_phase(input: &PlanInput<'_>, service: &Service<'_>) -> Option<Phase> {
     let assignment = &service.assignment?.value;
     let Action::Migrate { target, target_epoch, .. } = &assignment.action else { return None };
-    let report = service.answer_of(situation, target, *target_epoch, &assignment.action_uid)?;
+    let report = service.answer_of(input, target, *target_epoch, &assignment.action_uid)?;
     Some(report.value.phase)
 }
 
 /// Manages the service again: every node is probed, because the service may have been started on any of them.
-pub(super) fn ignored(service: &Service<'_>, draft: &mut Draft) {
-    if service.wanted() == RequestedState::Ignored {
-        draft.say(Reason::Unmanaged, String::new());
+pub(super) fn ignored(service: &Service<'_>, draft: &mut ServiceDraft) {
+    if service.requested_state() == RequestedState::Ignored {
+        draft.set_message(Reason::Unmanaged, String::new());
         return;
     }
     draft.status.probe_generation = Some(service.resource.value.metadata.generation);
-    draft.go(ServiceState::Queued, Reason::NotProbed, "Managed again".to_owned());
+    draft.transition_to(ServiceState::Queued, Reason::NotProbed, "Managed again".to_owned());
 }

@@ -1,9 +1,9 @@
 //! Operations on services: their checks, their refusals with every reason, their execution and their outcome.
 
 use super::assign::{assign, stop_on};
-use super::policy::choose;
-use super::{Draft, Planner, Service, in_place, moves, ordering, replacement};
-use crate::core::situation::Situation;
+use super::policy::best_placement;
+use super::{Planner, Service, ServiceDraft, in_place, moves, ordering, replacement};
+use crate::core::plan_input::PlanInput;
 use crate::core::world::Versioned;
 use ha_api_types::id::{NodeName, OperationName, ResourceName};
 use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 /// An operation that is not final, and its status.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::core) struct Request<'a> {
+pub(in crate::core) struct ServiceRequest<'a> {
     pub(in crate::core) name: &'a OperationName,
     pub(super) operation: &'a Versioned<Operation>,
     pub(super) status: Option<&'a Versioned<OperationStatus>>,
@@ -26,14 +26,16 @@ pub(in crate::core) struct Request<'a> {
 
 /// Returns the oldest operation on each service that is not final, because a service has only one at a time. Of
 /// several stops the newest counts: a forced stop must not wait for a graceful one.
-pub(in crate::core) fn requests<'a>(situation: &Situation<'a>) -> BTreeMap<ResourceName, Request<'a>> {
-    let mut requests: BTreeMap<ResourceName, Request<'_>> = BTreeMap::new();
-    for (name, operation) in situation.world.open_operations() {
+pub(in crate::core) fn requests_by_service<'a>(
+    input: &PlanInput<'a>,
+) -> BTreeMap<ResourceName, ServiceRequest<'a>> {
+    let mut requests: BTreeMap<ResourceName, ServiceRequest<'_>> = BTreeMap::new();
+    for (name, operation) in input.cluster_view.open_operations() {
         let Some(resource) = operation.value.spec.resource.as_deref() else { continue };
         let resource = ResourceName::from(names::bare(resource));
-        let status = situation.world.operation_statuses.get(name);
-        let request = Request { name, operation, status };
-        let goes_first = requests.get(&resource).is_none_or(|known| {
+        let status = input.cluster_view.operation_statuses.get(name);
+        let request = ServiceRequest { name, operation, status };
+        let takes_precedence = requests.get(&resource).is_none_or(|known| {
             let is_stop = |spec: &OperationSpec| spec.action == OperationAction::Stop;
             let older = operation.created < known.operation.created;
             if is_stop(&operation.value.spec) && is_stop(&known.operation.value.spec) {
@@ -42,7 +44,7 @@ pub(in crate::core) fn requests<'a>(situation: &Situation<'a>) -> BTreeMap<Resou
                 older
             }
         });
-        if goes_first {
+        if takes_precedence {
             requests.insert(resource, request);
         }
     }
@@ -50,11 +52,15 @@ pub(in crate::core) fn requests<'a>(situation: &Situation<'a>) -> BTreeMap<Resou
 }
 
 /// Returns the services that operations move or will move.
-pub(in crate::core) fn moved(situation: &Situation<'_>) -> Vec<ResourceName> {
-    let moves = |request: &Request<'_>| {
+pub(in crate::core) fn services_to_move(input: &PlanInput<'_>) -> Vec<ResourceName> {
+    let moves = |request: &ServiceRequest<'_>| {
         matches!(request.operation.value.spec.action, OperationAction::Migrate | OperationAction::Relocate)
     };
-    requests(situation).into_iter().filter(|(_, request)| moves(request)).map(|(name, _)| name).collect()
+    requests_by_service(input)
+        .into_iter()
+        .filter(|(_, request)| moves(request))
+        .map(|(name, _)| name)
+        .collect()
 }
 
 /// Returns `timeoutSeconds` of a Stop in progress; after this time the service is killed.
@@ -66,20 +72,20 @@ pub(super) fn stop_timeout_ms(service: &Service<'_>) -> Option<Millis> {
         .map(|s| u64::from(s) * 1000)
 }
 
-pub(super) fn phase_of(request: &Request<'_>) -> OperationPhase {
+pub(super) fn phase_of(request: &ServiceRequest<'_>) -> OperationPhase {
     request.status.map_or(OperationPhase::Pending, |status| status.value.phase)
 }
 
 /// Returns the status of an operation in a new phase.
-pub(in crate::core) fn status_in(
-    situation: &Situation<'_>,
+pub(in crate::core) fn status_in_phase(
+    input: &PlanInput<'_>,
     known: Option<&OperationStatus>,
     generation: i64,
     phase: OperationPhase,
     reason: Reason,
     message: &str,
 ) -> OperationStatus {
-    let now = situation.now.timestamp();
+    let now = input.now.timestamp();
     let mut status = known.cloned().unwrap_or_default();
     status.observed_generation = generation;
     status.phase = phase;
@@ -110,10 +116,10 @@ pub(in crate::core) fn status_in(
     status
 }
 
-pub(super) fn set(
-    situation: &Situation<'_>,
+pub(super) fn set_status(
+    input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
     phase: OperationPhase,
     reason: Reason,
     message: &str,
@@ -121,22 +127,22 @@ pub(super) fn set(
     let Some(request) = service.operation else { return };
     let known = draft.operation.as_ref().or(request.status.map(|status| &status.value));
     let generation = request.operation.value.metadata.generation;
-    draft.operation = Some(status_in(situation, known, generation, phase, reason, message));
+    draft.operation = Some(status_in_phase(input, known, generation, phase, reason, message));
 }
 
 pub(super) fn refuse(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
     reason: Reason,
     message: &str,
 ) {
-    set(situation, service, draft, OperationPhase::Refused, reason, message);
+    set_status(input, service, draft, OperationPhase::Refused, reason, message);
 }
 
 /// Checks a pending operation before all other decisions. An impossible operation is refused with the reason.
-pub(super) fn consider(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
-    let situation = planner.situation;
+pub(super) fn check_pending(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+    let input = planner.input;
     let Some(request) = service.operation else { return };
     if phase_of(&request) != OperationPhase::Pending {
         return;
@@ -147,32 +153,32 @@ pub(super) fn consider(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
     match spec.action {
         OperationAction::Start if state == ServiceState::Error => {
             let message = format!("{name} is in Error: run \"hactl clear-error {name}\"");
-            refuse(&situation, service, draft, Reason::Refused, &message);
+            refuse(&input, service, draft, Reason::Refused, &message);
         }
         OperationAction::Start | OperationAction::Stop => {
-            set(&situation, service, draft, OperationPhase::Running, Reason::InProgress, "");
+            set_status(&input, service, draft, OperationPhase::Running, Reason::InProgress, "");
         }
         OperationAction::ClearError => {
             if state == ServiceState::Error {
-                set(&situation, service, draft, OperationPhase::Running, Reason::InProgress, "");
+                set_status(&input, service, draft, OperationPhase::Running, Reason::InProgress, "");
             } else {
                 let message = format!("{name} is in state {state:?}, not Error");
-                refuse(&situation, service, draft, Reason::Refused, &message);
+                refuse(&input, service, draft, Reason::Refused, &message);
             }
         }
-        OperationAction::UpdateInPlace => in_place::consider(&situation, service, draft),
+        OperationAction::UpdateInPlace => in_place::apply_confirmed_definition(&input, service, draft),
         OperationAction::Restart | OperationAction::Migrate | OperationAction::Relocate => {
             if let Some((reason, message)) = refusal_of_state(service, state, spec.action) {
-                refuse(&situation, service, draft, reason, &message);
+                refuse(&input, service, draft, reason, &message);
             } else if spec.action != OperationAction::Restart {
-                consider_target(planner, service, draft);
+                check_target(planner, service, draft);
             }
         }
         OperationAction::ReplaceSecondary => {
             let refusal = refusal_of_state(service, state, spec.action)
                 .or_else(|| replacement::refusal(planner, service, draft));
             if let Some((reason, message)) = refusal {
-                refuse(&situation, service, draft, reason, &message);
+                refuse(&input, service, draft, reason, &message);
             }
         }
         OperationAction::ConfirmFenced
@@ -184,7 +190,7 @@ pub(super) fn consider(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         | OperationAction::Balance
         | OperationAction::TestNotifications => {
             let message = "Action does not apply to a resource";
-            refuse(&situation, service, draft, Reason::Invalid, message);
+            refuse(&input, service, draft, Reason::Invalid, message);
         }
     }
 }
@@ -230,33 +236,34 @@ fn refusal_of_state(
 }
 
 /// Refuses a move to an ineligible node, with every reason, or to the current node.
-fn consider_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
-    let situation = planner.situation;
+fn check_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+    let input = planner.input;
     let Some(request) = service.operation else { return };
     let Some(target) = request.operation.value.spec.node.as_ref() else {
-        refuse(&situation, service, draft, Reason::Invalid, "No target node: set spec.node");
+        refuse(&input, service, draft, Reason::Invalid, "No target node: set spec.node");
         return;
     };
-    if !situation.world.nodes.contains_key(target) {
-        refuse(&situation, service, draft, Reason::NotFound, &format!("Node {target} not found"));
+    if !input.cluster_view.nodes.contains_key(target) {
+        refuse(&input, service, draft, Reason::NotFound, &format!("Node {target} not found"));
         return;
     }
-    if is_at_home(draft.status.state) && draft.status.node.as_ref() == Some(target) {
+    if is_on_assigned_node(draft.status.state) && draft.status.node.as_ref() == Some(target) {
         let message = format!("{} is already on {target}", service.name);
-        refuse(&situation, service, draft, Reason::CurrentNode, &message);
+        refuse(&input, service, draft, Reason::CurrentNode, &message);
         return;
     }
     // An operator's request retries a node on which the service could never run.
     draft.status.incompatible_nodes.retain(|node| node != target);
-    let placement = choose(planner, service, draft);
-    let companions: Vec<ResourceName> = planner.view.rules.companions(service.name).into_iter().collect();
+    let placement = best_placement(planner, service, draft);
+    let companions: Vec<ResourceName> =
+        planner.view.rules.strict_affinity_partners(service.name).into_iter().collect();
     if let Some(Verdict::Refused(refusals)) = placement.verdicts.get(target)
-        && !moves::may_go_with_companions(&placement, target)
+        && !moves::is_eligible_with_companions(&placement, target)
     {
         let messages: Vec<&str> = refusals.iter().map(|refusal| refusal.message.as_str()).collect();
         let message = format!("{target} is not eligible: {}", messages.join(", "));
         let reason = refusals.first().map_or(Reason::Refused, |refusal| refusal.reason);
-        refuse(&situation, service, draft, reason, &message);
+        refuse(&input, service, draft, reason, &message);
         if let Some(status) = &mut draft.operation {
             status.blocked_by = blockers(planner, service, target);
             status.together = companions;
@@ -265,7 +272,7 @@ fn consider_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut
 }
 
 /// Returns `true` if the service is on the node in its status, and stays there unless it is moved.
-fn is_at_home(state: ServiceState) -> bool {
+fn is_on_assigned_node(state: ServiceState) -> bool {
     match state {
         ServiceState::Starting
         | ServiceState::Started
@@ -291,7 +298,7 @@ fn blockers(planner: &Planner<'_>, service: &Service<'_>, target: &NodeName) -> 
     let mut names: Vec<ResourceName> = planner
         .view
         .rules
-        .apart_from(service.name)
+        .anti_affinity_rules_of(service.name)
         .filter(|partners| partners.strict)
         .flat_map(|partners| partners.resources.iter())
         .filter(|name| *name != service.name)
@@ -305,8 +312,8 @@ fn blockers(planner: &Planner<'_>, service: &Service<'_>, target: &NodeName) -> 
 
 /// Carries out the operation on a running service. Returns `true` if an action has begun, or if the operation
 /// controls the service.
-pub(super) fn carry_out(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
-    let situation = planner.situation;
+pub(super) fn execute(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) -> bool {
+    let input = planner.input;
     let Some(request) = service.operation else { return false };
     if phase_of(&request) != OperationPhase::Pending
         || draft.operation.as_ref().is_some_and(|s| s.phase.is_final())
@@ -346,25 +353,25 @@ pub(super) fn carry_out(planner: &mut Planner<'_>, service: &Service<'_>, draft:
     if begun {
         draft.status.operation = Some(request.name.to_owned());
         let message = draft.message.clone();
-        set(&situation, service, draft, OperationPhase::Running, Reason::InProgress, &message);
+        set_status(&input, service, draft, OperationPhase::Running, Reason::InProgress, &message);
         let moves = matches!(spec.action, OperationAction::Migrate | OperationAction::Relocate);
         if let Some(status) = &mut draft.operation
             && moves
         {
-            status.together = planner.view.rules.companions(service.name).into_iter().collect();
+            status.together = planner.view.rules.strict_affinity_partners(service.name).into_iter().collect();
         }
     } else {
         let message = draft.message.clone();
-        set(&situation, service, draft, OperationPhase::Pending, Reason::Waiting, &message);
+        set_status(&input, service, draft, OperationPhase::Pending, Reason::Waiting, &message);
     }
     true
 }
 
 /// Restarts a service in place under the same permit. If the stop needs another definition than the start, stops the
 /// service and starts it again. Returns `true` if the restart was ordered.
-fn restart(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
+fn restart(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) -> bool {
     let Some(node) = draft.status.node.clone() else { return false };
-    if !ordering::way_is_clear(planner, service, draft) {
+    if !ordering::stop_dependents_first(planner, service, draft) {
         return false;
     }
     let same_driver = service
@@ -375,20 +382,24 @@ fn restart(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) 
         if !assign(planner, service, draft, &node, Action::Restart) {
             return false;
         }
-        draft.go(ServiceState::Starting, Reason::UserRequested, message);
+        draft.transition_to(ServiceState::Starting, Reason::UserRequested, message);
     } else {
         if !stop_on(planner, service, draft, &node) {
             return false;
         }
         draft.status.target = Some(node);
-        draft.go(ServiceState::Relocate, Reason::UserRequested, message);
+        draft.transition_to(ServiceState::Relocate, Reason::UserRequested, message);
     }
     true
 }
 
 /// Assigns a stopped service to the target of an operator's move, without a start. Returns `true` if it was assigned.
-pub(super) fn rehome(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
-    let situation = planner.situation;
+pub(super) fn reassign_stopped(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut ServiceDraft,
+) -> bool {
+    let input = planner.input;
     let Some(request) = service.operation else { return false };
     let spec = &request.operation.value.spec;
     let is_move = matches!(spec.action, OperationAction::Migrate | OperationAction::Relocate);
@@ -400,11 +411,11 @@ pub(super) fn rehome(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     // After an operator's move, the service no longer returns to its node from before maintenance.
     draft.status.maintenance_node = None;
     draft.status.operation = Some(request.name.to_owned());
-    let disabled = service.wanted() == RequestedState::Disabled;
+    let disabled = service.requested_state() == RequestedState::Disabled;
     let reason = if disabled { Reason::Disabled } else { Reason::Stopped };
-    draft.say(reason, format!("Stopped, assigned to {target}"));
-    set(
-        &situation,
+    draft.set_message(reason, format!("Stopped, assigned to {target}"));
+    set_status(
+        &input,
         service,
         draft,
         OperationPhase::Succeeded,

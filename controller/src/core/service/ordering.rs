@@ -4,9 +4,9 @@
 //! A failure stops only the failed service. Its dependents keep running while the service is restarted or recovered.
 //! Only an intended stop, by an operator or for a move, goes through the order from the end to the beginning.
 
-use super::{Draft, Planner, Service, Standing, conditions};
+use super::{EpochStatus, Planner, Service, ServiceDraft, conditions};
 use crate::core::plan::Subject;
-use crate::core::situation::Situation;
+use crate::core::plan_input::PlanInput;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment};
@@ -14,91 +14,93 @@ use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_api_types::time::Millis;
 
 /// Returns why the service cannot start now: a dependency does not run, or is about to stop.
-pub(super) fn holds_start(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
-    holds_start_of(planner, service.name)
+pub(super) fn start_blocker(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
+    start_blocker_of(planner, service.name)
 }
 
 /// Time within which an agent reports all services that it stopped together, in milliseconds.
-const REPORTED_MS: Millis = 5_000;
+const STOP_REPORT_MS: Millis = 5_000;
 
-/// Returns why a service that its node stopped for lack of a lease cannot start again now: see [`holds_start`]. The
+/// Returns why a service that its node stopped for lack of a lease cannot start again now: see [`start_blocker`]. The
 /// node stopped all exclusive services, and reports them one at a time, so an older report about a dependency may no
 /// longer hold. The wait is bounded, because the dependency may also have been started again before the stop was
 /// reported.
-pub(super) fn holds_restart(
+pub(super) fn restart_blocker(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
     node: &NodeName,
 ) -> Option<String> {
-    let situation = planner.situation;
-    let world = situation.world;
-    let stop = world.service_report(service.name, node).filter(|report| {
-        report.value.reason == Reason::LeaseLost && situation.now.raw < report.seen + REPORTED_MS
+    let input = planner.input;
+    let cluster_view = input.cluster_view;
+    let stop = cluster_view.service_report(service.name, node).filter(|report| {
+        report.value.reason == Reason::LeaseLost && input.now.raw < report.seen + STOP_REPORT_MS
     });
-    let Some(stop) = stop else { return holds_start(planner, service) };
-    let stopped_with_it = |first: &&ResourceName| {
-        world.service_report(first, node).is_some_and(|report| {
+    let Some(stop) = stop else { return start_blocker(planner, service) };
+    let stopped_with_it = |dependency: &&ResourceName| {
+        cluster_view.service_report(dependency, node).is_some_and(|report| {
             report.value.exclusive && report.value.phase.may_run() && report.modified < stop.modified
         })
     };
-    let Some(first) = planner.order.before(service.name).find(stopped_with_it) else {
-        return holds_start(planner, service);
+    let Some(dependency) = planner.order.dependencies(service.name).find(stopped_with_it) else {
+        return start_blocker(planner, service);
     };
-    let message = format!("Waiting for node {node} to report that dependency {first} is also stopped");
+    let message = format!("Waiting for node {node} to report that dependency {dependency} is also stopped");
     let why = "an agent has reported all services that it stopped";
-    planner.plan.wake(&situation, stop.seen + REPORTED_MS, why);
+    planner.plan.wake_at(&input, stop.seen + STOP_REPORT_MS, why);
     Some(message)
 }
 
 /// Returns the services that do not run and cannot start now because of the start order.
-pub(super) fn held_back(planner: &Planner<'_>) -> Vec<ResourceName> {
+pub(super) fn blocked_services(planner: &Planner<'_>) -> Vec<ResourceName> {
     let services = planner.view.services.iter();
     services
         .filter(|(name, facts)| {
-            facts.wanted && facts.uses.is_empty() && holds_start_of(planner, name).is_some()
+            facts.wanted && facts.uses.is_empty() && start_blocker_of(planner, name).is_some()
         })
         .map(|(name, _)| name.clone())
         .collect()
 }
 
-fn holds_start_of(planner: &Planner<'_>, name: &ResourceName) -> Option<String> {
-    planner.order.before(name).next()?;
-    if let Some(circle) = planner.order.circle(name) {
+fn start_blocker_of(planner: &Planner<'_>, name: &ResourceName) -> Option<String> {
+    planner.order.dependencies(name).next()?;
+    if let Some(dependency_cycle) = planner.order.dependency_cycle(name) {
         return Some(format!(
             "Dependency cycle: {}; remove one of these resources from spec.dependsOn of the resource after it",
-            circle.join(" → ")
+            dependency_cycle.join(" → ")
         ));
     }
-    planner.order.before(name).find_map(|first| holds(planner, first))
+    planner.order.dependencies(name).find_map(|dependency| dependency_blocker(planner, dependency))
 }
 
-fn holds(planner: &Planner<'_>, first: &ResourceName) -> Option<String> {
-    let world = planner.situation.world;
-    let Some(resource) = world.resources.get(first) else {
-        return Some(format!("Dependency {first} does not exist"));
+fn dependency_blocker(planner: &Planner<'_>, dependency: &ResourceName) -> Option<String> {
+    let cluster_view = planner.input.cluster_view;
+    let Some(resource) = cluster_view.resources.get(dependency) else {
+        return Some(format!("Dependency {dependency} does not exist"));
     };
     if resource.value.metadata.deletion_timestamp.is_some() {
-        return Some(format!("Dependency {first} is being deleted"));
+        return Some(format!("Dependency {dependency} is being deleted"));
     }
     match resource.value.spec.state {
         RequestedState::Ignored => return None,
         wanted @ (RequestedState::Stopped | RequestedState::Disabled) => {
             return Some(format!(
-                "Dependency {first} has requested state {wanted:?}: run \"hactl start {first}\""
+                "Dependency {dependency} has requested state {wanted:?}: run \"hactl start {dependency}\""
             ));
         }
         RequestedState::Started => {}
     }
-    if planner.leaving.contains(first) || is_busy(&planner.situation, first) {
-        return Some(format!("Waiting for the pending action of dependency {first}"));
+    if planner.stopping_services.contains(dependency) || has_write_in_progress(&planner.input, dependency) {
+        return Some(format!("Waiting for the pending action of dependency {dependency}"));
     }
-    let status = world.resource_statuses.get(first).map(|status| &status.value);
+    let status = cluster_view.resource_statuses.get(dependency).map(|status| &status.value);
     let state = status.map_or(ServiceState::Queued, |status| status.state);
     let runs = match state {
         ServiceState::Started | ServiceState::Migrate | ServiceState::Freeze => {
             // The stored `running` may be older than the reports, for example after the node stopped all services.
             let uid = &resource.value.metadata.uid;
-            status.is_some_and(|status| conditions::runs(&planner.situation, first, uid, status))
+            status.is_some_and(|status| {
+                conditions::is_reported_running(&planner.input, dependency, uid, status)
+            })
         }
         ServiceState::Queued
         | ServiceState::RequestStart
@@ -116,17 +118,17 @@ fn holds(planner: &Planner<'_>, first: &ResourceName) -> Option<String> {
     };
     (!runs).then(|| {
         // The leader assigned the dependency, and its node has not started it: it may wait for a dependency, too.
-        let but = if state == ServiceState::Started { ", not running" } else { "" };
-        format!("Waiting for dependency {first} to start (state {state:?}{but})")
+        let suffix = if state == ServiceState::Started { ", not running" } else { "" };
+        format!("Waiting for dependency {dependency} to start (state {state:?}{suffix})")
     })
 }
 
 /// Returns why the service must stop although Started is requested: a dependency must stop.
-pub(super) fn has_to_stop(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
-    let world = planner.situation.world;
-    let stops = |first: &&ResourceName| {
-        let Some(resource) = world.resources.get(*first) else { return false };
-        let state = world.resource_statuses.get(*first).map(|status| status.value.state);
+pub(super) fn stop_reason(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
+    let cluster_view = planner.input.cluster_view;
+    let stops = |dependency: &&ResourceName| {
+        let Some(resource) = cluster_view.resources.get(*dependency) else { return false };
+        let state = cluster_view.resource_statuses.get(*dependency).map(|status| status.value.state);
         match resource.value.spec.state {
             RequestedState::Ignored => false,
             RequestedState::Stopped | RequestedState::Disabled => true,
@@ -135,25 +137,35 @@ pub(super) fn has_to_stop(planner: &Planner<'_>, service: &Service<'_>) -> Optio
             }
         }
     };
-    let first = planner.order.before(service.name).find(stops)?;
-    Some(format!("Stopping because dependency {first} is stopping"))
+    let dependency = planner.order.dependencies(service.name).find(stops)?;
+    Some(format!("Stopping because dependency {dependency} is stopping"))
 }
 
 /// Returns why a dependency waits for this service to stop: the dependency is moved or restarted.
-pub(super) fn is_waited_for(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
-    let first = planner.order.before(service.name).find(|first| planner.leaving.contains(*first))?;
-    Some(format!("Stopping because dependency {first} is being moved or restarted"))
+pub(super) fn stop_reason_of_waiting_dependency(
+    planner: &Planner<'_>,
+    service: &Service<'_>,
+) -> Option<String> {
+    let dependency = planner
+        .order
+        .dependencies(service.name)
+        .find(|dependency| planner.stopping_services.contains(*dependency))?;
+    Some(format!("Stopping because dependency {dependency} is being moved or restarted"))
 }
 
 /// Returns `true` if all dependents of a running service are stopped, so that it can stop. Otherwise this plan stops
 /// them, and the draft reports the wait.
-pub(super) fn way_is_clear(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
-    planner.leaving.insert(service.name.clone());
-    let situation = planner.situation;
+pub(super) fn stop_dependents_first(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut ServiceDraft,
+) -> bool {
+    planner.stopping_services.insert(service.name.clone());
+    let input = planner.input;
     let running: Vec<&str> = planner
         .order
-        .following(service.name)
-        .filter(|next| may_run(&situation, next))
+        .dependents(service.name)
+        .filter(|next| may_run(&input, next))
         .map(ResourceName::as_str)
         .collect();
     if running.is_empty() {
@@ -161,39 +173,39 @@ pub(super) fn way_is_clear(planner: &mut Planner<'_>, service: &Service<'_>, dra
     }
     let dependents = if running.len() == 1 { "dependent service" } else { "dependent services" };
     let message = format!("Waiting for {dependents} to stop: {}", running.join(", "));
-    draft.wait(Reason::StoppingForDependency, message);
+    draft.add_wait(Reason::StoppingForDependency, message);
     false
 }
 
 /// Returns `true` if a service may run now, so that stops of its dependencies wait for it. A service that could not
 /// be stopped is in Error: no stop waits for it.
-fn may_run(situation: &Situation<'_>, name: &ResourceName) -> bool {
-    let world = situation.world;
-    let Some(resource) = world.resources.get(name) else { return false };
+fn may_run(input: &PlanInput<'_>, name: &ResourceName) -> bool {
+    let cluster_view = input.cluster_view;
+    let Some(resource) = cluster_view.resources.get(name) else { return false };
     if resource.value.spec.state == RequestedState::Ignored {
         return false;
     }
-    if is_busy(situation, name) {
+    if has_write_in_progress(input, name) {
         return true;
     }
-    let Some(status) = world.resource_statuses.get(name) else { return false };
+    let Some(status) = cluster_view.resource_statuses.get(name) else { return false };
     if matches!(status.value.state, ServiceState::Error | ServiceState::Ignored | ServiceState::Deleting) {
         return false;
     }
     let Some(Assignment { node, epoch, action_uid, action, .. }) =
-        world.assignments.get(name).map(|assignment| &assignment.value)
+        cluster_view.assignments.get(name).map(|assignment| &assignment.value)
     else {
         return false;
     };
     match action {
         Action::Leave => return false,
-        Action::Migrate { .. } => return !is_nowhere(status.value.state),
+        Action::Migrate { .. } => return !has_ended_move(status.value.state),
         Action::Start | Action::Restart | Action::Stop { .. } => {}
     }
-    if Service::standing(situation, node, *epoch) == Standing::Released {
+    if Service::epoch_status(input, node, *epoch) == EpochStatus::Released {
         return false;
     }
-    let answer = world.service_report(name, node).filter(|report| {
+    let answer = cluster_view.service_report(name, node).filter(|report| {
         report.value.action_uid.as_ref() == Some(action_uid) && report.value.epoch == *epoch
     });
     answer.is_none_or(|report| report.value.phase.may_run())
@@ -201,7 +213,7 @@ fn may_run(situation: &Situation<'_>, name: &ResourceName) -> bool {
 
 /// Returns `true` if a service whose last assignment is a move was found on neither side. It keeps that assignment
 /// until it starts.
-fn is_nowhere(state: ServiceState) -> bool {
+fn has_ended_move(state: ServiceState) -> bool {
     match state {
         ServiceState::RequestStart
         | ServiceState::Recovery
@@ -222,6 +234,6 @@ fn is_nowhere(state: ServiceState) -> bool {
     }
 }
 
-fn is_busy(situation: &Situation<'_>, name: &ResourceName) -> bool {
-    situation.busy.contains(&Subject::Service(name.clone()))
+fn has_write_in_progress(input: &PlanInput<'_>, name: &ResourceName) -> bool {
+    input.busy.contains(&Subject::Service(name.clone()))
 }

@@ -1,20 +1,20 @@
 //! Outcomes of operations on services.
 
-use super::operation::{phase_of, set};
-use super::{Assign, Draft, Service, Standing};
-use crate::core::situation::Situation;
+use super::operation::{phase_of, set_status};
+use super::{AssignmentChange, EpochStatus, Service, ServiceDraft};
+use crate::core::plan_input::PlanInput;
 use ha_api_types::operation::{OperationAction, OperationPhase};
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, ServiceState};
 
 /// Sets the outcome of a running operation, once the state of the service decides it.
-pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
+pub(super) fn set_outcome(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
     let Some(request) = service.operation else { return };
     let phase = draft.operation.as_ref().map_or_else(|| phase_of(&request), |status| status.phase);
     if phase != OperationPhase::Running {
         if phase == OperationPhase::Pending && draft.operation.is_none() {
-            let (reason, message) = why_it_waits(draft);
-            set(situation, service, draft, OperationPhase::Pending, reason, &message);
+            let (reason, message) = wait_reason(draft);
+            set_status(input, service, draft, OperationPhase::Pending, reason, &message);
         }
         return;
     }
@@ -22,15 +22,15 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
     let state = draft.status.state;
     let node = draft.status.node.clone().unwrap_or_default();
     let message = draft.message.clone();
-    let at_rest = draft.assign == Assign::Keep;
+    let is_assignment_unchanged = draft.assignment_change == AssignmentChange::Keep;
     let stop_confirmed = draft.status.stop_confirmed == Some(true);
-    let (waits_for, waits) = why_it_waits(draft);
+    let (waits_for, waits) = wait_reason(draft);
     // Start and Stop are recorded together with their change of the requested state. A later change takes
     // precedence.
-    let overtaken = service.resource.modified > request.operation.created;
-    let became = format!("Requested state changed to {:?}", service.wanted());
+    let is_superseded = service.resource.modified > request.operation.created;
+    let change_message = format!("Requested state changed to {:?}", service.requested_state());
     let is_replacing = draft.status.replacement.is_some();
-    let mut end = |phase, reason, message: &str| set(situation, service, draft, phase, reason, message);
+    let mut end = |phase, reason, message: &str| set_status(input, service, draft, phase, reason, message);
     let failed = OperationPhase::Failed;
     match spec.action {
         OperationAction::Migrate | OperationAction::Relocate | OperationAction::Restart => match state {
@@ -67,9 +67,9 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
         OperationAction::ReplaceSecondary => {
             end(failed, Reason::ReplaceFailed, "No record of the replacement remains");
         }
-        OperationAction::Stop => match (state, service.wanted()) {
+        OperationAction::Stop => match (state, service.requested_state()) {
             (ServiceState::Stopped | ServiceState::Disabled, _)
-                if at_rest || is_stopped(situation, service) =>
+                if is_assignment_unchanged || is_stopped(input, service) =>
             {
                 end(OperationPhase::Succeeded, Reason::Completed, "Stopped");
             }
@@ -80,15 +80,15 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
             (ServiceState::Ignored, _) => {
                 end(failed, Reason::Unmanaged, "Resource is Ignored (not managed)");
             }
-            (_, RequestedState::Started) if overtaken => end(failed, Reason::Refused, &became),
+            (_, RequestedState::Started) if is_superseded => end(failed, Reason::Refused, &change_message),
             (_, RequestedState::Started) => {
                 let message = "Waiting for the requested state to become Stopped";
                 end(OperationPhase::Running, Reason::Waiting, message);
             }
             (_, RequestedState::Stopped | RequestedState::Disabled | RequestedState::Ignored) => {}
         },
-        OperationAction::Start if overtaken && service.wanted() != RequestedState::Started => {
-            end(failed, Reason::Refused, &became);
+        OperationAction::Start if is_superseded && service.requested_state() != RequestedState::Started => {
+            end(failed, Reason::Refused, &change_message);
         }
         OperationAction::Start => match state {
             ServiceState::Started => {
@@ -152,7 +152,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
 }
 
 /// Returns the condition that an operation waits for, which is that of its service.
-fn why_it_waits(draft: &Draft) -> (Reason, String) {
+fn wait_reason(draft: &ServiceDraft) -> (Reason, String) {
     match draft.reason {
         Some(reason) if !draft.message.is_empty() => {
             (reason, format!("State {:?}: {}", draft.status.state, draft.message))
@@ -164,11 +164,11 @@ fn why_it_waits(draft: &Draft) -> (Reason, String) {
     }
 }
 
-fn is_stopped(situation: &Situation<'_>, service: &Service<'_>) -> bool {
-    match service.assigned(situation) {
-        None | Some((_, Standing::Released)) => true,
-        Some((_, Standing::InForce | Standing::Closing)) => {
-            service.phase(situation).is_some_and(|phase| !phase.may_run())
+fn is_stopped(input: &PlanInput<'_>, service: &Service<'_>) -> bool {
+    match service.assigned(input) {
+        None | Some((_, EpochStatus::Released)) => true,
+        Some((_, EpochStatus::Active | EpochStatus::Closing)) => {
+            service.phase(input).is_some_and(|phase| !phase.may_run())
         }
     }
 }

@@ -1,24 +1,32 @@
 //! Choice of a node, and the policies after a failed start (SEMANTICS, sections 3 and 4).
 
 use super::assign::start_on;
-use super::{Draft, Planner, Service, error, ordering, preemption};
+use super::{Planner, Service, ServiceDraft, error, ordering, preemption};
 use crate::core::placement::service_facts;
 use ha_api_types::event::EventType;
 use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, ServiceReport};
 use ha_api_types::resource::ServiceState;
-use ha_scheduler::{Placement, Refusal, Verdict, place, together};
+use ha_scheduler::{Placement, Refusal, Verdict, best_common_node, place};
 
 /// Returns the placement of the service according to the draft.
-pub(super) fn choose(planner: &Planner<'_>, service: &Service<'_>, draft: &Draft) -> Placement {
-    let facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);
+pub(super) fn best_placement(
+    planner: &Planner<'_>,
+    service: &Service<'_>,
+    draft: &ServiceDraft,
+) -> Placement {
+    let facts = service_facts(planner.input.cluster_view, &service.resource.value, &draft.status);
     place(&planner.view, service.name, &facts)
 }
 
 /// Returns the placement for a start. With `rebalance_on_start`, the previous node has no preference.
-pub(super) fn choose_start(planner: &Planner<'_>, service: &Service<'_>, draft: &Draft) -> Placement {
-    let mut facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);
+pub(super) fn best_start_placement(
+    planner: &Planner<'_>,
+    service: &Service<'_>,
+    draft: &ServiceDraft,
+) -> Placement {
+    let mut facts = service_facts(planner.input.cluster_view, &service.resource.value, &draft.status);
     if planner.view.settings.rebalance_on_start {
         facts.node = None;
     }
@@ -27,18 +35,18 @@ pub(super) fn choose_start(planner: &Planner<'_>, service: &Service<'_>, draft: 
 
 /// Places a set of companions that has no node yet on a node where all of them fit, if there is one. Otherwise the
 /// first companion could block the others.
-pub(super) fn with_companions(
+pub(super) fn place_with_companions(
     planner: &Planner<'_>,
     service: &Service<'_>,
-    draft: &Draft,
+    draft: &ServiceDraft,
     placement: Placement,
 ) -> Placement {
-    let with = preemption::companions_without_place(planner, service);
-    if placement.node.is_none() || with.is_empty() {
+    let companions = preemption::companions_without_node(planner, service);
+    if placement.node.is_none() || companions.is_empty() {
         return placement;
     }
-    let facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);
-    match together(&planner.view, &placement, service.name, &facts, &with) {
+    let facts = service_facts(planner.input.cluster_view, &service.resource.value, &draft.status);
+    match best_common_node(&planner.view, &placement, service.name, &facts, &companions) {
         Some(node) if placement.node.as_ref() != Some(&node) => {
             Placement { node: Some(node), reason: Reason::Scheduled, ..placement }
         }
@@ -47,7 +55,7 @@ pub(super) fn with_companions(
 }
 
 /// Returns why no node is eligible, with the reasons of each node.
-pub(super) fn why_nowhere(placement: &Placement) -> String {
+pub(super) fn no_node_message(placement: &Placement) -> String {
     let mut nodes: Vec<String> = Vec::new();
     for (node, verdict) in &placement.verdicts {
         match verdict {
@@ -65,14 +73,14 @@ pub(super) fn why_nowhere(placement: &Placement) -> String {
     // The condition names few nodes; `hactl why` lists all of them.
     let more = nodes.len().saturating_sub(8);
     nodes.truncate(8);
-    let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
-    format!("No eligible node: {}{rest}", nodes.join("; "))
+    let more_text = if more > 0 { format!("; and {more} more") } else { String::new() };
+    format!("No eligible node: {}{more_text}", nodes.join("; "))
 }
 
 /// Reports that no node is eligible, and why.
-pub(super) fn nowhere(draft: &mut Draft, placement: &Placement) {
-    draft.infeasible = true;
-    draft.wait(Reason::Unschedulable, why_nowhere(placement));
+pub(super) fn report_no_node(draft: &mut ServiceDraft, placement: &Placement) {
+    draft.is_stalled = true;
+    draft.add_wait(Reason::Unschedulable, no_node_message(placement));
 }
 
 /// Handles a failed start without a running copy. Tries another node, at most `maxRelocate` times, then the same node
@@ -80,70 +88,73 @@ pub(super) fn nowhere(draft: &mut Draft, placement: &Placement) {
 pub(super) fn start_failed(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
     report: &ServiceReport,
 ) {
     let Some(node) = draft.status.node.clone() else { return };
     let class = report.failure.unwrap_or_default();
-    let said = if report.message.is_empty() { report.reason.sentence() } else { report.message.as_str() };
-    let said = said.to_owned();
+    let failure_text =
+        if report.message.is_empty() { report.reason.sentence() } else { report.message.as_str() };
+    let failure_text = failure_text.to_owned();
     let never_here = class == FailureClass::NeverHere;
-    remember_failure(draft, &node, class);
+    record_failure(draft, &node, class);
     if class == FailureClass::ConfigurationWrong {
-        error::enter(planner, service, draft, Reason::BadConfiguration, said, true);
+        error::enter(planner, service, draft, Reason::BadConfiguration, failure_text, true);
         return;
     }
     // A node on which the service can never run is skipped, and is not counted as an attempt.
     if !never_here && draft.status.relocations >= service.resource.value.spec.max_relocate {
-        let message = format!("{}; last failure on {node}: {said}", Reason::PoliciesExhausted.sentence());
+        let message =
+            format!("{}; last failure on {node}: {failure_text}", Reason::PoliciesExhausted.sentence());
         error::enter(planner, service, draft, Reason::PoliciesExhausted, message, true);
         return;
     }
-    if let Some(message) = ordering::holds_start(planner, service) {
-        draft.wait(Reason::WaitingForDependency, message);
+    if let Some(message) = ordering::start_blocker(planner, service) {
+        draft.add_wait(Reason::WaitingForDependency, message);
         return;
     }
-    let mut facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);
+    let mut facts = service_facts(planner.input.cluster_view, &service.resource.value, &draft.status);
     facts.uses.clear();
     let placement = place(&planner.view, service.name, &facts);
     let relocations = draft.status.relocations + u32::from(!never_here);
     // After its next start, the service stays there for a while.
     let move_failures = draft.status.move_failures.saturating_add(1);
     let Some(next) = placement.node.clone() else {
-        if never_here && placement.verdicts.values().all(is_lasting) {
-            let message = format!("Service cannot run on {node} ({said}). {}", why_nowhere(&placement));
+        if never_here && placement.verdicts.values().all(needs_change) {
+            let message =
+                format!("Service cannot run on {node} ({failure_text}). {}", no_node_message(&placement));
             error::enter(planner, service, draft, Reason::NotInstalled, message, true);
             return;
         }
         // The service waits for a node without using this one, which other services may need.
-        let message = format!("Start failed on {node} ({said}), waiting for an eligible node");
-        draft.go(ServiceState::RequestStart, Reason::StartFailed, String::new());
+        let message = format!("Start failed on {node} ({failure_text}), waiting for an eligible node");
+        draft.transition_to(ServiceState::RequestStart, Reason::StartFailed, String::new());
         draft.status.relocations = relocations;
         draft.status.move_failures = move_failures;
-        draft.told.clear();
-        draft.tell(EventType::Warning, Reason::StartFailed, message);
+        draft.events.clear();
+        draft.emit_event(EventType::Warning, Reason::StartFailed, message);
         return;
     };
     if start_on(planner, service, draft, &next, Reason::StartFailed) {
         draft.status.relocations = relocations;
         draft.status.move_failures = move_failures;
         let place = if next == node { "on the same node".to_owned() } else { format!("on {next}") };
-        let message = format!("Start failed on {node} ({said}), retrying {place}");
-        draft.told.clear();
-        draft.tell(EventType::Warning, Reason::StartFailed, message);
+        let message = format!("Start failed on {node} ({failure_text}), retrying {place}");
+        draft.events.clear();
+        draft.emit_event(EventType::Warning, Reason::StartFailed, message);
     }
 }
 
 /// Records a failure on a node. From then on, the node is tried last, or not at all.
-pub(super) fn remember_failure(draft: &mut Draft, node: &NodeName, class: FailureClass) {
+pub(super) fn record_failure(draft: &mut ServiceDraft, node: &NodeName, class: FailureClass) {
     let never_here = class == FailureClass::NeverHere;
     let remembered =
         if never_here { &mut draft.status.incompatible_nodes } else { &mut draft.status.failed_nodes };
-    remember(remembered, node);
+    add_node(remembered, node);
 }
 
 /// Adds a node to a list of remembered nodes.
-pub(super) fn remember(nodes: &mut Vec<NodeName>, node: &NodeName) {
+pub(super) fn add_node(nodes: &mut Vec<NodeName>, node: &NodeName) {
     if !nodes.iter().any(|known| known == node) {
         nodes.push(node.to_owned());
         nodes.sort();
@@ -152,7 +163,7 @@ pub(super) fn remember(nodes: &mut Vec<NodeName>, node: &NodeName) {
 
 /// Returns `true` if only a change of the service, its rules or the machine can make the node eligible. Without such a
 /// change, a wait for the node would not end.
-fn is_lasting(verdict: &Verdict) -> bool {
+fn needs_change(verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Allowed(_) => false,
         Verdict::Refused(refusals) => refusals.iter().any(|refusal| {

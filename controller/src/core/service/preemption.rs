@@ -4,20 +4,20 @@
 //! first, and keeps the capacity free until the service has started. Preempted services are stopped like any others.
 //! The service starts only after their confirmed stop, because until then they use the node.
 
-use super::policy::{nowhere, why_nowhere};
-use super::{Draft, Planner, Service};
+use super::policy::{no_node_message, report_no_node};
+use super::{Planner, Service, ServiceDraft};
 use crate::core::placement::service_facts;
 use crate::core::plan::Subject;
 use ha_api_types::id::ResourceName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Action;
 use ha_api_types::resource::{RequestedState, ServiceState};
-use ha_scheduler::{Placement, Wish, preempt};
+use ha_scheduler::{Placement, PreemptionRequest, preempt};
 use std::collections::BTreeSet;
 
 /// Reason why a service must leave.
 #[derive(Clone, Debug)]
-pub(super) struct Displacement {
+pub(super) struct Preemption {
     /// The service that needs the capacity.
     by: ResourceName,
     priority: i32,
@@ -25,105 +25,107 @@ pub(super) struct Displacement {
 
 /// Handles a service without an eligible node: it waits and reports why. If the settings allow it, it waits for
 /// services of lower priority to leave.
-pub(super) fn make_room(
+pub(super) fn preempt_or_wait(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
     placement: &Placement,
 ) {
-    if !planner.view.settings.preemption || service.wanted() != RequestedState::Started {
-        nowhere(draft, placement);
+    if !planner.view.settings.preemption || service.requested_state() != RequestedState::Started {
+        report_no_node(draft, placement);
         return;
     }
-    let mut facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);
+    let mut facts = service_facts(planner.input.cluster_view, &service.resource.value, &draft.status);
     facts.uses.clear();
-    let with = companions_without_place(planner, service);
-    let leaving = leaving(planner, service);
-    let displaceable = displaceable(planner, service);
-    let wish = Wish {
+    let with = companions_without_node(planner, service);
+    let leaving = services_being_stopped(planner, service);
+    let preemptible = preemptable_services(planner, service);
+    let preemption_request = PreemptionRequest {
         name: service.name,
         service: &facts,
         with: &with,
-        displaceable: &displaceable,
+        preemptible: &preemptible,
         leaving: &leaving,
     };
-    let Some(found) = preempt(&planner.view, placement, &wish) else {
-        nowhere(draft, placement);
+    let Some(found) = preempt(&planner.view, placement, &preemption_request) else {
+        report_no_node(draft, placement);
         return;
     };
     let priority = service.resource.value.spec.priority;
     for victim in &found.victims {
-        let displacement = Displacement { by: service.name.clone(), priority };
-        planner.displaced.insert(victim.clone(), displacement);
+        let preemption = Preemption { by: service.name.clone(), priority };
+        planner.preempted_services.insert(victim.clone(), preemption);
     }
     let node = found.node;
-    let mut makes_room: Vec<String> = found.victims.iter().map(|name| shown(planner, name)).collect();
-    let on_their_way = leaving
+    let mut stopping_names: Vec<String> =
+        found.victims.iter().map(|name| name_with_priority(planner, name)).collect();
+    let already_stopping = leaving
         .iter()
         .filter(|name| planner.view.services.get(*name).is_some_and(|facts| facts.uses.contains(&node)));
-    makes_room.extend(on_their_way.map(|name| shown(planner, name)));
-    makes_room.sort();
-    let message = format!("Waiting for preempted services to stop on {node}: {}", makes_room.join(", "));
-    draft.wait(Reason::Preempting, message);
-    draft.reserves = Some(node);
+    stopping_names.extend(already_stopping.map(|name| name_with_priority(planner, name)));
+    stopping_names.sort();
+    let message = format!("Waiting for preempted services to stop on {node}: {}", stopping_names.join(", "));
+    draft.add_wait(Reason::Preempting, message);
+    draft.reserved_node = Some(node);
 }
 
-fn shown(planner: &Planner<'_>, name: &ResourceName) -> String {
+fn name_with_priority(planner: &Planner<'_>, name: &ResourceName) -> String {
     let priority = planner.view.services.get(name).map_or(0, |facts| facts.priority);
     format!("{name} (priority {priority})")
 }
 
 /// Returns the companions that are requested to run and have no node either, or leave theirs.
-pub(super) fn companions_without_place(
+pub(super) fn companions_without_node(
     planner: &Planner<'_>,
     service: &Service<'_>,
 ) -> BTreeSet<ResourceName> {
-    let world = planner.situation.world;
-    let companions = planner.view.rules.companions(service.name);
+    let cluster_view = planner.input.cluster_view;
+    let companions = planner.view.rules.strict_affinity_partners(service.name);
     companions
         .into_iter()
         .filter(|name| {
-            let wanted = world
+            let wanted = cluster_view
                 .resources
                 .get(name)
                 .is_some_and(|other| other.value.spec.state == RequestedState::Started);
             let uses_none = planner.view.services.get(name).is_some_and(|facts| facts.uses.is_empty());
-            let state = world.resource_statuses.get(name).map(|status| status.value.state);
-            let looks_for_one = matches!(state, Some(ServiceState::RequestStart | ServiceState::Recovery));
-            let leaves = matches!(state, Some(ServiceState::RequestStop | ServiceState::Stopping));
-            wanted && ((looks_for_one && uses_none) || leaves)
+            let state = cluster_view.resource_statuses.get(name).map(|status| status.value.state);
+            let is_being_scheduled =
+                matches!(state, Some(ServiceState::RequestStart | ServiceState::Recovery));
+            let is_being_stopped = matches!(state, Some(ServiceState::RequestStop | ServiceState::Stopping));
+            wanted && ((is_being_scheduled && uses_none) || is_being_stopped)
         })
         .collect()
 }
 
 /// Returns `true` if the service was preempted by a service with a write in progress. Until that write is seen, the
 /// freed capacity is not available.
-pub(super) fn is_held_back(planner: &Planner<'_>, draft: &Draft) -> bool {
+pub(super) fn waits_for_preempting_service(planner: &Planner<'_>, draft: &ServiceDraft) -> bool {
     let Some(by) = &draft.status.preempted_by else { return false };
-    planner.situation.busy.contains(&Subject::Service(by.clone()))
+    planner.input.busy.contains(&Subject::Service(by.clone()))
 }
 
 /// Returns the other services that are being stopped, or must leave in this plan.
-fn leaving(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<ResourceName> {
-    let statuses = planner.situation.world.resource_statuses.iter();
+fn services_being_stopped(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<ResourceName> {
+    let statuses = planner.input.cluster_view.resource_statuses.iter();
     statuses
         .filter(|(_, status)| {
             matches!(status.value.state, ServiceState::RequestStop | ServiceState::Stopping)
                 && status.value.stop_confirmed != Some(false)
         })
         .map(|(name, _)| name.clone())
-        .chain(planner.displaced.keys().cloned())
+        .chain(planner.preempted_services.keys().cloned())
         .filter(|name| name != service.name)
         .collect()
 }
 
 /// Returns the running or starting services of lower priority without another action in progress. These are planned
 /// later in the same plan.
-fn displaceable(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<ResourceName> {
-    let world = planner.situation.world;
+fn preemptable_services(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<ResourceName> {
+    let cluster_view = planner.input.cluster_view;
     let rank = |name: &ResourceName, own: i32| planner.order.priority(name, own);
     let own = rank(service.name, service.resource.value.spec.priority);
-    world
+    cluster_view
         .resources
         .iter()
         .filter(|(name, resource)| {
@@ -131,11 +133,11 @@ fn displaceable(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<Resour
             rank(name, spec.priority) < own
                 && spec.state == RequestedState::Started
                 && resource.value.metadata.deletion_timestamp.is_none()
-                && !planner.situation.busy.contains(&Subject::Service((*name).clone()))
+                && !planner.input.busy.contains(&Subject::Service((*name).clone()))
         })
         .filter(|(name, _)| {
-            let state = world.resource_statuses.get(*name).map(|status| status.value.state);
-            let action = world.assignments.get(*name).map(|assignment| &assignment.value.action);
+            let state = cluster_view.resource_statuses.get(*name).map(|status| status.value.state);
+            let action = cluster_view.assignments.get(*name).map(|assignment| &assignment.value.action);
             matches!(state, Some(ServiceState::Starting | ServiceState::Started))
                 && matches!(action, Some(Action::Start | Action::Restart))
         })
@@ -144,15 +146,15 @@ fn displaceable(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<Resour
 }
 
 /// Stops the service if it is preempted.
-pub(super) fn leave(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
-    let Some(Displacement { by, priority }) = planner.displaced.get(service.name) else { return };
+pub(super) fn stop_if_preempted(planner: &Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+    let Some(Preemption { by, priority }) = planner.preempted_services.get(service.name) else { return };
     if !matches!(draft.status.state, ServiceState::Starting | ServiceState::Started) {
         return;
     }
     let node = draft.status.node.clone().unwrap_or_default();
     draft.status.preempted_by = Some(by.clone());
     draft.status.maintenance_node = None;
-    draft.go(
+    draft.transition_to(
         ServiceState::RequestStop,
         Reason::Preempted,
         format!("Stopping on {node}: preempted by {by} (priority {priority})"),
@@ -160,24 +162,28 @@ pub(super) fn leave(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dr
 }
 
 /// Starts a stopped service again; a preempted one is scheduled on another node.
-pub(super) fn start_again(draft: &mut Draft) {
+pub(super) fn start_again(draft: &mut ServiceDraft) {
     match &draft.status.preempted_by {
         Some(by) => {
             let message = format!("Preempted by {by}, scheduling on another node");
-            draft.go(ServiceState::Recovery, Reason::Preempted, message);
+            draft.transition_to(ServiceState::Recovery, Reason::Preempted, message);
         }
         None => {
-            draft.go(ServiceState::RequestStart, Reason::Scheduled, "Stopped, starting again".to_owned());
+            draft.transition_to(
+                ServiceState::RequestStart,
+                Reason::Scheduled,
+                "Stopped, starting again".to_owned(),
+            );
         }
     }
 }
 
 /// Explains in the message of a preempted service why it lost its node.
-pub(super) fn explain(draft: &mut Draft, placement: &Placement) {
+pub(super) fn explain_preemption(draft: &mut ServiceDraft, placement: &Placement) {
     if let Some(by) = draft.status.preempted_by.clone()
-        && draft.reserves.is_none()
+        && draft.reserved_node.is_none()
     {
         draft.waiting.clear();
-        draft.wait(Reason::Preempted, format!("Preempted by {by}. {}", why_nowhere(placement)));
+        draft.add_wait(Reason::Preempted, format!("Preempted by {by}. {}", no_node_message(placement)));
     }
 }

@@ -1,8 +1,8 @@
 //! Nodes where a service might already run (FENCING, section 7).
 
 use super::{Planner, Service, identity};
-use crate::core::situation::Situation;
-use crate::core::world::World;
+use crate::core::plan_input::PlanInput;
+use crate::core::world::ClusterView;
 use ha_api_types::id::NodeName;
 use ha_api_types::operation::OperationAction;
 use ha_api_types::record::{Fence, FenceState, Phase, Proof, ServiceReport};
@@ -19,11 +19,11 @@ pub(super) enum Answer {
     Empty(&'static str),
     /// The node is unreachable, and counts as empty because neither name nor identity was ever managed there.
     /// Contains the reason why it was not probed. It must answer before any service starts there again.
-    Counted(&'static str),
+    CountedEmpty(&'static str),
     /// The node could not determine whether the service runs there; contains the cause.
     Unknown(String),
     /// The node has not answered yet.
-    Missing(&'static str),
+    Unanswered(&'static str),
 }
 
 /// Returns the answers of all nodes.
@@ -32,9 +32,9 @@ pub(super) fn answers<'a>(
     service: &Service<'a>,
     status: &ResourceStatus,
 ) -> Vec<(&'a NodeName, Answer)> {
-    let situation = &planner.situation;
-    situation
-        .world
+    let input = &planner.input;
+    input
+        .cluster_view
         .fences
         .iter()
         .filter(|(_, fence)| !is_unregistered(&fence.value))
@@ -49,10 +49,10 @@ fn is_unregistered(fence: &Fence) -> bool {
 
 /// Returns `true` if the node has been silent for Th, on the clock of a leader that could commit all that time.
 pub(super) fn is_unreachable(planner: &Planner<'_>, node: &NodeName) -> bool {
-    let situation = &planner.situation;
-    let valid_ms = situation.world.heartbeat_valid_ms(node);
-    planner.nodes.get(node).is_some_and(|known| situation.now.raw >= known.late_at)
-        && situation.commits.is_current(situation.now.raw, valid_ms / 2)
+    let input = &planner.input;
+    let valid_ms = input.cluster_view.heartbeat_valid_ms(node);
+    planner.nodes.get(node).is_some_and(|known| input.now.raw >= known.late_at)
+        && input.commits.is_current(input.now.raw, valid_ms / 2)
 }
 
 fn answer(
@@ -62,67 +62,69 @@ fn answer(
     node: &NodeName,
     fence: &Fence,
 ) -> Answer {
-    let situation = &planner.situation;
-    if is_answered_by_operator(situation, service, node) {
+    let input = &planner.input;
+    if is_answered_by_operator(input, service, node) {
         return Answer::Empty("operator confirmed that the service does not run there");
     }
-    let world = situation.world;
+    let cluster_view = input.cluster_view;
     if planner.is_being_opened(node) {
-        return Answer::Missing("is registering");
+        return Answer::Unanswered("is registering");
     }
-    if world.has_no_evidence(node) {
-        return if world.nodes.contains_key(node) {
-            Answer::Missing("has not been reachable since etcd was restored")
+    if cluster_view.has_no_evidence(node) {
+        return if cluster_view.nodes.contains_key(node) {
+            Answer::Unanswered("has not been reachable since etcd was restored")
         } else {
             Answer::Empty("Node object was deleted before etcd was restored")
         };
     }
     // A resource that was deleted while it ran, also under another name, may have left the service running anywhere.
-    let left = identity::left_running(world, service, node);
-    let unguarded = may_run_anywhere(world, Some(status)) || left.is_some();
+    let deleted_at = identity::answer_required_after(cluster_view, service, node);
+    let unguarded = may_run_anywhere(cluster_view, Some(status)) || deleted_at.is_some();
     match fence.state {
         FenceState::Open => {
-            let answered = match situation.world.service_report(service.name, node) {
-                Some(report) if world.is_report_unreadable(service.name, node) => world
-                    .report_lives(service.name, node, report)
+            let answered = match input.cluster_view.service_report(service.name, node) {
+                Some(report) if cluster_view.is_report_unreadable(service.name, node) => cluster_view
+                    .is_report_current(service.name, node, report)
                     .then(|| Answer::Unknown(report.value.message.clone())),
                 Some(report) if report.value.uid == service.uid() && report.value.epoch == fence.epoch => {
                     // The question must be later than the deletion: earlier answers do not cover a copy that
                     // was left running since.
-                    let is_late = left.is_none_or(|deleted| report.modified > deleted);
-                    is_late.then(|| of_report(world, service, &report.value, status))
+                    let is_after_deletion = deleted_at.is_none_or(|deleted| report.modified > deleted);
+                    is_after_deletion.then(|| answer_of_report(cluster_view, service, &report.value, status))
                 }
                 Some(_) | None => None,
             };
             match answered {
-                Some(Answer::Missing(_)) | None if is_unreachable(planner, node) => {
-                    if unguarded || may_run_there(situation, service, node) {
-                        Answer::Missing("is unreachable, and the service may run there")
+                Some(Answer::Unanswered(_)) | None if is_unreachable(planner, node) => {
+                    if unguarded || may_run_there(input, service, node) {
+                        Answer::Unanswered("is unreachable, and the service may run there")
                     } else {
-                        Answer::Counted("unreachable")
+                        Answer::CountedEmpty("unreachable")
                     }
                 }
                 Some(answer) => answer,
-                None => Answer::Missing("has not answered yet"),
+                None => Answer::Unanswered("has not answered yet"),
             }
         }
-        FenceState::Fencing if unguarded || may_run_there(situation, service, node) => {
-            Answer::Missing("is being fenced")
+        FenceState::Fencing if unguarded || may_run_there(input, service, node) => {
+            Answer::Unanswered("is being fenced")
         }
         FenceState::Closed if unguarded && fence.proof.is_some() => {
-            Answer::Missing("is not registered, and only managed services are known to be stopped there")
+            Answer::Unanswered("is not registered, and only managed services are known to be stopped there")
         }
         // Neither proof shows that the machine was reset. Its agent may have stopped the managed services, so that
         // the watchdog let the machine stay (FENCING, section 4), or it registered again. Unmanaged copies keep
         // running there.
-        FenceState::Fenced if unguarded && !proves_the_machine_empty(fence) => Answer::Missing(
+        FenceState::Fenced if unguarded && !proves_machine_empty(fence) => Answer::Unanswered(
             "was fenced after missed heartbeats, and only managed services are known to be stopped there",
         ),
         // The node stops any copy before it registers again, and answers before any service starts there.
-        FenceState::Fencing => Answer::Counted("registration revoked"),
-        FenceState::Closed => Answer::Counted("registration revoked while no exclusive service was active"),
+        FenceState::Fencing => Answer::CountedEmpty("registration revoked"),
+        FenceState::Closed => {
+            Answer::CountedEmpty("registration revoked while no exclusive service was active")
+        }
         FenceState::Fenced => match fence.proof {
-            Some(Proof::CleanLeave { .. }) => Answer::Counted("clean shutdown"),
+            Some(Proof::CleanLeave { .. }) => Answer::CountedEmpty("clean shutdown"),
             Some(
                 Proof::Silence { .. }
                 | Proof::Device { .. }
@@ -131,41 +133,41 @@ fn answer(
                 | Proof::Reregistered
                 | Proof::NothingActive,
             )
-            | None => Answer::Counted("fenced"),
+            | None => Answer::CountedEmpty("fenced"),
         },
     }
 }
 
 /// Returns `true` if a closed epoch's proof also covers unmanaged services: the machine was reset, is off, or left.
-pub(super) fn proves_the_machine_empty(fence: &Fence) -> bool {
+pub(super) fn proves_machine_empty(fence: &Fence) -> bool {
     fence.state == FenceState::Fenced
         && !matches!(fence.proof, Some(Proof::Silence { .. } | Proof::Reregistered | Proof::NothingActive))
 }
 
 /// Returns `true` if a node that is closed without a proof has reported that the service may run there. Then the name
 /// was managed before, and only a proof makes the node empty.
-fn may_run_there(situation: &Situation<'_>, service: &Service<'_>, node: &NodeName) -> bool {
-    let world = situation.world;
-    world
-        .service_report(service.name, node)
-        .is_some_and(|report| world.report_lives(service.name, node, report) && report.value.phase.may_run())
+fn may_run_there(input: &PlanInput<'_>, service: &Service<'_>, node: &NodeName) -> bool {
+    let cluster_view = input.cluster_view;
+    cluster_view.service_report(service.name, node).is_some_and(|report| {
+        cluster_view.is_report_current(service.name, node, report) && report.value.phase.may_run()
+    })
 }
 
 /// Returns `true` if a service may run on a node without a permit of the node's epoch. There are three causes. The
 /// service was Ignored, it may have been moved manually while the cluster was disarmed, or etcd was restored from a
 /// backup without later permits.
-pub(super) fn may_run_anywhere(world: &World, status: Option<&ResourceStatus>) -> bool {
-    let was_let_go =
+pub(super) fn may_run_anywhere(cluster_view: &ClusterView, status: Option<&ResourceStatus>) -> bool {
+    let may_have_been_moved =
         |status: &ResourceStatus| status.probe_generation.is_some() || status.probe_arming.is_some();
-    world.restored.is_some() || status.is_some_and(was_let_go)
+    cluster_view.restored.is_some() || status.is_some_and(may_have_been_moved)
 }
 
 /// Returns a report as an answer. After Ignored, or after a possible move by hand while the cluster was disarmed,
 /// only a newer probe counts: earlier reports do not cover later changes. Reports about another identity, or
 /// from before the current identity was stored, do not count either (FENCING, R7.2). The exception is a running copy
 /// of another identity, which its node reports with its definition: it is the one to adopt (R6.11).
-fn of_report(
-    world: &World,
+fn answer_of_report(
+    cluster_view: &ClusterView,
     service: &Service<'_>,
     report: &ServiceReport,
     status: &ResourceStatus,
@@ -188,9 +190,12 @@ fn of_report(
         || older(status.probe_arming, report.probed_arming)
         || older(Some(status.asked_generation).filter(|needed| *needed > 0), report.probed_generation)
         || report.definition.is_none()
-            && report.identity.as_ref().is_some_and(|asked| Some(asked) != world.identity(service.name))
+            && report
+                .identity
+                .as_ref()
+                .is_some_and(|asked| Some(asked) != cluster_view.identity(service.name))
     {
-        return Answer::Missing("has not answered yet");
+        return Answer::Unanswered("has not answered yet");
     }
     match report.phase {
         Phase::ProbedUnknown => Answer::Unknown(report.message.clone()),
@@ -207,16 +212,12 @@ fn of_report(
 }
 
 /// Returns `true` if an operator answers for this node with `hactl start R --not-on NODE`, recorded as an operation.
-pub(super) fn is_answered_by_operator(
-    situation: &Situation<'_>,
-    service: &Service<'_>,
-    node: &NodeName,
-) -> bool {
-    situation.world.open_operations().any(|(_, operation)| {
+pub(super) fn is_answered_by_operator(input: &PlanInput<'_>, service: &Service<'_>, node: &NodeName) -> bool {
+    input.cluster_view.open_operations().any(|(_, operation)| {
         let spec = &operation.value.spec;
         let named = spec.resource.as_deref().map(ha_api_types::names::bare);
         spec.action == OperationAction::Start
             && named == Some(service.name)
             && spec.not_on.as_deref() == Some(node)
-    }) && situation.world.fences.contains_key(node)
+    }) && input.cluster_view.fences.contains_key(node)
 }

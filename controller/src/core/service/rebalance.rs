@@ -8,11 +8,11 @@
 //! time to another node. The two kinds of moves do not undo each other. A move for the load gives no node too many
 //! services. A move for the number of services keeps the imbalance within its threshold.
 
-use super::{Draft, Planner, Service, moves, operation};
+use super::{Planner, Service, ServiceDraft, moves, operation};
 use crate::core::health::Health;
-use crate::core::placement::settling_until;
+use crate::core::placement::nodes_incomplete_until;
 use crate::core::plan::Subject;
-use crate::core::situation::Measure;
+use crate::core::plan_input::Measure;
 use ha_api_types::cluster::SchedulerMode;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
@@ -28,7 +28,7 @@ const MEASURED_AFTER_MS: Millis = 60_000;
 
 /// A planned move.
 #[derive(Clone, Debug)]
-pub(super) struct Rebalance {
+pub(super) struct PlannedRebalance {
     planned: Move,
     cause: Cause,
 }
@@ -43,49 +43,53 @@ enum Cause {
 }
 
 /// Plans the moves that begin now: those for the load or, if there are none, one off a node with too many services.
-pub(super) fn plan(planner: &mut Planner<'_>, operations: &BTreeMap<ResourceName, operation::Request<'_>>) {
+pub(super) fn plan(
+    planner: &mut Planner<'_>,
+    operations: &BTreeMap<ResourceName, operation::ServiceRequest<'_>>,
+) {
     let by_load = planner.view.settings.auto_rebalance.enabled;
     let by_services = planner.view.reservation.enabled;
-    if !(by_load || by_services) || !is_at_rest(planner) {
+    if !(by_load || by_services) || !is_cluster_stable(planner) {
         return;
     }
     let services: BTreeSet<&ResourceName> = planner
-        .situation
-        .world
+        .input
+        .cluster_view
         .resources
         .keys()
-        .filter(|name| !operations.contains_key(*name) && is_ready(planner, name))
+        .filter(|name| !operations.contains_key(*name) && is_movable(planner, name))
         .collect();
     if by_load {
-        even_load(planner, services.clone());
+        plan_load_moves(planner, services.clone());
     }
     if by_services {
-        relieve_one(planner, &services);
+        plan_service_count_move(planner, &services);
     }
 }
 
 /// Plans moves that reduce the imbalance of the load.
-fn even_load(planner: &mut Planner<'_>, mut services: BTreeSet<&ResourceName>) {
+fn plan_load_moves(planner: &mut Planner<'_>, mut services: BTreeSet<&ResourceName>) {
     let settings = planner.view.settings.auto_rebalance.clone();
     let loads = Loads::of(&planner.view);
-    if loads.unevenness() <= settings.threshold {
+    if loads.imbalance() <= settings.threshold {
         return;
     }
-    let sides = loads.sides().map(|(node, above)| (node.to_owned(), above)).collect();
-    let lasting = lasting(planner, Measure::Load, sides, "load imbalance has lasted long enough");
-    if lasting.is_empty() {
+    let sides = loads.nodes_by_side().map(|(node, above)| (node.to_owned(), above)).collect();
+    let imbalanced =
+        imbalanced_long_enough(planner, Measure::Load, sides, "load imbalance has lasted long enough");
+    if imbalanced.is_empty() {
         return;
     }
     let mut view = planner.view.clone();
     for _ in 0..settings.max_moves {
         // A move for the load gives no node more services than its limit.
         let counts = view.reservation.enabled.then(|| Counts::of(&view));
-        let suits = |from: &NodeName, to: &NodeName| {
-            lasting.get(from) == Some(&true)
-                && lasting.get(to) == Some(&false)
+        let is_suitable = |from: &NodeName, to: &NodeName| {
+            imbalanced.get(from) == Some(&true)
+                && imbalanced.get(to) == Some(&false)
                 && !counts.as_ref().is_some_and(|counts| counts.is_full(to))
         };
-        let Some(planned) = best_move(&view, &services, suits) else { break };
+        let Some(planned) = best_move(&view, &services, is_suitable) else { break };
         for name in planned.with.iter().chain([&planned.service]) {
             services.remove(name);
             if let Some(mut facts) = view.services.get_mut(name) {
@@ -93,62 +97,69 @@ fn even_load(planner: &mut Planner<'_>, mut services: BTreeSet<&ResourceName>) {
                 facts.uses = BTreeSet::from([planned.to.clone()]);
             }
         }
-        planner.rebalances.insert(planned.service.clone(), Rebalance { planned, cause: Cause::Load });
-        if Loads::of(&view).unevenness() <= settings.threshold {
+        planner.rebalances.insert(planned.service.clone(), PlannedRebalance { planned, cause: Cause::Load });
+        if Loads::of(&view).imbalance() <= settings.threshold {
             break;
         }
     }
 }
 
 /// Plans one move off a node that has had too many services for long enough, unless a move for the load is planned.
-fn relieve_one(planner: &mut Planner<'_>, services: &BTreeSet<&ResourceName>) {
+fn plan_service_count_move(planner: &mut Planner<'_>, services: &BTreeSet<&ResourceName>) {
     let counts = Counts::of(&planner.view);
-    let sides: BTreeMap<NodeName, bool> =
-        counts.sides().filter(|(_, above)| *above).map(|(node, above)| (node.to_owned(), above)).collect();
-    let lasting =
-        lasting(planner, Measure::Services, sides, "a node has had too many services for long enough");
-    if lasting.is_empty() || !planner.rebalances.is_empty() {
+    let sides: BTreeMap<NodeName, bool> = counts
+        .nodes_by_side()
+        .filter(|(_, above)| *above)
+        .map(|(node, above)| (node.to_owned(), above))
+        .collect();
+    let imbalanced = imbalanced_long_enough(
+        planner,
+        Measure::Services,
+        sides,
+        "a node has had too many services for long enough",
+    );
+    if imbalanced.is_empty() || !planner.rebalances.is_empty() {
         return;
     }
-    if let Some(planned) = relieve(&planner.view, services, |node| lasting.contains_key(node)) {
-        let told = Counts::of(&planner.view).told(&planned.from).unwrap_or_default();
-        let rebalance = Rebalance { cause: Cause::Services(told), planned };
+    if let Some(planned) = relieve(&planner.view, services, |node| imbalanced.contains_key(node)) {
+        let limit_text = Counts::of(&planner.view).describe(&planned.from).unwrap_or_default();
+        let rebalance = PlannedRebalance { cause: Cause::Services(limit_text), planned };
         planner.rebalances.insert(rebalance.planned.service.clone(), rebalance);
     }
 }
 
 /// Records the sides of nodes, and returns the nodes that have been on their side for `holdSeconds`.
-fn lasting(
+fn imbalanced_long_enough(
     planner: &mut Planner<'_>,
     measure: Measure,
     sides: BTreeMap<NodeName, bool>,
-    what: &'static str,
+    wake_reason: &'static str,
 ) -> BTreeMap<NodeName, bool> {
-    let situation = planner.situation;
-    let hold = u64::from(planner.view.settings.auto_rebalance.hold_seconds) * 1000;
-    let now = situation.now.raw;
-    let mut lasting: BTreeMap<NodeName, bool> = BTreeMap::new();
+    let input = planner.input;
+    let hold_ms = u64::from(planner.view.settings.auto_rebalance.hold_seconds) * 1000;
+    let now = input.now.raw;
+    let mut imbalanced: BTreeMap<NodeName, bool> = BTreeMap::new();
     for (node, above) in sides {
-        let place = (measure, node.clone());
-        let known = situation.uneven.get(&place).filter(|side| side.above == above);
-        let due = known.map_or(now, |side| side.since) + hold;
-        planner.plan.uneven.insert(place, above);
+        let key = (measure, node.clone());
+        let known = input.imbalances.get(&key).filter(|imbalance| imbalance.above == above);
+        let due = known.map_or(now, |imbalance| imbalance.since) + hold_ms;
+        planner.plan.imbalances.insert(key, above);
         if now >= due {
-            lasting.insert(node, above);
+            imbalanced.insert(node, above);
         } else {
-            planner.plan.wake(&situation, due, what);
+            planner.plan.wake_at(&input, due, wake_reason);
         }
     }
-    lasting
+    imbalanced
 }
 
 /// Returns `true` if no other action is in progress: no node joins or leaves, no service starts or moves, and no
 /// write is pending. In mode Dynamic, services that have just started must also have been measured.
-fn is_at_rest(planner: &Planner<'_>) -> bool {
-    let situation = planner.situation;
-    let writes = situation.busy.iter().any(|subject| matches!(subject, Subject::Service(_)));
-    let settles = settling_until(&situation).is_some_and(|until| situation.now.raw < until);
-    let nodes_rest = planner.nodes.values().all(|node| match node.health {
+fn is_cluster_stable(planner: &Planner<'_>) -> bool {
+    let input = planner.input;
+    let writes = input.busy.iter().any(|subject| matches!(subject, Subject::Service(_)));
+    let nodes_incomplete = nodes_incomplete_until(&input).is_some_and(|until| input.now.raw < until);
+    let nodes_stable = planner.nodes.values().all(|node| match node.health {
         Health::Unregistered | Health::Online | Health::Down(_) => true,
         Health::Registering
         | Health::Late
@@ -157,23 +168,23 @@ fn is_at_rest(planner: &Planner<'_>) -> bool {
         | Health::Leaving(_)
         | Health::Fencing => false,
     });
-    let disarmed = situation.world.settings().disarmed.is_some();
+    let disarmed = input.cluster_view.settings().disarmed.is_some();
     !writes
-        && !settles
-        && nodes_rest
+        && !nodes_incomplete
+        && nodes_stable
         && !disarmed
-        && planner.view.services.iter().all(|(name, facts)| rests(planner, name, facts))
+        && planner.view.services.iter().all(|(name, facts)| is_service_stable(planner, name, facts))
 }
 
-fn rests(planner: &Planner<'_>, name: &ResourceName, facts: &ServiceFacts) -> bool {
-    let Some(status) = planner.situation.world.resource_statuses.get(name) else { return true };
+fn is_service_stable(planner: &Planner<'_>, name: &ResourceName, facts: &ServiceFacts) -> bool {
+    let Some(status) = planner.input.cluster_view.resource_statuses.get(name) else { return true };
     match status.value.state {
         ServiceState::Started => {
             let is_measured = match planner.view.settings.mode {
                 SchedulerMode::Basic | SchedulerMode::Static => true,
                 SchedulerMode::Dynamic => facts.measured.cpu.is_some() && facts.measured.memory.is_some(),
             };
-            is_measured || planner.situation.now.raw >= status.seen + MEASURED_AFTER_MS
+            is_measured || planner.input.now.raw >= status.seen + MEASURED_AFTER_MS
         }
         // A service in these states may wait for a long time, and uses no node.
         ServiceState::Queued
@@ -196,22 +207,24 @@ fn rests(planner: &Planner<'_>, name: &ResourceName, facts: &ServiceFacts) -> bo
 
 /// Returns `true` if the service can be moved now under its last assignment, and is not in a pause after a failed
 /// move.
-fn is_ready(planner: &Planner<'_>, name: &ResourceName) -> bool {
-    let world = planner.situation.world;
-    let Some(status) = world.resource_statuses.get(name) else { return false };
-    let Some(assignment) = world.assignments.get(name) else { return false };
+fn is_movable(planner: &Planner<'_>, name: &ResourceName) -> bool {
+    let cluster_view = planner.input.cluster_view;
+    let Some(status) = cluster_view.resource_statuses.get(name) else { return false };
+    let Some(assignment) = cluster_view.assignments.get(name) else { return false };
     let paused = planner.view.services.get(name).is_some_and(|facts| facts.paused);
     status.value.running && assignment.value.definition.driver.can_migrate() && !paused
 }
 
 /// Begins the planned move of a service if the target is still eligible. Returns `true` if the move has begun.
-pub(super) fn carry_out(
+pub(super) fn begin_planned_move(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
     placement: &Placement,
 ) -> bool {
-    let Some(Rebalance { planned, cause }) = planner.rebalances.remove(service.name) else { return false };
+    let Some(PlannedRebalance { planned, cause }) = planner.rebalances.remove(service.name) else {
+        return false;
+    };
     if !matches!(placement.verdicts.get(&planned.to), Some(Verdict::Allowed(_))) {
         return false;
     }
@@ -229,10 +242,10 @@ pub(super) fn carry_out(
             };
             format!("{}{with}, imbalance from {before:.2} to {after:.2}", draft.message)
         }
-        Cause::Services(told) => format!("{}; {told}", draft.message),
+        Cause::Services(limit_text) => format!("{}; {limit_text}", draft.message),
     };
-    if let Some((_, _, told)) = draft.told.last_mut() {
-        told.clone_from(&message);
+    if let Some((_, _, event_message)) = draft.events.last_mut() {
+        event_message.clone_from(&message);
     }
     draft.message = message;
     true

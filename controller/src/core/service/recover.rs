@@ -1,12 +1,12 @@
 //! Fence, Recovery and Freeze: services whose node is lost or temporarily down.
 
-use super::arranged::settled;
 use super::assign::{start_on, stop_on};
-use super::policy::choose;
-use super::start::{partners_come_first, stops_first, wants_stop};
-use super::{Draft, Planner, Service, Standing, ordering, preemption, queued};
+use super::joint_placement::resolve_placement;
+use super::policy::best_placement;
+use super::start::{mark_stopped_if_unrequested, stop_found_copy, wait_for_companions};
+use super::{EpochStatus, Planner, Service, ServiceDraft, ordering, preemption, queued};
 use crate::core::health::{Health, NodeHealth};
-use crate::core::situation::Situation;
+use crate::core::plan_input::PlanInput;
 use ha_api_types::cluster::ShutdownPolicy;
 use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
@@ -16,49 +16,58 @@ use ha_api_types::time::{Millis, Mono};
 
 /// Handles a closed epoch of the service's node: waits for the proof or for the node's return, or recovers the
 /// service.
-pub(super) fn lost(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft, standing: Standing) {
-    let situation = planner.situation;
+pub(super) fn handle_closed_epoch(
+    planner: &Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut ServiceDraft,
+    epoch_status: EpochStatus,
+) {
+    let input = planner.input;
     let node = service.assignment.map(|assignment| assignment.value.node.clone()).unwrap_or_default();
-    match standing {
+    match epoch_status {
         // The service may run twice, so it is moved without a proof (FENCING, section 10).
-        Standing::Closing if service.may_run_twice() => draft.go(
+        EpochStatus::Closing if service.may_run_twice() => draft.transition_to(
             ServiceState::Recovery,
             Reason::NodeFailed,
             format!("Node {node} is unreachable, scheduling on another node (exclusive: false)"),
         ),
-        Standing::Closing => {
+        EpochStatus::Closing => {
             if draft.status.state == ServiceState::Fence {
-                draft.wait(Reason::Fencing, format!("Waiting for node {node} to be fenced"));
+                draft.add_wait(Reason::Fencing, format!("Waiting for node {node} to be fenced"));
             } else {
-                draft.go(
+                draft.transition_to(
                     ServiceState::Fence,
                     Reason::Fencing,
                     format!("Node {node} failed and is being fenced"),
                 );
             }
         }
-        Standing::Released => {
+        EpochStatus::Released => {
             if let Some(assignment) = service.assignment
-                && keeps_its_place(&situation, &assignment.value, Waits::Frozen)
+                && waits_for_node_return(&input, &assignment.value, ReturnWaiter::Frozen)
             {
-                draft.go(ServiceState::Freeze, Reason::Frozen, format!("Waiting for node {node} to return"));
+                draft.transition_to(
+                    ServiceState::Freeze,
+                    Reason::Frozen,
+                    format!("Waiting for node {node} to return"),
+                );
                 return;
             }
-            draft.go(
+            draft.transition_to(
                 ServiceState::Recovery,
                 Reason::Recovering,
                 format!("Node {node} is confirmed down, scheduling on another node"),
             );
         }
-        Standing::InForce => {}
+        EpochStatus::Active => {}
     }
 }
 
 /// Waits for the service's node to be fenced.
-pub(super) fn fence(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
-    let situation = planner.situation;
-    match service.assigned(&situation) {
-        None => draft.go(
+pub(super) fn fence(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+    let input = planner.input;
+    match service.assigned(&input) {
+        None => draft.transition_to(
             ServiceState::Queued,
             Reason::NotProbed,
             "Record of the assigned node is missing, asking every node whether the service runs there"
@@ -68,61 +77,63 @@ pub(super) fn fence(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mu
         Some((assignment, _)) if matches!(assignment.action, Action::Migrate { .. }) => {
             super::migrate::migrate(planner, service, draft);
         }
-        Some((_, Standing::InForce)) => {
+        Some((_, EpochStatus::Active)) => {
             let assignment =
                 service.assignment.map(|assignment| assignment.value.clone()).unwrap_or_default();
-            settle(service, draft, &assignment, service.phase(&situation));
+            resume_from_assignment(service, draft, &assignment, service.phase(&input));
         }
-        Some((_, standing @ (Standing::Closing | Standing::Released))) => {
-            lost(planner, service, draft, standing);
+        Some((_, epoch_status @ (EpochStatus::Closing | EpochStatus::Released))) => {
+            handle_closed_epoch(planner, service, draft, epoch_status);
         }
     }
 }
 
 /// Schedules a service of which no copy runs.
-pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
     draft.status.target = None;
-    match service.wanted() {
+    match service.requested_state() {
         RequestedState::Disabled => {
-            wants_stop(service, draft);
+            mark_stopped_if_unrequested(service, draft);
         }
-        RequestedState::Started if stops_first(planner, service, draft) => {}
-        RequestedState::Started | RequestedState::Stopped if comes_back(planner, draft) => {}
+        RequestedState::Started if stop_found_copy(planner, service, draft) => {}
+        RequestedState::Started | RequestedState::Stopped if wait_for_registration(planner, draft) => {}
         RequestedState::Started | RequestedState::Stopped => {
-            if preemption::is_held_back(planner, draft) {
+            if preemption::waits_for_preempting_service(planner, draft) {
                 return;
             }
-            let held = ordering::holds_start(planner, service);
-            if let Some(message) = held.filter(|_| service.wanted() == RequestedState::Started) {
+            let start_blocker = ordering::start_blocker(planner, service);
+            if let Some(message) =
+                start_blocker.filter(|_| service.requested_state() == RequestedState::Started)
+            {
                 // A service that may run twice keeps running on a lost node. If that node is reachable again, the
                 // service is adopted on it without a start, because a strict rule may place a dependency on the same
                 // node.
-                match service.runs_twice_on(&planner.situation) {
+                match service.node_running_non_exclusive(&planner.input) {
                     Some(node) if planner.nodes.get(node).is_some_and(NodeHealth::is_online) => {
                         start_on(planner, service, draft, node, Reason::Adopted);
                     }
-                    Some(_) | None => draft.wait(Reason::WaitingForDependency, message),
+                    Some(_) | None => draft.add_wait(Reason::WaitingForDependency, message),
                 }
                 return;
             }
-            let chosen = choose(planner, service, draft);
-            let (placement, for_others) = settled(planner, service, draft, chosen);
+            let chosen = best_placement(planner, service, draft);
+            let (placement, explanation) = resolve_placement(planner, service, draft, chosen);
             let Some(node) = placement.node.clone() else {
-                preemption::make_room(planner, service, draft, &placement);
-                preemption::explain(draft, &placement);
+                preemption::preempt_or_wait(planner, service, draft, &placement);
+                preemption::explain_preemption(draft, &placement);
                 return;
             };
-            if service.wanted() == RequestedState::Started {
-                if partners_come_first(planner, service, draft, &node) {
+            if service.requested_state() == RequestedState::Started {
+                if wait_for_companions(planner, service, draft, &node) {
                     return;
                 }
                 let displaced = draft.status.preempted_by.is_some();
                 let reason = if displaced { Reason::Scheduled } else { Reason::Recovered };
                 if start_on(planner, service, draft, &node, reason) {
-                    draft.add_words(for_others);
+                    draft.append_message(explanation);
                 }
             } else if stop_on(planner, service, draft, &node) {
-                draft.go(ServiceState::Stopped, Reason::Stopped, format!("Assigned to {node}"));
+                draft.transition_to(ServiceState::Stopped, Reason::Stopped, format!("Assigned to {node}"));
             }
         }
         RequestedState::Ignored => {}
@@ -130,27 +141,27 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
 }
 
 /// Takes no action on a frozen service until its agent is active again, or until the wait for its node has ended.
-pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
-    let situation = planner.situation;
-    if situation.world.settings().disarmed.is_some() {
-        draft.wait(Reason::Disarmed, "Cluster is disarmed".to_owned());
+pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+    let input = planner.input;
+    if input.cluster_view.settings().disarmed.is_some() {
+        draft.add_wait(Reason::Disarmed, "Cluster is disarmed".to_owned());
         return;
     }
-    let Some((assignment, standing)) = service.assigned(&situation) else {
-        draft.status.probe_arming = Some(situation.world.cluster_generation());
-        queued::look_anew(&situation, service, draft);
+    let Some((assignment, epoch_status)) = service.assigned(&input) else {
+        draft.status.probe_arming = Some(input.cluster_view.cluster_generation());
+        queued::probe_all_nodes(&input, service, draft);
         return;
     };
     let node = &assignment.node;
-    match standing {
-        Standing::Closing => lost(planner, service, draft, standing),
-        Standing::Released => match planner.nodes.get(node).map(|node| &node.health) {
+    match epoch_status {
+        EpochStatus::Closing => handle_closed_epoch(planner, service, draft, epoch_status),
+        EpochStatus::Released => match planner.nodes.get(node).map(|node| &node.health) {
             Some(Health::Registering) => {
-                draft.wait(Reason::Registering, format!("Waiting for node {node} to register"));
+                draft.add_wait(Reason::Registering, format!("Waiting for node {node} to register"));
             }
             Some(Health::Online) => {
-                if !wants_stop(service, draft) {
-                    draft.go(
+                if !mark_stopped_if_unrequested(service, draft) {
+                    draft.transition_to(
                         ServiceState::RequestStart,
                         Reason::Scheduled,
                         format!("Node {node} has returned"),
@@ -166,22 +177,22 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
                 | Health::Fencing
                 | Health::Down(_),
             )
-            | None => match waits_until(&situation, assignment, Waits::Frozen) {
-                Some(until) if until.is_none_or(|at| situation.now.raw < at) => {
+            | None => match return_deadline(&input, assignment, ReturnWaiter::Frozen) {
+                Some(until) if until.is_none_or(|at| input.now.raw < at) => {
                     if let Some(at) = until {
                         draft.wake_after(at, 0, "a node that left has not returned");
                     }
-                    draft.wait(Reason::Frozen, waiting_words(&situation, node));
+                    draft.add_wait(Reason::Frozen, return_wait_message(&input, node));
                 }
                 Some(_) | None => {
                     let message = format!("Node {node} has not returned, scheduling on another node");
-                    draft.go(ServiceState::Recovery, Reason::Recovering, message);
+                    draft.transition_to(ServiceState::Recovery, Reason::Recovering, message);
                 }
             },
         },
-        Standing::InForce => match planner.nodes.get(node).map(|node| &node.health) {
+        EpochStatus::Active => match planner.nodes.get(node).map(|node| &node.health) {
             Some(Health::Restarting) => {
-                draft.wait(Reason::Frozen, format!("Agent of node {node} is restarting"));
+                draft.add_wait(Reason::Frozen, format!("Agent of node {node} is restarting"));
             }
             Some(
                 Health::Online
@@ -193,25 +204,25 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
                 | Health::Fencing
                 | Health::Down(_),
             )
-            | None => settle(service, draft, assignment, service.phase(&situation)),
+            | None => resume_from_assignment(service, draft, assignment, service.phase(&input)),
         },
     }
 }
 
 /// Waits, and returns `true`, if the service's old node is about to be admitted again, as after a power failure of a
 /// whole cluster. That node is eligible again soon, so no other node is chosen before. The wait takes Th at most.
-pub(super) fn comes_back(planner: &Planner<'_>, draft: &mut Draft) -> bool {
-    let world = planner.situation.world;
+pub(super) fn wait_for_registration(planner: &Planner<'_>, draft: &mut ServiceDraft) -> bool {
+    let cluster_view = planner.input.cluster_view;
     let Some(node) = draft.status.node.clone() else { return false };
     let registers = match planner.nodes.get(&node).map(|node| &node.health) {
         Some(Health::Registering) => true,
         Some(Health::Down(Proof::NewBoot { boot_id })) => {
-            let asks = world.node_reports.get(&node).is_some_and(|report| {
+            let asks = cluster_view.node_reports.get(&node).is_some_and(|report| {
                 report.value.mode == Mode::Registering && report.value.boot_id == *boot_id
             });
-            let valid_ms = world.heartbeat_valid_ms(&node);
-            let closed = world.fences.get(&node).map(|fence| fence.seen).filter(|_| asks);
-            let waits = closed.filter(|seen| planner.situation.now.raw < *seen + valid_ms);
+            let valid_ms = cluster_view.heartbeat_valid_ms(&node);
+            let closed = cluster_view.fences.get(&node).map(|fence| fence.seen).filter(|_| asks);
+            let waits = closed.filter(|seen| planner.input.now.raw < *seen + valid_ms);
             if let Some(seen) = waits {
                 draft.wake_after(seen, valid_ms, "a node that asked to register again was not registered");
             }
@@ -230,24 +241,32 @@ pub(super) fn comes_back(planner: &Planner<'_>, draft: &mut Draft) -> bool {
         | None => false,
     };
     if registers {
-        draft.wait(Reason::Registering, format!("Waiting for previous node {node} to register"));
+        draft.add_wait(Reason::Registering, format!("Waiting for previous node {node} to register"));
     }
     registers
 }
 
 /// Freezes the service if the agent of its node is down for a restart. Returns `true` if the service is frozen.
-pub(super) fn frozen(planner: &Planner<'_>, draft: &mut Draft, node: &NodeName) -> bool {
+pub(super) fn freeze_if_agent_restarts(
+    planner: &Planner<'_>,
+    draft: &mut ServiceDraft,
+    node: &NodeName,
+) -> bool {
     if planner.nodes.get(node).is_some_and(|node| node.health == Health::Restarting) {
-        draft.go(ServiceState::Freeze, Reason::Frozen, format!("Agent of node {node} is restarting"));
+        draft.transition_to(
+            ServiceState::Freeze,
+            Reason::Frozen,
+            format!("Agent of node {node} is restarting"),
+        );
         return true;
     }
     false
 }
 
 /// Sets the state that follows from an active assignment and its answer.
-pub(super) fn settle(
+pub(super) fn resume_from_assignment(
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
     assignment: &Assignment,
     phase: Option<Phase>,
 ) {
@@ -258,28 +277,36 @@ pub(super) fn settle(
     match &assignment.action {
         Action::Start | Action::Restart => {
             if phase == Some(Phase::Running) {
-                draft.go(ServiceState::Started, Reason::Running, format!("Running on {node}"));
+                draft.transition_to(ServiceState::Started, Reason::Running, format!("Running on {node}"));
             } else {
-                draft.go(ServiceState::Starting, Reason::Starting, format!("Starting on {node}"));
+                draft.transition_to(ServiceState::Starting, Reason::Starting, format!("Starting on {node}"));
             }
         }
         Action::Stop { .. } => {
             if phase.is_some_and(|phase| !phase.may_run()) {
-                if !wants_stop(service, draft) {
-                    draft.go(ServiceState::RequestStart, Reason::Scheduled, "Start requested".to_owned());
+                if !mark_stopped_if_unrequested(service, draft) {
+                    draft.transition_to(
+                        ServiceState::RequestStart,
+                        Reason::Scheduled,
+                        "Start requested".to_owned(),
+                    );
                 }
             } else {
-                draft.go(ServiceState::Stopping, Reason::Stopping, format!("Stopping on {node}"));
+                draft.transition_to(ServiceState::Stopping, Reason::Stopping, format!("Stopping on {node}"));
             }
         }
         Action::Migrate { target, .. } => {
             draft.status.target = Some(target.clone());
-            draft.go(ServiceState::Migrate, Reason::Migrating, format!("Migrating from {node} to {target}"));
+            draft.transition_to(
+                ServiceState::Migrate,
+                Reason::Migrating,
+                format!("Migrating from {node} to {target}"),
+            );
         }
         Action::Leave => {
             draft.status.stop_confirmed = draft.status.stop_confirmed.or(Some(false));
             let confirmed = draft.status.stop_confirmed;
-            draft.go(
+            draft.transition_to(
                 ServiceState::Error,
                 Reason::StopFailed,
                 "Service left unchanged after an error".to_owned(),
@@ -291,7 +318,7 @@ pub(super) fn settle(
 
 /// Kind of service that waits for a node that left cleanly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waits {
+pub(super) enum ReturnWaiter {
     /// A service that ran there and is requested to run.
     Frozen,
     /// A service that stays stopped.
@@ -299,16 +326,19 @@ pub(super) enum Waits {
 }
 
 /// Returns `true` if a service of a node that left cleanly waits for that node to return (SEMANTICS, section 7).
-pub(super) fn keeps_its_place(situation: &Situation<'_>, assignment: &Assignment, waits: Waits) -> bool {
-    waits_until(situation, assignment, waits)
-        .is_some_and(|until| until.is_none_or(|at| situation.now.raw < at))
+pub(super) fn waits_for_node_return(
+    input: &PlanInput<'_>,
+    assignment: &Assignment,
+    waiter: ReturnWaiter,
+) -> bool {
+    return_deadline(input, assignment, waiter).is_some_and(|until| until.is_none_or(|at| input.now.raw < at))
 }
 
 /// Returns for how long services wait for a node that left cleanly, under its shutdown policy; `None` for an unlimited
 /// time.
-fn wait_limit_ms(situation: &Situation<'_>, node: &NodeName) -> Option<Millis> {
-    let timings = situation.world.timings();
-    match situation.world.shutdown_policy(node) {
+fn wait_limit_ms(input: &PlanInput<'_>, node: &NodeName) -> Option<Millis> {
+    let timings = input.cluster_view.timings();
+    match input.cluster_view.shutdown_policy(node) {
         ShutdownPolicy::Freeze => None,
         ShutdownPolicy::Failover => Some(timings.return_grace_ms),
         ShutdownPolicy::Conditional | ShutdownPolicy::Migrate => Some(timings.freeze_timeout_ms),
@@ -316,14 +346,14 @@ fn wait_limit_ms(situation: &Situation<'_>, node: &NodeName) -> Option<Millis> {
 }
 
 /// Returns the condition that a frozen service waits for, and the command that ends the wait.
-fn waiting_words(situation: &Situation<'_>, node: &NodeName) -> String {
-    let Some(limit_ms) = wait_limit_ms(situation, node) else {
+fn return_wait_message(input: &PlanInput<'_>, node: &NodeName) -> String {
+    let Some(limit_ms) = wait_limit_ms(input, node) else {
         return format!(
             "Waiting for node {node} to return. To run the service elsewhere, power {node} off and run \
              \"hactl node confirm-fenced {node}\""
         );
     };
-    let policy = situation.world.shutdown_policy(node);
+    let policy = input.cluster_view.shutdown_policy(node);
     format!(
         "Waiting up to {} s for node {node} to return (shutdownPolicy {policy:?}), then recovering on another node",
         limit_ms / 1000
@@ -335,20 +365,24 @@ fn waiting_words(situation: &Situation<'_>, node: &NodeName) -> String {
 ///
 /// The wait counts from when this process saw the epoch closed, so another leader repeats it in full.
 #[allow(clippy::option_option, reason = "no wait and an unlimited wait are different values")]
-fn waits_until(situation: &Situation<'_>, assignment: &Assignment, waits: Waits) -> Option<Option<Mono>> {
-    let fence = situation.world.fences.get(&assignment.node)?;
+fn return_deadline(
+    input: &PlanInput<'_>,
+    assignment: &Assignment,
+    waiter: ReturnWaiter,
+) -> Option<Option<Mono>> {
+    let fence = input.cluster_view.fences.get(&assignment.node)?;
     if fence.value.state != FenceState::Fenced {
         return None;
     }
     let Some(Proof::CleanLeave { leave }) = &fence.value.proof else { return None };
-    match (situation.world.shutdown_policy(&assignment.node), leave, waits) {
+    match (input.cluster_view.shutdown_policy(&assignment.node), leave, waiter) {
         (ShutdownPolicy::Conditional | ShutdownPolicy::Migrate, Leave::Poweroff, _)
-        | (ShutdownPolicy::Migrate, Leave::Reboot, Waits::Frozen) => None,
+        | (ShutdownPolicy::Migrate, Leave::Reboot, ReturnWaiter::Frozen) => None,
         // When running services move away, stopped services stay assigned to the node.
         (ShutdownPolicy::Conditional, Leave::Reboot, _)
-        | (ShutdownPolicy::Migrate, Leave::Reboot, Waits::Stopped)
+        | (ShutdownPolicy::Migrate, Leave::Reboot, ReturnWaiter::Stopped)
         | (ShutdownPolicy::Freeze | ShutdownPolicy::Failover, _, _) => {
-            Some(wait_limit_ms(situation, &assignment.node).map(|limit_ms| fence.seen + limit_ms))
+            Some(wait_limit_ms(input, &assignment.node).map(|limit_ms| fence.seen + limit_ms))
         }
     }
 }

@@ -5,10 +5,10 @@
 //! its node has answered or is proven gone, it is unknown which secondary is in use. Until then, the old secondary
 //! counts, the service is not moved, and every assignment repeats the request.
 
-use super::operation::{phase_of, set};
-use super::{Assign, Draft, Planner, Service, Standing, report_guard};
+use super::operation::{phase_of, set_status};
+use super::{AssignmentChange, EpochStatus, Planner, Service, ServiceDraft, report_guard};
 use crate::core::placement::service_facts;
-use crate::core::situation::Situation;
+use crate::core::plan_input::PlanInput;
 use ha_api_types::cluster::Disarmed;
 use ha_api_types::event::EventType;
 use ha_api_types::id::NodeName;
@@ -24,125 +24,142 @@ use ha_scheduler::secondary_refusals;
 use ha_store::Guard;
 
 /// Advances a replacement in progress, before all other decisions. Returns `true` if no other decision follows.
-pub(super) fn look(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
-    let situation = planner.situation;
+pub(super) fn advance(planner: &Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) -> bool {
+    let input = planner.input;
     let Some(known) = draft.status.replacement.clone() else { return false };
     let assignment = service.assignment.map(|assignment| &assignment.value);
-    let asked = assignment.and_then(|assignment| {
-        let asked = assignment.replacement.as_ref().filter(|asked| asked.uid == known.uid)?;
-        Some((assignment, asked))
+    let request = assignment.and_then(|assignment| {
+        let request = assignment.replacement.as_ref().filter(|request| request.uid == known.uid)?;
+        Some((assignment, request))
     });
-    let Some((assignment, asked)) = asked else {
-        fail(&situation, service, draft, Reason::ReplaceFailed, "Service is no longer assigned to a node");
+    let Some((assignment, request)) = request else {
+        fail_replacement(
+            &input,
+            service,
+            draft,
+            Reason::ReplaceFailed,
+            "Service is no longer assigned to a node",
+        );
         return false;
     };
     let node = &assignment.node;
-    let standing = Service::standing(&situation, node, assignment.epoch);
-    let report = situation
-        .world
+    let epoch_status = Service::epoch_status(&input, node, assignment.epoch);
+    let report = input
+        .cluster_view
         .service_report(service.name, node)
         .map(|report| &report.value)
         .filter(|report| report.epoch == assignment.epoch && report.uid == service.uid());
-    let said = report.and_then(|report| report.replacement.as_ref()).filter(|said| said.uid == known.uid);
-    let present = asked.present.as_ref();
-    match said.map(|said| (said.phase, said)) {
-        Some((ReplacementPhase::Done, _)) => done(&situation, service, draft, node, present),
-        Some((ReplacementPhase::Failed, said)) => {
-            let reason = if said.reason == Reason::Unknown { Reason::ReplaceFailed } else { said.reason };
-            fail(&situation, service, draft, reason, &still_used(present, &words(said)));
+    let answer =
+        report.and_then(|report| report.replacement.as_ref()).filter(|answer| answer.uid == known.uid);
+    let present = request.present.as_ref();
+    match answer.map(|answer| (answer.phase, answer)) {
+        Some((ReplacementPhase::Done, _)) => complete(&input, service, draft, node, present),
+        Some((ReplacementPhase::Failed, answer)) => {
+            let reason = if answer.reason == Reason::Unknown { Reason::ReplaceFailed } else { answer.reason };
+            fail_replacement(
+                &input,
+                service,
+                draft,
+                reason,
+                &unchanged_secondary_message(present, &answer_text(answer)),
+            );
         }
         Some((ReplacementPhase::Begun, _)) | None => {
-            let never = said.is_none()
+            let never_began = answer.is_none()
                 && report.is_some_and(|report| {
                     report.action_uid.as_ref() == Some(&assignment.action_uid)
                         && matches!(report.phase, Phase::Stopped | Phase::Failed)
                 });
-            match standing {
-                Standing::Released => {
-                    let why = still_used(present, &format!("Node {node} failed during the replacement"));
-                    fail(&situation, service, draft, Reason::NodeFailed, &why);
+            match epoch_status {
+                EpochStatus::Released => {
+                    let why = unchanged_secondary_message(
+                        present,
+                        &format!("Node {node} failed during the replacement"),
+                    );
+                    fail_replacement(&input, service, draft, Reason::NodeFailed, &why);
                 }
-                Standing::InForce if never => {
-                    let why = still_used(present, "Service ended before the replacement began");
-                    fail(&situation, service, draft, Reason::Interrupted, &why);
+                EpochStatus::Active if never_began => {
+                    let why =
+                        unchanged_secondary_message(present, "Service ended before the replacement began");
+                    fail_replacement(&input, service, draft, Reason::Interrupted, &why);
                 }
-                Standing::InForce | Standing::Closing => {
-                    return goes_on(&situation, service, draft, assignment, asked, said.is_some());
+                EpochStatus::Active | EpochStatus::Closing => {
+                    return wait_for_answer(&input, service, draft, assignment, request, answer.is_some());
                 }
             }
         }
     }
-    let (key, guard) = report_guard(&situation, node, service.name);
+    let (key, guard) = report_guard(&input, node, service.name);
     draft.guards.insert(key, guard);
-    if standing == Standing::InForce {
-        rewrite(&situation, draft, Assignment { replacement: None, ..assignment.clone() });
+    if epoch_status == EpochStatus::Active {
+        rewrite(&input, draft, Assignment { replacement: None, ..assignment.clone() });
     }
-    draft.assign != Assign::Keep
+    draft.assignment_change != AssignmentChange::Keep
 }
 
 /// Handles a replacement without an answer yet.
-fn goes_on(
-    situation: &Situation<'_>,
+fn wait_for_answer(
+    input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
     assignment: &Assignment,
-    asked: &Replacement,
+    request: &Replacement,
     begun: bool,
 ) -> bool {
-    let (node, new) = (&assignment.node, &asked.node);
+    let (node, new) = (&assignment.node, &request.node);
     let in_place =
-        asked.present.as_ref().map(|present| format!(" in place of {present}")).unwrap_or_default();
-    let message = match (asked.called_off, begun) {
+        request.present.as_ref().map(|present| format!(" in place of {present}")).unwrap_or_default();
+    let message = match (request.called_off, begun) {
         (true, _) => format!("Canceling on {node}: {new} does not become the secondary"),
         (false, true) => format!("Node {node} is making {new} the secondary{in_place}"),
         (false, false) => format!("Waiting for node {node} to make {new} the secondary{in_place}"),
     };
-    if asked_for(service) {
-        set(situation, service, draft, OperationPhase::Running, Reason::ReplacingSecondary, &message);
+    if is_still_requested(service) {
+        set_status(input, service, draft, OperationPhase::Running, Reason::ReplacingSecondary, &message);
     }
-    if Service::standing(situation, node, assignment.epoch) != Standing::InForce {
+    if Service::epoch_status(input, node, assignment.epoch) != EpochStatus::Active {
         return false;
     }
-    draft.say(Reason::ReplacingSecondary, message);
-    let leaves = must_end(situation, service);
-    if (leaves || !asked_for(service)) && !asked.called_off {
-        let replacement = Some(Replacement { called_off: true, ..asked.clone() });
-        rewrite(situation, draft, Assignment { replacement, ..assignment.clone() });
+    draft.set_message(Reason::ReplacingSecondary, message);
+    let must_end_first = must_end(input, service);
+    if (must_end_first || !is_still_requested(service)) && !request.called_off {
+        let replacement = Some(Replacement { called_off: true, ..request.clone() });
+        rewrite(input, draft, Assignment { replacement, ..assignment.clone() });
     }
-    leaves || draft.assign != Assign::Keep
+    must_end_first || draft.assignment_change != AssignmentChange::Keep
 }
 
 /// Returns `true` if the service is about to become unmanaged; the replacement must end first.
-fn must_end(situation: &Situation<'_>, service: &Service<'_>) -> bool {
-    service.wanted() == RequestedState::Ignored
+fn must_end(input: &PlanInput<'_>, service: &Service<'_>) -> bool {
+    service.requested_state() == RequestedState::Ignored
         || service.resource.value.metadata.deletion_timestamp.is_some()
-        || situation.world.settings().disarmed == Some(Disarmed::Ignore)
+        || input.cluster_view.settings().disarmed == Some(Disarmed::Ignore)
 }
 
 /// Writes the active assignment again, under the same action and with the guards of every assignment.
-pub(super) fn rewrite(situation: &Situation<'_>, draft: &mut Draft, assignment: Assignment) {
+pub(super) fn rewrite(input: &PlanInput<'_>, draft: &mut ServiceDraft, assignment: Assignment) {
     let node = &assignment.node;
-    if let Some(fence) = situation.world.fences.get(node) {
-        draft.guards.insert(situation.world.keys.fence(node), Guard::Unchanged(fence.modified));
+    if let Some(fence) = input.cluster_view.fences.get(node) {
+        draft.guards.insert(input.cluster_view.keys.fence(node), Guard::Unchanged(fence.modified));
     }
-    draft.assign = Assign::Put(Box::new(assignment));
+    draft.assignment_change = AssignmentChange::Put(Box::new(assignment));
 }
 
-fn words(said: &ReplacementReport) -> String {
-    if said.message.is_empty() { said.reason.sentence().to_owned() } else { said.message.clone() }
+fn answer_text(answer: &ReplacementReport) -> String {
+    if answer.message.is_empty() { answer.reason.sentence().to_owned() } else { answer.message.clone() }
 }
 
-fn still_used(present: Option<&NodeName>, why: &str) -> String {
+fn unchanged_secondary_message(present: Option<&NodeName>, why: &str) -> String {
     match present {
         Some(present) => format!("{why}; {present} remains the secondary"),
         None => format!("{why}; the resource remains without a secondary"),
     }
 }
 
-fn done(
-    situation: &Situation<'_>,
+fn complete(
+    input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
     node: &NodeName,
     present: Option<&NodeName>,
 ) {
@@ -154,19 +171,25 @@ fn done(
     draft.status.replicas = replicas;
     let in_place = present.map(|present| format!(" in place of {present}")).unwrap_or_default();
     let message = format!("{new} is the secondary{in_place}");
-    draft.tell(EventType::Normal, Reason::SecondaryReplaced, message.clone());
-    end(situation, service, draft, OperationPhase::Succeeded, Reason::SecondaryReplaced, &message);
+    draft.emit_event(EventType::Normal, Reason::SecondaryReplaced, message.clone());
+    set_outcome(input, service, draft, OperationPhase::Succeeded, Reason::SecondaryReplaced, &message);
 }
 
-fn fail(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft, reason: Reason, message: &str) {
+fn fail_replacement(
+    input: &PlanInput<'_>,
+    service: &Service<'_>,
+    draft: &mut ServiceDraft,
+    reason: Reason,
+    message: &str,
+) {
     draft.status.replacement = None;
     let text = format!("Secondary not replaced: {message}");
-    draft.tell(EventType::Warning, Reason::ReplaceFailed, text);
-    end(situation, service, draft, OperationPhase::Failed, reason, message);
+    draft.emit_event(EventType::Warning, Reason::ReplaceFailed, text);
+    set_outcome(input, service, draft, OperationPhase::Failed, reason, message);
 }
 
 /// Returns `true` if the operation that began the replacement still exists; its deletion cancels the replacement.
-fn asked_for(service: &Service<'_>) -> bool {
+fn is_still_requested(service: &Service<'_>) -> bool {
     service.operation.is_some_and(|request| {
         request.operation.value.spec.action == OperationAction::ReplaceSecondary
             && phase_of(&request) == OperationPhase::Running
@@ -174,31 +197,31 @@ fn asked_for(service: &Service<'_>) -> bool {
 }
 
 /// Sets the outcome of the operation.
-fn end(
-    situation: &Situation<'_>,
+fn set_outcome(
+    input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
     phase: OperationPhase,
     reason: Reason,
     message: &str,
 ) {
-    if asked_for(service) {
-        set(situation, service, draft, phase, reason, message);
+    if is_still_requested(service) {
+        set_status(input, service, draft, phase, reason, message);
     }
 }
 
 /// Returns the request that a new assignment on the current node repeats while there is no answer: it is canceled.
-pub(super) fn carried_over(draft: &Draft, assignment: &Assignment) -> Option<Replacement> {
+pub(super) fn repeated_request(draft: &ServiceDraft, assignment: &Assignment) -> Option<Replacement> {
     let known = draft.status.replacement.as_ref()?;
-    let asked = assignment.replacement.as_ref().filter(|asked| asked.uid == known.uid)?;
-    Some(Replacement { called_off: true, ..asked.clone() })
+    let request = assignment.replacement.as_ref().filter(|request| request.uid == known.uid)?;
+    Some(Replacement { called_off: true, ..request.clone() })
 }
 
 /// Returns why the operation can never be carried out in the current state.
 pub(super) fn refusal(
     planner: &Planner<'_>,
     service: &Service<'_>,
-    draft: &Draft,
+    draft: &ServiceDraft,
 ) -> Option<(Reason, String)> {
     let (name, spec) = (service.name, &service.resource.value.spec);
     let refused = |message: String| Some((Reason::Refused, message));
@@ -238,7 +261,7 @@ pub(super) fn refusal(
     if draft.status.secondary() == Some(target) {
         return Some((Reason::CurrentNode, format!("{target} is already the secondary of {name}")));
     }
-    let facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);
+    let facts = service_facts(planner.input.cluster_view, &service.resource.value, &draft.status);
     let refusals = secondary_refusals(&planner.view, name, &facts, target, node);
     let first = refusals.first()?;
     let messages: Vec<&str> = refusals.iter().map(|refusal| refusal.message.as_str()).collect();
@@ -250,15 +273,15 @@ pub(super) fn refusal(
 pub(super) fn begin(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut Draft,
+    draft: &mut ServiceDraft,
     target: &NodeName,
 ) -> bool {
-    let situation = planner.situation;
-    let world = situation.world;
+    let input = planner.input;
+    let cluster_view = input.cluster_view;
     let Some(assignment) = service.assignment.map(|assignment| &assignment.value) else { return false };
     let node = assignment.node.clone();
     let runs = match &assignment.action {
-        Action::Start | Action::Restart => service.phase(&situation) == Some(Phase::Running),
+        Action::Start | Action::Restart => service.phase(&input) == Some(Phase::Running),
         Action::Stop { .. } | Action::Migrate { .. } | Action::Leave => false,
     };
     if !runs {
@@ -266,23 +289,24 @@ pub(super) fn begin(
         planner.await_action(draft, &node, Reason::Waiting, message);
         return false;
     }
-    let limit = usize::try_from(world.settings().max_migrations).unwrap_or(usize::MAX).max(1);
+    let limit = usize::try_from(cluster_view.settings().max_migrations).unwrap_or(usize::MAX).max(1);
     for place in [&node, target] {
-        if super::moves::moves_at(planner, place) >= limit {
+        if super::moves::moves_in_progress_on(planner, place) >= limit {
             let message = format!(
                 "{limit} live migrations or replacements in progress on {place}, limit reached \
                  (maxMigrations)"
             );
-            draft.wait(Reason::Waiting, message);
+            draft.add_wait(Reason::Waiting, message);
             return false;
         }
     }
-    let Some(fence) = world.fences.get(target).filter(|fence| fence.value.state == FenceState::Open) else {
-        draft.wait(Reason::NodeNotOnline, format!("Node {target} is not registered"));
+    let Some(fence) = cluster_view.fences.get(target).filter(|fence| fence.value.state == FenceState::Open)
+    else {
+        draft.add_wait(Reason::NodeNotOnline, format!("Node {target} is not registered"));
         return false;
     };
-    draft.guards.insert(world.keys.fence(target), Guard::Unchanged(fence.modified));
-    let (key, guard) = report_guard(&situation, &node, service.name);
+    draft.guards.insert(cluster_view.keys.fence(target), Guard::Unchanged(fence.modified));
+    let (key, guard) = report_guard(&input, &node, service.name);
     draft.guards.insert(key, guard);
     let replacement = Replacement {
         uid: planner.action_uid().to_string(),
@@ -298,15 +322,15 @@ pub(super) fn begin(
         Some(present) => format!("Making {target} the secondary in place of {present}"),
         None => format!("Making {target} the secondary"),
     };
-    rewrite(&situation, draft, Assignment { replacement: Some(replacement), ..assignment.clone() });
-    draft.tell(EventType::Normal, Reason::ReplacingSecondary, message.clone());
-    draft.say(Reason::ReplacingSecondary, message);
+    rewrite(&input, draft, Assignment { replacement: Some(replacement), ..assignment.clone() });
+    draft.emit_event(EventType::Normal, Reason::ReplacingSecondary, message.clone());
+    draft.set_message(Reason::ReplacingSecondary, message);
     true
 }
 
 /// Returns the number of replacements in progress that copy from or to a node, including those of this plan.
-pub(super) fn under_way_at(planner: &Planner<'_>, node: &NodeName) -> usize {
-    let statuses = planner.situation.world.resource_statuses.values().map(|status| &status.value);
+pub(super) fn replacements_in_progress_on(planner: &Planner<'_>, node: &NodeName) -> usize {
+    let statuses = planner.input.cluster_view.resource_statuses.values().map(|status| &status.value);
     let copies = statuses.filter(|status| {
         let new = status.replacement.as_ref().map(|replacement| &replacement.node);
         new.is_some() && (new == Some(node) || status.node.as_ref() == Some(node))

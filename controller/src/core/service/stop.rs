@@ -1,10 +1,11 @@
 //! The service states RequestStop, Stopping, Stopped and Disabled.
 
 use super::assign::stop_on;
-use super::policy::choose;
-use super::start::wants_stop;
+use super::policy::best_placement;
+use super::start::mark_stopped_if_unrequested;
 use super::{
-    Draft, Planner, Service, Standing, error, external_change, operation, ordering, preemption, recover,
+    EpochStatus, Planner, Service, ServiceDraft, error, external_change, operation, ordering, preemption,
+    recover,
 };
 use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
@@ -12,102 +13,105 @@ use ha_api_types::record::{Action, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
 
 /// Orders each node where the service may run to stop it, one at a time.
-pub(super) fn request_stop(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
-    let situation = planner.situation;
-    let assigned = service.assigned(&situation);
-    if let Some((assignment, standing)) = assigned {
-        match standing {
-            Standing::Closing => {
-                recover::lost(planner, service, draft, standing);
+pub(super) fn request_stop(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+    let input = planner.input;
+    let assigned = service.assigned(&input);
+    if let Some((assignment, epoch_status)) = assigned {
+        match epoch_status {
+            EpochStatus::Closing => {
+                recover::handle_closed_epoch(planner, service, draft, epoch_status);
                 return;
             }
-            Standing::InForce => {
-                if recover::frozen(planner, draft, &assignment.node) {
+            EpochStatus::Active => {
+                if recover::freeze_if_agent_restarts(planner, draft, &assignment.node) {
                     return;
                 }
-                let stopped = matches!(
-                    service.phase(&situation),
-                    Some(Phase::Stopped | Phase::Failed | Phase::HandedOver)
-                );
+                let stopped =
+                    matches!(service.phase(&input), Some(Phase::Stopped | Phase::Failed | Phase::HandedOver));
                 if !stopped {
-                    if !ordering::way_is_clear(planner, service, draft) {
+                    if !ordering::stop_dependents_first(planner, service, draft) {
                         return;
                     }
                     let node = assignment.node.clone();
                     if stop_on(planner, service, draft, &node) {
-                        draft.go(ServiceState::Stopping, Reason::Stopping, format!("Stopping on {node}"));
+                        draft.transition_to(
+                            ServiceState::Stopping,
+                            Reason::Stopping,
+                            format!("Stopping on {node}"),
+                        );
                     }
                     return;
                 }
             }
-            Standing::Released => {}
+            EpochStatus::Released => {}
         }
     }
-    if let Some(node) = remaining(planner, service, draft) {
+    if let Some(node) = node_that_may_run(planner, service, draft) {
         if stop_on(planner, service, draft, &node) {
-            draft.go(ServiceState::Stopping, Reason::Stopping, format!("Stopping on {node}"));
+            draft.transition_to(ServiceState::Stopping, Reason::Stopping, format!("Stopping on {node}"));
         }
         return;
     }
-    if !wants_stop(service, draft) {
+    if !mark_stopped_if_unrequested(service, draft) {
         preemption::start_again(draft);
     }
 }
 
 /// Returns a node where the service may still run: by that node's report, or because a stop failed there and no proof
 /// exists. Only the answer to an active assignment shows that the service is stopped on its node.
-fn remaining(planner: &Planner<'_>, service: &Service<'_>, draft: &Draft) -> Option<NodeName> {
-    let situation = planner.situation;
+fn node_that_may_run(planner: &Planner<'_>, service: &Service<'_>, draft: &ServiceDraft) -> Option<NodeName> {
+    let input = planner.input;
     let stopped_at = service
-        .assigned(&situation)
-        .filter(|(_, standing)| *standing == Standing::InForce)
+        .assigned(&input)
+        .filter(|(_, epoch_status)| *epoch_status == EpochStatus::Active)
         .map(|(assignment, _)| &assignment.node);
-    if let Some(node) = service.may_run_elsewhere(&situation, stopped_at).first() {
+    if let Some(node) = service.other_possible_nodes(&input, stopped_at).first() {
         return Some((*node).to_owned());
     }
     let node = draft.status.node.as_ref()?;
     let epoch = draft.status.epoch?;
     let unconfirmed = service.status.is_some_and(|status| status.value.stop_confirmed == Some(false));
-    let here = Some(node) != stopped_at && Service::standing(&situation, node, epoch) != Standing::Released;
-    (unconfirmed && here).then(|| node.to_owned())
+    let may_run_here =
+        Some(node) != stopped_at && Service::epoch_status(&input, node, epoch) != EpochStatus::Released;
+    (unconfirmed && may_run_here).then(|| node.to_owned())
 }
 
 /// Handles a service whose node was ordered to stop it.
-pub(super) fn stopping(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
-    let situation = planner.situation;
-    let Some((assignment, standing)) = service.assigned(&situation) else {
-        draft.go(
+pub(super) fn stopping(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+    let input = planner.input;
+    let Some((assignment, epoch_status)) = service.assigned(&input) else {
+        draft.transition_to(
             ServiceState::RequestStop,
             Reason::Stopping,
             "Record of the assigned node is missing, stopping again".to_owned(),
         );
         return;
     };
-    match standing {
-        Standing::Closing | Standing::Released => {
-            recover::lost(planner, service, draft, standing);
+    match epoch_status {
+        EpochStatus::Closing | EpochStatus::Released => {
+            recover::handle_closed_epoch(planner, service, draft, epoch_status);
             return;
         }
-        Standing::InForce => {}
+        EpochStatus::Active => {}
     }
     match &assignment.action {
         Action::Stop { .. } => {}
         Action::Start | Action::Restart | Action::Migrate { .. } | Action::Leave => {
-            draft.go(ServiceState::RequestStop, Reason::Stopping, String::new());
+            draft.transition_to(ServiceState::RequestStop, Reason::Stopping, String::new());
             return;
         }
     }
-    if recover::frozen(planner, draft, &assignment.node) {
+    if recover::freeze_if_agent_restarts(planner, draft, &assignment.node) {
         return;
     }
-    match service.answer(&situation).map(|answer| &answer.value) {
+    match service.answer(&input).map(|answer| &answer.value) {
         Some(report) if matches!(report.phase, Phase::Stopped | Phase::Failed | Phase::HandedOver) => {
-            if remaining(planner, service, draft).is_some() {
-                draft.go(ServiceState::RequestStop, Reason::Stopping, String::new());
+            if node_that_may_run(planner, service, draft).is_some() {
+                draft.transition_to(ServiceState::RequestStop, Reason::Stopping, String::new());
                 return;
             }
             draft.status.running_since = None;
-            if !wants_stop(service, draft) {
+            if !mark_stopped_if_unrequested(service, draft) {
                 preemption::start_again(draft);
             }
         }
@@ -116,8 +120,10 @@ pub(super) fn stopping(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         }
         Some(_) | None => {
             // An operator requests a faster stop than the one in progress.
-            let asked = operation::stop_timeout_ms(service);
-            if asked.is_some() && assignment.action != (Action::Stop { timeout_ms: asked }) {
+            let requested_timeout_ms = operation::stop_timeout_ms(service);
+            if requested_timeout_ms.is_some()
+                && assignment.action != (Action::Stop { timeout_ms: requested_timeout_ms })
+            {
                 let node = assignment.node.clone();
                 stop_on(planner, service, draft, &node);
             }
@@ -129,49 +135,49 @@ pub(super) fn stopping(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
 
 /// Handles a service that is confirmed stopped. Its assigned node keeps it stopped; if that node is lost, another
 /// node is assigned immediately, without fencing.
-pub(super) fn stopped(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
-    if changes(service, draft, RequestedState::Stopped)
-        || started_outside(planner, service, draft)
-        || operation::rehome(planner, service, draft)
+pub(super) fn stopped(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+    if follow_requested_state(service, draft, RequestedState::Stopped)
+        || stop_external_copy(planner, service, draft)
+        || operation::reassign_stopped(planner, service, draft)
     {
         return;
     }
-    match home(planner, service, draft) {
-        Home::Kept | Home::Waits => {}
-        Home::Lost => {
+    match check_assigned_node(planner, service, draft) {
+        AssignedNode::Kept | AssignedNode::Awaited => {}
+        AssignedNode::Lost => {
             // The assigned node has returned and is kept, also in maintenance.
-            let returned = service.assigned(&planner.situation).filter(|(assignment, standing)| {
-                *standing == Standing::Released
+            let returned = service.assigned(&planner.input).filter(|(assignment, epoch_status)| {
+                *epoch_status == EpochStatus::Released
                     && planner
                         .nodes
                         .get(&assignment.node)
                         .is_some_and(crate::core::health::NodeHealth::is_online)
             });
-            let home = match returned {
+            let node_to_assign = match returned {
                 Some((assignment, _)) => Some(assignment.node.clone()),
-                None => choose(planner, service, draft).node,
+                None => best_placement(planner, service, draft).node,
             };
-            if let Some(node) = home
+            if let Some(node) = node_to_assign
                 && stop_on(planner, service, draft, &node)
             {
-                draft.say(Reason::Stopped, format!("Stopped, assigned to {node}"));
+                draft.set_message(Reason::Stopped, format!("Stopped, assigned to {node}"));
             }
         }
     }
 }
 
 /// Handles a disabled service that is confirmed stopped. It keeps its node unless an operator moves it.
-pub(super) fn disabled(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
-    draft.forget_failures();
-    if changes(service, draft, RequestedState::Disabled)
-        || started_outside(planner, service, draft)
-        || operation::rehome(planner, service, draft)
+pub(super) fn disabled(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+    draft.clear_all_failures();
+    if follow_requested_state(service, draft, RequestedState::Disabled)
+        || stop_external_copy(planner, service, draft)
+        || operation::reassign_stopped(planner, service, draft)
     {
         return;
     }
-    match home(planner, service, draft) {
-        Home::Kept | Home::Waits => {}
-        Home::Lost => {
+    match check_assigned_node(planner, service, draft) {
+        AssignedNode::Kept | AssignedNode::Awaited => {}
+        AssignedNode::Lost => {
             // Only the previous node can be assigned again, under a newer epoch.
             let node = draft.status.node.clone().filter(|node| {
                 service.assignment.is_some()
@@ -180,34 +186,36 @@ pub(super) fn disabled(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
             if let Some(node) = node
                 && stop_on(planner, service, draft, &node)
             {
-                draft.say(Reason::Disabled, String::new());
+                draft.set_message(Reason::Disabled, String::new());
             }
         }
     }
 }
 
-fn changes(service: &Service<'_>, draft: &mut Draft, from: RequestedState) -> bool {
-    let wanted = service.wanted();
+fn follow_requested_state(service: &Service<'_>, draft: &mut ServiceDraft, from: RequestedState) -> bool {
+    let wanted = service.requested_state();
     if wanted == from {
         return false;
     }
     match wanted {
         RequestedState::Started => {
-            draft.go(ServiceState::RequestStart, Reason::Scheduled, "Start requested".to_owned());
+            draft.transition_to(ServiceState::RequestStart, Reason::Scheduled, "Start requested".to_owned());
             true
         }
-        RequestedState::Stopped | RequestedState::Disabled => wants_stop(service, draft),
+        RequestedState::Stopped | RequestedState::Disabled => mark_stopped_if_unrequested(service, draft),
         RequestedState::Ignored => false,
     }
 }
 
 /// Stops a service that was started outside hactl on a node other than its assigned one. On the assigned node, the
 /// agent stops it automatically. Returns `true` if there is such a copy.
-fn started_outside(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
-    let home = service.assignment.map(|assignment| &assignment.value.node);
-    let Some(node) = service.runs_elsewhere(&planner.situation, home) else { return false };
+fn stop_external_copy(planner: &Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) -> bool {
+    let node_to_assign = service.assignment.map(|assignment| &assignment.value.node);
+    let Some(node) = service.other_node_running_exclusive(&planner.input, node_to_assign) else {
+        return false;
+    };
     let message = format!("Started on {node} outside hactl, stopping there");
-    draft.go(ServiceState::RequestStop, Reason::StartedExternally, message);
+    draft.transition_to(ServiceState::RequestStop, Reason::StartedExternally, message);
     true
 }
 
@@ -215,41 +223,48 @@ fn is_registering(planner: &Planner<'_>, node: &NodeName) -> bool {
     planner.nodes.get(node).is_some_and(|node| node.health == crate::core::health::Health::Registering)
 }
 
-enum Home {
+enum AssignedNode {
     Kept,
-    Waits,
+    Awaited,
     Lost,
 }
 
 /// Returns the state of a stopped service's assigned node.
-fn home(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> Home {
-    let situation = planner.situation;
-    let Some((assignment, standing)) = service.assigned(&situation) else { return Home::Lost };
-    if recover::keeps_its_place(&situation, assignment, recover::Waits::Stopped) {
-        draft.say(Reason::Frozen, format!("Waiting for node {} to return", assignment.node));
-        return Home::Waits;
+fn check_assigned_node(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut ServiceDraft,
+) -> AssignedNode {
+    let input = planner.input;
+    let Some((assignment, epoch_status)) = service.assigned(&input) else { return AssignedNode::Lost };
+    if recover::waits_for_node_return(&input, assignment, recover::ReturnWaiter::Stopped) {
+        draft.set_message(Reason::Frozen, format!("Waiting for node {} to return", assignment.node));
+        return AssignedNode::Awaited;
     }
-    match standing {
+    match epoch_status {
         // The node is returning right now.
-        Standing::Released if is_registering(planner, &assignment.node) => {
-            draft.say(Reason::Registering, format!("Waiting for node {} to register", assignment.node));
-            Home::Waits
+        EpochStatus::Released if is_registering(planner, &assignment.node) => {
+            draft.set_message(
+                Reason::Registering,
+                format!("Waiting for node {} to register", assignment.node),
+            );
+            AssignedNode::Awaited
         }
-        Standing::Released => Home::Lost,
-        Standing::Closing => match service.phase(&situation) {
-            Some(phase) if !phase.may_run() => Home::Lost,
+        EpochStatus::Released => AssignedNode::Lost,
+        EpochStatus::Closing => match service.phase(&input) {
+            Some(phase) if !phase.may_run() => AssignedNode::Lost,
             Some(_) | None => {
-                draft.wait(Reason::Fencing, format!("Waiting for node {} to be fenced", assignment.node));
-                Home::Waits
+                draft.add_wait(Reason::Fencing, format!("Waiting for node {} to be fenced", assignment.node));
+                AssignedNode::Awaited
             }
         },
-        Standing::InForce => {
-            let answer = service.answer(&situation).map(|answer| &answer.value);
+        EpochStatus::Active => {
+            let answer = service.answer(&input).map(|answer| &answer.value);
             match &assignment.action {
                 Action::Stop { .. } => {}
                 // The start failed. Only an order to stop keeps the service stopped.
                 Action::Start | Action::Restart | Action::Migrate { .. } | Action::Leave => {
-                    return Home::Lost;
+                    return AssignedNode::Lost;
                 }
             }
             match answer {
@@ -260,11 +275,11 @@ fn home(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> 
                     if external_change::request_start(planner, service, draft, &assignment.node, report) => {}
                 Some(report) if report.phase.may_run() => {
                     let message = format!("Found running on {}, stopping there", assignment.node);
-                    draft.say(Reason::StartedExternally, message);
+                    draft.set_message(Reason::StartedExternally, message);
                 }
                 Some(_) | None => {}
             }
-            Home::Kept
+            AssignedNode::Kept
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The status of the cluster: the leader, the conditions that it waits for, recent fencing, and the N+1 check.
 
-use super::{condition, write};
+use super::{put_condition, write};
 use crate::core::health::{Health, NodeTable};
 use crate::core::plan::{Plan, Waiting, cluster_event};
+use crate::core::plan_input::PlanInput;
 use crate::core::reservation::{headline, message_of};
 use crate::core::service;
-use crate::core::situation::Situation;
 use ha_api_types::cluster::{CLUSTER_NAME, ClusterStatus, Disarmed, RecentFence};
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
@@ -17,46 +17,47 @@ use ha_api_types::time::Millis;
 /// Type of the condition that publishes the N+1 check.
 pub(in crate::core) const FAILOVER_CAPACITY: &str = "FailoverCapacityAvailable";
 /// Maximum number of sentences in `waitingFor`; further ones are only counted.
-const MOST_WAITING: usize = 32;
+const MAX_WAITING: usize = 32;
 /// Maximum number of entries in `recentFences`.
-const MOST_FENCES: usize = 20;
+const MAX_FENCES: usize = 20;
 /// Minimum interval between writes of `waitingFor`, in milliseconds, because it changes often.
-const PAUSE_MS: Millis = 1_000;
+const WAITING_WRITE_INTERVAL_MS: Millis = 1_000;
 
-pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
-    let known = situation.world.cluster_status.as_ref();
-    let disarm = disarm(situation, nodes, plan);
-    let status = status(situation, disarm, plan);
+pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
+    let known = input.cluster_view.cluster_status.as_ref();
+    let disarm = disarm(input, nodes, plan);
+    let status = status(input, disarm, plan);
     if let Some(known) = known {
         let only_waiting = ClusterStatus { waiting_for: known.value.waiting_for.clone(), ..status.clone() };
-        let rests_until = known.seen + PAUSE_MS;
-        if only_waiting == known.value && status != known.value && situation.now.raw < rests_until {
-            plan.wake(situation, rests_until, "the list of waiting actions has changed");
+        let next_write_at = known.seen + WAITING_WRITE_INTERVAL_MS;
+        if only_waiting == known.value && status != known.value && input.now.raw < next_write_at {
+            plan.wake_at(input, next_write_at, "the list of waiting actions has changed");
             return;
         }
     }
-    let events = reservation_events(situation, &status);
-    write(situation, plan, Kind::Cluster, CLUSTER_NAME, known, &status, events);
+    let events = reservation_events(input, &status);
+    write(input, plan, Kind::Cluster, CLUSTER_NAME, known, &status, events);
 }
 
-fn status(situation: &Situation<'_>, disarm: Option<Disarmed>, plan: &Plan) -> ClusterStatus {
-    let world = situation.world;
-    let mut status = world.cluster_status.as_ref().map(|known| known.value.clone()).unwrap_or_default();
-    let generation = world.cluster.as_ref().map_or(0, |cluster| cluster.value.metadata.generation);
+fn status(input: &PlanInput<'_>, disarm: Option<Disarmed>, plan: &Plan) -> ClusterStatus {
+    let cluster_view = input.cluster_view;
+    let mut status =
+        cluster_view.cluster_status.as_ref().map(|known| known.value.clone()).unwrap_or_default();
+    let generation = cluster_view.cluster.as_ref().map_or(0, |cluster| cluster.value.metadata.generation);
     status.observed_generation = generation;
-    status.leader = Some(situation.config.id.clone());
-    status.term = Some(situation.term);
-    status.protocol = world.common_protocol();
-    status.active = world.cluster.as_ref().map(|cluster| cluster.value.spec.clone());
+    status.leader = Some(input.config.id.clone());
+    status.term = Some(input.term);
+    status.protocol = cluster_view.common_protocol();
+    status.active = cluster_view.cluster.as_ref().map(|cluster| cluster.value.spec.clone());
     status.disarm = disarm;
-    arming(situation, disarm).clone_into(&mut status.arming);
+    arming(input, disarm).clone_into(&mut status.arming);
     status.waiting_for = waiting_for(plan);
-    fences(situation, &mut status);
+    fences(input, &mut status);
     let conditions = &mut status.conditions;
     rename_conditions(conditions);
     let message = Reason::Accepted.sentence();
-    condition(situation, conditions, "Ready", true, Reason::Accepted, message, generation);
-    reservation(situation, conditions, generation);
+    put_condition(input, conditions, "Ready", true, Reason::Accepted, message, generation);
+    reservation(input, conditions, generation);
     status
 }
 
@@ -64,8 +65,8 @@ fn waiting_for(plan: &Plan) -> Vec<String> {
     let mut sentences: Vec<String> = plan.waiting.iter().map(Waiting::sentence).collect();
     sentences.sort();
     sentences.dedup();
-    let more = sentences.len().saturating_sub(MOST_WAITING);
-    sentences.truncate(MOST_WAITING);
+    let more = sentences.len().saturating_sub(MAX_WAITING);
+    sentences.truncate(MAX_WAITING);
     if more > 0 {
         sentences.push(format!("and {more} more"));
     }
@@ -74,50 +75,51 @@ fn waiting_for(plan: &Plan) -> Vec<String> {
 
 /// Returns the requested mode once agents may disarm: no service is in Fence, Recovery, Migrate or Relocate, and the
 /// others are frozen. The answer then holds until the cluster is armed.
-fn disarm(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) -> Option<Disarmed> {
-    let world = situation.world;
-    let wanted = world.settings().disarmed?;
-    if world.cluster_status.as_ref().is_some_and(|known| known.value.disarm == Some(wanted)) {
+fn disarm(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) -> Option<Disarmed> {
+    let cluster_view = input.cluster_view;
+    let wanted = cluster_view.settings().disarmed?;
+    if cluster_view.cluster_status.as_ref().is_some_and(|known| known.value.disarm == Some(wanted)) {
         return Some(wanted);
     }
     let fenced = nodes
         .iter()
         .filter(|(_, node)| node.health == Health::Fencing && !node.active.is_empty())
         .map(|(name, _)| format!("node {name} (Fence)"));
-    let held = world.resources.keys().filter_map(|name| {
-        let state = world.resource_statuses.get(name).map(|status| status.value.state).unwrap_or_default();
-        let assigned = world.assignments.contains_key(name);
-        service::holds_up_disarm(state, assigned, wanted).then(|| format!("{name} ({state:?})"))
+    let delaying = cluster_view.resources.keys().filter_map(|name| {
+        let state =
+            cluster_view.resource_statuses.get(name).map(|status| status.value.state).unwrap_or_default();
+        let assigned = cluster_view.assignments.contains_key(name);
+        service::delays_disarm(state, assigned, wanted).then(|| format!("{name} ({state:?})"))
     });
-    let blockers: Vec<String> = fenced.chain(held).collect();
+    let blockers: Vec<String> = fenced.chain(delaying).collect();
     if blockers.is_empty() {
         return Some(wanted);
     }
     let message = format!("Disarming waits for {}", blockers.join(", "));
-    plan.wait(Kind::Cluster, CLUSTER_NAME, Reason::Disarmed, message);
+    plan.add_wait(Kind::Cluster, CLUSTER_NAME, Reason::Disarmed, message);
     None
 }
 
 /// Returns `Disarmed` once every reachable agent has acknowledged, and `Arming` until every agent has armed again.
-fn arming(situation: &Situation<'_>, disarm: Option<Disarmed>) -> &'static str {
-    let world = situation.world;
-    let open = world.node_reports.iter().filter(|(node, _)| {
-        world.fences.get(*node).is_some_and(|fence| fence.value.state == FenceState::Open)
-            && world.alive.contains_key(*node)
+fn arming(input: &PlanInput<'_>, disarm: Option<Disarmed>) -> &'static str {
+    let cluster_view = input.cluster_view;
+    let open = cluster_view.node_reports.iter().filter(|(node, _)| {
+        cluster_view.fences.get(*node).is_some_and(|fence| fence.value.state == FenceState::Open)
+            && cluster_view.alive.contains_key(*node)
     });
     let open: Vec<Mode> = open.map(|(_, report)| report.value.mode).collect();
     let unarmed = |mode: &Mode| match mode {
         Mode::Disarmed | Mode::Restart | Mode::Left(_) => true,
         Mode::Registering | Mode::Active | Mode::Maintenance | Mode::Shutdown(_) => false,
     };
-    if world.settings().disarmed.is_some() {
+    if cluster_view.settings().disarmed.is_some() {
         return if disarm.is_some() && open.iter().all(unarmed) { "Disarmed" } else { "Disarming" };
     }
     if open.contains(&Mode::Disarmed) { "Arming" } else { "Armed" }
 }
 
-fn fences(situation: &Situation<'_>, status: &mut ClusterStatus) {
-    for (node, fence) in &situation.world.fences {
+fn fences(input: &PlanInput<'_>, status: &mut ClusterStatus) {
+    for (node, fence) in &input.cluster_view.fences {
         let (FenceState::Fenced, Some(proof)) = (fence.value.state, &fence.value.proof) else { continue };
         if matches!(proof, Proof::CleanLeave { .. }) {
             continue;
@@ -140,13 +142,13 @@ fn fences(situation: &Situation<'_>, status: &mut ClusterStatus) {
             None => status.recent_fences.push(recent),
         }
     }
-    let more = status.recent_fences.len().saturating_sub(MOST_FENCES);
+    let more = status.recent_fences.len().saturating_sub(MAX_FENCES);
     status.recent_fences.drain(..more);
 }
 
 /// Sets the condition that publishes the N+1 check. The result of a previous leader stays until this leader has one.
-fn reservation(situation: &Situation<'_>, conditions: &mut Vec<Condition>, generation: i64) {
-    let Some(finding) = situation.reservation else { return };
+fn reservation(input: &PlanInput<'_>, conditions: &mut Vec<Condition>, generation: i64) {
+    let Some(finding) = input.reservation else { return };
     let status = match finding.holds {
         Some(true) => ConditionStatus::True,
         Some(false) => ConditionStatus::False,
@@ -160,15 +162,15 @@ fn reservation(situation: &Situation<'_>, conditions: &mut Vec<Condition>, gener
         last_transition_time: None,
         observed_generation: generation,
     };
-    set_condition(conditions, condition, &situation.now.timestamp());
+    set_condition(conditions, condition, &input.now.timestamp());
 }
 
 /// Returns the events for a new status: the N+1 check fails, fails for other nodes than before, or no longer fails.
-fn reservation_events(situation: &Situation<'_>, status: &ClusterStatus) -> Vec<Event> {
+fn reservation_events(input: &PlanInput<'_>, status: &ClusterStatus) -> Vec<Event> {
     let find = |conditions: &[Condition]| {
         conditions.iter().find(|condition| condition.kind == FAILOVER_CAPACITY).cloned()
     };
-    let before = situation.world.cluster_status.as_ref().and_then(|known| {
+    let before = input.cluster_view.cluster_status.as_ref().and_then(|known| {
         let mut conditions = known.value.conditions.clone();
         rename_conditions(&mut conditions);
         find(&conditions)
@@ -183,5 +185,5 @@ fn reservation_events(situation: &Situation<'_>, status: &ClusterStatus) -> Vec<
     }
     let event_type =
         if now.reason == Reason::FailoverCapacityAvailable { EventType::Normal } else { EventType::Warning };
-    vec![cluster_event(situation, event_type, now.reason, now.message)]
+    vec![cluster_event(input, event_type, now.reason, now.message)]
 }

@@ -1,12 +1,12 @@
 //! Computes the status of each node from its fence record, reports and health, and removes the status of deleted nodes.
 
-use super::{condition, remove, write};
-use crate::core::asked::requests;
+use super::{put_condition, remove, write};
 use crate::core::fencing::probes;
 use crate::core::health::{Health, NodeHealth, NodeTable};
-use crate::core::placement::not_online;
+use crate::core::placement::check_online;
 use crate::core::plan::{Plan, node_event};
-use crate::core::situation::Situation;
+use crate::core::plan_input::PlanInput;
+use crate::core::resource_requests::requests;
 use crate::core::usage;
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::id::NodeName;
@@ -20,46 +20,46 @@ use ha_api_types::time::{Millis, Seconds};
 use std::collections::BTreeMap;
 
 /// Minimum interval between writes of `lastHeartbeatTime`, in seconds. It is not written for each heartbeat.
-const LAST_SEEN_SECONDS: i64 = 60;
+const HEARTBEAT_WRITE_SECONDS: i64 = 60;
 /// Time for which the status of a deleted node is kept, in milliseconds.
-const GONE_KEPT_MS: Millis = 3_600_000;
+const GONE_RETENTION_MS: Millis = 3_600_000;
 
-pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
-    let world = situation.world;
-    let loads = loads(situation);
+pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
+    let cluster_view = input.cluster_view;
+    let loads = assigned_requests(input);
     for (name, node) in nodes {
-        let known = world.node_statuses.get(name);
-        if !world.nodes.contains_key(name) && known.is_none() {
+        let known = cluster_view.node_statuses.get(name);
+        if !cluster_view.nodes.contains_key(name) && known.is_none() {
             continue;
         }
-        let status = status(situation, name, node, &loads, plan);
-        let mut told = alert(situation, name, known.map(|known| &known.value), &status);
-        told.extend(maintenance(situation, name, known.map(|known| known.value.state), status.state));
-        write(situation, plan, Kind::Node, name, known, &status, told);
+        let status = status(input, name, node, &loads, plan);
+        let mut events = not_ready_event(input, name, known.map(|known| &known.value), &status);
+        events.extend(maintenance_event(input, name, known.map(|known| known.value.state), status.state));
+        write(input, plan, Kind::Node, name, known, &status, events);
     }
-    for (name, known) in &world.node_statuses {
-        if world.nodes.contains_key(name) {
+    for (name, known) in &cluster_view.node_statuses {
+        if cluster_view.nodes.contains_key(name) {
             continue;
         }
         let gone = known.value.state == NodeState::Gone;
         if !gone {
             continue;
         }
-        let forgotten_at = known.seen + GONE_KEPT_MS;
-        plan.wake(situation, forgotten_at, "the status of a deleted node is removed");
-        if situation.now.raw >= forgotten_at {
+        let removed_at = known.seen + GONE_RETENTION_MS;
+        plan.wake_at(input, removed_at, "the status of a deleted node is removed");
+        if input.now.raw >= removed_at {
             plan.actions.retain(|action| {
                 action.subject != crate::core::plan::Subject::Status(Kind::Node, name.to_string())
             });
-            remove(situation, plan, Kind::Node, name, known);
+            remove(input, plan, Kind::Node, name, known);
         }
     }
 }
 
 /// Returns the event for a node that becomes not ready for a reason that has no other event: its agent was stopped for
 /// a restart and has not started again, or another machine registers under its name.
-fn alert(
-    situation: &Situation<'_>,
+fn not_ready_event(
+    input: &PlanInput<'_>,
     name: &NodeName,
     known: Option<&NodeStatus>,
     status: &NodeStatus,
@@ -72,12 +72,12 @@ fn alert(
     if !has_no_other_event || before == Some(condition.reason) {
         return Vec::new();
     }
-    vec![node_event(situation, name, EventType::Warning, condition.reason, condition.message)]
+    vec![node_event(input, name, EventType::Warning, condition.reason, condition.message)]
 }
 
 /// Emits an event when maintenance of an online node begins or ends.
-fn maintenance(
-    situation: &Situation<'_>,
+fn maintenance_event(
+    input: &PlanInput<'_>,
     name: &NodeName,
     before: Option<NodeState>,
     state: NodeState,
@@ -89,22 +89,22 @@ fn maintenance(
         (Some(NodeState::Maintenance), NodeState::Online) => "Node left maintenance",
         (_, _) => return None,
     };
-    Some(node_event(situation, name, EventType::Normal, Reason::Maintenance, message))
+    Some(node_event(input, name, EventType::Normal, Reason::Maintenance, message))
 }
 
 /// Returns the number of services and their requests, by the node that they are assigned to.
-fn loads(situation: &Situation<'_>) -> BTreeMap<NodeName, (u32, Amounts)> {
+fn assigned_requests(input: &PlanInput<'_>) -> BTreeMap<NodeName, (u32, Amounts)> {
     let mut loads: BTreeMap<NodeName, (u32, Amounts)> = BTreeMap::new();
-    for (name, assignment) in &situation.world.assignments {
+    for (name, assignment) in &input.cluster_view.assignments {
         let runs = match assignment.value.action {
             Action::Start | Action::Restart | Action::Migrate { .. } => true,
             Action::Stop { .. } | Action::Leave => false,
         };
-        let requests = situation
-            .world
+        let requests = input
+            .cluster_view
             .resources
             .get(name)
-            .map(|known| requests(situation.world, &known.value))
+            .map(|known| requests(input.cluster_view, &known.value))
             .unwrap_or_default();
         let (count, total) = loads.entry(assignment.value.node.clone()).or_default();
         if runs {
@@ -127,20 +127,21 @@ fn add(one: Option<Quantity>, other: Option<Quantity>) -> Option<Quantity> {
 }
 
 fn status(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     name: &NodeName,
     node: &NodeHealth,
     loads: &BTreeMap<NodeName, (u32, Amounts)>,
     plan: &Plan,
 ) -> NodeStatus {
-    let world = situation.world;
-    let spec = world.nodes.get(name);
+    let cluster_view = input.cluster_view;
+    let spec = cluster_view.nodes.get(name);
     let generation = spec.map_or(0, |spec| spec.value.metadata.generation);
-    let mut status = world.node_statuses.get(name).map(|known| known.value.clone()).unwrap_or_default();
+    let mut status =
+        cluster_view.node_statuses.get(name).map(|known| known.value.clone()).unwrap_or_default();
     status.observed_generation = generation;
     let maintenance = spec.is_some_and(|spec| spec.value.spec.maintenance);
     status.state = if spec.is_none() { NodeState::Gone } else { state(node, maintenance) };
-    if let Some(fence) = world.fences.get(name) {
+    if let Some(fence) = cluster_view.fences.get(name) {
         status.epoch = fence.value.epoch;
         fence.value.state.name().clone_into(&mut status.fence);
         if let Some(proof) = &fence.value.proof {
@@ -149,35 +150,36 @@ fn status(
         status.boot_id.clone_from(&fence.value.boot_id);
         status.machine_id.clone_from(&fence.value.machine_id);
     }
-    if let Some(report) = world.node_reports.get(name) {
-        describe(&mut status, &report.value);
+    if let Some(report) = cluster_view.node_reports.get(name) {
+        copy_report(&mut status, &report.value);
         let count_threads = spec.is_some_and(|spec| spec.value.spec.count_threads);
         status.capacity = report.value.capacity_counting(count_threads);
     }
-    if let Some(doctor) = world.doctor_reports.get(name) {
+    if let Some(doctor) = cluster_view.doctor_reports.get(name) {
         status.checks.clone_from(&doctor.value.checks);
         status.last_termination.clone_from(&doctor.value.last_end);
         if let Some(watchdog) = &mut status.watchdog {
             watchdog.seen = doctor.value.watchdog.as_ref().map(Into::into);
         }
     }
-    status.usage = usage::of_node(world, name).map(|report| report.node).filter(|usage| !usage.is_empty());
+    status.usage =
+        usage::node_usage(cluster_view, name).map(|report| report.node).filter(|usage| !usage.is_empty());
     agent_state(node).clone_into(&mut status.agent);
-    arming(situation, name).clone_into(&mut status.arming);
-    if node.is_heard() {
-        let now = situation.now.timestamp();
-        let old = status
+    arming(input, name).clone_into(&mut status.arming);
+    if node.is_reachable() {
+        let now = input.now.timestamp();
+        let age_seconds = status
             .last_heartbeat_time
             .as_ref()
             .and_then(|seen| Some(now.unix_seconds()? - seen.unix_seconds()?));
-        if old.is_none_or(|seconds| !(0..LAST_SEEN_SECONDS).contains(&seconds)) {
+        if age_seconds.is_none_or(|seconds| !(0..HEARTBEAT_WRITE_SECONDS).contains(&seconds)) {
             status.last_heartbeat_time = Some(now);
         }
     }
     let (services, allocated) = loads.get(name).copied().unwrap_or_default();
     status.services = services;
     status.allocated = allocated;
-    conditions(situation, name, node, &mut status, plan, generation);
+    conditions(input, name, node, &mut status, plan, generation);
     status
 }
 
@@ -212,11 +214,11 @@ fn agent_state(node: &NodeHealth) -> &'static str {
 }
 
 /// Returns the progress of a node's agent with disarming or arming; empty for a node without an open epoch.
-fn arming(situation: &Situation<'_>, name: &str) -> &'static str {
-    let world = situation.world;
-    let open = world.fences.get(name).is_some_and(|fence| fence.value.state == FenceState::Open);
-    let Some(report) = world.node_reports.get(name).filter(|_| open) else { return "" };
-    match (world.settings().disarmed.is_some(), report.value.mode == Mode::Disarmed) {
+fn arming(input: &PlanInput<'_>, name: &str) -> &'static str {
+    let cluster_view = input.cluster_view;
+    let open = cluster_view.fences.get(name).is_some_and(|fence| fence.value.state == FenceState::Open);
+    let Some(report) = cluster_view.node_reports.get(name).filter(|_| open) else { return "" };
+    match (cluster_view.settings().disarmed.is_some(), report.value.mode == Mode::Disarmed) {
         (true, true) => "Disarmed",
         (true, false) => "Disarming",
         (false, true) => "Arming",
@@ -224,7 +226,7 @@ fn arming(situation: &Situation<'_>, name: &str) -> &'static str {
     }
 }
 
-fn describe(status: &mut NodeStatus, report: &NodeReport) {
+fn copy_report(status: &mut NodeStatus, report: &NodeReport) {
     report.mode.name().clone_into(&mut status.mode);
     status.version.clone_from(&report.version);
     status.drivers.clone_from(&report.drivers);
@@ -254,7 +256,7 @@ const SIMULATED_IS_ALLOWED: &str =
     "Simulated watchdog is allowed by the Cluster, for sandboxes and tests only";
 
 fn conditions(
-    situation: &Situation<'_>,
+    input: &PlanInput<'_>,
     name: &NodeName,
     node: &NodeHealth,
     status: &mut NodeStatus,
@@ -262,7 +264,7 @@ fn conditions(
     generation: i64,
 ) {
     let wait = plan.waits_of(Kind::Node, name).next();
-    let (reason, message) = match (not_online(&node.health), wait) {
+    let (reason, message) = match (check_online(&node.health), wait) {
         (Ok(()), None) if status.state == NodeState::Maintenance => {
             (Reason::Maintenance, Reason::Maintenance.sentence().to_owned())
         }
@@ -272,12 +274,12 @@ fn conditions(
     };
     let list = &mut status.conditions;
     rename_conditions(list);
-    condition(situation, list, "Ready", node.is_online(), reason, message, generation);
-    list.retain(|condition| condition.kind != "FenceDevicesHealthy" || !devices_gone(situation, name));
-    if let Some((holds, reason, message)) = probes::verdict(situation, name) {
-        condition(situation, list, "FenceDevicesHealthy", holds, reason, message, generation);
+    put_condition(input, list, "Ready", node.is_online(), reason, message, generation);
+    list.retain(|condition| condition.kind != "FenceDevicesHealthy" || !has_no_devices(input, name));
+    if let Some((holds, reason, message)) = probes::devices_condition(input, name) {
+        put_condition(input, list, "FenceDevicesHealthy", holds, reason, message, generation);
     }
-    let report = situation.world.node_reports.get(name).map(|report| &report.value);
+    let report = input.cluster_view.node_reports.get(name).map(|report| &report.value);
     let kind = report.map(|report| report.watchdog.kind).unwrap_or_default();
     let problem = report.map(|report| report.watchdog.problem.clone()).unwrap_or_default();
     let (holds, reason, message) = match node.fenceable {
@@ -291,16 +293,16 @@ fn conditions(
         Err(reason) if problem.is_empty() => (false, reason, reason.sentence().to_owned()),
         Err(reason) => (false, reason, capitalized(&problem)),
     };
-    condition(situation, list, "Fenceable", holds, reason, message, generation);
+    put_condition(input, list, "Fenceable", holds, reason, message, generation);
     let sleeps = report.is_some_and(|report| report.sleep_protection == Some(SleepProtection::None));
     if sleeps {
         let reason = Reason::SleepUnprotected;
-        condition(situation, list, "Awake", false, reason, reason.sentence().to_owned(), generation);
+        put_condition(input, list, "Awake", false, reason, reason.sentence().to_owned(), generation);
     } else {
         list.retain(|condition| condition.kind != "Awake");
     }
 }
 
-fn devices_gone(situation: &Situation<'_>, name: &str) -> bool {
-    situation.world.nodes.get(name).is_none_or(|node| node.value.spec.fencing.devices.is_empty())
+fn has_no_devices(input: &PlanInput<'_>, name: &str) -> bool {
+    input.cluster_view.nodes.get(name).is_none_or(|node| node.value.spec.fencing.devices.is_empty())
 }

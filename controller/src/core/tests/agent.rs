@@ -1,7 +1,7 @@
 //! A scripted node. It follows the FENCING protocol as far as the leader can observe it, and simulates faults on
 //! request.
 
-use super::replacements::Replaces;
+use super::replacements::ReplacementOutcome;
 use ha_api_types::cluster::OnEtcdLoss;
 use ha_api_types::id::{ActionUid, BootId, Epoch, NodeName, OperationName, ResourceName, Revision};
 use ha_api_types::keys::Keys;
@@ -28,11 +28,11 @@ pub(super) struct Faults {
     /// Services whose stops fail.
     pub(super) fails_stop: BTreeSet<ResourceName>,
     /// `true` if the agent does not answer probes.
-    pub(super) mute: bool,
+    pub(super) ignores_probes: bool,
     /// `true` if outgoing migrations fail.
     pub(super) fails_migrate: bool,
     /// Outcome of replacements of secondaries.
-    pub(super) replaces: Replaces,
+    pub(super) replacement_outcome: ReplacementOutcome,
     /// `true` if the agent commits only heartbeats and ignores assignments.
     pub(super) idle: bool,
     /// `true` if the agent reports that the watchdog daemon does not run.
@@ -48,7 +48,7 @@ pub(super) struct Agent {
     pub(super) boot: u32,
     pub(super) power: bool,
     /// `true` if the node cannot reach the store.
-    pub(super) cut: bool,
+    pub(super) isolated: bool,
     pub(super) armed: bool,
     pub(super) kind: WatchdogKind,
     /// Name of the test operation that the node's watchdog has passed.
@@ -72,9 +72,9 @@ pub(super) struct Agent {
     lease: Option<LeaseId>,
     request: Option<Revision>,
     sequence: u64,
-    beats_at: Mono,
-    heard_at: Mono,
-    /// Services that were probed since the last `look_again`.
+    last_heartbeat_at: Mono,
+    last_contact_at: Mono,
+    /// Services that were probed since the last `probe_again`.
     probed: BTreeSet<ResourceName>,
 }
 
@@ -105,7 +105,7 @@ impl Agent {
             machine_id: format!("machine-{name}"),
             boot: 1,
             power: true,
-            cut: false,
+            isolated: false,
             armed: true,
             kind: WatchdogKind::Kernel,
             tested: None,
@@ -124,8 +124,8 @@ impl Agent {
             lease: None,
             request: None,
             sequence: 0,
-            beats_at: Mono::default(),
-            heard_at: Mono::default(),
+            last_heartbeat_at: Mono::default(),
+            last_contact_at: Mono::default(),
             probed: BTreeSet::new(),
         }
     }
@@ -135,15 +135,15 @@ impl Agent {
     }
 
     /// Powers the machine off: all of its services end.
-    pub(super) fn die(&mut self) {
+    pub(super) fn power_off(&mut self) {
         self.power = false;
         self.running.clear();
     }
 
     /// Powers the machine on with a new boot id.
-    pub(super) fn boot(&mut self) {
+    pub(super) fn boot_again(&mut self) {
         self.power = true;
-        self.cut = false;
+        self.isolated = false;
         self.boot += 1;
         self.forget();
     }
@@ -154,7 +154,7 @@ impl Agent {
     }
 
     /// Makes the agent probe all services again, as after a new copy has appeared.
-    pub(super) fn look_again(&mut self) {
+    pub(super) fn probe_again(&mut self) {
         self.probed.clear();
     }
 
@@ -213,14 +213,14 @@ impl Agent {
     }
 
     /// Advances the agent by one step of 100 ms.
-    pub(super) fn turn(&mut self, state: &mut MemoryState, keys: &Keys, now: Mono) {
+    pub(super) fn step(&mut self, state: &mut MemoryState, keys: &Keys, now: Mono) {
         if !self.power {
             return;
         }
-        if self.cut {
+        if self.isolated {
             // The watchdog resets the machine, so its services end before they can start on another node.
             let stops = self.timings.heartbeat_valid_ms - self.timings.stop_margin_ms;
-            if self.armed && now.since(self.heard_at) >= stops {
+            if self.armed && now.since(self.last_contact_at) >= stops {
                 self.running.clear();
             }
             return;
@@ -236,13 +236,15 @@ impl Agent {
         match own {
             None => self.register(state, keys, fence.as_ref()),
             Some(fence) => {
-                if now.since(self.beats_at) >= self.timings.heartbeat_interval_ms || self.lease.is_none() {
-                    self.beat(state, keys, fence, now);
+                if now.since(self.last_heartbeat_at) >= self.timings.heartbeat_interval_ms
+                    || self.lease.is_none()
+                {
+                    self.send_heartbeat(state, keys, fence, now);
                 }
                 if self.lease.is_some() && self.mode.is_none_or(|mode| mode == Mode::Active) {
                     self.probe(state, keys, fence);
                     if !self.faults.idle {
-                        self.work(state, keys, fence);
+                        self.execute_assignments(state, keys, fence);
                     }
                 }
             }
@@ -272,7 +274,7 @@ impl Agent {
         }
     }
 
-    fn beat(&mut self, state: &mut MemoryState, keys: &Keys, fence: &Read<Fence>, now: Mono) {
+    fn send_heartbeat(&mut self, state: &mut MemoryState, keys: &Keys, fence: &Read<Fence>, now: Mono) {
         let alive_key = keys.alive(&self.name);
         let report_key = keys.node_report(&self.name);
         let alive: Option<Read<Alive>> = read(state, &alive_key);
@@ -297,13 +299,13 @@ impl Agent {
             transaction = transaction.put(report_key, guard(report.as_ref()), json(&wanted));
         }
         if state.commit(&transaction).applied().is_some() {
-            self.beats_at = now;
-            self.heard_at = now;
+            self.last_heartbeat_at = now;
+            self.last_contact_at = now;
         }
     }
 
     fn probe(&mut self, state: &mut MemoryState, keys: &Keys, fence: &Read<Fence>) {
-        if self.faults.mute {
+        if self.faults.ignores_probes {
             return;
         }
         let prefix = keys.specs_of(ha_api_types::kind::Kind::Resource);
@@ -336,13 +338,13 @@ impl Agent {
                 phase,
                 ..ServiceReport::default()
             };
-            if self.say(state, keys, fence, &name, &report) {
+            if self.commit_report(state, keys, fence, &name, &report) {
                 self.probed.insert(name);
             }
         }
     }
 
-    pub(super) fn say(
+    pub(super) fn commit_report(
         &self,
         state: &mut MemoryState,
         keys: &Keys,
@@ -364,14 +366,20 @@ impl Agent {
         state.commit(&transaction).applied().is_some()
     }
 
-    fn work(&mut self, state: &mut MemoryState, keys: &Keys, fence: &Read<Fence>) {
+    fn execute_assignments(&mut self, state: &mut MemoryState, keys: &Keys, fence: &Read<Fence>) {
         for entry in state.list(&keys.assignments()).entries {
             let assignment: Assignment = serde_json::from_slice(&entry.value).unwrap();
-            self.obey(state, keys, fence, &assignment);
+            self.execute(state, keys, fence, &assignment);
         }
     }
 
-    fn obey(&mut self, state: &mut MemoryState, keys: &Keys, fence: &Read<Fence>, assignment: &Assignment) {
+    fn execute(
+        &mut self,
+        state: &mut MemoryState,
+        keys: &Keys,
+        fence: &Read<Fence>,
+        assignment: &Assignment,
+    ) {
         let name = assignment.definition.name.clone();
         let mut report = ServiceReport {
             uid: assignment.definition.uid.clone(),
@@ -379,7 +387,7 @@ impl Agent {
             epoch: fence.value.epoch,
             boot_id: self.boot_id(),
             exclusive: assignment.definition.exclusive,
-            replacement: self.replacement_said(state, keys, assignment),
+            replacement: self.replacement_report(state, keys, assignment),
             ..ServiceReport::default()
         };
         let mut say = |agent: &Agent, state: &mut MemoryState, phase: Phase| {
@@ -387,7 +395,7 @@ impl Agent {
             let told = [(Phase::MoveFailed, "the link broke"), (Phase::Stopped, "nothing came")];
             let told = told.into_iter().find(|(of, _)| *of == phase);
             report.message = told.map_or_else(String::new, |(_, message)| message.to_owned());
-            agent.say(state, keys, fence, &name, &report)
+            agent.commit_report(state, keys, fence, &name, &report)
         };
         let answered = |state: &MemoryState, node: &NodeName| {
             read::<ServiceReport>(state, &keys.service_report(node, &name))
@@ -431,7 +439,7 @@ impl Agent {
                     if let Some(class) = self.faults.fails_start.get(&name).copied().filter(|_| !adopts) {
                         report.failure = Some(class);
                         report.phase = Phase::Failed;
-                        self.say(state, keys, fence, &name, &report);
+                        self.commit_report(state, keys, fence, &name, &report);
                     } else {
                         self.running.insert(name.clone());
                         self.uids.insert(name.clone(), assignment.definition.uid.clone());

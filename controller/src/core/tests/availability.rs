@@ -2,13 +2,13 @@
 
 use super::fencing::running_on;
 use super::lab::Lab;
-use ha_api_types::availability::Standing;
+use ha_api_types::availability::AvailabilityState;
 use ha_api_types::resource::{RequestedState, ResourceSpec, ServiceState};
 
 const DAY_SECONDS: i64 = 86_400;
 
 /// Returns the recorded seconds in which the service was down, and in which it was not requested to run.
-fn lost(lab: &Lab) -> (i64, i64) {
+fn unavailable_seconds(lab: &Lab) -> (i64, i64) {
     let record = lab.status("web").availability.expect("a record");
     let of = |what: fn(&ha_api_types::availability::Span) -> u32| -> i64 {
         record.spans.iter().map(|span| i64::from(what(span))).sum()
@@ -16,7 +16,7 @@ fn lost(lab: &Lab) -> (i64, i64) {
     (of(|span| span.down_seconds), of(|span| span.not_wanted_seconds))
 }
 
-fn standing(lab: &Lab) -> Standing {
+fn availability_state(lab: &Lab) -> AvailabilityState {
     lab.status("web").availability.expect("a record").standing
 }
 
@@ -24,28 +24,29 @@ fn standing(lab: &Lab) -> Standing {
 fn a_failover_counts_from_the_last_heartbeat_to_the_start_elsewhere() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.run(60_000);
-    assert_eq!(standing(&lab), Standing::Up);
-    let before = lost(&lab).0;
+    assert_eq!(availability_state(&lab), AvailabilityState::Up);
+    let before = unavailable_seconds(&lab).0;
     let died = lab.now.raw;
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.until(60_000, "runs elsewhere", |lab| {
-        lab.is("web", ServiceState::Started) && lab.places("web").iter().any(|place| *place != node)
+        lab.is_in_state("web", ServiceState::Started)
+            && lab.running_nodes("web").iter().any(|place| *place != node)
     });
     let took = i64::try_from(lab.now.raw.since(died)).unwrap() / 1000;
     lab.run(1_000);
-    assert_eq!(standing(&lab), Standing::Up);
-    let down = lost(&lab).0 - before;
+    assert_eq!(availability_state(&lab), AvailabilityState::Up);
+    let down = unavailable_seconds(&lab).0 - before;
     assert!((took - 2..=took + 3).contains(&down), "{down} s of {took} s");
 }
 
 #[test]
-fn the_next_leader_goes_on_with_the_record() {
+fn the_next_leader_continues_the_record() {
     let mut lab = Lab::new(2, &["node1"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     lab.start("web");
     lab.edit::<ResourceSpec>("web", |web| web.spec.state = RequestedState::Stopped);
-    lab.until(10_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
-    assert_eq!(standing(&lab), Standing::NotWanted);
+    lab.until(10_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
+    assert_eq!(availability_state(&lab), AvailabilityState::NotWanted);
     let leader = lab.members.iter().position(|member| member.core.term().is_some()).unwrap();
     lab.members[leader].running = false;
     lab.until(60_000, "another leads", |lab| {
@@ -53,9 +54,9 @@ fn the_next_leader_goes_on_with_the_record() {
     });
     lab.run(5_000);
     lab.edit::<ResourceSpec>("web", |web| web.spec.state = RequestedState::Started);
-    lab.until(10_000, "started", |lab| standing(lab) == Standing::Up);
+    lab.until(10_000, "started", |lab| availability_state(lab) == AvailabilityState::Up);
     lab.run(20_000);
-    let (_, not_wanted) = lost(&lab);
+    let (_, not_wanted) = unavailable_seconds(&lab);
     assert!(not_wanted >= 5, "{not_wanted} s not wanted");
     let now = lab.now.timestamp();
     let record = lab.status("web").availability.unwrap();
@@ -67,7 +68,7 @@ fn the_next_leader_goes_on_with_the_record() {
 }
 
 #[test]
-fn a_service_that_rests_is_not_written_for_it() {
+fn a_service_without_changes_causes_no_writes() {
     let (mut lab, _) = running_on(&["node1", "node2"]);
     lab.run(10_000);
     let key = lab.keys.status(ha_api_types::kind::Kind::Resource, "web");

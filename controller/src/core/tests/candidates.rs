@@ -34,7 +34,7 @@ fn restart(lab: &mut Lab, at: usize, id: &str, instance: &str) {
     lab.add_controller(id, instance);
 }
 
-fn node_says(lab: &Lab, node: &str) -> (Reason, String) {
+fn ready_condition(lab: &Lab, node: &str) -> (Reason, String) {
     let status = lab.node(node);
     let ready =
         status.conditions.iter().find(|condition| condition.kind == "Ready").expect("the condition exists");
@@ -46,7 +46,7 @@ fn a_restarted_controller_fences_what_its_predecessor_knew() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).hold = created(&lab, "c0");
     lab.run(2_000);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     let before = created(&lab, "c0");
     restart(&mut lab, 0, "c0", "2");
     lab.run(2_000);
@@ -57,25 +57,25 @@ fn a_restarted_controller_fences_what_its_predecessor_knew() {
 }
 
 #[test]
-fn a_leader_whose_candidate_key_is_deleted_begins_again_and_goes_on() {
+fn a_leader_whose_candidate_key_is_deleted_writes_it_again_and_continues() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let before = created(&lab, "c0");
     overwrite(&mut lab, "c0", None);
     lab.run(1_000);
     assert!(created(&lab, "c0") > before, "another candidate");
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.until(40_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
 }
 
 #[test]
-fn a_declaration_by_a_process_whose_key_another_one_put_conflicts() {
+fn a_declaration_conflicts_if_another_process_wrote_the_key() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.run(TH - 1_000);
     // The view of the leader lags, so the plan does not contain the change.
-    let seen = lab.members[0].core.world().revision;
+    let seen = lab.members[0].core.cluster_view().revision;
     overwrite(&mut lab, "c0", Some(r#"{"id":"c0","instance":"other"}"#));
-    assert!(lab.members[0].core.world().revision == seen);
+    assert!(lab.members[0].core.cluster_view().revision == seen);
     lab.run(TH);
     assert_eq!(lab.fence(&node).state, FenceState::Open, "{}", lab.show());
     assert_eq!(lab.members[0].core.term(), None, "the leader key was given up");
@@ -84,12 +84,12 @@ fn a_declaration_by_a_process_whose_key_another_one_put_conflicts() {
 #[test]
 fn a_process_without_its_key_grants_nothing() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    let asked = hold::request(&lab, &node);
+    let hold_request = hold::request(&lab, &node);
     overwrite(&mut lab, "c0", Some(r#"{"id":"c0","instance":"other"}"#));
     lab.run(200);
-    lab.away = true;
+    lab.store_unreachable = true;
     lab.run(3_000);
-    hold::refused(&mut lab, &node, &asked, "belongs to another process");
+    hold::check_refusal(&mut lab, &node, &hold_request, "belongs to another process");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_controller_that_was_moved_to_another_machine_is_another_candidate() {
     lab.run(2_000);
     // The old process may still be alive, isolated together with the node, and grant hold.
     lab.members[0].running = false;
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.add_controller("c0", "2");
     let mut moved = lab.members[1].core.config().clone();
     "another machine".clone_into(&mut moved.machine);
@@ -110,7 +110,7 @@ fn a_controller_that_was_moved_to_another_machine_is_another_candidate() {
     lab.run(60_000);
     assert!(created(&lab, "c0") > before);
     assert_eq!(lab.fence(&node).state, FenceState::Open);
-    let (reason, message) = node_says(&lab, &node);
+    let (reason, message) = ready_condition(&lab, &node);
     assert_eq!(reason, Reason::JoinedLater);
     assert!(
         message.contains("No controller that can end") && message.contains("confirm-fenced"),
@@ -119,9 +119,9 @@ fn a_controller_that_was_moved_to_another_machine_is_another_candidate() {
 }
 
 #[test]
-fn a_second_process_of_one_id_says_so_and_does_not_lead() {
+fn a_second_process_of_one_id_is_reported_and_does_not_lead() {
     let mut lab = Lab::new(1, &["node1"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     lab.add_controller("c0", "2");
     let mut other = lab.members[1].core.config().clone();
     "https://elsewhere:7443".clone_into(&mut other.url);
@@ -134,18 +134,18 @@ fn a_second_process_of_one_id_says_so_and_does_not_lead() {
 }
 
 #[test]
-fn a_leader_that_joined_later_says_who_helps_also_once_the_node_is_fencing() {
+fn a_later_leader_names_who_can_help_even_while_the_node_is_fencing() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).hold = created(&lab, "c0");
     lab.run(2_000);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.until(TH + 2_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
     lab.members[0].running = false;
     lab.add_controller("c1", "1");
     lab.until(10_000, "the second member is leader", |lab| lab.members[1].core.term().is_some());
     lab.run(40_000);
     assert_eq!(lab.fence(&node).state, FenceState::Fencing);
-    let (reason, message) = node_says(&lab, &node);
+    let (reason, message) = ready_condition(&lab, &node);
     assert_eq!(reason, Reason::JoinedLater);
     assert!(message.starts_with("Start controller c0 again"), "{message}");
     // The remedy works: the older controller returns, and the younger one resigns.
@@ -157,7 +157,7 @@ fn a_leader_that_joined_later_says_who_helps_also_once_the_node_is_fencing() {
 #[test]
 fn retention_counts_from_the_end_of_a_gap_of_own_commits() {
     let mut lab = Lab::new(2, &["node1"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     lab.edit::<ClusterSpec>("default", |cluster| {
         cluster.spec.timing.candidate_retention_seconds = Some(60.0);
     });
@@ -166,9 +166,9 @@ fn retention_counts_from_the_end_of_a_gap_of_own_commits() {
     let id = lab.members[gone].core.config().id.clone();
     lab.members[gone].running = false;
     lab.run(40_000);
-    lab.away = true;
+    lab.store_unreachable = true;
     lab.run(30_000);
-    lab.away = false;
+    lab.store_unreachable = false;
     lab.run(55_000);
     assert!(created(&lab, &id).is_some(), "the outage does not count");
     lab.until(60_000, "deleted", |lab| created(lab, &id).is_none());
@@ -179,7 +179,7 @@ fn retention_counts_from_the_end_of_a_gap_of_own_commits() {
 #[test]
 fn a_controller_that_refreshes_is_not_deleted() {
     let mut lab = Lab::new(2, &["node1"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     lab.edit::<ClusterSpec>("default", |cluster| {
         cluster.spec.timing.candidate_retention_seconds = Some(30.0);
     });

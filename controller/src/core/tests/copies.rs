@@ -13,7 +13,7 @@ use ha_store::{Guard, Transaction, Write};
 #[test]
 fn the_transaction_that_assigns_records_the_copy() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     lab.start("web");
     let (assigned, status) = (lab.keys.assignment(&"web".into()), lab.keys.status(Kind::Resource, "web"));
     let (_, transaction, _) =
@@ -27,31 +27,31 @@ fn the_transaction_that_assigns_records_the_copy() {
 }
 
 #[test]
-fn a_permitted_place_is_a_copy_until_its_node_says_that_it_stopped() {
+fn a_permitted_node_has_a_copy_until_it_reports_the_stop() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     lab.start("web");
     let status = lab.status("web");
     let copies: Vec<(Option<NodeName>, Epoch)> =
         status.copies.iter().map(|copy| (Some(copy.node.clone()), copy.epoch)).collect();
     assert_eq!(copies, [(status.node, status.epoch.unwrap())]);
-    lab.want("web", RequestedState::Stopped);
-    lab.until(20_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
+    lab.set_requested_state("web", RequestedState::Stopped);
+    lab.until(20_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
     lab.until(5_000, "no copy is left", |lab| lab.status("web").copies.is_empty());
 }
 
 #[test]
 fn a_copy_that_was_left_on_a_silent_node_outlives_its_silence() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
-    lab.settle();
-    let node = lab.start_what_may_run_twice("web");
-    lab.agent(&node).cut = true;
+    lab.wait_until_nodes_online();
+    let node = lab.start_non_exclusive("web");
+    lab.agent(&node).isolated = true;
     lab.until(30_000, "moved", |lab| lab.status("web").node.as_ref() != Some(&node));
     lab.run(60_000);
     assert_ne!(lab.fence(&node).state, FenceState::Open);
     assert!(lab.status("web").copies.iter().any(|copy| copy.node == node), "{}", lab.show());
-    lab.want("web", RequestedState::Stopped);
-    lab.until(20_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
+    lab.set_requested_state("web", RequestedState::Stopped);
+    lab.until(20_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
     lab.run(10_000);
     let left: Vec<NodeName> = lab.status("web").copies.into_iter().map(|copy| copy.node).collect();
     assert_eq!(left, [node], "silence proves nothing about a copy that was not guarded");
@@ -61,17 +61,17 @@ fn a_copy_that_was_left_on_a_silent_node_outlives_its_silence() {
         resource.spec.state = RequestedState::Started;
     });
     lab.run(60_000);
-    assert!(!lab.is("web", ServiceState::Started), "{}", lab.show());
+    assert!(!lab.is_in_state("web", ServiceState::Started), "{}", lab.show());
 }
 
 #[test]
-fn a_tombstone_takes_the_copies_over() {
+fn a_tombstone_takes_over_the_copies() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
-    lab.settle();
-    let node = lab.start_what_may_run_twice("web");
-    lab.agent(&node).cut = true;
+    lab.wait_until_nodes_online();
+    let node = lab.start_non_exclusive("web");
+    lab.agent(&node).isolated = true;
     lab.until(30_000, "moved", |lab| {
-        lab.is("web", ServiceState::Started) && lab.status("web").node.as_ref() != Some(&node)
+        lab.is_in_state("web", ServiceState::Started) && lab.status("web").node.as_ref() != Some(&node)
     });
     let copies = lab.status("web").copies;
     assert_eq!(copies.len(), 2, "{}", lab.show());
@@ -91,14 +91,14 @@ fn a_tombstone_takes_the_copies_over() {
     // A resource of that name starts only once the last copy is known to have ended.
     lab.resource("web");
     lab.run(60_000);
-    assert!(!lab.is("web", ServiceState::Started), "{}", lab.show());
+    assert!(!lab.is_in_state("web", ServiceState::Started), "{}", lab.show());
     assert!(lab.read::<Tombstone>(&lab.keys.tombstone(&"web".into())).is_some());
 }
 
 #[test]
 fn a_copy_of_another_identity_continues_until_it_is_stopped() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     lab.start("web");
     let before = lab.assignment("web").unwrap();
     // The API refuses this edit. A spec from before an upgrade may still contain it.
@@ -109,19 +109,19 @@ fn a_copy_of_another_identity_continues_until_it_is_stopped() {
     let differs = |lab: &Lab| {
         lab.status("web").conditions.iter().any(|condition| condition.kind == "DefinitionDiffers")
     };
-    assert!(differs(&lab) && lab.is("web", ServiceState::Started), "{}", lab.show());
-    assert_eq!((lab.assignment("web").unwrap(), lab.places("web").len()), (before.clone(), 1));
-    lab.want("web", RequestedState::Stopped);
+    assert!(differs(&lab) && lab.is_in_state("web", ServiceState::Started), "{}", lab.show());
+    assert_eq!((lab.assignment("web").unwrap(), lab.running_nodes("web").len()), (before.clone(), 1));
+    lab.set_requested_state("web", RequestedState::Stopped);
     let is_reported = |lab: &Lab| {
         lab.assignment("web").is_some_and(|assignment| matches!(assignment.action, Action::Stop { .. }))
     };
     lab.until(20_000, "ordered to stop", is_reported);
     let stop = lab.assignment("web").unwrap();
     assert_eq!(stop.definition, before.definition, "the copy is stopped under the definition of its start");
-    lab.until(20_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
+    lab.until(20_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
     lab.until(5_000, "the definitions no longer differ", |lab| !differs(lab));
-    lab.want("web", RequestedState::Started);
-    lab.until(60_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.set_requested_state("web", RequestedState::Started);
+    lab.until(60_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     let identity = lab.assignment("web").unwrap().definition.identity().unwrap().to_string();
     assert!(identity.contains("other"), "{identity}");
 }
@@ -130,10 +130,10 @@ fn a_copy_of_another_identity_continues_until_it_is_stopped() {
 fn a_copy_of_another_identity_that_a_node_reports_is_adopted_or_stopped_as_it_was_started() {
     let check = |wanted: RequestedState, action: &Action| {
         let mut lab = Lab::new(1, &["node1", "node2"]);
-        lab.settle();
-        lab.agent("node2").faults.mute = true;
+        lab.wait_until_nodes_online();
+        lab.agent("node2").faults.ignores_probes = true;
         lab.resource("web");
-        lab.want("web", wanted);
+        lab.set_requested_state("web", wanted);
         lab.run(500);
         let resource: Resource = lab.read(&lab.keys.spec(Kind::Resource, "web")).unwrap();
         let mut definition = ServiceDefinition::of(&resource);
@@ -161,7 +161,7 @@ fn a_copy_of_another_identity_that_a_node_reports_is_adopted_or_stopped_as_it_wa
         };
         say(&mut lab, &report);
         lab.run(500);
-        assert!(lab.is("web", ServiceState::Queued), "an identity alone does not say what to stop");
+        assert!(lab.is_in_state("web", ServiceState::Queued), "an identity alone does not say what to stop");
         report.definition = Some(Box::new(definition.clone()));
         say(&mut lab, &report);
         lab.until(500, "assigned", |lab| lab.assignment("web").is_some());

@@ -31,10 +31,10 @@ fn switch() -> FenceDevice {
 }
 
 /// Returns a node that its fabric device has disconnected.
-fn cut_off_by(device: FenceDevice) -> (Lab, NodeName) {
+fn disconnected_by(device: FenceDevice) -> (Lab, NodeName) {
     let (mut lab, node) = guarded_by(device);
     lab.fencer = Some(FencerOutcome::Confirmed);
-    lab.agent(&node).cut = true;
+    lab.agent(&node).isolated = true;
     lab.until(TH + 1_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert_eq!(lab.fence(&node).proof, Some(Proof::Device { name: "switch".to_owned() }));
     (lab, node)
@@ -51,18 +51,18 @@ fn guarded_by(device: FenceDevice) -> (Lab, NodeName) {
 }
 
 /// Returns a node that was isolated, and that has registered again while its device still works.
-fn released_at_work(device: FenceDevice) -> (Lab, NodeName) {
+fn released_while_device_runs(device: FenceDevice) -> (Lab, NodeName) {
     let (mut lab, node) = guarded_by(device);
-    lab.agent(&node).cut = true;
-    lab.until(TH + 1_000, "at work", |lab| told(lab, 0) == [FencerAction::Off]);
-    lab.agent(&node).cut = false;
+    lab.agent(&node).isolated = true;
+    lab.until(TH + 1_000, "at work", |lab| ordered_actions(lab, 0) == [FencerAction::Off]);
+    lab.agent(&node).isolated = false;
     lab.until(2_000, "released", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert_eq!(lab.fence(&node).proof, Some(Proof::Reregistered));
     (lab, node)
 }
 
 /// Returns the actions that one controller ordered from the device of a node.
-fn told(lab: &Lab, member: usize) -> Vec<FencerAction> {
+fn ordered_actions(lab: &Lab, member: usize) -> Vec<FencerAction> {
     let runs = lab.members[member].runs.iter().map(|run| run.action);
     runs.filter(|action| *action != FencerAction::Monitor).collect()
 }
@@ -74,30 +74,30 @@ fn proof_b_a_fence_device_replaces_the_rest_of_w() {
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.run(1_000);
     let died = lab.now.raw;
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.until(TH + 1_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert!(lab.now.raw.since(died) < TH + 500);
     assert_eq!(lab.fence(&node).proof, Some(Proof::Device { name: "pdu".to_owned() }));
-    lab.until(1_000, "runs elsewhere", |lab| lab.places("web").len() == 1);
+    lab.until(1_000, "runs elsewhere", |lab| lab.running_nodes("web").len() == 1);
     let actions: Vec<_> = lab.members[0].runs.iter().map(|run| run.action).collect();
     assert_eq!(actions, [FencerAction::Monitor, FencerAction::Off, FencerAction::On], "off, release, on");
     assert!(lab.fence(&node).device.is_none());
 }
 
 #[test]
-fn a_fence_device_that_fails_counts_for_nothing() {
+fn a_failed_fence_device_is_no_proof() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![pdu()]);
     lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
     lab.run(1_000);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { .. })));
     assert!(lab.events.iter().any(|event| event.reason == Reason::FenceDeviceFailed));
 }
 
 #[test]
-fn a_fence_device_that_does_not_answer_is_told_before_it_is_needed() {
+fn a_fence_device_that_does_not_answer_is_reported_before_it_is_needed() {
     let (mut lab, node) = running_on(&["node1"]);
     lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![pdu()]);
     lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
@@ -129,26 +129,26 @@ fn a_recorded_device_intent_keeps_the_epoch_closed_until_it_has_passed() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![pdu()]);
     lab.run(1_000);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.until(TH + 2_000, "device intended", |lab| lab.fence(&node).device.is_some());
     let intended = lab.now.raw;
     // The leader and the answer of its device are lost; the machine boots again on its own.
     lab.members[0].running = false;
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.add_controller("c9", "1");
-    lab.agent(&node).boot();
+    lab.agent(&node).boot_again();
     lab.until(60_000, "admitted", |lab| lab.fence(&node).state == FenceState::Open);
     assert!(lab.now.raw.since(intended) >= 20_000, "{}", lab.now.raw.since(intended));
 }
 
 #[test]
-fn a_node_that_registers_anew_while_its_device_works_is_switched_on_again() {
-    let (mut lab, node) = released_at_work(pdu());
+fn a_node_that_registers_while_its_device_runs_is_switched_on_again() {
+    let (mut lab, node) = released_while_device_runs(pdu());
     assert_eq!(lab.fence(&node).device.unwrap().switch, Switch::Off, "still at work");
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.run(1_000);
-    assert_eq!(told(&lab, 0), [FencerAction::Off, FencerAction::On]);
+    assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off, FencerAction::On]);
     let fence = lab.fence(&node);
     assert_eq!((fence.device, fence.switched_off), (None, Vec::new()));
     assert_eq!(
@@ -156,13 +156,13 @@ fn a_node_that_registers_anew_while_its_device_works_is_switched_on_again() {
         FenceState::Fenced,
         "a request from before the power-off does not open the epoch"
     );
-    lab.agent(&node).boot();
+    lab.agent(&node).boot_again();
     lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
-    assert_eq!(told(&lab, 0).len(), 2);
+    assert_eq!(ordered_actions(&lab, 0).len(), 2);
 }
 
 #[test]
-fn an_operator_who_fences_a_living_node_has_its_device_act_also_if_it_is_idle() {
+fn fencing_a_living_node_by_request_uses_its_device_even_if_it_is_idle() {
     for is_idle in [false, true] {
         let (mut lab, busy) = guarded_by(pdu());
         let idle = if busy == "node1" { "node2" } else { "node1" };
@@ -175,16 +175,19 @@ fn an_operator_who_fences_a_living_node_has_its_device_act_also_if_it_is_idle() 
             OperationPhase::Running,
             "a registration does not complete the operation"
         );
-        assert_eq!((lab.fence(&node).state, told(&lab, 0)), (FenceState::Fencing, vec![FencerAction::Off]));
-        lab.agent(&node).die();
+        assert_eq!(
+            (lab.fence(&node).state, ordered_actions(&lab, 0)),
+            (FenceState::Fencing, vec![FencerAction::Off])
+        );
+        lab.agent(&node).power_off();
         lab.fencer = Some(FencerOutcome::Confirmed);
         lab.until(2_000, "ended", |lab| lab.operation("fence").phase.is_final());
         let status = lab.operation("fence");
         assert_eq!(status.phase, OperationPhase::Succeeded, "{}", status.message);
         assert!(status.message.contains("pdu"), "{}", status.message);
         lab.run(1_000);
-        assert_eq!(told(&lab, 0), [FencerAction::Off, FencerAction::On]);
-        lab.agent(&node).boot();
+        assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off, FencerAction::On]);
+        lab.agent(&node).boot_again();
         lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
     }
 }
@@ -193,10 +196,10 @@ fn an_operator_who_fences_a_living_node_has_its_device_act_also_if_it_is_idle() 
 fn fencing_that_no_device_confirmed_has_failed_although_the_node_is_fenced() {
     let (mut lab, node) = guarded_by(pdu());
     lab.operate_node(OperationAction::Fence, &node);
-    lab.until(2_000, "at work", |lab| told(lab, 0) == [FencerAction::Off]);
+    lab.until(2_000, "at work", |lab| ordered_actions(lab, 0) == [FencerAction::Off]);
     // The machine is reset by other means before the device answers.
-    lab.agent(&node).die();
-    lab.agent(&node).boot();
+    lab.agent(&node).power_off();
+    lab.agent(&node).boot_again();
     lab.until(5_000, "ended", |lab| lab.operation("fence").phase.is_final());
     let status = lab.operation("fence");
     assert_eq!((status.phase, status.reason), (OperationPhase::Failed, Reason::FenceDeviceFailed));
@@ -204,7 +207,7 @@ fn fencing_that_no_device_confirmed_has_failed_although_the_node_is_fenced() {
 }
 
 #[test]
-fn fencing_is_refused_without_a_device_and_after_the_fact() {
+fn fencing_is_refused_without_a_device_and_if_already_fenced() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.operate_node(OperationAction::Fence, &node);
     lab.until(2_000, "ended", |lab| lab.operation("fence").phase.is_final());
@@ -212,7 +215,7 @@ fn fencing_is_refused_without_a_device_and_after_the_fact() {
     assert_eq!((status.phase, status.reason), (OperationPhase::Refused, Reason::FencingUnavailable));
     assert!(status.message.contains("hactl node confirm-fenced"), "{}", status.message);
     assert_eq!(lab.fence(&node).state, FenceState::Open);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     let spec = OperationSpec { action: OperationAction::Fence, node: Some(node), ..OperationSpec::default() };
     lab.operate("late", spec);
@@ -221,14 +224,14 @@ fn fencing_is_refused_without_a_device_and_after_the_fact() {
 }
 
 #[test]
-fn the_next_leader_switches_on_what_a_leader_before_may_have_switched_off() {
-    let (mut lab, node) = released_at_work(pdu());
+fn the_next_leader_switches_on_what_its_predecessor_may_have_switched_off() {
+    let (mut lab, node) = released_while_device_runs(pdu());
     let released = lab.now.raw;
     lab.members[0].running = false;
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.add_controller("c9", "1");
-    lab.until(60_000, "switched on", |lab| told(lab, 1) == [FencerAction::On]);
+    lab.until(60_000, "switched on", |lab| ordered_actions(lab, 1) == [FencerAction::On]);
     assert!(
         lab.now.raw.since(released) >= DURATION_MS,
         "no process starts the first device after the release"
@@ -238,39 +241,39 @@ fn the_next_leader_switches_on_what_a_leader_before_may_have_switched_off() {
 }
 
 #[test]
-fn a_device_that_failed_to_switch_off_is_told_on_once_silence_has_proven_the_node_dead() {
+fn a_device_that_failed_to_switch_off_is_ordered_to_switch_on_after_a_silence_proof() {
     let (mut lab, node) = guarded_by(pdu());
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.refused = vec![FencerAction::Off];
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { .. })));
     lab.run(1_000);
-    assert_eq!(told(&lab, 0).last(), Some(&FencerAction::On));
+    assert_eq!(ordered_actions(&lab, 0).last(), Some(&FencerAction::On));
     assert!(lab.fence(&node).switched_off.is_empty());
 }
 
 #[test]
-fn on_is_tried_until_it_is_confirmed_also_by_the_next_leader_and_holds_up_nobody_who_asks() {
+fn switching_on_is_retried_by_every_leader_and_delays_no_registration() {
     let (mut lab, node) = guarded_by(pdu());
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.refused = vec![FencerAction::On];
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
-    lab.until(20_000, "tried again", |lab| told(lab, 0).len() >= 4);
+    lab.until(20_000, "tried again", |lab| ordered_actions(lab, 0).len() >= 4);
     lab.members[0].running = false;
     lab.add_controller("c9", "1");
-    lab.until(60_000, "by the next leader", |lab| told(lab, 1).len() >= 3);
-    assert!(told(&lab, 1).iter().all(|action| *action == FencerAction::On));
-    lab.agent(&node).boot();
+    lab.until(60_000, "by the next leader", |lab| ordered_actions(lab, 1).len() >= 3);
+    assert!(ordered_actions(&lab, 1).iter().all(|action| *action == FencerAction::On));
+    lab.agent(&node).boot_again();
     lab.until(DURATION_MS, "back", |lab| lab.fence(&node).state == FenceState::Open);
-    let tries = told(&lab, 1).len();
+    let tries = ordered_actions(&lab, 1).len();
     lab.run(120_000);
-    assert_eq!(told(&lab, 1).len(), tries, "the node is on");
+    assert_eq!(ordered_actions(&lab, 1).len(), tries, "the node is on");
 }
 
 #[test]
-fn a_device_that_does_nothing_it_is_told_keeps_no_living_node_out() {
+fn a_device_that_fails_does_not_keep_a_living_node_out() {
     let (mut lab, node) = guarded_by(pdu());
     lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
     lab.operate_node(OperationAction::Fence, &node);
@@ -287,50 +290,50 @@ fn a_device_that_does_nothing_it_is_told_keeps_no_living_node_out() {
 }
 
 #[test]
-fn who_asked_before_a_device_ended_is_not_let_in_for_that() {
-    let (mut lab, node) = released_at_work(pdu());
+fn a_request_from_before_the_device_ended_is_not_admitted() {
+    let (mut lab, node) = released_while_device_runs(pdu());
     // The device switches the machine off, and reports a failure.
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
-    lab.until(60_000, "tried again", |lab| told(lab, 0).len() >= 4);
+    lab.until(60_000, "tried again", |lab| ordered_actions(lab, 0).len() >= 4);
     assert_eq!((lab.fence(&node).state, lab.fence(&node).epoch), (FenceState::Fenced, Epoch(2)));
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.until(60_000, "switched on", |lab| lab.fence(&node).switched_off.is_empty());
-    lab.agent(&node).boot();
+    lab.agent(&node).boot_again();
     lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
 }
 
 #[test]
-fn a_device_of_action_off_is_never_told_on() {
-    let (mut lab, node) = released_at_work(FenceDevice { action: FenceAction::Off, ..pdu() });
-    lab.agent(&node).die();
+fn a_device_with_action_off_never_switches_on() {
+    let (mut lab, node) = released_while_device_runs(FenceDevice { action: FenceAction::Off, ..pdu() });
+    lab.agent(&node).power_off();
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.run(60_000);
-    assert_eq!(told(&lab, 0), [FencerAction::Off]);
+    assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off]);
     assert_eq!((lab.fence(&node).state, lab.fence(&node).device), (FenceState::Fenced, None));
 }
 
 #[test]
-fn an_operator_who_confirms_a_machine_off_has_it_in_hand() {
+fn after_an_operator_confirms_the_fence_the_device_is_left_alone() {
     let (mut lab, node) = guarded_by(pdu());
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.refused = vec![FencerAction::On];
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     lab.operate_node(OperationAction::ConfirmFenced, &node);
     lab.until(DURATION_MS + 5_000, "confirmed", |lab| {
         let fence = lab.fence(&node);
         matches!(fence.proof, Some(Proof::Operator { .. })) && fence.device.is_none()
     });
-    let tries = told(&lab, 0).len();
+    let tries = ordered_actions(&lab, 0).len();
     lab.run(120_000);
-    assert_eq!(told(&lab, 0).len(), tries);
+    assert_eq!(ordered_actions(&lab, 0).len(), tries);
 }
 
 #[test]
-fn a_record_that_does_not_say_what_is_switched_is_gone_on_with() {
+fn a_device_record_of_an_earlier_version_is_continued() {
     let (mut lab, node) = guarded_by(pdu());
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.members[0].running = false;
     let fence = lab.fence(&node);
@@ -342,47 +345,47 @@ fn a_record_that_does_not_say_what_is_switched_is_gone_on_with() {
     let key = lab.keys.fence(&node);
     super::fencing::put(&mut lab, &key, &older);
     lab.add_controller("c9", "1");
-    lab.until(60_000, "switched on", |lab| told(lab, 1) == [FencerAction::On]);
+    lab.until(60_000, "switched on", |lab| ordered_actions(lab, 1) == [FencerAction::On]);
 }
 
 #[test]
 fn what_a_fabric_device_cut_off_is_let_in_by_another_boot_alone() {
-    let (mut lab, node) = cut_off_by(switch());
+    let (mut lab, node) = disconnected_by(switch());
     lab.run(60_000);
-    assert_eq!(told(&lab, 0), [FencerAction::Off], "the services of the node may still run");
+    assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off], "the services of the node may still run");
     // The same boot returns. Its reports do not reconnect the node.
-    lab.agent(&node).cut = false;
+    lab.agent(&node).isolated = false;
     lab.run(60_000);
-    assert_eq!(told(&lab, 0), [FencerAction::Off]);
+    assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off]);
     assert_eq!(lab.fence(&node).state, FenceState::Fenced, "no services on a node without storage");
-    lab.agent(&node).boot();
+    lab.agent(&node).boot_again();
     lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
-    assert_eq!(told(&lab, 0), [FencerAction::Off, FencerAction::On]);
+    assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off, FencerAction::On]);
     assert_eq!(lab.fence(&node).switched_off, Vec::<String>::new());
 }
 
 #[test]
-fn an_operator_lets_the_same_boot_in_again() {
-    let (mut lab, node) = cut_off_by(switch());
-    lab.agent(&node).cut = false;
+fn an_operator_readmits_the_same_boot() {
+    let (mut lab, node) = disconnected_by(switch());
+    lab.agent(&node).isolated = false;
     lab.run(5_000);
     lab.operate_node(OperationAction::Unfence, &node);
     lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
-    assert_eq!(told(&lab, 0), [FencerAction::Off, FencerAction::On]);
+    assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off, FencerAction::On]);
     lab.run(1_000);
     assert_eq!(lab.operation("unfence").phase, OperationPhase::Succeeded);
 }
 
 #[test]
-fn a_fabric_device_that_does_not_reboot_is_undone_by_an_operator_alone() {
-    let (mut lab, node) = cut_off_by(FenceDevice { action: FenceAction::Off, ..switch() });
-    lab.agent(&node).boot();
+fn only_an_operator_undoes_a_fabric_device_with_action_off() {
+    let (mut lab, node) = disconnected_by(FenceDevice { action: FenceAction::Off, ..switch() });
+    lab.agent(&node).boot_again();
     lab.run(60_000);
-    assert_eq!(told(&lab, 0), [FencerAction::Off]);
+    assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off]);
     assert_eq!(lab.fence(&node).state, FenceState::Fenced);
     lab.operate_node(OperationAction::Unfence, &node);
     lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
-    assert_eq!(told(&lab, 0), [FencerAction::Off, FencerAction::On]);
+    assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off, FencerAction::On]);
 }
 
 #[test]
@@ -403,8 +406,8 @@ fn unfencing_what_is_not_cut_off_is_refused() {
 fn a_fabric_device_that_leaves_the_storage_proves_nothing() {
     let (mut lab, node) = guarded_by(FenceDevice { covers_storage: false, ..switch() });
     lab.fencer = Some(FencerOutcome::Confirmed);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { .. })));
-    assert_eq!(told(&lab, 0), []);
+    assert_eq!(ordered_actions(&lab, 0), []);
 }

@@ -15,7 +15,7 @@ pub(super) const TH: u64 = 6_000;
 
 pub(super) fn running_on(nodes: &[&str]) -> (Lab, NodeName) {
     let mut lab = Lab::new(1, nodes);
-    lab.settle();
+    lab.wait_until_nodes_online();
     lab.start("web");
     let node = lab.status("web").node.unwrap();
     (lab, node)
@@ -24,7 +24,7 @@ pub(super) fn running_on(nodes: &[&str]) -> (Lab, NodeName) {
 #[test]
 fn a_node_registers_and_its_object_is_created_with_its_first_epoch() {
     let mut lab = Lab::new(1, &["node1"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     let fence = lab.fence("node1");
     assert_eq!((fence.epoch, fence.state), (Epoch(1), FenceState::Open));
     assert_eq!(fence.boot_id, "node1-boot1");
@@ -34,48 +34,48 @@ fn a_node_registers_and_its_object_is_created_with_its_first_epoch() {
 fn proof_a_a_silent_armed_node_is_fenced_after_w_and_its_service_runs_elsewhere() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let died = lab.now.raw;
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     let wait_ms = lab.agent(&node).wait_ms();
     lab.until(TH + 2_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
     assert!(lab.now.raw.since(died) >= TH - 1_000);
     lab.until(2_000, "in Fence", |lab| {
-        lab.is("web", ServiceState::Fence) && lab.node_is(&node, NodeState::Fence)
+        lab.is_in_state("web", ServiceState::Fence) && lab.node_is(&node, NodeState::Fence)
     });
     lab.until(wait_ms, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { waited_ms }) if waited_ms >= wait_ms));
     assert!(lab.now.raw.since(died) <= wait_ms + 300, "W after the last heartbeat, and not later");
-    lab.until(1_000, "runs elsewhere", |lab| lab.places("web").iter().any(|place| *place != node));
+    lab.until(1_000, "runs elsewhere", |lab| lab.running_nodes("web").iter().any(|place| *place != node));
     assert_eq!(lab.fence(&node).epoch, Epoch(2));
 }
 
 #[test]
 fn a_node_that_is_cut_off_stops_its_service_before_it_starts_elsewhere() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    lab.agent(&node).cut = true;
-    lab.until(20_000, "runs elsewhere", |lab| lab.places("web").iter().any(|place| *place != node));
-    lab.agent(&node).cut = false;
+    lab.agent(&node).isolated = true;
+    lab.until(20_000, "runs elsewhere", |lab| lab.running_nodes("web").iter().any(|place| *place != node));
+    lab.agent(&node).isolated = false;
     lab.until(5_000, "registers again", |lab| lab.node_is(&node, NodeState::Online));
     assert_eq!(lab.fence(&node).epoch, Epoch(2));
     lab.run(3_000);
-    assert_eq!(lab.places("web").len(), 1);
+    assert_eq!(lab.running_nodes("web").len(), 1);
 }
 
 #[test]
 fn proof_g_an_idle_silent_node_is_closed_without_being_fenced() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let idle = if node == "node1" { "node2" } else { "node1" };
-    lab.agent(idle).die();
+    lab.agent(idle).power_off();
     lab.until(TH + 3_000, "closed", |lab| lab.fence(idle).state == FenceState::Closed);
     assert_eq!(lab.fence(idle).proof, Some(Proof::NothingActive));
     lab.until(1_000, "shown Unknown", |lab| lab.node_is(idle, NodeState::Unknown));
 }
 
 #[test]
-fn without_a_possible_proof_a_silent_node_is_unknown_and_says_so() {
+fn without_a_possible_proof_a_silent_node_is_unknown_with_a_reason() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).is_virtual = true;
     lab.run(2_000);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.run(60_000);
     assert_eq!(lab.fence(&node).state, FenceState::Open);
     let status = lab.node(&node);
@@ -92,17 +92,17 @@ fn without_a_possible_proof_a_silent_node_is_unknown_and_says_so() {
 fn a_simulated_watchdog_counts_only_when_allowed() {
     let mut lab = Lab::new(1, &["node1"]);
     lab.agent("node1").kind = WatchdogKind::Simulated;
-    lab.settle();
+    lab.wait_until_nodes_online();
     lab.resource("web");
     lab.run(3_000);
     let fenceable =
         |lab: &Lab| lab.node("node1").conditions.into_iter().find(|one| one.kind == "Fenceable").unwrap();
-    assert!(lab.is("web", ServiceState::RequestStart), "{}", lab.show());
+    assert!(lab.is_in_state("web", ServiceState::RequestStart), "{}", lab.show());
     let simulated = fenceable(&lab);
     assert_eq!((simulated.status, simulated.reason), (ConditionStatus::False, Reason::WatchdogSimulated));
     assert_eq!(simulated.message, Reason::WatchdogSimulated.sentence());
     lab.edit::<ClusterSpec>("default", |cluster| cluster.spec.fencing.allow_simulated_watchdog = true);
-    lab.until(3_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.until(3_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     let allowed = fenceable(&lab);
     assert_eq!((allowed.status, allowed.reason), (ConditionStatus::True, Reason::WatchdogSimulated));
     assert!(allowed.message.contains("is allowed"), "{}", allowed.message);
@@ -113,10 +113,12 @@ fn what_a_node_stopped_because_its_watchdog_daemon_is_gone_starts_elsewhere() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).faults.daemon_gone = true;
     lab.run(1_000);
-    assert_eq!(lab.places("web"), [node.as_str()], "the running copy is not stopped");
+    assert_eq!(lab.running_nodes("web"), [node.as_str()], "the running copy is not stopped");
     lab.agent(&node).running.remove("web");
-    lab.until(3_000, "started", |lab| lab.is("web", ServiceState::Started) && lab.places("web").len() == 1);
-    assert_ne!(lab.places("web"), [node.as_str()], "{}", lab.show());
+    lab.until(3_000, "started", |lab| {
+        lab.is_in_state("web", ServiceState::Started) && lab.running_nodes("web").len() == 1
+    });
+    assert_ne!(lab.running_nodes("web"), [node.as_str()], "{}", lab.show());
     assert_eq!(lab.status("web").relocations, 0, "that is nothing that the service did wrong");
 }
 
@@ -125,31 +127,31 @@ fn silence_proves_a_node_dead_although_its_watchdog_daemon_was_gone() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).faults.daemon_gone = true;
     lab.run(1_000);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.until(30_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
-    lab.until(3_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.until(3_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
 }
 
 #[test]
 fn proof_c_another_boot_of_the_same_machine_releases_without_waiting_for_w() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.run(1_000);
-    lab.agent(&node).boot();
+    lab.agent(&node).boot_again();
     lab.until(TH + 1_500, "admitted", |lab| {
         lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
     });
-    lab.until(2_000, "runs", |lab| lab.places("web").len() == 1);
+    lab.until(2_000, "runs", |lab| lab.running_nodes("web").len() == 1);
     assert!(lab.events.iter().any(|event| event.message.contains("machine was rebooted")));
 }
 
 #[test]
 fn another_machine_under_the_same_name_is_refused_until_an_operator_confirms_the_old_one_off() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.run(20_000);
     lab.agent(&node).machine_id = "another".to_owned();
-    lab.agent(&node).boot();
+    lab.agent(&node).boot_again();
     lab.run(10_000);
     let fence = lab.fence(&node);
     assert_ne!(fence.state, FenceState::Open);
@@ -179,7 +181,7 @@ fn proof_d_a_clean_leave_is_offline_and_recovered_at_once() {
     let entry = lab.state.get(&alive).entries[0].clone();
     lab.state
         .commit(&ha_store::Transaction::new().delete(alive, ha_store::Guard::Unchanged(entry.mod_revision)));
-    lab.until(3_000, "recovered", |lab| lab.places("web").len() == 1);
+    lab.until(3_000, "recovered", |lab| lab.running_nodes("web").len() == 1);
     assert!(lab.node_is(&node, NodeState::Offline));
     assert!(matches!(lab.fence(&node).proof, Some(Proof::CleanLeave { .. })));
 }
@@ -225,11 +227,11 @@ fn proof_e_an_operator_confirms_only_the_epoch_and_boot_that_were_seen_and_only_
     assert_eq!(lab.operation("alive").reason, Reason::NodeAlive);
     lab.agent(&node).is_virtual = true;
     lab.run(2_000);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.run(8_000);
     let confirmed = spec(&lab, Epoch(1));
     lab.operate("confirmed", confirmed);
-    lab.until(3_000, "recovered", |lab| lab.places("web").iter().any(|place| *place != node));
+    lab.until(3_000, "recovered", |lab| lab.running_nodes("web").iter().any(|place| *place != node));
     assert_eq!(lab.operation("confirmed").phase, OperationPhase::Succeeded);
     assert!(matches!(lab.fence(&node).proof, Some(Proof::Operator { .. })));
 }
@@ -238,11 +240,11 @@ fn proof_e_an_operator_confirms_only_the_epoch_and_boot_that_were_seen_and_only_
 fn what_a_registering_node_could_not_stop_becomes_an_unconfirmed_error_before_it_is_admitted() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).faults.fails_stop.insert("web".into());
-    lab.agent(&node).cut = true;
+    lab.agent(&node).isolated = true;
     // The node is not armed, so no watchdog ends services that it cannot stop. Only its own registration is a proof.
     lab.agent(&node).armed = false;
     lab.run(8_000);
-    lab.agent(&node).cut = false;
+    lab.agent(&node).isolated = false;
     lab.until(10_000, "admitted", |lab| {
         lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
     });
@@ -250,7 +252,7 @@ fn what_a_registering_node_could_not_stop_becomes_an_unconfirmed_error_before_it
     assert_eq!(status.state, ServiceState::Error, "{}", lab.show());
     assert_eq!((status.stop_confirmed, status.node.as_deref()), (Some(false), Some(node.as_str())));
     lab.run(5_000);
-    assert_eq!(lab.places("web"), [node]);
+    assert_eq!(lab.running_nodes("web"), [node]);
 }
 
 /// R10.6: this also holds while the node has not acknowledged the disarming and is still armed.
@@ -259,7 +261,7 @@ fn nobody_is_declared_dead_while_the_cluster_is_disarmed() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.edit::<ClusterSpec>(CLUSTER_NAME, |cluster| cluster.spec.disarmed = Some(Disarmed::Freeze));
     lab.run(1_000);
-    lab.agent(&node).cut = true;
+    lab.agent(&node).isolated = true;
     lab.run(40_000);
     assert_eq!(
         (lab.fence(&node).state, lab.fence(&node).epoch),
@@ -278,7 +280,7 @@ fn a_node_is_admitted_only_after_the_error_about_what_it_could_not_stop_is_store
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).faults.fails_stop.insert("web".into());
     let status = lab.keys.status(Kind::Resource, "web");
-    lab.lose_of.extend([status.clone(), status]);
+    lab.lost_commits_by_key.extend([status.clone(), status]);
     lab.agent(&node).lose_journal();
     lab.until(10_000, "admitted", |lab| {
         lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
@@ -287,9 +289,9 @@ fn a_node_is_admitted_only_after_the_error_about_what_it_could_not_stop_is_store
 }
 
 #[test]
-fn max_fencing_delays_and_goes_on_as_the_window_slides() {
+fn max_fencing_delays_a_fence_until_an_earlier_one_leaves_the_window() {
     let mut lab = Lab::new(1, &["node1", "node2", "node3", "node4", "node5"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     for name in ["a", "b", "c", "d", "e"] {
         lab.start(name);
     }
@@ -298,8 +300,8 @@ fn max_fencing_delays_and_goes_on_as_the_window_slides() {
         cluster.spec.fencing.window_seconds = 60;
     });
     lab.run(1_000);
-    lab.agent("node1").die();
-    lab.agent("node2").die();
+    lab.agent("node1").power_off();
+    lab.agent("node2").power_off();
     lab.run(20_000);
     let closed =
         |lab: &Lab| ["node1", "node2"].iter().filter(|node| lab.fence(node).epoch == Epoch(2)).count();
@@ -312,7 +314,7 @@ fn max_fencing_delays_and_goes_on_as_the_window_slides() {
 fn max_fencing_counts_what_a_fence_device_confirmed_but_not_what_an_operator_requested() {
     let check = |requested: bool| {
         let mut lab = Lab::new(1, &["node1", "node2", "node3"]);
-        lab.settle();
+        lab.wait_until_nodes_online();
         for name in ["a", "b", "c"] {
             lab.start(name);
         }
@@ -333,9 +335,9 @@ fn max_fencing_counts_what_a_fence_device_confirmed_but_not_what_an_operator_req
             };
             lab.operate("fence", spec);
         }
-        lab.agent("node1").die();
+        lab.agent("node1").power_off();
         lab.run(500);
-        lab.agent("node2").die();
+        lab.agent("node2").power_off();
         lab.run(20_000);
         let fenced = |lab: &Lab| {
             ["node1", "node2"].iter().filter(|node| lab.fence(node).state == FenceState::Fenced).count()
@@ -352,16 +354,16 @@ fn max_fencing_counts_what_a_fence_device_confirmed_but_not_what_an_operator_req
 #[test]
 fn an_unknown_declaration_counts_as_both() {
     let mut lab = Lab::new(1, &["node1", "node2", "node3"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     for name in ["a", "b", "c"] {
         lab.start(name);
     }
     lab.edit::<ClusterSpec>("default", |cluster| cluster.spec.fencing.max_fencing = CountOrPercent::Count(1));
     lab.run(2_000);
-    lab.agent("node1").die();
-    lab.agent("node2").die();
+    lab.agent("node1").power_off();
+    lab.agent("node2").power_off();
     lab.run(4_000);
-    lab.lose = vec![false];
+    lab.lost_commits = vec![false];
     lab.run(4_000);
     let closed = ["node1", "node2"].iter().filter(|node| lab.fence(node).epoch == Epoch(2)).count();
     assert!(closed <= 1, "{}", lab.show());
@@ -372,7 +374,7 @@ fn after_a_gap_of_the_observers_own_commits_observation_starts_again() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     // Neither the node nor the controller can commit for a while.
     lab.members[0].running = false;
-    lab.agent(&node).cut = true;
+    lab.agent(&node).isolated = true;
     lab.run(4_000);
     lab.members[0].running = true;
     lab.run(3_000);
@@ -389,7 +391,7 @@ fn a_node_whose_agent_restarts_is_frozen_and_never_declared_dead_on_silence() {
     lab.agent(&node).power = false;
     lab.run(60_000);
     assert_eq!(lab.fence(&node).state, FenceState::Open);
-    assert!(lab.is("web", ServiceState::Freeze), "{}", lab.show());
+    assert!(lab.is_in_state("web", ServiceState::Freeze), "{}", lab.show());
 }
 
 #[test]
@@ -421,15 +423,15 @@ fn a_new_leader_waits_in_full_and_fences_once() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.add_controller("c1", "1");
     lab.run(1_000);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.members[0].running = false;
     let wait_ms = lab.agent(&node).wait_ms();
-    lab.until(wait_ms + 6_000, "recovered", |lab| lab.places("web").len() == 1);
+    lab.until(wait_ms + 6_000, "recovered", |lab| lab.running_nodes("web").len() == 1);
     assert_eq!(lab.fence(&node).epoch, Epoch(2));
 }
 
 #[test]
-fn a_leader_that_shuts_down_gives_up_its_keys_at_once() {
+fn a_leader_that_shuts_down_deletes_its_keys_immediately() {
     let (mut lab, _) = running_on(&["node1", "node2"]);
     lab.add_controller("c1", "1");
     lab.run(1_000);
@@ -438,18 +440,18 @@ fn a_leader_that_shuts_down_gives_up_its_keys_at_once() {
     lab.until(1_000, "the other leads", |lab| lab.members[1].core.term().is_some());
     assert!(!lab.members[0].running);
     lab.run(2_000);
-    assert_eq!(lab.places("web").len(), 1);
+    assert_eq!(lab.running_nodes("web").len(), 1);
 }
 
 #[test]
-fn where_nothing_is_to_be_done_heartbeats_in_time_cost_no_plan() {
+fn timely_heartbeats_alone_cause_no_planning() {
     let (mut lab, _) = running_on(&["node1", "node2"]);
     lab.run(60_000);
-    let looked_at = lab.members[0].core.looked_at;
-    lab.until(31_000, "the next regular plan", |lab| lab.members[0].core.looked_at != looked_at);
-    let looked_at = lab.members[0].core.looked_at;
+    let planned_at = lab.members[0].core.planned_at;
+    lab.until(31_000, "the next regular plan", |lab| lab.members[0].core.planned_at != planned_at);
+    let planned_at = lab.members[0].core.planned_at;
     lab.run(4 * TH);
-    assert_eq!(lab.members[0].core.looked_at, looked_at);
+    assert_eq!(lab.members[0].core.planned_at, planned_at);
 }
 
 #[test]
@@ -457,7 +459,8 @@ fn services_leave_a_node_whose_watchdog_refuses_pets_and_its_silence_proves_noth
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).watchdog_failed = true;
     lab.until(20_000, "moved", |lab| {
-        lab.is("web", ServiceState::Started) && lab.places("web").iter().all(|place| *place != node)
+        lab.is_in_state("web", ServiceState::Started)
+            && lab.running_nodes("web").iter().all(|place| *place != node)
     });
     assert!(lab.node_is(&node, NodeState::Online), "the node is not in maintenance");
     let condition = |lab: &Lab, kind: &str| {
@@ -470,8 +473,8 @@ fn services_leave_a_node_whose_watchdog_refuses_pets_and_its_silence_proves_noth
     let (mut lab, node) = running_on(&["node1"]);
     lab.agent(&node).watchdog_failed = true;
     lab.run(5_000);
-    assert_eq!(lab.places("web"), [node.as_str()]);
-    lab.agent(&node).die();
+    assert_eq!(lab.running_nodes("web"), [node.as_str()]);
+    lab.agent(&node).power_off();
     lab.run(60_000);
     assert_eq!(lab.fence(&node).state, FenceState::Open);
     let ready = lab.node(&node).conditions.into_iter().find(|condition| condition.kind == "Ready");
@@ -485,8 +488,8 @@ fn the_silence_of_a_machine_that_may_sleep_proves_nothing_unless_that_is_allowed
         lab.agent(&node).sleep_protection = protection;
         lab.edit::<NodeSpec>(&node, |object| object.spec.fencing.trust_watchdog_on_virtual_machine = allowed);
         lab.run(3_000);
-        assert_eq!(lab.places("web"), [node.as_str()], "the service stays on its node");
-        lab.agent(&node).die();
+        assert_eq!(lab.running_nodes("web"), [node.as_str()], "the service stays on its node");
+        lab.agent(&node).power_off();
         lab.run(30_000);
         assert_eq!(lab.fence(&node).state == FenceState::Fenced, fenced, "{protection:?} {allowed}");
     };
@@ -505,13 +508,13 @@ fn another_boot_is_a_proof_only_on_the_same_hardware() {
         for node in ["node1", "node2"] {
             lab.agent(node).product_id = before.map(str::to_owned).map(|id| format!("{id}-{node}"));
         }
-        lab.settle();
+        lab.wait_until_nodes_online();
         lab.start("web");
         let node = lab.status("web").node.unwrap();
-        lab.agent(&node).die();
+        lab.agent(&node).power_off();
         lab.run(1_000);
         lab.agent(&node).product_id = after.map(|id| format!("{id}-{node}"));
-        lab.agent(&node).boot();
+        lab.agent(&node).boot_again();
         lab.run(TH + 3_000);
         (lab, node)
     };
@@ -530,21 +533,21 @@ fn another_boot_is_a_proof_only_on_the_same_hardware() {
     let (lab, node) = boots(Some("p"), Some("q"));
     assert_ne!(lab.fence(&node).epoch, Epoch(3));
     assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::DuplicateNode));
-    assert!(lab.places("web").is_empty());
+    assert!(lab.running_nodes("web").is_empty());
 }
 
 #[test]
 fn another_machine_under_the_name_of_a_deleted_node_gets_an_object_to_confirm_on() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.until(40_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
-    lab.until(5_000, "recovered", |lab| lab.is("web", ServiceState::Started));
+    lab.until(5_000, "recovered", |lab| lab.is_in_state("web", ServiceState::Started));
     let key = lab.keys.spec(Kind::Node, &node);
     let guard = ha_store::Guard::Unchanged(lab.state.get(&key).entries[0].mod_revision);
     lab.state.commit(&ha_store::Transaction::new().delete(key.clone(), guard));
     lab.until(5_000, "gone", |lab| lab.node_is(&node, NodeState::Gone));
     lab.agent(&node).machine_id = "another".to_owned();
-    lab.agent(&node).boot();
+    lab.agent(&node).boot_again();
     lab.until(5_000, "refused", |lab| {
         let status = lab.node(&node);
         status.conditions.iter().any(|ready| ready.kind == "Ready" && ready.reason == Reason::DuplicateNode)
@@ -562,16 +565,16 @@ fn another_machine_under_the_name_of_a_deleted_node_gets_an_object_to_confirm_on
 }
 
 #[test]
-fn a_fence_of_before_the_upgrade_learns_the_hardware_while_its_node_is_heard() {
+fn a_fence_from_before_the_upgrade_records_the_hardware_of_its_live_node() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     assert_eq!(lab.fence(&node).product_id, None);
     lab.agent(&node).product_id = Some("p".to_owned());
     lab.until(5_000, "learned", |lab| lab.fence(&node).product_id.as_deref() == Some("p"));
     assert_eq!(lab.fence(&node).epoch, Epoch(1));
-    assert_eq!(lab.places("web"), [node.as_str()]);
-    lab.agent(&node).die();
+    assert_eq!(lab.running_nodes("web"), [node.as_str()]);
+    lab.agent(&node).power_off();
     lab.run(1_000);
-    lab.agent(&node).boot();
+    lab.agent(&node).boot_again();
     lab.until(TH + 1_500, "admitted", |lab| lab.fence(&node).epoch == Epoch(2));
 }
 
@@ -583,19 +586,19 @@ fn a_machine_under_two_names_is_refused_while_the_first_is_reachable() {
         agent.product_id = Some(product.to_owned());
     };
     ids(lab.agent("node1"), "p");
-    lab.agent("node2").die();
+    lab.agent("node2").power_off();
     lab.until(20_000, "the first is online", |lab| lab.node_is("node1", NodeState::Online));
     ids(lab.agent("node2"), "p");
-    lab.agent("node2").boot();
+    lab.agent("node2").boot_again();
     lab.run(10_000);
     assert_ne!(lab.fence("node2").state, FenceState::Open);
     assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::DuplicateNode));
-    lab.agent("node1").die();
+    lab.agent("node1").power_off();
     lab.until(30_000, "admitted", |lab| lab.fence("node2").state == FenceState::Open);
     // The product ids of two machines with the same disk image differ.
     let mut lab = Lab::new(1, &["node1", "node2"]);
     ids(lab.agent("node1"), "p");
     ids(lab.agent("node2"), "q");
-    lab.settle();
+    lab.wait_until_nodes_online();
     assert!(lab.node_is("node1", NodeState::Online) && lab.node_is("node2", NodeState::Online));
 }

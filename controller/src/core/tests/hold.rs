@@ -11,97 +11,107 @@ use ha_store::Guard;
 
 /// More than two heartbeat intervals (Ki) of the default profile, in milliseconds. After that time, a controller
 /// reports that it cannot reach the store.
-const NOTICED: u64 = 2_100;
+const UNREACHABLE_DETECTED_MS: u64 = 2_100;
 
 pub(super) fn request(lab: &Lab, node: &str) -> HoldRequest {
     let fence = lab.fence(node);
     HoldRequest { candidate: "c0".to_owned(), sent_sequence: 7, boot_id: fence.boot_id, epoch: fence.epoch }
 }
 
-fn ask(lab: &mut Lab, at: usize, node: &str, request: &HoldRequest) -> HoldAnswer {
-    let input = Input::HoldAsked { id: HoldId(1), node: node.into(), request: request.clone() };
+fn request_hold(lab: &mut Lab, at: usize, node: &str, request: &HoldRequest) -> HoldAnswer {
+    let input = Input::HoldRequested { id: HoldId(1), node: node.into(), request: request.clone() };
     let now = lab.now.clone();
     lab.members[at].core.handle(&now, input);
-    lab.turn();
+    lab.step();
     lab.members[at].holds.pop().expect("the request is answered immediately")
 }
 
-pub(super) fn refused(lab: &mut Lab, node: &str, request: &HoldRequest, why: &str) {
-    let answer = ask(lab, 0, node, request);
+pub(super) fn check_refusal(lab: &mut Lab, node: &str, request: &HoldRequest, why: &str) {
+    let answer = request_hold(lab, 0, node, request);
     assert!(!answer.granted && answer.reason.contains(why), "{answer:?}");
 }
 
 #[test]
 fn a_controller_grants_only_without_the_store_and_only_the_open_epoch() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    let asked = request(&lab, &node);
-    refused(&mut lab, &node, &asked, "can reach etcd");
-    lab.away = true;
-    lab.run(NOTICED);
-    let answer = ask(&mut lab, 0, &node, &asked);
+    let hold_request = request(&lab, &node);
+    check_refusal(&mut lab, &node, &hold_request, "can reach etcd");
+    lab.store_unreachable = true;
+    lab.run(UNREACHABLE_DETECTED_MS);
+    let answer = request_hold(&mut lab, 0, &node, &hold_request);
     assert_eq!(answer, HoldAnswer { granted: true, reason: String::new() });
-    refused(&mut lab, &node, &HoldRequest { epoch: Epoch(2), ..asked.clone() }, "registration 1 is Open");
-    refused(&mut lab, &node, &HoldRequest { boot_id: "another".into(), ..asked.clone() }, "registration 1");
-    refused(&mut lab, "node9", &asked, "no registration");
-    let meant = HoldRequest { candidate: "c1".to_owned(), ..asked.clone() };
-    refused(&mut lab, &node, &meant, "each controller needs its own URL");
-    lab.away = false;
+    check_refusal(
+        &mut lab,
+        &node,
+        &HoldRequest { epoch: Epoch(2), ..hold_request.clone() },
+        "registration 1 is Open",
+    );
+    check_refusal(
+        &mut lab,
+        &node,
+        &HoldRequest { boot_id: "another".into(), ..hold_request.clone() },
+        "registration 1",
+    );
+    check_refusal(&mut lab, "node9", &hold_request, "no registration");
+    let meant = HoldRequest { candidate: "c1".to_owned(), ..hold_request.clone() };
+    check_refusal(&mut lab, &node, &meant, "each controller needs its own URL");
+    lab.store_unreachable = false;
     lab.run(3_000);
-    refused(&mut lab, &node, &asked, "can reach etcd");
+    check_refusal(&mut lab, &node, &hold_request, "can reach etcd");
 }
 
 #[test]
 fn a_controller_that_has_not_read_the_store_since_it_started_does_not_grant() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    let asked = request(&lab, &node);
-    lab.away = true;
-    lab.run(NOTICED);
+    let hold_request = request(&lab, &node);
+    lab.store_unreachable = true;
+    lab.run(UNREACHABLE_DETECTED_MS);
     lab.members[0].running = false;
     lab.add_controller("c0", "2");
-    lab.run(NOTICED);
-    let answer = ask(&mut lab, 1, &node, &asked);
+    lab.run(UNREACHABLE_DETECTED_MS);
+    let answer = request_hold(&mut lab, 1, &node, &hold_request);
     assert!(!answer.granted && answer.reason.contains("has not read"), "{answer:?}");
 }
 
 #[test]
 fn a_controller_does_not_grant_while_a_declaration_of_its_own_may_be_applied() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    let asked = request(&lab, &node);
-    lab.agent(&node).die();
+    let hold_request = request(&lab, &node);
+    lab.agent(&node).power_off();
     // The declaration is lost on its way, and then the store becomes unreachable.
     lab.run(TH - 1_500);
-    lab.lose = vec![false; 20];
-    lab.until(TH, "declared dead, with an outcome that is unknown", |lab| lab.lose.len() < 20);
-    lab.away = true;
-    lab.run(NOTICED);
-    refused(&mut lab, &node, &asked, "was sent and may be applied");
+    lab.lost_commits = vec![false; 20];
+    lab.until(TH, "declared dead, with an outcome that is unknown", |lab| lab.lost_commits.len() < 20);
+    lab.store_unreachable = true;
+    lab.run(UNREACHABLE_DETECTED_MS);
+    check_refusal(&mut lab, &node, &hold_request, "was sent and may be applied");
 }
 
 #[test]
 fn a_grant_is_an_observation() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let wait_ms = lab.agent(&node).wait_ms();
-    let asked = request(&lab, &node);
-    lab.agent(&node).die();
-    lab.away = true;
+    let hold_request = request(&lab, &node);
+    lab.agent(&node).power_off();
+    lab.store_unreachable = true;
     lab.run(8_000);
-    assert!(ask(&mut lab, 0, &node, &asked).granted);
+    assert!(request_hold(&mut lab, 0, &node, &hold_request).granted);
     let granted = lab.now.raw;
-    lab.away = false;
+    lab.store_unreachable = false;
     lab.until(3 * wait_ms, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { .. })));
     assert!(lab.now.raw.since(granted) + 200 >= wait_ms, "W counts from the grant");
 }
 
 /// Returns a node with Hold that has read one candidate key, after another controller has joined and become leader.
-fn led_by_a_newer_one(declared_before: bool) -> (Lab, NodeName) {
+fn led_by_newer_controller(declared_before: bool) -> (Lab, NodeName) {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let generation = lab.state.get(&lab.keys.candidate("c0")).entries[0].create_revision;
     lab.agent(&node).hold = Some(generation);
     lab.run(2_000);
     lab.add_controller("c1", "1");
     lab.run(2_000);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     if declared_before {
         lab.until(TH + 2_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
     }
@@ -113,14 +123,14 @@ fn led_by_a_newer_one(declared_before: bool) -> (Lab, NodeName) {
 
 #[test]
 fn a_newer_controller_declares_nobody_dead_who_may_be_held_by_others() {
-    let (mut lab, node) = led_by_a_newer_one(false);
+    let (mut lab, node) = led_by_newer_controller(false);
     lab.run(60_000);
     assert_eq!(lab.fence(&node).state, FenceState::Open);
     let status = lab.node(&node);
     assert_eq!(status.state, NodeState::Unknown);
     assert_eq!(status.conditions.iter().find(|c| c.kind == "Ready").unwrap().reason, Reason::JoinedLater);
     // Another boot is still a proof.
-    lab.agent(&node).boot();
+    lab.agent(&node).boot_again();
     lab.until(10_000, "admitted", |lab| {
         lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
     });
@@ -128,10 +138,10 @@ fn a_newer_controller_declares_nobody_dead_who_may_be_held_by_others() {
 
 #[test]
 fn a_newer_controller_does_not_complete_by_silence_what_another_has_declared() {
-    let (mut lab, node) = led_by_a_newer_one(true);
+    let (mut lab, node) = led_by_newer_controller(true);
     lab.run(60_000);
     assert_eq!(lab.fence(&node).state, FenceState::Fencing, "{}", lab.show());
-    lab.agent(&node).boot();
+    lab.agent(&node).boot_again();
     lab.until(10_000, "admitted", |lab| {
         lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
     });
@@ -140,7 +150,7 @@ fn a_newer_controller_does_not_complete_by_silence_what_another_has_declared() {
 #[test]
 fn a_declaration_rests_on_the_candidate_key() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.until(40_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     let candidate = lab.keys.candidate("c0");
     let fence = lab.keys.fence(&node);

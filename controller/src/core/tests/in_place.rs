@@ -30,8 +30,8 @@ fn update(generation: i64) -> OperationSpec {
 fn check(lab: &mut Lab, name: &str, generation: i64, phase: OperationPhase, reason: Reason) {
     lab.operate(name, update(generation));
     lab.run(1_000);
-    let said = lab.operation(name);
-    assert_eq!((said.phase, said.reason), (phase, reason), "{name}: {}", said.message);
+    let status = lab.operation(name);
+    assert_eq!((status.phase, status.reason), (phase, reason), "{name}: {}", status.message);
 }
 
 #[test]
@@ -48,16 +48,16 @@ fn the_definition_is_rewritten_under_the_same_action_and_nothing_stops() {
     assert_eq!(after.definition.driver.simulated.as_ref().unwrap().stop_seconds, 7);
     assert_eq!(after.in_place.as_deref(), Some("fix"), "the confirmation is recorded");
     assert!(lab.status("web").copies.iter().all(|copy| copy.definition == after.definition));
-    assert_eq!((lab.places("web"), lab.is("web", ServiceState::Started)), (vec![node], true));
+    assert_eq!((lab.running_nodes("web"), lab.is_in_state("web", ServiceState::Started)), (vec![node], true));
     // An agent that missed the definition learns it with the stop.
-    lab.want("web", RequestedState::Stopped);
-    lab.until(20_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
+    lab.set_requested_state("web", RequestedState::Stopped);
+    lab.until(20_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
     let stop = lab.assignment("web").unwrap();
     assert_eq!((&stop.definition, stop.in_place.as_deref()), (&after.definition, Some("fix")));
     // Later edits were not confirmed.
     edit(&mut lab, 9);
-    lab.want("web", RequestedState::Started);
-    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.set_requested_state("web", RequestedState::Started);
+    lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(lab.assignment("web").unwrap().in_place, None);
 }
 
@@ -88,7 +88,7 @@ fn only_the_confirmed_generation_of_the_same_service_is_written() {
 }
 
 #[test]
-fn it_waits_for_a_disarmed_cluster_and_is_done_where_nothing_runs() {
+fn an_update_in_place_waits_while_disarmed_and_succeeds_where_nothing_runs() {
     let (mut lab, _) = started(&["node1", "node2"]);
     let before = lab.assignment("web").unwrap();
     lab.edit::<ClusterSpec>(CLUSTER_NAME, |cluster| cluster.spec.disarmed = Some(Disarmed::Freeze));
@@ -99,12 +99,12 @@ fn it_waits_for_a_disarmed_cluster_and_is_done_where_nothing_runs() {
     lab.edit::<ClusterSpec>(CLUSTER_NAME, |cluster| cluster.spec.disarmed = None);
     lab.until(20_000, "done", |lab| lab.operation("disarmed").phase == OperationPhase::Succeeded);
     let (mut lab, node) = started(&["node1", "node2"]);
-    lab.agent(&node).die();
-    lab.until(30_000, "fenced", |lab| lab.places("web").is_empty());
+    lab.agent(&node).power_off();
+    lab.until(30_000, "fenced", |lab| lab.running_nodes("web").is_empty());
     let seen = edit(&mut lab, 7);
     lab.operate("dead", update(seen));
     lab.until(60_000, "settled", |lab| lab.operation("dead").phase == OperationPhase::Succeeded);
     lab.until(30_000, "recovered", |lab| {
-        lab.is("web", ServiceState::Started) && lab.places("web").len() == 1
+        lab.is_in_state("web", ServiceState::Started) && lab.running_nodes("web").len() == 1
     });
 }

@@ -9,9 +9,9 @@ fn stored(lab: &Lab) -> Option<Incarnation> {
 }
 
 #[test]
-fn the_first_leader_names_the_data_and_no_later_one_renames_it() {
+fn only_the_first_leader_writes_the_incarnation() {
     let mut lab = Lab::new(2, &["node1"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     let first = stored(&lab).expect("named");
     assert!(!first.value.is_empty() && first.predecessors.is_empty() && !first.continues_any);
     let leader =
@@ -25,9 +25,9 @@ fn the_first_leader_names_the_data_and_no_later_one_renames_it() {
 }
 
 #[test]
-fn an_operator_lets_a_node_follow_the_data() {
+fn an_operator_lets_a_node_follow_the_store() {
     let mut lab = Lab::new(1, &["node1"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     let before = stored(&lab).expect("named");
     let spec = |node: &str| OperationSpec {
         action: OperationAction::FollowStore,

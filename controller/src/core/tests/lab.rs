@@ -2,7 +2,7 @@
 //! advances.
 
 use super::agent::Agent;
-use crate::core::counted::Counted;
+use crate::core::metric_event::MetricEvent;
 use crate::core::notifications::deliveries::DeliveryOutcome;
 use crate::core::replica::Replica;
 use crate::core::{Config, Effect, FencerAction, FencerOutcome, FencerRun, Input, RefreshId};
@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-pub(super) const TURN_MS: Millis = 100;
+pub(super) const STEP_MS: Millis = 100;
 
 /// One controller and its connection to the store.
 pub(super) struct Member {
@@ -66,11 +66,11 @@ pub(super) struct Lab {
     pub(super) agents: BTreeMap<NodeName, Agent>,
     pub(super) events: Vec<Event>,
     /// Metric events of all controllers.
-    pub(super) counted: Vec<Counted>,
+    pub(super) metric_events: Vec<MetricEvent>,
     /// Outcome of every delivery of a notification.
-    pub(super) sink: DeliveryOutcome,
+    pub(super) delivery_outcome: DeliveryOutcome,
     /// Lets the next controller that delivers a notification die before it receives the outcome.
-    pub(super) dies_of_delivery: bool,
+    pub(super) dies_on_delivery: bool,
     /// Delivered notifications, with the name of the target.
     pub(super) delivered: Vec<(String, Notification)>,
     /// Outcome of fence devices; `None` while they are still running.
@@ -78,11 +78,11 @@ pub(super) struct Lab {
     /// Actions that fence devices fail to carry out.
     pub(super) refused: Vec<FencerAction>,
     /// The outcomes of the next leader commits are lost; each value tells whether that commit is applied.
-    pub(super) lose: Vec<bool>,
+    pub(super) lost_commits: Vec<bool>,
     /// The next commits that write these keys are not applied, and their outcome is lost. The last key comes first.
-    pub(super) lose_of: Vec<String>,
+    pub(super) lost_commits_by_key: Vec<String>,
     /// `true` if the store is unreachable for all.
-    pub(super) away: bool,
+    pub(super) store_unreachable: bool,
     /// Keys of all objects that were ever created.
     created: BTreeSet<String>,
 }
@@ -96,15 +96,15 @@ impl Lab {
             members: Vec::new(),
             agents: nodes.iter().map(|name| ((*name).into(), Agent::new(name))).collect(),
             events: Vec::new(),
-            counted: Vec::new(),
-            sink: DeliveryOutcome::Delivered("204".to_owned()),
-            dies_of_delivery: false,
+            metric_events: Vec::new(),
+            delivery_outcome: DeliveryOutcome::Delivered("204".to_owned()),
+            dies_on_delivery: false,
             delivered: Vec::new(),
             fencer: None,
             refused: Vec::new(),
-            lose: Vec::new(),
-            lose_of: Vec::new(),
-            away: false,
+            lost_commits: Vec::new(),
+            lost_commits_by_key: Vec::new(),
+            store_unreachable: false,
             created: BTreeSet::new(),
         };
         for number in 0..controllers {
@@ -140,8 +140,8 @@ impl Lab {
 
     /// Advances the time.
     pub(super) fn run(&mut self, ms: Millis) {
-        for _ in 0..ms / TURN_MS {
-            self.turn();
+        for _ in 0..ms / STEP_MS {
+            self.step();
         }
     }
 
@@ -150,22 +150,22 @@ impl Lab {
         let start = self.now.raw;
         while !holds(self) {
             assert!(self.now.raw.since(start) < within, "not within {within} ms: {what}\n{}", self.show());
-            self.turn();
+            self.step();
         }
     }
 
-    pub(super) fn turn(&mut self) {
-        self.now.raw = self.now.raw + TURN_MS;
-        self.now.boot = self.now.boot + TURN_MS;
-        self.now.wall_unix_ms += i128::from(TURN_MS);
-        if !self.away {
+    pub(super) fn step(&mut self) {
+        self.now.raw = self.now.raw + STEP_MS;
+        self.now.boot = self.now.boot + STEP_MS;
+        self.now.wall_unix_ms += i128::from(STEP_MS);
+        if !self.store_unreachable {
             self.state.expire(self.now.raw);
             for agent in self.agents.values_mut() {
-                agent.turn(&mut self.state, &self.keys, self.now.raw);
+                agent.step(&mut self.state, &self.keys, self.now.raw);
             }
         }
         for at in 0..self.members.len() {
-            self.serve(at);
+            self.run_member(at);
         }
         self.check();
     }
@@ -183,7 +183,7 @@ impl Lab {
         }
     }
 
-    fn serve(&mut self, at: usize) {
+    fn run_member(&mut self, at: usize) {
         if !self.members[at].running {
             return;
         }
@@ -195,7 +195,7 @@ impl Lab {
                 member.core.handle(&self.now, Input::Tick);
             }
             let seen = member.seen;
-            if !self.away
+            if !self.store_unreachable
                 && seen > Revision(0)
                 && seen < self.state.revision()
                 && let Ok(changes) = self.state.changes_since(self.keys.root(), seen + 1)
@@ -219,7 +219,7 @@ impl Lab {
             }
             let member = &self.members[at];
             let answered = self.fencer.is_none() || member.unanswered.is_empty();
-            let has_seen = self.away || member.seen == self.state.revision();
+            let has_seen = self.store_unreachable || member.seen == self.state.revision();
             if idle && answered && member.answers.is_empty() && has_seen {
                 let next = member.core.deadline();
                 assert!(
@@ -234,7 +234,7 @@ impl Lab {
 
     /// Answers the reads that waited for the store.
     fn answer_readings(&mut self, at: usize) {
-        if self.away {
+        if self.store_unreachable {
             return;
         }
         for id in std::mem::take(&mut self.members[at].refreshes) {
@@ -264,28 +264,28 @@ impl Lab {
         let lost = matches!(&effect, Effect::Commit { transaction, .. }
             if transaction.guards().contains_key(&self.keys.leader())
                 && !transaction.writes_key(&self.keys.leader()))
-        .then(|| self.lose.pop())
+        .then(|| self.lost_commits.pop())
         .flatten();
         let lost = lost.or_else(|| {
-            let key = self.lose_of.last().filter(
+            let key = self.lost_commits_by_key.last().filter(
                 |key| matches!(&effect, Effect::Commit { transaction, .. } if transaction.writes_key(key)),
             );
-            key.is_some().then(|| self.lose_of.pop()).flatten().map(|_| false)
+            key.is_some().then(|| self.lost_commits_by_key.pop()).flatten().map(|_| false)
         });
-        let away = self.away;
+        let store_unreachable = self.store_unreachable;
         let member = &mut self.members[at];
         let answer = match effect {
-            Effect::Commit { id, .. } if away => {
+            Effect::Commit { id, .. } if store_unreachable => {
                 Some(Input::Committed { id, outcome: Outcome::Unknown("the store is away".to_owned()) })
             }
-            Effect::Refresh { id } if away => {
+            Effect::Refresh { id } if store_unreachable => {
                 member.refreshes.push(id);
                 None
             }
-            Effect::GrantLease { .. } if away => {
+            Effect::GrantLease { .. } if store_unreachable => {
                 Some(Input::LeaseGranted { result: Err(StoreError::Unreachable("away".to_owned())) })
             }
-            Effect::KeepAlive { lease } if away => {
+            Effect::KeepAlive { lease } if store_unreachable => {
                 Some(Input::LeaseKept { lease, result: Err(StoreError::Unreachable("away".to_owned())) })
             }
             Effect::Commit { id, transaction } => {
@@ -327,12 +327,12 @@ impl Lab {
                 None
             }
             Effect::Deliver(delivery) => {
-                let outcome = self.sink.clone();
+                let outcome = self.delivery_outcome.clone();
                 let (id, target) = (delivery.id, delivery.target.name());
                 if matches!(outcome, DeliveryOutcome::Delivered(_)) {
                     self.delivered.push((target, delivery.notification));
                 }
-                if std::mem::take(&mut self.dies_of_delivery) {
+                if std::mem::take(&mut self.dies_on_delivery) {
                     member.running = false;
                     return;
                 }
@@ -342,11 +342,13 @@ impl Lab {
                 member.holds.push(answer);
                 None
             }
-            Effect::Count(counted) => {
-                self.counted.push(counted);
+            Effect::Count(event) => {
+                self.metric_events.push(event);
                 None
             }
-            Effect::Tell(_) | Effect::Order(_) => unreachable!("these effects stay within the controller"),
+            Effect::ReportElection(_) | Effect::UpdateElection(_) => {
+                unreachable!("these effects stay within the controller")
+            }
             Effect::Ended => {
                 member.running = false;
                 None
@@ -414,10 +416,10 @@ impl Lab {
     }
 
     /// Starts a resource with `exclusive: false`; returns its node.
-    pub(super) fn start_what_may_run_twice(&mut self, name: &str) -> NodeName {
+    pub(super) fn start_non_exclusive(&mut self, name: &str) -> NodeName {
         self.resource(name);
         self.edit::<ResourceSpec>(name, |resource| resource.spec.exclusive = false);
-        self.until(20_000, "started", |lab| lab.is(name, ServiceState::Started));
+        self.until(20_000, "started", |lab| lab.is_in_state(name, ServiceState::Started));
         self.status(name).node.unwrap()
     }
 
@@ -426,7 +428,7 @@ impl Lab {
         self.apply(Resource::new(name, ResourceSpec { driver, ..ResourceSpec::default() }));
     }
 
-    pub(super) fn want(&mut self, name: &str, state: RequestedState) {
+    pub(super) fn set_requested_state(&mut self, name: &str, state: RequestedState) {
         self.edit::<ResourceSpec>(name, |resource| resource.spec.state = state);
     }
 
@@ -479,7 +481,7 @@ impl Lab {
     }
 
     /// Returns the nodes where a service really runs.
-    pub(super) fn places(&self, name: &str) -> Vec<NodeName> {
+    pub(super) fn running_nodes(&self, name: &str) -> Vec<NodeName> {
         self.agents
             .iter()
             .filter(|(_, agent)| agent.running.contains(name))
@@ -487,7 +489,7 @@ impl Lab {
             .collect()
     }
 
-    pub(super) fn is(&self, name: &str, state: ServiceState) -> bool {
+    pub(super) fn is_in_state(&self, name: &str, state: ServiceState) -> bool {
         self.status(name).state == state
     }
 
@@ -496,7 +498,7 @@ impl Lab {
     }
 
     /// Advances the time until all nodes are online and all services run.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn wait_until_nodes_online(&mut self) {
         let nodes: Vec<NodeName> = self.agents.keys().cloned().collect();
         self.until(20_000, "all nodes online", |lab| {
             nodes.iter().all(|node| lab.node_is(node, NodeState::Online))
@@ -505,7 +507,9 @@ impl Lab {
 
     pub(super) fn start(&mut self, name: &str) {
         self.resource(name);
-        self.until(20_000, "started", |lab| lab.is(name, ServiceState::Started) && lab.status(name).running);
+        self.until(20_000, "started", |lab| {
+            lab.is_in_state(name, ServiceState::Started) && lab.status(name).running
+        });
     }
 
     /// Returns the complete state, for messages of failed tests.

@@ -1,7 +1,7 @@
 //! Tests of the rules of SEMANTICS, sections 4, 5 and 7, and of FENCING, section 8, by name: targets and kinds of
 //! moves.
 
-use super::services::{condition, group, grouped, lab, operation, other, started};
+use super::services::{condition, group, lab, operation, other, start_in_group, started};
 use ha_api_types::id::{Epoch, NodeName};
 use ha_api_types::kind::Kind;
 use ha_api_types::meta::ConditionStatus;
@@ -16,30 +16,30 @@ use ha_api_types::resource::{ResourceSpec, ResourceStatus, ServiceState};
 fn failback_to_a_preferred_node_when_it_returns() {
     let mut lab = lab(&["node1", "node2"]);
     group(&mut lab, &[("node1", 2), ("node2", 1)], false);
-    grouped(&mut lab, "web");
-    lab.until(3_000, "on node1", |lab| lab.places("web") == ["node1"]);
-    lab.agent("node1").die();
-    lab.until(20_000, "on node2", |lab| lab.places("web") == ["node2"]);
-    lab.agent("node1").boot();
+    start_in_group(&mut lab, "web");
+    lab.until(3_000, "on node1", |lab| lab.running_nodes("web") == ["node1"]);
+    lab.agent("node1").power_off();
+    lab.until(20_000, "on node2", |lab| lab.running_nodes("web") == ["node2"]);
+    lab.agent("node1").boot_again();
     lab.until(20_000, "back on node1", |lab| {
-        lab.places("web") == ["node1"] && lab.is("web", ServiceState::Started)
+        lab.running_nodes("web") == ["node1"] && lab.is_in_state("web", ServiceState::Started)
     });
     lab.edit::<ResourceSpec>("web", |resource| resource.spec.failback = false);
-    lab.agent("node1").die();
-    lab.until(20_000, "on node2", |lab| lab.places("web") == ["node2"]);
-    lab.agent("node1").boot();
+    lab.agent("node1").power_off();
+    lab.until(20_000, "on node2", |lab| lab.running_nodes("web") == ["node2"]);
+    lab.agent("node1").boot_again();
     lab.run(20_000);
-    assert_eq!(lab.places("web"), ["node2"]);
+    assert_eq!(lab.running_nodes("web"), ["node2"]);
 }
 
 #[test]
-fn a_restricted_group_has_no_place_but_its_members_and_says_so_node_by_node() {
+fn a_restricted_group_runs_on_members_only_and_explains_each_other_node() {
     let mut lab = lab(&["node1", "node2"]);
     group(&mut lab, &[("node1", 0)], true);
-    grouped(&mut lab, "web");
-    lab.until(3_000, "on node1", |lab| lab.places("web") == ["node1"]);
-    lab.agent("node1").die();
-    lab.until(20_000, "recovery", |lab| lab.is("web", ServiceState::Recovery));
+    start_in_group(&mut lab, "web");
+    lab.until(3_000, "on node1", |lab| lab.running_nodes("web") == ["node1"]);
+    lab.agent("node1").power_off();
+    lab.until(20_000, "recovery", |lab| lab.is_in_state("web", ServiceState::Recovery));
     let status = lab.status("web");
     let stalled = status.conditions.iter().find(|condition| condition.kind == "Stalled").unwrap();
     assert_eq!((stalled.status, stalled.reason), (ConditionStatus::True, Reason::Unschedulable));
@@ -48,7 +48,7 @@ fn a_restricted_group_has_no_place_but_its_members_and_says_so_node_by_node() {
     lab.run(1_000);
     assert_eq!(lab.operation("move").phase, OperationPhase::Refused, "commands in Recovery are refused");
     group(&mut lab, &[("node1", 0), ("node2", 0)], true);
-    lab.until(2_000, "on node2", |lab| lab.places("web") == ["node2"]);
+    lab.until(2_000, "on node2", |lab| lab.running_nodes("web") == ["node2"]);
 }
 
 #[test]
@@ -56,12 +56,16 @@ fn recovery_serves_higher_priority_first() {
     let mut lab = lab(&["node1", "node2"]);
     group(&mut lab, &[("node1", 1)], false);
     for name in ["a", "b", "c"] {
-        grouped(&mut lab, name);
+        start_in_group(&mut lab, name);
     }
     lab.edit::<ResourceSpec>("c", |resource| resource.spec.priority = 10);
-    lab.until(5_000, "all on node1", |lab| ["a", "b", "c"].iter().all(|name| lab.places(name) == ["node1"]));
-    lab.agent("node1").die();
-    lab.until(20_000, "recovered", |lab| ["a", "b", "c"].iter().all(|name| lab.places(name) == ["node2"]));
+    lab.until(5_000, "all on node1", |lab| {
+        ["a", "b", "c"].iter().all(|name| lab.running_nodes(name) == ["node1"])
+    });
+    lab.agent("node1").power_off();
+    lab.until(20_000, "recovered", |lab| {
+        ["a", "b", "c"].iter().all(|name| lab.running_nodes(name) == ["node2"])
+    });
     let order: Vec<&str> = lab
         .events
         .iter()
@@ -77,7 +81,7 @@ fn live_migration_by_request() {
     let target = other(&lab, &node);
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
     lab.until(5_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
-    assert_eq!(lab.places("web"), std::slice::from_ref(&target));
+    assert_eq!(lab.running_nodes("web"), std::slice::from_ref(&target));
     assert!(lab.events.iter().any(|event| event.message.contains("Live-migrating")));
     lab.operate("again", operation(OperationAction::Migrate, Some(&target)));
     lab.run(1_000);
@@ -97,33 +101,33 @@ fn a_migration_that_fails_stays_on_the_source_and_is_not_repeated() {
     let message = lab.operation("move").message;
     assert_eq!(message, format!("Move failed, staying on {node}: the link broke"));
     lab.run(5_000);
-    assert_eq!(lab.places("web"), [node]);
-    assert!(lab.is("web", ServiceState::Started));
+    assert_eq!(lab.running_nodes("web"), [node]);
+    assert!(lab.is_in_state("web", ServiceState::Started));
 }
 
 #[test]
-fn source_lost_while_it_moves_is_fenced_first() {
+fn a_source_lost_during_a_move_is_fenced_first() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let target = other(&lab, &node);
     lab.agent(&target).faults.idle = true;
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
-    lab.until(2_000, "moving", |lab| lab.is("web", ServiceState::Migrate));
-    lab.agent(&node).die();
+    lab.until(2_000, "moving", |lab| lab.is_in_state("web", ServiceState::Migrate));
+    lab.agent(&node).power_off();
     lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     lab.agent(&target).faults.idle = false;
-    lab.until(5_000, "runs on the target", |lab| lab.places("web") == [target.clone()]);
+    lab.until(5_000, "runs on the target", |lab| lab.running_nodes("web") == [target.clone()]);
 }
 
 #[test]
-fn target_lost_while_it_moves_and_the_source_keeps_it() {
+fn a_service_whose_target_is_lost_stays_on_its_source() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let target = other(&lab, &node);
     lab.agent(&target).faults.idle = true;
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
-    lab.until(2_000, "moving", |lab| lab.is("web", ServiceState::Migrate));
-    lab.agent(&target).die();
-    lab.until(20_000, "stays", |lab| lab.is("web", ServiceState::Started));
-    assert_eq!(lab.places("web"), [node]);
+    lab.until(2_000, "moving", |lab| lab.is_in_state("web", ServiceState::Migrate));
+    lab.agent(&target).power_off();
+    lab.until(20_000, "stays", |lab| lab.is_in_state("web", ServiceState::Started));
+    assert_eq!(lab.running_nodes("web"), [node]);
     assert_eq!(lab.operation("move").phase, OperationPhase::Failed);
 }
 
@@ -133,17 +137,17 @@ fn relocate_stops_moves_and_starts() {
     let target = other(&lab, &node);
     lab.operate("move", operation(OperationAction::Relocate, Some(&target)));
     lab.until(5_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
-    assert_eq!(lab.places("web"), [target]);
+    assert_eq!(lab.running_nodes("web"), [target]);
 }
 
 #[test]
-fn restart_gets_a_new_action_and_stays() {
+fn a_restart_is_a_new_action_on_the_same_node() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let before = lab.status("web").action_uid;
     lab.operate("restart", operation(OperationAction::Restart, None));
     lab.until(3_000, "restarted", |lab| lab.operation("restart").phase == OperationPhase::Succeeded);
     assert_ne!(lab.status("web").action_uid, before);
-    assert_eq!(lab.places("web"), [node]);
+    assert_eq!(lab.running_nodes("web"), [node]);
 }
 
 #[test]
@@ -151,7 +155,7 @@ fn a_move_to_a_node_in_maintenance_or_offline_is_refused_with_the_reason() {
     let (mut lab, node) = started(&["node1", "node2", "node3"]);
     let targets: Vec<NodeName> = lab.agents.keys().filter(|name| **name != node).cloned().collect();
     lab.edit::<NodeSpec>(&targets[0], |node| node.spec.maintenance = true);
-    lab.agent(&targets[1]).die();
+    lab.agent(&targets[1]).power_off();
     lab.run(9_000);
     lab.operate("one", operation(OperationAction::Migrate, Some(&targets[0])));
     lab.run(1_000);
@@ -167,23 +171,23 @@ fn maintenance_moves_services_away_and_back_again() {
     lab.edit::<ResourceSpec>("web", |resource| resource.spec.failback = false);
     lab.edit::<NodeSpec>(&node, |node| node.spec.maintenance = true);
     lab.until(5_000, "away", |lab| {
-        !lab.places("web").contains(&node) && lab.is("web", ServiceState::Started)
+        !lab.running_nodes("web").contains(&node) && lab.is_in_state("web", ServiceState::Started)
     });
     assert!(lab.node_is(&node, NodeState::Maintenance));
     assert_eq!(lab.status("web").maintenance_node, Some(node.clone()));
     lab.edit::<NodeSpec>(&node, |node| node.spec.maintenance = false);
     lab.until(5_000, "back", |lab| {
-        lab.places("web") == [node.clone()] && lab.is("web", ServiceState::Started)
+        lab.running_nodes("web") == [node.clone()] && lab.is_in_state("web", ServiceState::Started)
     });
     assert_eq!(lab.status("web").maintenance_node, None);
 }
 
 #[test]
-fn what_cannot_leave_a_node_in_maintenance_says_why() {
+fn a_service_that_cannot_leave_a_node_in_maintenance_has_a_reason() {
     let (mut lab, node) = started(&["node1"]);
     lab.edit::<NodeSpec>(&node, |node| node.spec.maintenance = true);
     lab.run(2_000);
-    assert!(lab.is("web", ServiceState::Started));
+    assert!(lab.is_in_state("web", ServiceState::Started));
     assert_eq!(condition(&lab, "web", "Stalled"), (ConditionStatus::True, Reason::Draining));
 }
 
@@ -199,20 +203,20 @@ fn services_that_must_stay_together_move_together() {
     lab.apply(AffinityRule::new("together", spec));
     lab.start("web");
     lab.start("db");
-    let node = lab.places("web");
-    assert_eq!(lab.places("db"), node);
+    let node = lab.running_nodes("web");
+    assert_eq!(lab.running_nodes("db"), node);
     let target = other(&lab, &node[0]);
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
     lab.until(5_000, "both there", |lab| {
-        lab.places("web") == std::slice::from_ref(&target)
-            && lab.places("db") == std::slice::from_ref(&target)
+        lab.running_nodes("web") == std::slice::from_ref(&target)
+            && lab.running_nodes("db") == std::slice::from_ref(&target)
     });
     lab.run(5_000);
-    assert_eq!(lab.places("db"), std::slice::from_ref(&target));
-    assert_eq!(lab.places("web"), std::slice::from_ref(&target));
+    assert_eq!(lab.running_nodes("db"), std::slice::from_ref(&target));
+    assert_eq!(lab.running_nodes("web"), std::slice::from_ref(&target));
     assert_eq!(lab.operation("move").together, ["db"]);
     lab.edit::<NodeSpec>(&target, |node| node.spec.maintenance = true);
-    lab.until(8_000, "both away", |lab| lab.places("web") == node && lab.places("db") == node);
+    lab.until(8_000, "both away", |lab| lab.running_nodes("web") == node && lab.running_nodes("db") == node);
 }
 
 #[test]
@@ -227,8 +231,8 @@ fn a_move_to_a_negative_partner_is_refused_and_names_it() {
     lab.apply(AffinityRule::new("apart", spec));
     lab.start("web");
     lab.start("db");
-    assert_ne!(lab.places("web"), lab.places("db"));
-    let target = lab.places("db")[0].clone();
+    assert_ne!(lab.running_nodes("web"), lab.running_nodes("db"));
+    let target = lab.running_nodes("db")[0].clone();
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
     lab.run(1_000);
     let status = lab.operation("move");
@@ -238,7 +242,7 @@ fn a_move_to_a_negative_partner_is_refused_and_names_it() {
 
 /// Returns a migration from the first node to the second. The source has committed the hand-over, and the target has
 /// the active copy. The source registers again, so that its report of the hand-over is overwritten.
-fn handed_over_and_registered_anew() -> (super::lab::Lab, NodeName, NodeName) {
+fn handed_over_and_registered_again() -> (super::lab::Lab, NodeName, NodeName) {
     let (mut lab, source) = started(&["node1", "node2", "node3"]);
     let target = other(&lab, &source);
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
@@ -261,23 +265,23 @@ fn handed_over_and_registered_anew() -> (super::lab::Lab, NodeName, NodeName) {
 
 #[test]
 fn a_hand_over_survives_that_its_source_registers_anew() {
-    let (mut lab, _, target) = handed_over_and_registered_anew();
+    let (mut lab, _, target) = handed_over_and_registered_again();
     assert_eq!(lab.assignment("web").unwrap().node, target, "the only place that is left: {}", lab.show());
     lab.agent(&target).faults.idle = false;
-    lab.until(5_000, "runs on the target", |lab| lab.is("web", ServiceState::Started));
-    assert_eq!(lab.places("web"), [target]);
+    lab.until(5_000, "runs on the target", |lab| lab.is_in_state("web", ServiceState::Started));
+    assert_eq!(lab.running_nodes("web"), [target]);
 }
 
 #[test]
-fn after_a_hand_over_nothing_starts_afresh_before_the_target_too_is_proven_empty() {
-    let (mut lab, source, target) = handed_over_and_registered_anew();
-    lab.agent(&target).cut = true;
+fn after_a_hand_over_nothing_starts_until_the_target_is_also_proven_empty() {
+    let (mut lab, source, target) = handed_over_and_registered_again();
+    lab.agent(&target).isolated = true;
     lab.until(20_000, "elsewhere", |lab| {
         let fenced = lab.fence(&target).state == FenceState::Fenced;
         assert!(fenced || lab.assignment("web").is_some_and(|assignment| assignment.node == target));
-        fenced && lab.places("web").iter().any(|place| *place != target)
+        fenced && lab.running_nodes("web").iter().any(|place| *place != target)
     });
-    assert!(lab.fence(&source).epoch == Epoch(2) && lab.places("web").len() == 1);
+    assert!(lab.fence(&source).epoch == Epoch(2) && lab.running_nodes("web").len() == 1);
 }
 
 /// Returns a service whose migration ended with the end of the source. The leader has ordered the target to stop a copy
@@ -326,12 +330,14 @@ fn an_arrival_after_the_request_to_register_is_asked_for_again() {
     for ordered in [STOP, Action::Start] {
         let (mut lab, target) = arrived_after_the_request_to_register(ordered);
         lab.run(3_000);
-        let asked = lab.assignment("web").unwrap();
-        assert_eq!((asked.node, asked.epoch), (target.clone(), Epoch(2)), "{}", lab.show());
-        assert!(matches!(asked.action, Action::Stop { .. }) && asked.arrivals_until.is_some());
+        let assignment = lab.assignment("web").unwrap();
+        assert_eq!((assignment.node, assignment.epoch), (target.clone(), Epoch(2)), "{}", lab.show());
+        assert!(matches!(assignment.action, Action::Stop { .. }) && assignment.arrivals_until.is_some());
         lab.agent(&target).faults.idle = false;
-        lab.until(10_000, "runs", |lab| lab.is("web", ServiceState::Started) && lab.status("web").running);
-        assert_eq!(lab.places("web").len(), 1);
+        lab.until(10_000, "runs", |lab| {
+            lab.is_in_state("web", ServiceState::Started) && lab.status("web").running
+        });
+        assert_eq!(lab.running_nodes("web").len(), 1);
         assert_eq!(lab.assignment("web").unwrap().arrivals_until, None);
     }
 }
@@ -339,21 +345,23 @@ fn an_arrival_after_the_request_to_register_is_asked_for_again() {
 /// FENCING R8.17: the daemon of a node that is armed but has no permit may have no deadline, so that nothing resets the
 /// node when it falls silent.
 #[test]
-fn the_silence_of_a_target_without_a_permit_does_not_answer_for_an_arrival() {
+fn the_silence_of_a_target_without_a_permit_does_not_disprove_an_arrival() {
     let (mut lab, target) = arrived_after_the_request_to_register(STOP);
     lab.run(3_000);
-    lab.agent(&target).cut = true;
+    lab.agent(&target).isolated = true;
     lab.until(30_000, "fenced for its silence", |lab| {
         matches!(lab.fence(&target).proof, Some(Proof::Silence { .. }))
     });
     lab.run(10_000);
     assert_eq!(lab.assignment("web").unwrap().node, target, "{}", lab.show());
     assert!(!lab.status("web").running);
-    lab.agent(&target).die();
+    lab.agent(&target).power_off();
     lab.agent(&target).faults.idle = false;
-    lab.agent(&target).boot();
-    lab.until(20_000, "runs", |lab| lab.is("web", ServiceState::Started) && lab.status("web").running);
-    assert_eq!(lab.places("web").len(), 1);
+    lab.agent(&target).boot_again();
+    lab.until(20_000, "runs", |lab| {
+        lab.is_in_state("web", ServiceState::Started) && lab.status("web").running
+    });
+    assert_eq!(lab.running_nodes("web").len(), 1);
 }
 
 /// FENCING R8.17: a target with the order to start a received copy may have registered again before the copy arrived.
@@ -368,7 +376,7 @@ fn a_target_that_is_ordered_to_start_what_it_received_is_asked_about_the_arrival
     lab.operate("restart", operation(OperationAction::Restart, None));
     lab.until(5_000, "started with the edited driver", |lab| {
         lab.assignment("web").is_some_and(|assignment| !assignment.definition.driver.is_gated())
-            && lab.is("web", ServiceState::Started)
+            && lab.is_in_state("web", ServiceState::Started)
     });
     let target = other(&lab, &source);
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
@@ -376,7 +384,7 @@ fn a_target_that_is_ordered_to_start_what_it_received_is_asked_about_the_arrival
     lab.until(5_000, "handing over", |lab| {
         lab.read::<ServiceReport>(&key).is_some_and(|report| report.phase == Phase::HandingOver)
     });
-    lab.agent(&source).die();
+    lab.agent(&source).power_off();
     lab.agent(&target).faults.idle = true;
     lab.until(20_000, "ordered to start", |lab| {
         lab.assignment("web").is_some_and(|assignment| assignment.action == Action::Start)
@@ -384,12 +392,14 @@ fn a_target_that_is_ordered_to_start_what_it_received_is_asked_about_the_arrival
     let ordered = lab.assignment("web").unwrap();
     assert_eq!((&ordered.node, ordered.arrivals_until.is_some()), (&target, true), "{}", lab.show());
     lab.agent(&target).faults.idle = false;
-    lab.until(5_000, "runs", |lab| lab.is("web", ServiceState::Started) && lab.status("web").running);
-    assert_eq!(lab.places("web"), [target.as_str()]);
+    lab.until(5_000, "runs", |lab| {
+        lab.is_in_state("web", ServiceState::Started) && lab.status("web").running
+    });
+    assert_eq!(lab.running_nodes("web"), [target.as_str()]);
     // The target has answered: a later proof covers the arrival.
-    lab.agent(&target).die();
+    lab.agent(&target).power_off();
     lab.until(20_000, "runs elsewhere", |lab| {
-        lab.places("web").len() == 1 && !lab.places("web").contains(&target)
+        lab.running_nodes("web").len() == 1 && !lab.running_nodes("web").contains(&target)
     });
 }
 

@@ -4,7 +4,7 @@
 use super::fencing::{TH, put};
 use super::lab::Lab;
 use super::services::operation;
-use crate::core::counted::Counted;
+use crate::core::metric_event::MetricEvent;
 use crate::core::notifications::deliveries::{DeliveryOutcome, NotificationResult};
 use ha_api_types::cluster::{ClusterSpec, NotificationsSpec, SmtpSpec, Webhook};
 use ha_api_types::id::Epoch;
@@ -16,9 +16,9 @@ use ha_api_types::resource::ServiceState;
 use ha_api_types::time::Millis;
 use ha_store::{Guard, Transaction};
 
-const HOOK: &str = "webhook https://hooks.example.org/hactl";
+const WEBHOOK_TARGET: &str = "webhook https://hooks.example.org/hactl";
 /// Time in milliseconds after which changes have certainly been collected.
-const GATHERED: Millis = 8_000;
+const COLLECTED_MS: Millis = 8_000;
 
 fn webhook() -> NotificationsSpec {
     let url = "https://hooks.example.org/hactl".to_owned();
@@ -33,19 +33,19 @@ fn notify(lab: &mut Lab, spec: Option<NotificationsSpec>) {
 fn lab() -> Lab {
     let mut lab = Lab::new(2, &["node1", "node2", "node3"]);
     notify(&mut lab, Some(webhook()));
-    lab.settle();
+    lab.wait_until_nodes_online();
     lab
 }
 
 /// Returns the delivered notifications, as kind and names.
-fn got(lab: &Lab) -> Vec<(NotificationKind, String)> {
+fn delivered(lab: &Lab) -> Vec<(NotificationKind, String)> {
     let names = |items: &[ha_api_types::notification::NotificationItem]| {
         items.iter().map(|item| item.object.name.as_str()).collect::<Vec<_>>().join(",")
     };
-    lab.delivered.iter().map(|(_, told)| (told.kind, names(&told.items))).collect()
+    lab.delivered.iter().map(|(_, notification)| (notification.kind, names(&notification.items))).collect()
 }
 
-fn queue(lab: &Lab) -> usize {
+fn queue_length(lab: &Lab) -> usize {
     lab.read::<Notified>(&lab.keys.notified()).unwrap_or_default().queue.len()
 }
 
@@ -69,46 +69,49 @@ fn fail_everywhere(lab: &mut Lab, name: &str) {
     lab.resource(name);
 }
 
-fn mend(lab: &mut Lab) {
+fn repair(lab: &mut Lab) {
     for node in ["node1", "node2", "node3"] {
         lab.agent(node).faults.fails_start.clear();
     }
 }
 
-fn into_error(lab: &mut Lab, names: &[&str]) {
+fn bring_into_error(lab: &mut Lab, names: &[&str]) {
     for name in names {
         fail_everywhere(lab, name);
     }
-    lab.until(20_000, "errors", |lab| names.iter().all(|name| lab.is(name, ServiceState::Error)));
+    lab.until(20_000, "errors", |lab| names.iter().all(|name| lab.is_in_state(name, ServiceState::Error)));
 }
 
-fn counted(lab: &Lab, result: NotificationResult) -> usize {
-    let wanted = Counted::Notification { target: "webhook", result };
-    lab.counted.iter().filter(|found| **found == wanted).count()
+fn count_results(lab: &Lab, result: NotificationResult) -> usize {
+    let wanted = MetricEvent::Notification { target: "webhook", result };
+    lab.metric_events.iter().filter(|found| **found == wanted).count()
 }
 
 #[test]
-fn a_fence_is_told_once_with_what_to_do() {
+fn a_fence_is_notified_once_with_instructions() {
     let mut lab = lab();
     lab.start("web");
     let node = lab.status("web").node.unwrap();
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.until(60_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
-    lab.run(GATHERED);
-    lab.agent(&node).boot();
+    lab.run(COLLECTED_MS);
+    lab.agent(&node).boot_again();
     lab.run(60_000);
-    assert_eq!(got(&lab), [(NotificationKind::NodeFenced, node.to_string())]);
-    let told = &lab.delivered[0].1;
-    assert_eq!(told.summary, format!("node {node} was fenced"));
-    assert!(told.items[0].message.contains("no heartbeat for"), "{told:?}");
-    assert!(told.items[0].action.contains(&format!("hactl describe node {node}")), "{told:?}");
-    assert!(told.items[0].since.is_some());
-    assert_eq!(queue(&lab), 0);
-    assert_eq!(counted(&lab, NotificationResult::Sent), 1);
+    assert_eq!(delivered(&lab), [(NotificationKind::NodeFenced, node.to_string())]);
+    let notification = &lab.delivered[0].1;
+    assert_eq!(notification.summary, format!("node {node} was fenced"));
+    assert!(notification.items[0].message.contains("no heartbeat for"), "{notification:?}");
+    assert!(
+        notification.items[0].action.contains(&format!("hactl describe node {node}")),
+        "{notification:?}"
+    );
+    assert!(notification.items[0].since.is_some());
+    assert_eq!(queue_length(&lab), 0);
+    assert_eq!(count_results(&lab, NotificationResult::Sent), 1);
 }
 
 #[test]
-fn a_node_that_leaves_in_order_or_begins_anew_is_no_fence() {
+fn a_clean_leave_or_a_new_registration_is_no_fence() {
     let mut lab = lab();
     lab.start("web");
     let home = lab.status("web").node.unwrap();
@@ -123,23 +126,23 @@ fn a_node_that_leaves_in_order_or_begins_anew_is_no_fence() {
     let entry = lab.state.get(&alive).entries[0].clone();
     lab.state.commit(&Transaction::new().delete(alive, Guard::Unchanged(entry.mod_revision)));
     lab.until(3_000, "gone", |lab| lab.fence(&idle).state == FenceState::Fenced);
-    lab.agent(&idle).boot();
+    lab.agent(&idle).boot_again();
     lab.run(30_000);
-    assert_eq!(got(&lab), [], "{}", lab.show());
+    assert_eq!(delivered(&lab), [], "{}", lab.show());
 }
 
 #[test]
-fn errors_of_many_resources_are_one_message_and_their_end_is_told_once() {
+fn errors_of_many_resources_are_one_notification_and_so_is_their_end() {
     let mut lab = lab();
-    into_error(&mut lab, &["a", "b", "c", "d"]);
-    lab.run(GATHERED);
-    assert_eq!(got(&lab), [(NotificationKind::ResourceError, "a,b,c,d".to_owned())]);
-    let told = lab.delivered[0].1.clone();
-    assert_eq!(told.summary, "4 resources are in Error: a, b, c and 1 more");
-    let item = &told.items[0];
+    bring_into_error(&mut lab, &["a", "b", "c", "d"]);
+    lab.run(COLLECTED_MS);
+    assert_eq!(delivered(&lab), [(NotificationKind::ResourceError, "a,b,c,d".to_owned())]);
+    let notification = lab.delivered[0].1.clone();
+    assert_eq!(notification.summary, "4 resources are in Error: a, b, c and 1 more");
+    let item = &notification.items[0];
     assert!(item.node.is_some() && item.since.is_some() && !item.message.is_empty(), "{item:?}");
     assert!(item.action.contains("hactl why a") && item.action.contains("hactl clear-error a"), "{item:?}");
-    mend(&mut lab);
+    repair(&mut lab);
     lab.operate(
         "clear",
         ha_api_types::operation::OperationSpec {
@@ -147,177 +150,186 @@ fn errors_of_many_resources_are_one_message_and_their_end_is_told_once() {
             ..operation(OperationAction::ClearError, None)
         },
     );
-    lab.until(10_000, "started", |lab| lab.is("b", ServiceState::Started));
-    lab.run(GATHERED);
-    assert_eq!(got(&lab)[1..], [(NotificationKind::ResourceRecovered, "b".to_owned())]);
+    lab.until(10_000, "started", |lab| lab.is_in_state("b", ServiceState::Started));
+    lab.run(COLLECTED_MS);
+    assert_eq!(delivered(&lab)[1..], [(NotificationKind::ResourceRecovered, "b".to_owned())]);
     lab.delete("c");
-    lab.run(GATHERED * 2);
-    assert_eq!(got(&lab)[2..], [(NotificationKind::ResourceRecovered, "c".to_owned())]);
+    lab.run(COLLECTED_MS * 2);
+    assert_eq!(delivered(&lab)[2..], [(NotificationKind::ResourceRecovered, "c".to_owned())]);
 }
 
 #[test]
-fn what_is_over_before_it_was_gathered_is_not_told() {
+fn a_problem_that_ends_within_the_collection_time_is_not_notified() {
     let mut lab = lab();
-    into_error(&mut lab, &["web"]);
-    mend(&mut lab);
+    bring_into_error(&mut lab, &["web"]);
+    repair(&mut lab);
     lab.operate("clear", operation(OperationAction::ClearError, None));
-    lab.until(4_000, "started", |lab| lab.is("web", ServiceState::Started));
-    lab.run(GATHERED * 2);
-    assert_eq!(got(&lab), []);
+    lab.until(4_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run(COLLECTED_MS * 2);
+    assert_eq!(delivered(&lab), []);
 }
 
 #[test]
-fn a_fence_that_is_not_confirmed_is_told_and_then_its_end() {
+fn an_unconfirmed_fence_and_then_its_end_are_notified() {
     let mut lab = lab();
     lab.start("web");
     let node = lab.status("web").node.unwrap();
     lab.agent(&node).is_virtual = true;
     lab.run(2_000);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.run(TH + 30_000);
-    assert_eq!(got(&lab), [], "the notification is not due yet");
+    assert_eq!(delivered(&lab), [], "the notification is not due yet");
     lab.run(60_000);
-    assert_eq!(got(&lab), [(NotificationKind::FenceUnconfirmed, node.to_string())]);
+    assert_eq!(delivered(&lab), [(NotificationKind::FenceUnconfirmed, node.to_string())]);
     let item = lab.delivered[0].1.items[0].clone();
     assert_eq!(item.reason, Reason::FencingUnavailable);
     assert!(item.action.contains(&format!("hactl node confirm-fenced {node}")), "{item:?}");
     lab.operate_node(OperationAction::ConfirmFenced, &node);
     lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     lab.run(120_000);
-    assert_eq!(got(&lab)[1..], [(NotificationKind::NodeFenced, node.to_string())]);
+    assert_eq!(delivered(&lab)[1..], [(NotificationKind::NodeFenced, node.to_string())]);
 }
 
 #[test]
-fn a_fence_that_a_failed_watchdog_cannot_confirm_is_told() {
+fn a_fence_that_a_failed_watchdog_cannot_confirm_is_notified() {
     let mut lab = Lab::new(1, &["node1"]);
     notify(&mut lab, Some(webhook()));
-    lab.settle();
+    lab.wait_until_nodes_online();
     lab.start("web");
     lab.agent("node1").watchdog_failed = true;
     lab.run(2_000);
-    lab.agent("node1").die();
+    lab.agent("node1").power_off();
     lab.run(TH + 90_000);
-    assert!(got(&lab).contains(&(NotificationKind::FenceUnconfirmed, "node1".to_owned())), "{:?}", got(&lab));
+    assert!(
+        delivered(&lab).contains(&(NotificationKind::FenceUnconfirmed, "node1".to_owned())),
+        "{:?}",
+        delivered(&lab)
+    );
     let ready = lab.status("web").conditions.into_iter().find(|condition| condition.kind == "Ready").unwrap();
     assert_eq!(ready.reason, Reason::WatchdogFailed);
     assert!(ready.message.contains("hactl node confirm-fenced node1"), "{}", ready.message);
 }
 
 #[test]
-fn a_node_that_is_heard_again_without_having_been_fenced_is_told() {
+fn a_node_that_returns_without_having_been_fenced_is_notified() {
     let mut lab = lab();
     let key = lab.keys.notified();
     lab.until(10_000, "begun", |lab| lab.read::<Notified>(&lab.keys.notified()).is_some());
     let mut known: Notified = lab.read(&key).unwrap();
     known.told.unconfirmed.insert("node1".into(), Epoch(1));
     put(&mut lab, &key, &known);
-    lab.run(GATHERED * 2);
-    assert_eq!(got(&lab), [(NotificationKind::NodeReturned, "node1".to_owned())]);
+    lab.run(COLLECTED_MS * 2);
+    assert_eq!(delivered(&lab), [(NotificationKind::NodeReturned, "node1".to_owned())]);
     assert_eq!(lab.read::<Notified>(&key).unwrap().told.unconfirmed.len(), 0);
 }
 
 #[test]
-fn a_change_of_leader_tells_nothing_twice() {
+fn a_change_of_leader_repeats_no_notification() {
     let mut lab = lab();
-    into_error(&mut lab, &["web"]);
-    lab.run(GATHERED);
+    bring_into_error(&mut lab, &["web"]);
+    lab.run(COLLECTED_MS);
     kill_leader(&mut lab);
-    lab.run(GATHERED * 2);
-    assert_eq!(got(&lab), [(NotificationKind::ResourceError, "web".to_owned())]);
+    lab.run(COLLECTED_MS * 2);
+    assert_eq!(delivered(&lab), [(NotificationKind::ResourceError, "web".to_owned())]);
 }
 
 #[test]
-fn what_a_dead_leader_had_stored_is_delivered_by_the_next_under_the_same_id() {
+fn the_next_leader_delivers_stored_notifications_under_the_same_id() {
     let mut lab = lab();
-    lab.sink = DeliveryOutcome::Failed("connection refused".to_owned());
-    into_error(&mut lab, &["web"]);
-    lab.until(GATHERED, "queued", |lab| queue(lab) == 1);
+    lab.delivery_outcome = DeliveryOutcome::Failed("connection refused".to_owned());
+    bring_into_error(&mut lab, &["web"]);
+    lab.until(COLLECTED_MS, "queued", |lab| queue_length(lab) == 1);
     let stored = lab.read::<Notified>(&lab.keys.notified()).unwrap().queue.remove(0).notification;
     kill_leader(&mut lab);
-    lab.run(GATHERED);
-    lab.sink = DeliveryOutcome::Delivered("204".to_owned());
+    lab.run(COLLECTED_MS);
+    lab.delivery_outcome = DeliveryOutcome::Delivered("204".to_owned());
     lab.run(60_000);
-    assert_eq!(lab.delivered, [(HOOK.to_owned(), stored)]);
-    assert_eq!(queue(&lab), 0);
+    assert_eq!(lab.delivered, [(WEBHOOK_TARGET.to_owned(), stored)]);
+    assert_eq!(queue_length(&lab), 0);
 }
 
 #[test]
-fn what_was_delivered_and_not_recorded_is_delivered_again_under_the_same_id() {
+fn an_unrecorded_delivery_is_repeated_under_the_same_id() {
     let mut lab = lab();
-    lab.dies_of_delivery = true;
-    into_error(&mut lab, &["web"]);
-    lab.until(GATHERED, "delivered", |lab| !lab.delivered.is_empty());
-    assert_eq!(queue(&lab), 1);
+    lab.dies_on_delivery = true;
+    bring_into_error(&mut lab, &["web"]);
+    lab.until(COLLECTED_MS, "delivered", |lab| !lab.delivered.is_empty());
+    assert_eq!(queue_length(&lab), 1);
     lab.run(60_000);
-    let ids: Vec<&str> = lab.delivered.iter().map(|(_, told)| told.id.as_str()).collect();
+    let ids: Vec<&str> = lab.delivered.iter().map(|(_, notification)| notification.id.as_str()).collect();
     assert!(ids.len() == 2 && ids[0] == ids[1], "{ids:?}");
-    assert_eq!(queue(&lab), 0);
+    assert_eq!(queue_length(&lab), 0);
 }
 
 #[test]
 fn commits_whose_outcome_is_unknown_lose_and_repeat_nothing() {
     for applied in [true, false] {
         let mut lab = lab();
-        into_error(&mut lab, &["web"]);
+        bring_into_error(&mut lab, &["web"]);
         lab.run(4_000);
-        lab.lose = vec![applied; 6];
-        lab.run(GATHERED * 2);
-        assert_eq!(got(&lab), [(NotificationKind::ResourceError, "web".to_owned())], "applied: {applied}");
+        lab.lost_commits = vec![applied; 6];
+        lab.run(COLLECTED_MS * 2);
+        assert_eq!(
+            delivered(&lab),
+            [(NotificationKind::ResourceError, "web".to_owned())],
+            "applied: {applied}"
+        );
     }
 }
 
 #[test]
-fn a_target_that_is_down_gets_everything_later_in_order_and_is_not_pestered() {
+fn an_unreachable_target_is_retried_with_pauses_and_gets_everything_in_order() {
     let mut lab = lab();
-    lab.sink = DeliveryOutcome::Failed("connection refused".to_owned());
-    into_error(&mut lab, &["a"]);
-    lab.run(GATHERED);
-    into_error(&mut lab, &["b"]);
+    lab.delivery_outcome = DeliveryOutcome::Failed("connection refused".to_owned());
+    bring_into_error(&mut lab, &["a"]);
+    lab.run(COLLECTED_MS);
+    bring_into_error(&mut lab, &["b"]);
     lab.run(600_000);
-    let tried = counted(&lab, NotificationResult::Failed);
+    let tried = count_results(&lab, NotificationResult::Failed);
     assert!((5..12).contains(&tried), "{tried} attempts in ten minutes");
-    lab.sink = DeliveryOutcome::Delivered("204".to_owned());
+    lab.delivery_outcome = DeliveryOutcome::Delivered("204".to_owned());
     lab.run(330_000);
     let error = NotificationKind::ResourceError;
-    assert_eq!(got(&lab), [(error, "a".to_owned()), (error, "b".to_owned())]);
+    assert_eq!(delivered(&lab), [(error, "a".to_owned()), (error, "b".to_owned())]);
 }
 
 #[test]
-fn what_a_target_refuses_is_given_up_with_an_event() {
+fn a_refused_notification_is_dropped_with_an_event() {
     let mut lab = lab();
-    lab.sink = DeliveryOutcome::Refused("server returned 422".to_owned());
-    into_error(&mut lab, &["web"]);
-    lab.run(GATHERED);
-    assert_eq!((queue(&lab), counted(&lab, NotificationResult::GivenUp)), (0, 1));
-    let told: Vec<&str> = lab
+    lab.delivery_outcome = DeliveryOutcome::Refused("server returned 422".to_owned());
+    bring_into_error(&mut lab, &["web"]);
+    lab.run(COLLECTED_MS);
+    assert_eq!((queue_length(&lab), count_results(&lab, NotificationResult::GivenUp)), (0, 1));
+    let messages: Vec<&str> = lab
         .events
         .iter()
         .filter(|event| event.reason == Reason::NotificationFailed)
         .map(|event| event.message.as_str())
         .collect();
-    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(messages.len(), 1, "{messages:?}");
     assert!(
-        told[0].contains(HOOK) && told[0].ends_with("discarded (attempts: 1): server returned 422"),
-        "{told:?}"
+        messages[0].contains(WEBHOOK_TARGET)
+            && messages[0].ends_with("discarded (attempts: 1): server returned 422"),
+        "{messages:?}"
     );
 }
 
 #[test]
-fn who_is_named_later_is_told_what_stands_and_not_what_is_over() {
+fn a_new_target_gets_current_problems_but_no_past_ones() {
     let mut lab = Lab::new(1, &["node1", "node2", "node3"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     lab.start("web");
     let node = lab.status("web").node.unwrap();
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.until(60_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     lab.run(1_000);
     fail_everywhere(&mut lab, "db");
-    lab.until(20_000, "an error", |lab| lab.is("db", ServiceState::Error));
-    lab.run(GATHERED);
+    lab.until(20_000, "an error", |lab| lab.is_in_state("db", ServiceState::Error));
+    lab.run(COLLECTED_MS);
     assert_eq!(lab.state.get(&lab.keys.notified()).entries, []);
     notify(&mut lab, Some(webhook()));
-    lab.run(GATHERED);
-    assert_eq!(got(&lab), [(NotificationKind::ResourceError, "db".to_owned())]);
+    lab.run(COLLECTED_MS);
+    assert_eq!(delivered(&lab), [(NotificationKind::ResourceError, "db".to_owned())]);
     notify(&mut lab, None);
     lab.run(1_000);
     assert_eq!(
@@ -328,23 +340,23 @@ fn who_is_named_later_is_told_what_stands_and_not_what_is_over() {
 }
 
 #[test]
-fn what_is_not_chosen_is_not_told_later_either() {
+fn a_problem_of_an_unselected_kind_is_not_notified_later() {
     let mut lab = lab();
     notify(&mut lab, Some(NotificationsSpec { kinds: vec![NotificationKind::NodeFenced], ..webhook() }));
-    into_error(&mut lab, &["web"]);
-    lab.run(GATHERED);
+    bring_into_error(&mut lab, &["web"]);
+    lab.run(COLLECTED_MS);
     notify(&mut lab, Some(webhook()));
-    lab.run(GATHERED);
-    assert_eq!(got(&lab), []);
+    lab.run(COLLECTED_MS);
+    assert_eq!(delivered(&lab), []);
 }
 
 #[test]
-fn a_url_that_is_mended_gets_what_waited_for_it() {
+fn a_corrected_url_gets_the_queued_notifications() {
     let mut lab = lab();
-    lab.sink = DeliveryOutcome::Failed("no such host".to_owned());
-    into_error(&mut lab, &["web"]);
-    lab.run(GATHERED);
-    lab.sink = DeliveryOutcome::Delivered("204".to_owned());
+    lab.delivery_outcome = DeliveryOutcome::Failed("no such host".to_owned());
+    bring_into_error(&mut lab, &["web"]);
+    lab.run(COLLECTED_MS);
+    lab.delivery_outcome = DeliveryOutcome::Delivered("204".to_owned());
     let url = "https://right.example.org/".to_owned();
     notify(
         &mut lab,
@@ -352,15 +364,15 @@ fn a_url_that_is_mended_gets_what_waited_for_it() {
     );
     lab.run(2_000);
     let targets: Vec<&str> = lab.delivered.iter().map(|(target, _)| target.as_str()).collect();
-    assert_eq!((targets, queue(&lab)), (vec!["webhook https://right.example.org/"], 0));
+    assert_eq!((targets, queue_length(&lab)), (vec!["webhook https://right.example.org/"], 0));
 }
 
 /// Returns a notification that waits for an unreachable target, followed by `count` modified copies of it.
 fn with_waiting(count: usize, change: impl Fn(&mut Notification)) -> (Lab, Notification) {
     let mut lab = lab();
-    lab.sink = DeliveryOutcome::Failed("connection refused".to_owned());
-    into_error(&mut lab, &["a"]);
-    lab.until(GATHERED, "queued", |lab| queue(lab) == 1);
+    lab.delivery_outcome = DeliveryOutcome::Failed("connection refused".to_owned());
+    bring_into_error(&mut lab, &["a"]);
+    lab.until(COLLECTED_MS, "queued", |lab| queue_length(lab) == 1);
     let key = lab.keys.notified();
     let mut known: Notified = lab.read(&key).unwrap();
     let first = known.queue[0].clone();
@@ -375,19 +387,19 @@ fn with_waiting(count: usize, change: impl Fn(&mut Notification)) -> (Lab, Notif
 }
 
 #[test]
-fn a_queue_that_is_full_drops_the_oldest_and_says_so() {
+fn a_full_queue_drops_the_oldest_notification_and_reports_it() {
     let (mut lab, first) = with_waiting(49, |_| {});
-    into_error(&mut lab, &["b", "c"]);
-    lab.run(GATHERED);
-    assert_eq!((queue(&lab), counted(&lab, NotificationResult::Dropped)), (50, 1));
+    bring_into_error(&mut lab, &["b", "c"]);
+    lab.run(COLLECTED_MS);
+    assert_eq!((queue_length(&lab), count_results(&lab, NotificationResult::Dropped)), (50, 1));
     let found = lab.events.iter().filter(|event| event.reason == Reason::NotificationFailed);
     let messages: Vec<&str> = found.map(|event| event.message.as_str()).collect();
     assert!(messages.len() == 1 && messages[0].contains(&first.id), "{messages:?}");
-    assert!(messages[0].ends_with(&format!("not delivered to {HOOK}")), "{messages:?}");
+    assert!(messages[0].ends_with(&format!("not delivered to {WEBHOOK_TARGET}")), "{messages:?}");
 }
 
 #[test]
-fn what_waits_is_bounded_by_size_too_so_that_the_store_takes_it() {
+fn the_queue_is_bounded_in_bytes_so_that_the_store_accepts_it() {
     // The largest possible notification: every item has a message of maximum length, in three-byte characters.
     let (mut lab, _) = with_waiting(30, |large| {
         large.items = vec![large.items[0].clone(); 20];
@@ -395,18 +407,18 @@ fn what_waits_is_bounded_by_size_too_so_that_the_store_takes_it() {
             item.message = "語".repeat(600);
         }
     });
-    into_error(&mut lab, &["b"]);
-    lab.run(GATHERED);
+    bring_into_error(&mut lab, &["b"]);
+    lab.run(COLLECTED_MS);
     let kept: Notified = lab.read(&lab.keys.notified()).unwrap();
     let ids: Vec<&str> = kept.queue.iter().map(|queued| queued.notification.id.as_str()).collect();
     assert!(serde_json::to_vec(&kept).unwrap().len() < 800 << 10, "{} wait", ids.len());
     assert!(serde_json::to_vec(&kept).unwrap().len() > 700 << 10, "{} wait", ids.len());
     assert_eq!(ids[ids.len() - 2], "more-29", "the oldest are dropped: {ids:?}");
-    assert_eq!(counted(&lab, NotificationResult::Dropped), 32 - ids.len());
+    assert_eq!(count_results(&lab, NotificationResult::Dropped), 32 - ids.len());
 }
 
 #[test]
-fn a_test_goes_to_every_target_and_says_what_became_of_each() {
+fn a_test_notification_reports_the_outcome_for_every_target() {
     let mut lab = lab();
     let smtp: SmtpSpec = serde_json::from_value(serde_json::json!({
         "server": "mail.example.org", "from": "hactl@example.org", "to": "ops@example.org",
@@ -421,12 +433,15 @@ fn a_test_goes_to_every_target_and_says_what_became_of_each() {
     lab.until(2_000, "ended", |lab| lab.operation("good").phase.is_final());
     let status = lab.operation("good");
     assert_eq!(status.phase, OperationPhase::Succeeded, "{}", status.message);
-    assert_eq!(status.message, format!("smtp mail.example.org: delivered (204)\n{HOOK}: delivered (204)"));
-    assert_eq!(lab.delivered.len(), 2);
-    assert!(
-        lab.delivered.iter().all(|(_, told)| told.id == "test-good" && told.kind == NotificationKind::Test)
+    assert_eq!(
+        status.message,
+        format!("smtp mail.example.org: delivered (204)\n{WEBHOOK_TARGET}: delivered (204)")
     );
-    lab.sink = DeliveryOutcome::Failed("connection refused".to_owned());
+    assert_eq!(lab.delivered.len(), 2);
+    assert!(lab.delivered.iter().all(
+        |(_, notification)| notification.id == "test-good" && notification.kind == NotificationKind::Test
+    ));
+    lab.delivery_outcome = DeliveryOutcome::Failed("connection refused".to_owned());
     lab.operate("bad", spec());
     lab.until(2_000, "ended", |lab| lab.operation("bad").phase.is_final());
     assert_eq!(lab.operation("bad").phase, OperationPhase::Failed);

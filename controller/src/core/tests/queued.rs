@@ -8,7 +8,7 @@ use ha_api_types::resource::{RequestedState, Resource, ResourceSpec, ServiceStat
 
 fn lab() -> Lab {
     let mut lab = Lab::new(1, &["node1", "node2", "node3"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     lab
 }
 
@@ -21,7 +21,7 @@ fn named(lab: &mut Lab, name: &str, identity: &str) {
     lab.apply(resource);
 }
 
-fn says(lab: &Lab, name: &str, reason: Reason) -> bool {
+fn has_ready_reason(lab: &Lab, name: &str, reason: Reason) -> bool {
     let status = lab.status(name);
     status.conditions.iter().any(|condition| condition.kind == "Ready" && condition.reason == reason)
 }
@@ -31,19 +31,19 @@ fn a_new_resource_waits_for_no_node_whose_agent_was_stopped_and_that_node_answer
     let mut lab = lab();
     lab.agent("node2").leave(Mode::Restart);
     lab.run(2_000);
-    lab.agent("node2").cut = true;
+    lab.agent("node2").isolated = true;
     lab.resource("web");
-    lab.until(12_000, "started elsewhere", |lab| lab.is("web", ServiceState::Started));
-    assert_ne!(lab.places("web"), ["node2"]);
+    lab.until(12_000, "started elsewhere", |lab| lab.is_in_state("web", ServiceState::Started));
+    assert_ne!(lab.running_nodes("web"), ["node2"]);
     assert_eq!(lab.status("web").counted_empty, ["node2"]);
     let fence = lab.fence("node2");
     assert!(fence.state == FenceState::Open && fence.verify, "{fence:?}");
-    lab.agent("node2").faults.mute = true;
-    lab.agent("node2").cut = false;
+    lab.agent("node2").faults.ignores_probes = true;
+    lab.agent("node2").isolated = false;
     lab.agent("node2").leave(Mode::Active);
     lab.run(5_000);
     assert!(lab.fence("node2").verify, "no permit before the node has answered");
-    lab.agent("node2").faults.mute = false;
+    lab.agent("node2").faults.ignores_probes = false;
     lab.until(5_000, "the node has answered", |lab| !lab.fence("node2").verify);
     assert!(lab.status("web").counted_empty.is_empty());
 }
@@ -52,18 +52,18 @@ fn a_new_resource_waits_for_no_node_whose_agent_was_stopped_and_that_node_answer
 fn what_was_ignored_waits_also_for_a_node_whose_agent_was_stopped() {
     let mut lab = lab();
     named(&mut lab, "web", "vm1");
-    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     let node = lab.status("web").node.unwrap();
-    lab.want("web", RequestedState::Ignored);
-    lab.until(5_000, "ignored", |lab| lab.is("web", ServiceState::Ignored));
+    lab.set_requested_state("web", RequestedState::Ignored);
+    lab.until(5_000, "ignored", |lab| lab.is_in_state("web", ServiceState::Ignored));
     lab.agent(&node).leave(Mode::Restart);
     lab.run(2_000);
-    lab.agent(&node).cut = true;
+    lab.agent(&node).isolated = true;
     lab.run(10_000);
-    lab.want("web", RequestedState::Started);
+    lab.set_requested_state("web", RequestedState::Started);
     lab.run(30_000);
     assert_eq!(lab.fence(&node).state, FenceState::Open);
-    assert!(lab.is("web", ServiceState::Queued), "{}", lab.show());
+    assert!(lab.is_in_state("web", ServiceState::Queued), "{}", lab.show());
 }
 
 #[test]
@@ -71,9 +71,12 @@ fn a_second_resource_of_one_identity_stays_queued_until_the_first_is_gone() {
     let mut lab = lab();
     named(&mut lab, "web", "vm1");
     named(&mut lab, "other", "vm1");
-    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     lab.run(5_000);
-    assert!(lab.is("other", ServiceState::Queued) && says(&lab, "other", Reason::IdentityTaken));
+    assert!(
+        lab.is_in_state("other", ServiceState::Queued)
+            && has_ready_reason(&lab, "other", Reason::IdentityTaken)
+    );
     assert!(lab.assignment("other").is_none());
 }
 
@@ -81,41 +84,44 @@ fn a_second_resource_of_one_identity_stays_queued_until_the_first_is_gone() {
 fn the_identity_of_a_copy_that_the_spec_does_not_name_stays_taken() {
     let mut lab = lab();
     named(&mut lab, "web", "vm1");
-    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     // After a restore, the running copy can have a different identity from the one in the spec.
     lab.edit::<ResourceSpec>("web", |resource| {
         resource.spec.driver.simulated.as_mut().unwrap().identity = "vm2".to_owned();
     });
     named(&mut lab, "other", "vm1");
     lab.run(20_000);
-    assert!(lab.is("other", ServiceState::Queued) && says(&lab, "other", Reason::IdentityTaken));
-    lab.want("web", RequestedState::Stopped);
-    lab.until(30_000, "started", |lab| lab.is("other", ServiceState::Started));
-    assert!(lab.is("web", ServiceState::Stopped), "{}", lab.show());
+    assert!(
+        lab.is_in_state("other", ServiceState::Queued)
+            && has_ready_reason(&lab, "other", Reason::IdentityTaken)
+    );
+    lab.set_requested_state("web", RequestedState::Stopped);
+    lab.until(30_000, "started", |lab| lab.is_in_state("other", ServiceState::Started));
+    assert!(lab.is_in_state("web", ServiceState::Stopped), "{}", lab.show());
 }
 
 #[test]
 fn a_service_that_is_renamed_while_its_node_is_cut_off_waits_and_is_adopted_where_it_runs() {
     let mut lab = lab();
     named(&mut lab, "web", "vm1");
-    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     let node = lab.status("web").node.unwrap();
     lab.delete("web");
     lab.until(3_000, "deleted", |lab| {
         lab.read::<serde_json::Value>(&lab.keys.spec(ha_api_types::kind::Kind::Resource, "web")).is_none()
     });
-    lab.agent(&node).cut = true;
+    lab.agent(&node).isolated = true;
     named(&mut lab, "renamed", "vm1");
     lab.run(60_000);
-    assert!(lab.is("renamed", ServiceState::Queued), "{}", lab.show());
-    assert!(says(&lab, "renamed", Reason::IdentityTaken));
+    assert!(lab.is_in_state("renamed", ServiceState::Queued), "{}", lab.show());
+    assert!(has_ready_reason(&lab, "renamed", Reason::IdentityTaken));
     let tombstone: Tombstone = lab.read(&lab.keys.tombstone(&"web".into())).unwrap();
     assert_eq!(tombstone.copies.len(), 1);
     // The service is the same under both names.
     lab.agent(&node).running.insert("renamed".into());
-    lab.agent(&node).cut = false;
-    lab.until(60_000, "adopted", |lab| lab.is("renamed", ServiceState::Started));
-    assert_eq!(lab.places("renamed"), [node]);
+    lab.agent(&node).isolated = false;
+    lab.until(60_000, "adopted", |lab| lab.is_in_state("renamed", ServiceState::Started));
+    assert_eq!(lab.running_nodes("renamed"), [node]);
     assert!(lab.read::<Tombstone>(&lab.keys.tombstone(&"web".into())).is_none());
 }
 
@@ -123,13 +129,13 @@ fn a_service_that_is_renamed_while_its_node_is_cut_off_waits_and_is_adopted_wher
 fn a_tombstone_of_another_identity_outlives_a_resource_of_its_name() {
     let mut lab = lab();
     named(&mut lab, "web", "vm1");
-    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     let node = lab.status("web").node.unwrap();
     lab.delete("web");
     lab.run(2_000);
     lab.agent(&node).running.remove("web");
     named(&mut lab, "web", "vm2");
-    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert!(lab.read::<Tombstone>(&lab.keys.tombstone(&"web".into())).is_some(), "vm1 was not asked for");
 }
 
@@ -137,11 +143,11 @@ fn a_tombstone_of_another_identity_outlives_a_resource_of_its_name() {
 fn answers_of_an_earlier_identity_do_not_count() {
     let mut lab = lab();
     named(&mut lab, "web", "vm1");
-    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
-    lab.want("web", RequestedState::Stopped);
-    lab.until(5_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
+    lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.set_requested_state("web", RequestedState::Stopped);
+    lab.until(5_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
     for node in ["node1", "node2", "node3"] {
-        lab.agent(node).faults.mute = true;
+        lab.agent(node).faults.ignores_probes = true;
     }
     lab.edit::<ResourceSpec>("web", |resource| {
         resource.spec.state = RequestedState::Started;
@@ -150,9 +156,9 @@ fn answers_of_an_earlier_identity_do_not_count() {
         }
     });
     lab.run(5_000);
-    assert!(lab.is("web", ServiceState::Queued), "{}", lab.show());
+    assert!(lab.is_in_state("web", ServiceState::Queued), "{}", lab.show());
     for node in ["node1", "node2", "node3"] {
-        lab.agent(node).faults.mute = false;
+        lab.agent(node).faults.ignores_probes = false;
     }
-    lab.until(10_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.until(10_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
 }

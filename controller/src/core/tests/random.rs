@@ -76,17 +76,17 @@ fn fault() -> impl Strategy<Value = Fault> {
 
 fn inflict(lab: &mut Lab, fault: &Fault, number: usize) {
     match fault {
-        Fault::Die(node) => lab.agent(NODES[*node]).die(),
+        Fault::Die(node) => lab.agent(NODES[*node]).power_off(),
         Fault::Boot(node) => {
             if !lab.agents[NODES[*node]].power {
-                lab.agent(NODES[*node]).boot();
+                lab.agent(NODES[*node]).boot_again();
             }
         }
-        Fault::Cut(node) => lab.agent(NODES[*node]).cut = true,
-        Fault::Join(node) => lab.agent(NODES[*node]).cut = false,
+        Fault::Cut(node) => lab.agent(NODES[*node]).isolated = true,
+        Fault::Join(node) => lab.agent(NODES[*node]).isolated = false,
         Fault::Want(service, state) => {
             if exists(lab, SERVICES[*service]) {
-                lab.want(SERVICES[*service], *state);
+                lab.set_requested_state(SERVICES[*service], *state);
             } else {
                 lab.resource(SERVICES[*service]);
             }
@@ -99,7 +99,7 @@ fn inflict(lab: &mut Lab, fault: &Fault, number: usize) {
                 faults.remove(SERVICES[*service]);
             }
         }
-        Fault::Mute(node, mute) => lab.agent(NODES[*node]).faults.mute = *mute,
+        Fault::Mute(node, mute) => lab.agent(NODES[*node]).faults.ignores_probes = *mute,
         Fault::Delete(service) => {
             if exists(lab, SERVICES[*service]) {
                 lab.delete(SERVICES[*service]);
@@ -117,7 +117,7 @@ fn inflict(lab: &mut Lab, fault: &Fault, number: usize) {
             lab.operate(&format!("restart-{number}"), spec);
         }
         Fault::LoseJournal(node) => {
-            if lab.agents[NODES[*node]].power && !lab.agents[NODES[*node]].cut {
+            if lab.agents[NODES[*node]].power && !lab.agents[NODES[*node]].isolated {
                 lab.agent(NODES[*node]).lose_journal();
             }
         }
@@ -148,7 +148,7 @@ fn inflict(lab: &mut Lab, fault: &Fault, number: usize) {
             }
         }
         Fault::FailMigrate(node, fails) => lab.agent(NODES[*node]).faults.fails_migrate = *fails,
-        Fault::Lose(applied) => lab.lose.push(*applied),
+        Fault::Lose(applied) => lab.lost_commits.push(*applied),
         Fault::StopController(at) => lab.members[*at].running = false,
         Fault::StartController(at) => lab.members[*at].running = true,
         Fault::Wait(ms) => lab.run(*ms),
@@ -188,9 +188,9 @@ proptest! {
     /// A service never runs twice (checked at every step), epochs rise, and every leader's write has the leader's
     /// guard. After the faults end, every service that is requested to run does so once.
     #[test]
-    fn whatever_fails_never_two_and_in_the_end_one(faults in proptest::collection::vec(fault(), 1..40)) {
+    fn after_random_failures_never_two_copies_and_finally_one(faults in proptest::collection::vec(fault(), 1..40)) {
         let mut lab = Lab::new(2, &NODES);
-        lab.settle();
+        lab.wait_until_nodes_online();
         for name in SERVICES {
             lab.resource(name);
         }
@@ -201,14 +201,14 @@ proptest! {
         for member in &mut lab.members {
             member.running = true;
         }
-        lab.lose.clear();
+        lab.lost_commits.clear();
         for node in NODES {
             let agent = lab.agent(node);
             agent.faults = super::agent::Faults::default();
             if agent.power {
-                agent.cut = false;
+                agent.isolated = false;
             } else {
-                agent.boot();
+                agent.boot_again();
             }
         }
         for node in NODES {
@@ -219,13 +219,13 @@ proptest! {
             if !exists(&lab, name) {
                 lab.resource(name);
             }
-            if lab.is(name, ServiceState::Error) {
+            if lab.is_in_state(name, ServiceState::Error) {
                 inflict(&mut lab, &Fault::Clear(number), 1000 + number);
             }
-            lab.want(name, RequestedState::Started);
+            lab.set_requested_state(name, RequestedState::Started);
         }
         lab.until(60_000, "everything runs", |lab| {
-            SERVICES.iter().all(|name| lab.is(name, ServiceState::Started) && lab.places(name).len() == 1)
+            SERVICES.iter().all(|name| lab.is_in_state(name, ServiceState::Started) && lab.running_nodes(name).len() == 1)
         });
         epochs_rise(&lab);
         for member in &lab.members {
@@ -323,7 +323,7 @@ proptest! {
     /// No sequence of inputs makes the core panic, emit effects endlessly, or write without the leader's guard or a
     /// guard of the written key.
     #[test]
-    fn no_sequence_of_inputs_makes_it_panic(inputs in proptest::collection::vec((input(), 0..5_000_u64), 1..60)) {
+    fn no_sequence_of_inputs_makes_the_core_panic(inputs in proptest::collection::vec((input(), 0..5_000_u64), 1..60)) {
         let mut core = Replica::new(Config {
             cluster: "lab".to_owned(), id: "c0".to_owned(), instance: "c0-1".to_owned(), ..Config::default()
         });

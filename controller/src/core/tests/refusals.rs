@@ -1,7 +1,7 @@
 //! Tests of the exact messages of refused commands (SEMANTICS, section 5).
 
 use super::lab::Lab;
-use super::services::{group, grouped, lab, operation, other, started};
+use super::services::{group, lab, operation, other, start_in_group, started};
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::node::NodeSpec;
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
@@ -17,14 +17,14 @@ fn check(lab: &mut Lab, spec: OperationSpec, reason: Reason, message: &str) {
     let name = format!("{action:?}-{}", lab.now.raw.0).to_lowercase();
     lab.operate(&name, spec);
     lab.run(300);
-    let said = lab.operation(&name);
+    let status = lab.operation(&name);
     assert_eq!(
-        (said.phase, said.reason, said.message.as_str()),
+        (status.phase, status.reason, status.message.as_str()),
         (OperationPhase::Refused, reason, message),
         "{action:?}"
     );
     let conditions: Vec<_> =
-        said.conditions.iter().map(|one| (one.kind.as_str(), one.status, one.reason)).collect();
+        status.conditions.iter().map(|one| (one.kind.as_str(), one.status, one.reason)).collect();
     let (complete, failed) = (ConditionStatus::False, ConditionStatus::True);
     assert_eq!(conditions, [("Complete", complete, reason), ("Failed", failed, reason)], "{action:?}");
 }
@@ -37,7 +37,7 @@ fn check_moves(lab: &mut Lab, node: &str, reason: Reason, message: &str) {
 }
 
 #[test]
-fn what_does_not_exist() {
+fn missing_resources_and_nodes_are_refused() {
     let (mut lab, node) = started(&["node1", "node2"]);
     for action in [
         OperationAction::Migrate,
@@ -63,7 +63,7 @@ fn what_does_not_exist() {
 }
 
 #[test]
-fn a_target_that_may_not_take_it() {
+fn an_ineligible_target_is_refused() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let target = other(&lab, &node);
     lab.edit::<NodeSpec>(&target, |node| node.spec.maintenance = true);
@@ -82,18 +82,22 @@ fn a_target_that_may_not_take_it() {
     let message = format!("{target} is not eligible: node is not a member of the restricted group g");
     check_moves(&mut lab, &target, Reason::NotInGroup, &message);
     // Every reason is named, not only the first.
-    lab.agent(&target).die();
+    lab.agent(&target).power_off();
     lab.run(10_000);
     lab.operate("both", operation(OperationAction::Migrate, Some(&target)));
     lab.run(300);
-    let said = lab.operation("both");
-    assert_eq!((said.phase, said.reason), (OperationPhase::Refused, Reason::NodeNotOnline));
-    assert!(said.message.starts_with(&format!("{target} is not eligible: node is not online: ")));
-    assert!(said.message.ends_with(", node is not a member of the restricted group g"), "{}", said.message);
+    let status = lab.operation("both");
+    assert_eq!((status.phase, status.reason), (OperationPhase::Refused, Reason::NodeNotOnline));
+    assert!(status.message.starts_with(&format!("{target} is not eligible: node is not online: ")));
+    assert!(
+        status.message.ends_with(", node is not a member of the restricted group g"),
+        "{}",
+        status.message
+    );
 }
 
 #[test]
-fn a_target_that_a_partner_uses_names_the_partner() {
+fn a_target_used_by_a_negative_partner_is_refused_with_its_name() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let target = other(&lab, &node);
     let apart = ResourceAffinity {
@@ -112,28 +116,28 @@ fn a_target_that_a_partner_uses_names_the_partner() {
 }
 
 #[test]
-fn a_state_in_which_it_would_never_be_carried_out() {
+fn an_operation_that_the_state_rules_out_is_refused() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let target = other(&lab, &node);
     let web = |action: OperationAction| operation(action, Some(&target));
     let all = [OperationAction::Migrate, OperationAction::Relocate, OperationAction::Restart];
     let message = "web is in state Started, not Error";
     check(&mut lab, web(OperationAction::ClearError), Reason::Refused, message);
-    lab.want("web", RequestedState::Stopped);
-    lab.until(5_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
+    lab.set_requested_state("web", RequestedState::Stopped);
+    lab.until(5_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
     let message = "web is stopped: run \"hactl start web\"";
     check(&mut lab, web(OperationAction::Restart), Reason::Refused, message);
-    lab.want("web", RequestedState::Ignored);
-    lab.until(5_000, "ignored", |lab| lab.is("web", ServiceState::Ignored));
+    lab.set_requested_state("web", RequestedState::Ignored);
+    lab.until(5_000, "ignored", |lab| lab.is_in_state("web", ServiceState::Ignored));
     for action in all {
         let message = "web is Ignored (not managed): run \"hactl start web\" to manage it";
         check(&mut lab, web(action), Reason::Unmanaged, message);
     }
-    lab.want("web", RequestedState::Started);
-    lab.until(5_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.set_requested_state("web", RequestedState::Started);
+    lab.until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     lab.agent(&node).faults.fails_stop.insert("web".into());
-    lab.want("web", RequestedState::Stopped);
-    lab.until(5_000, "in error", |lab| lab.is("web", ServiceState::Error));
+    lab.set_requested_state("web", RequestedState::Stopped);
+    lab.until(5_000, "in error", |lab| lab.is_in_state("web", ServiceState::Error));
     for action in all.into_iter().chain([OperationAction::Start]) {
         let message = "web is in Error: run \"hactl clear-error web\"";
         check(&mut lab, web(action), Reason::Refused, message);
@@ -141,31 +145,31 @@ fn a_state_in_which_it_would_never_be_carried_out() {
 }
 
 #[test]
-fn fence_recovery_and_freeze() {
+fn operations_are_refused_during_fencing_recovery_and_freeze() {
     let all = [OperationAction::Migrate, OperationAction::Relocate, OperationAction::Restart];
     let mut lab = lab(&["node1", "node2"]);
     group(&mut lab, &[("node1", 0)], true);
-    grouped(&mut lab, "web");
-    lab.until(5_000, "started", |lab| lab.is("web", ServiceState::Started));
+    start_in_group(&mut lab, "web");
+    lab.until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     lab.agent("node1").armed = false;
     lab.run(1_500);
     lab.agent("node1").leave(ha_api_types::record::Mode::Restart);
-    lab.until(5_000, "frozen", |lab| lab.is("web", ServiceState::Freeze));
+    lab.until(5_000, "frozen", |lab| lab.is_in_state("web", ServiceState::Freeze));
     for action in all {
         let message = "web is in state Freeze: start the agent of its node (systemctl start ha-node-agent)";
         check(&mut lab, operation(action, Some("node2")), Reason::Frozen, message);
     }
     lab.agent("node1").armed = true;
     lab.agent("node1").mode = None;
-    lab.until(5_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     lab.run(2_000);
-    lab.agent("node1").die();
-    lab.until(10_000, "in fence", |lab| lab.is("web", ServiceState::Fence));
+    lab.agent("node1").power_off();
+    lab.until(10_000, "in fence", |lab| lab.is_in_state("web", ServiceState::Fence));
     for action in all {
         let message = "web is waiting for its node to be fenced";
         check(&mut lab, operation(action, Some("node2")), Reason::Fencing, message);
     }
-    lab.until(20_000, "in recovery", |lab| lab.is("web", ServiceState::Recovery));
+    lab.until(20_000, "in recovery", |lab| lab.is_in_state("web", ServiceState::Recovery));
     for action in all {
         let spec = operation(action, Some("node2"));
         check(&mut lab, spec, Reason::Recovering, "web is waiting to be scheduled");

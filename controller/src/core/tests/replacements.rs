@@ -24,10 +24,10 @@ use ha_store::{Guard, Transaction, Write};
 
 /// Outcome of replacements that a scripted agent is ordered to make.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Replaces {
+pub(super) enum ReplacementOutcome {
     /// Replacements succeed.
     #[default]
-    Well,
+    Succeeds,
     /// Replacements fail.
     Fails,
     /// Replacements do not end.
@@ -36,16 +36,16 @@ pub(super) enum Replaces {
 
 impl Agent {
     /// Returns the agent's report on the replacement that an assignment requests.
-    pub(super) fn replacement_said(
+    pub(super) fn replacement_report(
         &self,
         state: &MemoryState,
         keys: &Keys,
         assignment: &Assignment,
     ) -> Option<ReplacementReport> {
-        let asked = assignment.replacement.as_ref()?;
+        let requested = assignment.replacement.as_ref()?;
         let report: Read<ServiceReport> =
             read(state, &keys.service_report(&self.name, &assignment.definition.name))?;
-        report.value.replacement.filter(|said| said.uid == asked.uid)
+        report.value.replacement.filter(|report| report.uid == requested.uid)
     }
 
     /// Advances a replacement by one step. Returns `true` if one is in progress, which ends before any other action.
@@ -56,30 +56,37 @@ impl Agent {
         fence: &Read<Fence>,
         assignment: &Assignment,
     ) -> bool {
-        let Some(asked) = &assignment.replacement else { return false };
+        let Some(requested) = &assignment.replacement else { return false };
         let name = &assignment.definition.name;
         let known: Option<Read<ServiceReport>> = read(state, &keys.service_report(&self.name, name));
         let Some(report) = known.map(|known| known.value).filter(|report| report.epoch == fence.value.epoch)
         else {
             return false;
         };
-        let said = self.replacement_said(state, keys, assignment).map(|said| said.phase);
-        let answer = match (said, asked.called_off, self.faults.replaces) {
+        let phase = self.replacement_report(state, keys, assignment).map(|report| report.phase);
+        let answer = match (phase, requested.called_off, self.faults.replacement_outcome) {
             (Some(ReplacementPhase::Done | ReplacementPhase::Failed), _, _) => return false,
-            (Some(ReplacementPhase::Begun), false, Replaces::Hangs) => return true,
+            (Some(ReplacementPhase::Begun), false, ReplacementOutcome::Hangs) => return true,
             (_, true, _) => (ReplacementPhase::Failed, Reason::Interrupted, "canceled by the leader"),
             (None, false, _) if report.phase != Phase::Running => return false,
             (None, false, _) => (ReplacementPhase::Begun, Reason::ReplacingSecondary, ""),
-            (Some(ReplacementPhase::Begun), false, Replaces::Fails) => {
+            (Some(ReplacementPhase::Begun), false, ReplacementOutcome::Fails) => {
                 (ReplacementPhase::Failed, Reason::ReplaceFailed, "no room on the new one")
             }
-            (Some(ReplacementPhase::Begun), false, Replaces::Well) => {
+            (Some(ReplacementPhase::Begun), false, ReplacementOutcome::Succeeds) => {
                 (ReplacementPhase::Done, Reason::SecondaryReplaced, "")
             }
         };
         let (phase, reason, message) = answer;
-        let said = ReplacementReport { uid: asked.uid.clone(), phase, reason, message: message.to_owned() };
-        self.say(state, keys, fence, name, &ServiceReport { replacement: Some(said), ..report });
+        let report_of_replacement =
+            ReplacementReport { uid: requested.uid.clone(), phase, reason, message: message.to_owned() };
+        self.commit_report(
+            state,
+            keys,
+            fence,
+            name,
+            &ServiceReport { replacement: Some(report_of_replacement), ..report },
+        );
         true
     }
 }
@@ -101,8 +108,10 @@ fn replicated() -> Lab {
         "web",
         ResourceSpec { driver, storage: Some(storage), ..ResourceSpec::default() },
     ));
-    lab.until(20_000, "adopted", |lab| lab.is("web", ServiceState::Started) && lab.status("web").running);
-    assert_eq!((lab.places("web"), secondary(&lab)), (vec!["node1".into()], Some("node2".into())));
+    lab.until(20_000, "adopted", |lab| {
+        lab.is_in_state("web", ServiceState::Started) && lab.status("web").running
+    });
+    assert_eq!((lab.running_nodes("web"), secondary(&lab)), (vec!["node1".into()], Some("node2".into())));
     lab
 }
 
@@ -110,15 +119,15 @@ fn secondary(lab: &Lab) -> Option<NodeName> {
     lab.status("web").secondary().cloned()
 }
 
-fn ask(lab: &mut Lab, name: &str, node: &str) {
+fn request_replacement(lab: &mut Lab, name: &str, node: &str) {
     lab.operate(name, operation(OperationAction::ReplaceSecondary, Some(node)));
 }
 
 /// Returns a lab with a replacement that its node has begun and that does not end.
 fn replacing() -> Lab {
     let mut lab = replicated();
-    lab.agent("node1").faults.replaces = Replaces::Hangs;
-    ask(&mut lab, "replace", "node3");
+    lab.agent("node1").faults.replacement_outcome = ReplacementOutcome::Hangs;
+    request_replacement(&mut lab, "replace", "node3");
     lab.until(2_000, "begun", |lab| {
         lab.operation("replace").message == "Node node1 is making node3 the secondary in place of node2"
     });
@@ -132,18 +141,18 @@ fn replacing() -> Lab {
 fn the_new_secondary_counts_until_another_one_is_declared() {
     let mut lab = replicated();
     let before = lab.assignment("web").unwrap();
-    ask(&mut lab, "replace", "node3");
+    request_replacement(&mut lab, "replace", "node3");
     lab.until(3_000, "replaced", |lab| lab.operation("replace").phase == OperationPhase::Succeeded);
     lab.run(1_000);
     assert_eq!(lab.operation("replace").message, "node3 is the secondary in place of node2");
     assert_eq!((secondary(&lab), lab.status("web").replacement), (Some("node3".into()), None));
     assert_eq!(lab.assignment("web"), Some(before), "the service keeps running under its permit");
     // The service fails over to the new secondary, and the previous primary has the other copy.
-    lab.agent("node1").die();
-    lab.until(30_000, "recovered", |lab| lab.places("web") == ["node3"]);
-    lab.until(5_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.agent("node1").power_off();
+    lab.until(30_000, "recovered", |lab| lab.running_nodes("web") == ["node3"]);
+    lab.until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(secondary(&lab), Some("node1".into()));
-    ask(&mut lab, "again", "node4");
+    request_replacement(&mut lab, "again", "node4");
     lab.until(3_000, "replaced", |lab| lab.operation("again").phase == OperationPhase::Succeeded);
     assert_eq!(secondary(&lab), Some("node4".into()));
     lab.edit::<ResourceSpec>("web", |resource| {
@@ -156,23 +165,23 @@ fn the_new_secondary_counts_until_another_one_is_declared() {
 #[test]
 fn a_hook_that_fails_leaves_the_old_secondary() {
     let mut lab = replicated();
-    lab.agent("node1").faults.replaces = Replaces::Fails;
-    ask(&mut lab, "replace", "node3");
+    lab.agent("node1").faults.replacement_outcome = ReplacementOutcome::Fails;
+    request_replacement(&mut lab, "replace", "node3");
     lab.until(3_000, "failed", |lab| lab.operation("replace").phase == OperationPhase::Failed);
     let operation = lab.operation("replace");
     assert_eq!(
         (operation.reason, operation.message.as_str()),
         (Reason::ReplaceFailed, "no room on the new one; node2 remains the secondary")
     );
-    assert_eq!((secondary(&lab), lab.places("web")), (Some("node2".into()), vec!["node1".into()]));
+    assert_eq!((secondary(&lab), lab.running_nodes("web")), (Some("node2".into()), vec!["node1".into()]));
     assert!(lab.events.iter().any(|event| event.reason == Reason::ReplaceFailed));
 }
 
 #[test]
-fn a_node_lost_in_the_middle_is_recovered_on_the_old_secondary() {
+fn a_node_lost_during_a_replacement_is_recovered_on_the_old_secondary() {
     let mut lab = replacing();
-    lab.agent("node1").die();
-    lab.until(30_000, "recovered", |lab| lab.places("web") == ["node2"]);
+    lab.agent("node1").power_off();
+    lab.until(30_000, "recovered", |lab| lab.running_nodes("web") == ["node2"]);
     let operation = lab.operation("replace");
     assert_eq!(
         (operation.phase, operation.reason, operation.message.as_str()),
@@ -185,40 +194,40 @@ fn a_node_lost_in_the_middle_is_recovered_on_the_old_secondary() {
 }
 
 #[test]
-fn a_node_lost_right_after_it_said_done_is_recovered_on_the_new_secondary() {
+fn a_node_lost_after_it_reported_success_is_recovered_on_the_new_secondary() {
     let mut lab = replacing();
     // The leader is down when the node reports the outcome, and then the node dies.
     lab.members[0].running = false;
-    lab.agent("node1").faults.replaces = Replaces::Well;
+    lab.agent("node1").faults.replacement_outcome = ReplacementOutcome::Succeeds;
     lab.run(1_000);
-    lab.agent("node1").die();
+    lab.agent("node1").power_off();
     lab.add_controller("c1", "1");
-    lab.until(60_000, "recovered", |lab| lab.places("web") == ["node3"]);
+    lab.until(60_000, "recovered", |lab| lab.running_nodes("web") == ["node3"]);
     lab.run(1_000);
     assert_eq!(lab.operation("replace").phase, OperationPhase::Succeeded);
 }
 
 #[test]
-fn what_a_node_said_last_is_taken_in_before_it_is_admitted_again() {
+fn the_last_report_of_a_node_is_recorded_before_it_is_admitted_again() {
     for lost in 0..3 {
         let mut lab = replacing();
         // The leader closes the epoch and dies before it receives the success of the replacement.
         lab.members[0].running = false;
-        lab.agent("node1").faults.replaces = Replaces::Well;
+        lab.agent("node1").faults.replacement_outcome = ReplacementOutcome::Succeeds;
         lab.run(1_000);
-        lab.agent("node1").die();
+        lab.agent("node1").power_off();
         let (key, fence) = (lab.keys.fence(&"node1".into()), lab.fence("node1"));
         let closed = Fence { epoch: fence.epoch + 1, state: FenceState::Fenced, ..fence };
         let guard = Guard::Unchanged(lab.state.get(&key).entries[0].mod_revision);
         let close = Transaction::new().put(key, guard, serde_json::to_vec(&closed).unwrap());
         lab.state.commit(&close).applied().unwrap();
-        lab.agent("node1").boot();
+        lab.agent("node1").boot_again();
         lab.run(10_000);
         // The next leader's first writes about the service are lost.
         let key = lab.keys.status(Kind::Resource, "web");
-        lab.lose_of = vec![key.clone(); lost];
+        lab.lost_commits_by_key = vec![key.clone(); lost];
         lab.add_controller("c1", "1");
-        lab.until(60_000, "runs", |lab| !lab.places("web").is_empty());
+        lab.until(60_000, "runs", |lab| !lab.running_nodes("web").is_empty());
         lab.run(5_000);
         assert_eq!(lab.operation("replace").phase, OperationPhase::Succeeded, "{lost} writes lost");
         assert_eq!(lab.status("web").replicas, ["node1", "node3"], "{lost} writes lost");
@@ -231,31 +240,31 @@ fn what_a_node_said_last_is_taken_in_before_it_is_admitted_again() {
                 outcome.applied().is_some() && written
             })
         };
-        let heard = applied(&key, r#""replicas":["node1","node3"]"#).unwrap();
+        let recorded = applied(&key, r#""replicas":["node1","node3"]"#).unwrap();
         let admitted = applied(&lab.keys.fence(&"node1".into()), r#""state":"Open""#).unwrap();
-        assert!(heard < admitted, "{lost} writes lost: from then on its agent says other things");
+        assert!(recorded < admitted, "{lost} writes lost: from then on its agent says other things");
     }
 }
 
 #[test]
-fn nothing_moves_it_meanwhile_and_a_stop_ends_it_first() {
+fn no_move_begins_during_a_replacement_and_a_stop_cancels_it() {
     let mut lab = replacing();
     lab.operate("move", operation(OperationAction::Migrate, Some("node2")));
     lab.edit::<NodeSpec>("node1", |node| node.spec.maintenance = true);
     lab.run(5_000);
     assert_eq!(lab.operation("move").phase, OperationPhase::Pending);
-    assert_eq!(lab.places("web"), ["node1"]);
+    assert_eq!(lab.running_nodes("web"), ["node1"]);
     let ready = lab.status("web").conditions.into_iter().find(|condition| condition.kind == "Ready").unwrap();
     assert_eq!((ready.status, ready.reason), (ConditionStatus::True, Reason::ReplacingSecondary));
-    lab.want("web", RequestedState::Stopped);
-    lab.until(5_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
+    lab.set_requested_state("web", RequestedState::Stopped);
+    lab.until(5_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
     let operation = lab.operation("replace");
     assert_eq!((operation.phase, operation.reason), (OperationPhase::Failed, Reason::Interrupted));
     assert_eq!(lab.status("web").replacement, None);
 }
 
 #[test]
-fn an_operation_that_is_deleted_a_service_that_is_ignored_or_deleted_call_it_off() {
+fn a_replacement_is_canceled_with_its_operation_or_service() {
     for ends in ["operation", "ignored", "deleted"] {
         let mut lab = replacing();
         match ends {
@@ -265,12 +274,12 @@ fn an_operation_that_is_deleted_a_service_that_is_ignored_or_deleted_call_it_off
                 let guard = Guard::Unchanged(revision);
                 lab.state.commit(&Transaction::new().delete(key, guard)).applied().unwrap();
             }
-            "ignored" => lab.want("web", RequestedState::Ignored),
+            "ignored" => lab.set_requested_state("web", RequestedState::Ignored),
             _ => lab.delete("web"),
         }
         lab.until(5_000, ends, |lab| lab.status("web").replacement.is_none());
         lab.run(2_000);
-        assert_eq!(lab.places("web"), ["node1"], "the service keeps running");
+        assert_eq!(lab.running_nodes("web"), ["node1"], "the service keeps running");
         let called_off =
             lab.events.iter().any(|event| event.message.contains("canceled by the leader; node2 remains"));
         assert!(called_off, "{ends}: its node has answered for it");
@@ -286,19 +295,19 @@ fn an_operation_that_is_deleted_a_service_that_is_ignored_or_deleted_call_it_off
 }
 
 #[test]
-fn another_leader_goes_on_with_it() {
+fn another_leader_continues_a_replacement() {
     let mut lab = replacing();
     lab.members[0].running = false;
     lab.add_controller("c1", "1");
     lab.run(30_000);
     assert_eq!(lab.operation("replace").phase, OperationPhase::Running);
-    lab.agent("node1").faults.replaces = Replaces::Well;
+    lab.agent("node1").faults.replacement_outcome = ReplacementOutcome::Succeeds;
     lab.until(5_000, "replaced", |lab| lab.operation("replace").phase == OperationPhase::Succeeded);
     assert_eq!(secondary(&lab), Some("node3".into()));
 }
 
 #[test]
-fn few_at_once_of_a_node() {
+fn replacements_of_a_node_are_limited() {
     let mut lab = replacing();
     for name in ["two", "three"] {
         lab.agent("node1").running.insert(name.into());
@@ -306,21 +315,21 @@ fn few_at_once_of_a_node() {
         resource.metadata.name = name.to_owned();
         resource.metadata.uid = String::new();
         lab.apply(Resource::new(name, resource.spec));
-        lab.until(20_000, "started", |lab| lab.is(name, ServiceState::Started));
+        lab.until(20_000, "started", |lab| lab.is_in_state(name, ServiceState::Started));
         let mut spec = operation(OperationAction::ReplaceSecondary, Some("node4"));
         spec.resource = Some(name.to_owned());
         lab.operate(name, spec);
         lab.run(1_000);
     }
     assert_eq!(lab.operation("two").phase, OperationPhase::Running);
-    let waits = lab.operation("three");
-    assert_eq!(waits.phase, OperationPhase::Pending);
+    let waiting = lab.operation("three");
+    assert_eq!(waiting.phase, OperationPhase::Pending);
     assert!(
-        waits.message.contains(
+        waiting.message.contains(
             "2 live migrations or replacements in progress on node1, limit reached (maxMigrations)"
         ),
         "{}",
-        waits.message
+        waiting.message
     );
 }
 
@@ -329,14 +338,17 @@ fn check(node: &str, change: impl FnOnce(&mut Lab), reason: Reason, message: &st
     let mut lab = replicated();
     change(&mut lab);
     lab.run(2_000);
-    ask(&mut lab, "replace", node);
+    request_replacement(&mut lab, "replace", node);
     lab.run(500);
-    let said = lab.operation("replace");
-    assert_eq!((said.phase, said.reason, said.message.as_str()), (OperationPhase::Refused, reason, message));
+    let status = lab.operation("replace");
+    assert_eq!(
+        (status.phase, status.reason, status.message.as_str()),
+        (OperationPhase::Refused, reason, message)
+    );
 }
 
 #[test]
-fn what_it_is_refused_for() {
+fn a_replacement_is_refused_with_its_reason() {
     let edit = |change: fn(&mut ResourceSpec)| {
         move |lab: &mut Lab| lab.edit::<ResourceSpec>("web", |resource| change(&mut resource.spec))
     };
@@ -392,7 +404,7 @@ fn what_it_is_refused_for() {
     check(
         "node3",
         |lab| {
-            lab.agent("node3").die();
+            lab.agent("node3").power_off();
             lab.run(20_000);
         },
         Reason::NodeNotOnline,

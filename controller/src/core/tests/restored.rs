@@ -3,12 +3,12 @@
 use super::lab::Lab;
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Incarnation, REVISION_RAISE, Restored, forgotten};
+use ha_api_types::record::{Incarnation, REVISION_RAISE, Restored, keys_deleted_by_restore};
 
 #[test]
 fn an_operation_of_before_the_restore_is_not_carried_out() {
     let mut lab = Lab::new(1, &["node1"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     let spec = OperationSpec {
         action: OperationAction::FollowStore,
         node: Some("node9".into()),
@@ -17,7 +17,7 @@ fn an_operation_of_before_the_restore_is_not_carried_out() {
     lab.operate("old", spec);
     let marker = serde_json::to_vec(&Restored::default()).unwrap();
     let marker = (lab.keys.restored(), marker);
-    lab.state = lab.state.restored(lab.now.raw, REVISION_RAISE, &forgotten(&lab.keys), marker);
+    lab.state = lab.state.restored(lab.now.raw, REVISION_RAISE, &keys_deleted_by_restore(&lab.keys), marker);
     lab.replace_controller(0, "new", None);
     lab.until(20_000, "ended", |lab| lab.operation("old").phase.is_final());
     let status = lab.operation("old");

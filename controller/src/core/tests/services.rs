@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 pub(super) fn lab(nodes: &[&str]) -> Lab {
     let mut lab = Lab::new(1, nodes);
-    lab.settle();
+    lab.wait_until_nodes_online();
     lab
 }
 
@@ -34,7 +34,7 @@ pub(super) fn group(lab: &mut Lab, nodes: &[(&str, i64)], restricted: bool) {
     lab.apply(Group::new("g", GroupSpec { nodes, restricted, ..GroupSpec::default() }));
 }
 
-pub(super) fn grouped(lab: &mut Lab, name: &str) {
+pub(super) fn start_in_group(lab: &mut Lab, name: &str) {
     lab.resource(name);
     lab.edit::<ResourceSpec>(name, |resource| resource.spec.group = Some("g".to_owned()));
 }
@@ -57,7 +57,7 @@ pub(super) fn condition(lab: &Lab, name: &str, kind: &str) -> (ConditionStatus, 
 #[test]
 fn a_resource_is_probed_placed_started_and_ready() {
     let (lab, node) = started(&["node1", "node2", "node3"]);
-    assert_eq!(lab.places("web"), [node]);
+    assert_eq!(lab.running_nodes("web"), [node]);
     assert_eq!(condition(&lab, "web", "Ready"), (ConditionStatus::True, Reason::Running));
     let conditions = lab.status("web").conditions;
     assert!(
@@ -70,10 +70,10 @@ fn a_resource_is_probed_placed_started_and_ready() {
 #[test]
 fn queued_waits_for_every_node_and_names_the_one_that_is_silent() {
     let mut lab = lab(&["node1", "node2"]);
-    lab.agent("node2").faults.mute = true;
+    lab.agent("node2").faults.ignores_probes = true;
     lab.resource("web");
     lab.run(3_000);
-    assert!(lab.is("web", ServiceState::Queued));
+    assert!(lab.is_in_state("web", ServiceState::Queued));
     let waiting = lab.members[0].core.waiting();
     assert!(
         waiting.iter().any(|w| w.reason == Reason::NotProbed && w.message.contains("node2")),
@@ -83,17 +83,17 @@ fn queued_waits_for_every_node_and_names_the_one_that_is_silent() {
         "start",
         OperationSpec { not_on: Some("node2".into()), ..operation(OperationAction::Start, None) },
     );
-    lab.until(3_000, "an operator answers for the node", |lab| lab.is("web", ServiceState::Started));
+    lab.until(3_000, "an operator answers for the node", |lab| lab.is_in_state("web", ServiceState::Started));
     lab.run(500);
     assert_eq!(lab.operation("start").phase, OperationPhase::Succeeded);
 }
 
 #[test]
-fn a_name_never_managed_takes_a_closed_node_for_empty_and_names_it() {
+fn a_name_never_managed_counts_a_closed_node_as_empty_and_reports_it() {
     let mut lab = lab(&["node1", "node2"]);
-    lab.agent("node2").die();
+    lab.agent("node2").power_off();
     lab.resource("web");
-    lab.until(10_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.until(10_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(condition(&lab, "web", "Probed"), (ConditionStatus::False, Reason::NotProbed));
 }
 
@@ -102,18 +102,18 @@ fn one_running_copy_is_adopted_where_it_is() {
     let mut lab = lab(&["node1", "node2", "node3"]);
     lab.agent("node3").running.insert("web".into());
     lab.start("web");
-    assert_eq!(lab.places("web"), ["node3"]);
+    assert_eq!(lab.running_nodes("web"), ["node3"]);
     assert!(lab.events.iter().any(|event| event.reason == Reason::Adopted));
 }
 
 #[test]
 fn two_running_copies_are_an_error_that_names_both_and_nothing_is_started() {
     let mut lab = Lab::new(1, &["node1", "node2", "node3"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     lab.agent("node2").running.insert("web".into());
     lab.resource("web");
     // The second copy is only reported, because the lab fails a test in which two copies run.
-    lab.agent("node3").faults.mute = true;
+    lab.agent("node3").faults.ignores_probes = true;
     lab.run(500);
     let key = lab.keys.service_report(&"node3".into(), &"web".into());
     let report = ha_api_types::record::ServiceReport {
@@ -126,7 +126,7 @@ fn two_running_copies_are_an_error_that_names_both_and_nothing_is_started() {
     };
     let value = serde_json::to_vec(&report).unwrap();
     lab.state.commit(&ha_store::Transaction::new().put(key, ha_store::Guard::Absent, value));
-    lab.until(2_000, "error", |lab| lab.is("web", ServiceState::Error));
+    lab.until(2_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
     let status = lab.status("web");
     assert_eq!(status.stop_confirmed, Some(false));
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready").unwrap();
@@ -138,44 +138,44 @@ fn two_running_copies_are_an_error_that_names_both_and_nothing_is_started() {
 #[test]
 fn stopped_and_started_again() {
     let (mut lab, node) = started(&["node1", "node2"]);
-    lab.want("web", RequestedState::Stopped);
-    lab.until(2_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
-    assert!(lab.places("web").is_empty());
+    lab.set_requested_state("web", RequestedState::Stopped);
+    lab.until(2_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
+    assert!(lab.running_nodes("web").is_empty());
     assert_eq!(condition(&lab, "web", "Ready"), (ConditionStatus::True, Reason::Stopped));
-    lab.want("web", RequestedState::Started);
-    lab.until(2_000, "started", |lab| lab.is("web", ServiceState::Started));
-    assert_eq!(lab.places("web"), [node], "the current node is preferred");
+    lab.set_requested_state("web", RequestedState::Started);
+    lab.until(2_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    assert_eq!(lab.running_nodes("web"), [node], "the current node is preferred");
 }
 
 #[test]
-fn a_stopped_service_gets_a_new_home_without_a_fence() {
+fn a_stopped_service_gets_another_node_without_a_fence() {
     let (mut lab, node) = started(&["node1", "node2"]);
-    lab.want("web", RequestedState::Stopped);
-    lab.until(2_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
-    lab.agent(&node).die();
+    lab.set_requested_state("web", RequestedState::Stopped);
+    lab.until(2_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
+    lab.agent(&node).power_off();
     lab.until(9_000, "new home", |lab| lab.status("web").node.as_ref() != Some(&node));
     assert_ne!(lab.fence(&node).state, ha_api_types::record::FenceState::Fenced);
 }
 
 #[test]
-fn a_disabled_service_keeps_its_place() {
+fn a_disabled_service_stays_assigned_to_its_node() {
     let (mut lab, node) = started(&["node1", "node2"]);
-    lab.want("web", RequestedState::Disabled);
-    lab.until(2_000, "disabled", |lab| lab.is("web", ServiceState::Disabled));
-    lab.agent(&node).die();
+    lab.set_requested_state("web", RequestedState::Disabled);
+    lab.until(2_000, "disabled", |lab| lab.is_in_state("web", ServiceState::Disabled));
+    lab.agent(&node).power_off();
     lab.run(10_000);
     assert_eq!(lab.status("web").node, Some(node));
-    assert!(lab.is("web", ServiceState::Disabled));
+    assert!(lab.is_in_state("web", ServiceState::Disabled));
 }
 
 #[test]
-fn start_failures_four_attempts_two_nodes_then_error() {
+fn a_start_fails_four_times_on_two_nodes_before_it_is_an_error() {
     let mut lab = lab(&["node1", "node2", "node3"]);
     for node in ["node1", "node2", "node3"] {
         lab.agent(node).faults.fails_start.insert("web".into(), FailureClass::RetryHere);
     }
     lab.resource("web");
-    lab.until(5_000, "error", |lab| lab.is("web", ServiceState::Error));
+    lab.until(5_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
     let status = lab.status("web");
     assert_eq!((status.relocations, status.failed_nodes.len()), (1, 2));
     assert_eq!(status.stop_confirmed, Some(true));
@@ -184,9 +184,9 @@ fn start_failures_four_attempts_two_nodes_then_error() {
         lab.agent(node).faults.fails_start.clear();
     }
     lab.run(5_000);
-    assert!(lab.is("web", ServiceState::Error), "only Disabled or clear-error leaves it");
+    assert!(lab.is_in_state("web", ServiceState::Error), "only Disabled or clear-error leaves it");
     lab.operate("clear", operation(OperationAction::ClearError, None));
-    lab.until(2_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.until(2_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(lab.operation("clear").phase, OperationPhase::Succeeded);
     assert!(lab.status("web").failed_nodes.is_empty());
 }
@@ -196,7 +196,7 @@ fn a_failed_node_is_tried_last_and_a_start_that_succeeds_clears_it() {
     let mut lab = lab(&["node1", "node2"]);
     lab.agent("node1").faults.fails_start.insert("web".into(), FailureClass::RetryHere);
     lab.start("web");
-    assert_eq!(lab.places("web"), ["node2"]);
+    assert_eq!(lab.running_nodes("web"), ["node2"]);
     assert_eq!(lab.status("web").relocations, 1, "stableSeconds have not passed yet");
     lab.run(31_000);
     assert_eq!(lab.status("web").relocations, 0);
@@ -204,11 +204,11 @@ fn a_failed_node_is_tried_last_and_a_start_that_succeeds_clears_it() {
 }
 
 #[test]
-fn without_another_node_it_is_tried_again_in_place() {
+fn without_another_node_a_failed_start_is_retried_in_place() {
     let mut lab = lab(&["node1"]);
     lab.agent("node1").faults.fails_start.insert("web".into(), FailureClass::RetryHere);
     lab.resource("web");
-    lab.until(5_000, "error", |lab| lab.is("web", ServiceState::Error));
+    lab.until(5_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
     let starts = lab.events.iter().filter(|event| event.reason == Reason::StartFailed).count();
     assert_eq!(starts, 1, "tried again once, as maxRelocate allows");
 }
@@ -218,7 +218,7 @@ fn a_second_copy_started_by_hand_is_an_error_that_names_both_and_is_cleared_by_s
     let (mut lab, node) = started(&["node1", "node2", "node3"]);
     let second = other(&lab, &node);
     // The second copy is only reported, because the lab fails a test in which two copies run.
-    lab.agent(&second).faults.mute = true;
+    lab.agent(&second).faults.ignores_probes = true;
     let key = lab.keys.service_report(&second, &"web".into());
     let known: ha_api_types::record::ServiceReport = lab.read(&key).unwrap();
     let report = ha_api_types::record::ServiceReport {
@@ -228,17 +228,17 @@ fn a_second_copy_started_by_hand_is_an_error_that_names_both_and_is_cleared_by_s
     let value = serde_json::to_vec(&report).unwrap();
     let guard = ha_store::Guard::Unchanged(lab.state.get(&key).entries[0].mod_revision);
     lab.state.commit(&ha_store::Transaction::new().put(key, guard, value));
-    lab.until(1_000, "an error", |lab| lab.is("web", ServiceState::Error));
+    lab.until(1_000, "an error", |lab| lab.is_in_state("web", ServiceState::Error));
     let status = lab.status("web");
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready").unwrap();
     assert_eq!(ready.reason, Reason::MultipleActive);
     assert!(ready.message.contains(&*node) && ready.message.contains(&*second), "{}", ready.message);
-    assert_eq!(lab.places("web"), [node], "nothing was started or stopped");
+    assert_eq!(lab.running_nodes("web"), [node], "nothing was started or stopped");
     lab.operate("clear", operation(OperationAction::ClearError, None));
-    lab.until(3_000, "stopped here", |lab| lab.places("web").is_empty());
-    lab.agent(&second).faults.mute = false;
-    lab.until(5_000, "started once", |lab| lab.is("web", ServiceState::Started));
-    assert_eq!(lab.places("web").len(), 1);
+    lab.until(3_000, "stopped here", |lab| lab.running_nodes("web").is_empty());
+    lab.agent(&second).faults.ignores_probes = false;
+    lab.until(5_000, "started once", |lab| lab.is_in_state("web", ServiceState::Started));
+    assert_eq!(lab.running_nodes("web").len(), 1);
     let stops = lab.events.iter().filter(|event| event.message.contains("Stopping on")).count();
     assert_eq!(stops, 2, "the service was stopped on both nodes");
 }
@@ -248,76 +248,76 @@ fn a_node_that_can_never_run_it_is_skipped() {
     let mut lab = lab(&["node1"]);
     lab.agent("node1").faults.fails_start.insert("web".into(), FailureClass::NeverHere);
     lab.resource("web");
-    lab.until(5_000, "error", |lab| lab.is("web", ServiceState::Error));
+    lab.until(5_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
     assert_eq!(condition(&lab, "web", "Ready").1, Reason::NotInstalled);
 }
 
 #[test]
-fn disabled_leaves_error() {
+fn disabling_a_service_clears_its_error() {
     let mut lab = lab(&["node1"]);
     lab.agent("node1").faults.fails_start.insert("web".into(), FailureClass::ConfigurationWrong);
     lab.resource("web");
-    lab.until(5_000, "error", |lab| lab.is("web", ServiceState::Error));
-    lab.want("web", RequestedState::Disabled);
-    lab.until(2_000, "disabled", |lab| lab.is("web", ServiceState::Disabled));
+    lab.until(5_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
+    lab.set_requested_state("web", RequestedState::Disabled);
+    lab.until(2_000, "disabled", |lab| lab.is_in_state("web", ServiceState::Disabled));
 }
 
 #[test]
 fn a_stop_that_fails_is_an_unconfirmed_error_that_is_fenced_for_and_never_placed_elsewhere() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.agent(&node).faults.fails_stop.insert("web".into());
-    lab.want("web", RequestedState::Stopped);
-    lab.until(2_000, "error", |lab| lab.is("web", ServiceState::Error));
+    lab.set_requested_state("web", RequestedState::Stopped);
+    lab.until(2_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
     assert_eq!(lab.status("web").stop_confirmed, Some(false));
     assert_eq!(lab.assignment("web").map(|assignment| assignment.action), Some(Action::Leave));
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.until(20_000, "fenced", |lab| lab.fence(&node).state == ha_api_types::record::FenceState::Fenced);
     lab.run(1_000);
     assert_eq!(lab.status("web").stop_confirmed, Some(true), "the proof confirms it");
-    assert!(lab.places("web").is_empty());
+    assert!(lab.running_nodes("web").is_empty());
 }
 
 #[test]
 fn leaving_an_unconfirmed_error_goes_through_a_stop() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.agent(&node).faults.fails_stop.insert("web".into());
-    lab.want("web", RequestedState::Stopped);
-    lab.until(2_000, "error", |lab| lab.is("web", ServiceState::Error));
-    lab.want("web", RequestedState::Started);
+    lab.set_requested_state("web", RequestedState::Stopped);
+    lab.until(2_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
+    lab.set_requested_state("web", RequestedState::Started);
     lab.agent(&node).faults.fails_stop.clear();
     lab.operate("clear", operation(OperationAction::ClearError, None));
-    lab.until(3_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.until(3_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert!(lab.events.iter().any(|event| event.reason == Reason::Stopping));
 }
 
 #[test]
 fn ignored_is_not_managed_and_is_probed_anew_when_it_is_managed_again() {
     let (mut lab, node) = started(&["node1", "node2"]);
-    lab.want("web", RequestedState::Ignored);
-    lab.until(2_000, "ignored", |lab| lab.is("web", ServiceState::Ignored));
+    lab.set_requested_state("web", RequestedState::Ignored);
+    lab.until(2_000, "ignored", |lab| lab.is_in_state("web", ServiceState::Ignored));
     assert!(lab.assignment("web").is_none());
-    assert_eq!(lab.places("web"), std::slice::from_ref(&node), "left as it is");
+    assert_eq!(lab.running_nodes("web"), std::slice::from_ref(&node), "left as it is");
     // The service is moved by hand while it is unmanaged.
     let target = other(&lab, &node);
     lab.agent(&node).running.clear();
     lab.agent(&target).running.insert("web".into());
     lab.run(1_000);
     // A report from before the service was unmanaged does not count as the target's answer.
-    lab.agent(&target).faults.mute = true;
-    lab.want("web", RequestedState::Started);
+    lab.agent(&target).faults.ignores_probes = true;
+    lab.set_requested_state("web", RequestedState::Started);
     lab.run(3_000);
-    assert!(lab.is("web", ServiceState::Queued), "{}", lab.show());
-    lab.agent(&target).faults.mute = false;
-    lab.until(3_000, "adopted", |lab| lab.is("web", ServiceState::Started));
-    assert_eq!(lab.places("web"), [target]);
+    assert!(lab.is_in_state("web", ServiceState::Queued), "{}", lab.show());
+    lab.agent(&target).faults.ignores_probes = false;
+    lab.until(3_000, "adopted", |lab| lab.is_in_state("web", ServiceState::Started));
+    assert_eq!(lab.running_nodes("web"), [target]);
 }
 
 #[test]
 fn a_node_whose_services_are_all_ignored_is_not_fenced() {
     let (mut lab, node) = started(&["node1", "node2"]);
-    lab.want("web", RequestedState::Ignored);
-    lab.until(2_000, "ignored", |lab| lab.is("web", ServiceState::Ignored));
-    lab.agent(&node).cut = true;
+    lab.set_requested_state("web", RequestedState::Ignored);
+    lab.until(2_000, "ignored", |lab| lab.is_in_state("web", ServiceState::Ignored));
+    lab.agent(&node).isolated = true;
     lab.run(20_000);
     assert_eq!(lab.fence(&node).proof, Some(ha_api_types::record::Proof::NothingActive));
 }
@@ -330,24 +330,24 @@ fn deleting_leaves_the_service_and_a_tombstone_where_it_may_run() {
         lab.read::<serde_json::Value>(&lab.keys.spec(ha_api_types::kind::Kind::Resource, "web")).is_none()
     });
     assert!(lab.assignment("web").is_none());
-    assert_eq!(lab.places("web"), std::slice::from_ref(&node));
+    assert_eq!(lab.running_nodes("web"), std::slice::from_ref(&node));
     let tombstone: Tombstone = lab.read(&lab.keys.tombstone(&"web".into())).unwrap();
     assert!(tombstone.nodes.contains(&node));
     // After the resource is created again, it waits for that node's answer, and the service is adopted there.
     lab.start("web");
-    assert_eq!(lab.places("web"), [node]);
+    assert_eq!(lab.running_nodes("web"), [node]);
     assert!(lab.read::<Tombstone>(&lab.keys.tombstone(&"web".into())).is_none());
 }
 
 #[test]
 fn a_recreated_resource_waits_for_the_nodes_of_its_tombstone_to_be_fenced() {
     let (mut lab, node) = started(&["node1", "node2"]);
-    lab.agent(&node).cut = true;
+    lab.agent(&node).isolated = true;
     lab.delete("web");
     lab.run(10_000);
     lab.resource("web");
     lab.run(10_000);
-    assert!(lab.is("web", ServiceState::Queued), "{}", lab.show());
+    assert!(lab.is_in_state("web", ServiceState::Queued), "{}", lab.show());
     let waiting = lab.members[0].core.waiting();
     assert!(waiting.iter().any(|w| w.message.contains(&*node)), "{waiting:?}");
 }
@@ -356,11 +356,11 @@ fn a_recreated_resource_waits_for_the_nodes_of_its_tombstone_to_be_fenced() {
 fn what_a_node_killed_while_it_was_cut_off_starts_again_in_place_under_a_new_action() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let before = lab.status("web").action_uid;
-    lab.agent(&node).cut = true;
+    lab.agent(&node).isolated = true;
     lab.run(4_500);
-    assert!(lab.places("web").is_empty());
-    lab.agent(&node).cut = false;
-    lab.until(3_000, "runs again", |lab| lab.places("web") == std::slice::from_ref(&node));
+    assert!(lab.running_nodes("web").is_empty());
+    lab.agent(&node).isolated = false;
+    lab.until(3_000, "runs again", |lab| lab.running_nodes("web") == std::slice::from_ref(&node));
     assert_ne!(lab.status("web").action_uid, before);
     assert_eq!(lab.fence(&node).epoch, Epoch(1));
 }
@@ -370,14 +370,16 @@ fn a_service_that_is_safe_to_run_twice_moves_without_waiting_for_the_fence() {
     let mut lab = lab(&["node1", "node2"]);
     lab.resource("web");
     lab.edit::<ResourceSpec>("web", |resource| resource.spec.exclusive = false);
-    lab.until(5_000, "started", |lab| lab.is("web", ServiceState::Started));
-    let node = lab.places("web")[0].clone();
-    lab.agent(&node).die();
-    lab.until(8_500, "elsewhere, soon after Th", |lab| lab.places("web").iter().any(|place| *place != node));
+    lab.until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    let node = lab.running_nodes("web")[0].clone();
+    lab.agent(&node).power_off();
+    lab.until(8_500, "elsewhere, soon after Th", |lab| {
+        lab.running_nodes("web").iter().any(|place| *place != node)
+    });
 }
 
 #[test]
-fn a_service_starts_after_what_it_names() {
+fn a_service_starts_after_its_dependencies() {
     let mut lab = lab(&["node1", "node2"]);
     lab.resource("web");
     lab.edit::<ResourceSpec>("web", |resource| resource.spec.depends_on = vec!["db".to_owned()]);
@@ -391,12 +393,12 @@ fn a_service_starts_after_what_it_names() {
         lab.agent(node).faults.idle = false;
     }
     lab.until(3_000, "both", |lab| {
-        lab.is("web", ServiceState::Started) && lab.is("db", ServiceState::Started)
+        lab.is_in_state("web", ServiceState::Started) && lab.is_in_state("db", ServiceState::Started)
     });
 }
 
 #[test]
-fn operations_that_cannot_be_are_refused_and_old_ones_removed() {
+fn impossible_operations_are_refused_and_old_ones_removed() {
     let (mut lab, _) = started(&["node1"]);
     lab.operate("unknown", OperationSpec { resource: Some("nix".to_owned()), ..OperationSpec::default() });
     lab.operate("clear", operation(OperationAction::ClearError, None));
@@ -431,16 +433,16 @@ fn nothing_is_written_when_nothing_changes() {
 fn lost_answers_change_nothing_in_the_end() {
     for pattern in 0..32_u32 {
         let mut lab = lab(&["node1", "node2"]);
-        lab.lose = (0..5).map(|bit| pattern >> bit & 1 == 1).collect();
+        lab.lost_commits = (0..5).map(|bit| pattern >> bit & 1 == 1).collect();
         lab.start("web");
-        assert_eq!(lab.places("web").len(), 1);
+        assert_eq!(lab.running_nodes("web").len(), 1);
     }
 }
 
 #[test]
 fn every_leader_write_is_signed_and_guards_what_it_writes() {
     let (mut lab, node) = started(&["node1", "node2"]);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.run(20_000);
     let mut opened = BTreeSet::new();
     for (_, transaction, outcome) in &lab.members[0].commits {
@@ -482,7 +484,7 @@ fn every_leader_write_is_signed_and_guards_what_it_writes() {
 }
 
 #[test]
-fn an_agent_that_does_not_come_back_from_a_restart_is_worth_a_word() {
+fn an_agent_that_does_not_return_from_a_restart_is_reported() {
     let (mut lab, node) = started(&["node1"]);
     lab.agent(&node).leave(ha_api_types::record::Mode::Restart);
     lab.run(2_000);

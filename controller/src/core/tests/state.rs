@@ -5,8 +5,8 @@ use super::lab::Lab;
 #[test]
 fn the_state_of_the_core_shows_who_leads_and_which_node_is_silent() {
     let mut lab = Lab::new(2, &["node1", "node2"]);
-    lab.settle();
-    lab.agent("node2").cut = true;
+    lab.wait_until_nodes_online();
+    lab.agent("node2").isolated = true;
     lab.run(3_000);
     let states: Vec<_> = lab.members.iter().map(|member| member.core.state(&lab.now)).collect();
     assert_eq!(states.iter().filter(|state| state.term.is_some()).count(), 1, "{states:?}");

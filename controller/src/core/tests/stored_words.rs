@@ -4,7 +4,7 @@
 //! The enums are read from the sources of the API types, so that a new enum without a sample here fails the test.
 
 use super::unreadable::strings;
-use crate::core::world::World;
+use crate::core::world::ClusterView;
 use ha_api_types::cluster::{Cluster, ClusterStatus};
 use ha_api_types::event::Event;
 use ha_api_types::id::Revision;
@@ -184,11 +184,11 @@ fn enums(source: &str) -> Vec<(String, BTreeSet<String>)> {
     found
 }
 
-fn sources(folder: &Path, found: &mut Vec<String>) {
-    let entries = fs::read_dir(folder).expect("the sources are there");
+fn read_sources(directory: &Path, found: &mut Vec<String>) {
+    let entries = fs::read_dir(directory).expect("the sources are there");
     for path in entries.map(|entry| entry.expect("readable").path()) {
         if path.is_dir() && !path.ends_with("view") && !path.ends_with("metric") {
-            sources(&path, found);
+            read_sources(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push(fs::read_to_string(&path).expect("text"));
         }
@@ -227,7 +227,7 @@ fn each_stored_enum_has_a_sample_in_which_an_unknown_word_is_noticed() {
         }
     }
     let mut texts = Vec::new();
-    sources(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../api-types/src")), &mut texts);
+    read_sources(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../api-types/src")), &mut texts);
     let enums: Vec<_> = texts.iter().flat_map(|text| enums(text)).collect();
     assert!(enums.len() > 25, "{enums:?}");
     let missing: Vec<&str> = enums
@@ -242,7 +242,7 @@ fn each_stored_enum_has_a_sample_in_which_an_unknown_word_is_noticed() {
 }
 
 fn is_noticed(key: &str, value: &Value) -> bool {
-    let mut world = World::new(Keys::new("test"));
+    let mut cluster_view = ClusterView::new(Keys::new("test"));
     let value = value.to_string().into_bytes().into();
     let entry = Entry {
         key: key.to_owned(),
@@ -251,8 +251,8 @@ fn is_noticed(key: &str, value: &Value) -> bool {
         mod_revision: Revision(1),
         lease: 0,
     };
-    world.replace(vec![entry], Revision(1), Mono(0));
-    world.unreadable.contains_key(key)
+    cluster_view.replace(vec![entry], Revision(1), Mono(0));
+    cluster_view.unreadable.contains_key(key)
 }
 
 #[test]

@@ -10,7 +10,7 @@ use ha_store::{Guard, Transaction};
 
 fn running_on(nodes: &[&str]) -> (Lab, NodeName) {
     let mut lab = Lab::new(1, nodes);
-    lab.settle();
+    lab.wait_until_nodes_online();
     lab.start("web");
     let node = lab.status("web").node.unwrap();
     (lab, node)
@@ -40,7 +40,7 @@ fn what_the_same_boot_could_not_stop_before_it_registered_anew_is_an_unconfirmed
     let status = lab.status("web");
     assert_eq!((status.state, status.stop_confirmed), (ServiceState::Error, Some(false)), "{}", lab.show());
     lab.run(5_000);
-    assert_eq!(lab.places("web"), [node]);
+    assert_eq!(lab.running_nodes("web"), [node]);
 }
 
 #[test]
@@ -48,12 +48,12 @@ fn a_cleared_error_is_stopped_where_it_may_run_although_its_assignment_is_of_an_
     let (mut lab, node) = registered_with_what_it_could_not_stop();
     clear_error(&mut lab, "first");
     lab.run(5_000);
-    assert_eq!(lab.places("web"), [node.as_str()], "{}", lab.show());
-    assert!(lab.is("web", ServiceState::Error), "the stop failed again: {}", lab.show());
+    assert_eq!(lab.running_nodes("web"), [node.as_str()], "{}", lab.show());
+    assert!(lab.is_in_state("web", ServiceState::Error), "the stop failed again: {}", lab.show());
     lab.agent(&node).faults.fails_stop.clear();
     clear_error(&mut lab, "second");
-    lab.until(10_000, "started", |lab| lab.is("web", ServiceState::Started));
-    assert_eq!(lab.places("web").len(), 1);
+    lab.until(10_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    assert_eq!(lab.running_nodes("web").len(), 1);
 }
 
 #[test]
@@ -61,12 +61,14 @@ fn an_error_that_is_cleared_while_its_node_registers_does_not_hold_up_the_regist
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).faults.fails_stop.insert("web".into());
     lab.agent(&node).lose_journal();
-    lab.want("web", RequestedState::Disabled);
+    lab.set_requested_state("web", RequestedState::Disabled);
     lab.until(10_000, "admitted again", |lab| {
         lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
     });
     lab.agent(&node).faults.fails_stop.clear();
-    lab.until(10_000, "stopped", |lab| lab.is("web", ServiceState::Disabled) && lab.places("web").is_empty());
+    lab.until(10_000, "stopped", |lab| {
+        lab.is_in_state("web", ServiceState::Disabled) && lab.running_nodes("web").is_empty()
+    });
 }
 
 #[test]
@@ -74,86 +76,86 @@ fn a_cleared_error_waits_for_the_proof_when_its_node_is_lost_before_the_stop() {
     let (mut lab, node) = registered_with_what_it_could_not_stop();
     lab.agent(&node).armed = false;
     lab.run(3_000);
-    lab.agent(&node).cut = true;
+    lab.agent(&node).isolated = true;
     lab.run(1_000);
     clear_error(&mut lab, "clear");
     lab.run(40_000);
-    assert_eq!(lab.places("web"), [node], "{}", lab.show());
+    assert_eq!(lab.running_nodes("web"), [node], "{}", lab.show());
 }
 
 #[test]
 fn a_service_found_running_on_a_node_that_is_being_fenced_waits_for_the_proof() {
     let mut lab = Lab::new(1, &["node1", "node2", "node3"]);
-    lab.agent("node3").faults.mute = true;
-    lab.settle();
+    lab.agent("node3").faults.ignores_probes = true;
+    lab.wait_until_nodes_online();
     lab.agent("node1").running.insert("web".into());
     lab.resource("web");
     lab.run(3_000);
-    assert!(lab.is("web", ServiceState::Queued), "node3 has not answered");
-    lab.agent("node1").die();
+    assert!(lab.is_in_state("web", ServiceState::Queued), "node3 has not answered");
+    lab.agent("node1").power_off();
     lab.until(10_000, "declared dead", |lab| lab.fence("node1").state == FenceState::Fencing);
-    lab.agent("node3").faults.mute = false;
+    lab.agent("node3").faults.ignores_probes = false;
     lab.run(1_000);
     assert_eq!(lab.fence("node1").state, FenceState::Fencing);
     assert!(lab.assignment("web").is_none(), "{}", lab.show());
-    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(lab.fence("node1").state, FenceState::Fenced);
 }
 
 #[test]
 fn a_copy_that_was_not_guarded_is_not_released_for_an_exclusive_start() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
-    lab.settle();
-    let node = lab.start_what_may_run_twice("web");
+    lab.wait_until_nodes_online();
+    let node = lab.start_non_exclusive("web");
     lab.agent(&node).armed = false;
     lab.run(2_000);
     // The API refuses this edit. After a restore or an upgrade, the spec may still contain it (R6.11).
     lab.edit::<ResourceSpec>("web", |resource| resource.spec.exclusive = true);
     lab.run(2_000);
-    assert_eq!(lab.places("web"), std::slice::from_ref(&node), "the service keeps running");
-    lab.agent(&node).cut = true;
+    assert_eq!(lab.running_nodes("web"), std::slice::from_ref(&node), "the service keeps running");
+    lab.agent(&node).isolated = true;
     lab.run(60_000);
     // The watchdog was not armed for the service, so (g) closes the node's epoch. That proves nothing about services
     // that the node did not guard (R5.24).
     assert_ne!(lab.fence(&node).state, FenceState::Open, "{}", lab.show());
-    assert_eq!(lab.places("web"), std::slice::from_ref(&node), "{}", lab.show());
+    assert_eq!(lab.running_nodes("web"), std::slice::from_ref(&node), "{}", lab.show());
     let ready = lab.status("web").conditions.into_iter().find(|condition| condition.kind == "Ready").unwrap();
     assert_eq!(ready.reason, Reason::CopyRemains, "{}", ready.message);
     assert!(ready.message.contains(&format!("--not-on {node}")), "{}", ready.message);
-    lab.agent(&node).cut = false;
-    lab.agent(&node).die();
+    lab.agent(&node).isolated = false;
+    lab.agent(&node).power_off();
     lab.agent(&node).armed = true;
-    lab.agent(&node).boot();
-    lab.until(60_000, "another boot proves it gone", |lab| lab.is("web", ServiceState::Started));
-    assert_eq!(lab.places("web").len(), 1);
+    lab.agent(&node).boot_again();
+    lab.until(60_000, "another boot proves it gone", |lab| lab.is_in_state("web", ServiceState::Started));
+    assert_eq!(lab.running_nodes("web").len(), 1);
 }
 
 #[test]
 fn a_service_that_may_run_twice_is_moved_without_waiting_for_the_proof_of_the_others() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     lab.start("web");
     let node = lab.status("web").node.unwrap();
     let other = if node == "node1" { "node2" } else { "node1" };
     lab.edit::<ha_api_types::node::NodeSpec>(other, |node| node.spec.schedulable = false);
     lab.resource("copy");
     lab.edit::<ResourceSpec>("copy", |resource| resource.spec.exclusive = false);
-    lab.until(20_000, "started", |lab| lab.is("copy", ServiceState::Started));
+    lab.until(20_000, "started", |lab| lab.is_in_state("copy", ServiceState::Started));
     assert_eq!(lab.status("copy").node.as_ref(), Some(&node));
     lab.edit::<ha_api_types::node::NodeSpec>(other, |node| node.spec.schedulable = true);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.until(10_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
-    lab.until(1_500, "the copy runs elsewhere", |lab| lab.places("copy") == [other]);
+    lab.until(1_500, "the copy runs elsewhere", |lab| lab.running_nodes("copy") == [other]);
     assert_eq!(lab.fence(&node).state, FenceState::Fencing);
-    assert!(lab.places("web").is_empty());
+    assert!(lab.running_nodes("web").is_empty());
 }
 
 #[test]
 fn a_registration_of_the_same_boot_says_nothing_about_what_was_not_managed() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     lab.resource("web");
-    lab.want("web", RequestedState::Ignored);
+    lab.set_requested_state("web", RequestedState::Ignored);
     lab.run(2_000);
     lab.agent("node1").power = false;
     let fence = lab.fence("node1");
@@ -168,29 +170,29 @@ fn a_registration_of_the_same_boot_says_nothing_about_what_was_not_managed() {
     let value = serde_json::to_vec(&closed).unwrap();
     let closing = Transaction::new().put(key, Guard::Unchanged(modified), value);
     assert!(lab.state.commit(&closing).applied().is_some());
-    lab.want("web", RequestedState::Started);
+    lab.set_requested_state("web", RequestedState::Started);
     lab.run(5_000);
-    assert!(lab.is("web", ServiceState::Queued), "{}", lab.show());
+    assert!(lab.is_in_state("web", ServiceState::Queued), "{}", lab.show());
     assert!(lab.assignment("web").is_none());
 }
 
 #[test]
 fn a_service_found_running_where_nobody_assigned_it_is_stopped_before_it_starts() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     lab.resource("web");
-    lab.want("web", RequestedState::Stopped);
+    lab.set_requested_state("web", RequestedState::Stopped);
     lab.until(5_000, "stopped", |lab| {
-        lab.is("web", ServiceState::Stopped) && lab.assignment("web").is_some()
+        lab.is_in_state("web", ServiceState::Stopped) && lab.assignment("web").is_some()
     });
     let home = lab.status("web").node.unwrap();
     let other = if home == "node1" { "node2" } else { "node1" };
     lab.agent(other).running.insert("web".into());
-    lab.agent(other).look_again();
+    lab.agent(other).probe_again();
     lab.run(1_000);
-    lab.want("web", RequestedState::Started);
-    lab.until(10_000, "started", |lab| lab.is("web", ServiceState::Started));
-    assert_eq!(lab.places("web").len(), 1, "{}", lab.show());
+    lab.set_requested_state("web", RequestedState::Started);
+    lab.until(10_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    assert_eq!(lab.running_nodes("web").len(), 1, "{}", lab.show());
 }
 
 #[test]
@@ -201,7 +203,7 @@ fn the_tombstone_of_a_resource_deleted_while_it_moves_names_both_sides() {
     let action = OperationAction::Migrate;
     let (resource, target) = (Some("web".to_owned()), Some(other.into()));
     lab.operate("move", OperationSpec { action, resource, node: target, ..OperationSpec::default() });
-    lab.until(5_000, "moving", |lab| lab.is("web", ServiceState::Migrate));
+    lab.until(5_000, "moving", |lab| lab.is_in_state("web", ServiceState::Migrate));
     lab.run(500);
     lab.delete("web");
     lab.run(1_000);
@@ -240,5 +242,5 @@ fn a_second_process_of_the_same_boot_proves_nothing_while_the_first_ones_heartbe
         "{}",
         lab.show()
     );
-    assert_eq!(lab.places("web"), [node]);
+    assert_eq!(lab.running_nodes("web"), [node]);
 }

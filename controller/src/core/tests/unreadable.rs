@@ -3,7 +3,7 @@
 
 use super::fencing::running_on;
 use super::lab::{Lab, Lens};
-use crate::core::world::World;
+use crate::core::world::ClusterView;
 use ha_api_types::cluster::{CLUSTER_NAME, ClusterSpec, ClusterStatus, Disarmed};
 use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::keys::{Key, Keys};
@@ -25,13 +25,13 @@ const NOVEL: &str = "Novel";
 
 /// Location of a word: the type of the key, and the field as a JSON pointer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    sort: String,
+struct WordLocation {
+    key_type: String,
     field: String,
 }
 
 /// Returns the type of a key, which is the same for all nodes and resources.
-fn sort(keys: &Keys, key: &str) -> Option<String> {
+fn key_type(keys: &Keys, key: &str) -> Option<String> {
     Some(match keys.parse(key)? {
         Key::Spec(kind, _) => format!("spec/{}", kind.singular()),
         Key::Status(kind, _) => format!("status/{}", kind.singular()),
@@ -57,7 +57,7 @@ fn sort(keys: &Keys, key: &str) -> Option<String> {
     })
 }
 
-fn with(entry: &Entry, change: impl FnOnce(&mut Value)) -> Entry {
+fn with_changed_value(entry: &Entry, change: impl FnOnce(&mut Value)) -> Entry {
     let mut value: Value = serde_json::from_slice(&entry.value).expect("records are JSON");
     change(&mut value);
     Entry { value: value.to_string().into_bytes().into(), ..entry.clone() }
@@ -65,24 +65,24 @@ fn with(entry: &Entry, change: impl FnOnce(&mut Value)) -> Entry {
 
 /// Returns the lens of a version that cannot read the words at this location: in every entry, or only in entries that
 /// were written up to a revision.
-fn lens(keys: &Keys, place: &Place, until: Option<Revision>) -> Lens {
-    let (keys, place) = (keys.clone(), place.clone());
+fn unreadable_word_lens(keys: &Keys, location: &WordLocation, until: Option<Revision>) -> Lens {
+    let (keys, location) = (keys.clone(), location.clone());
     Rc::new(move |entry| {
-        let is_meant = sort(&keys, &entry.key).as_ref() == Some(&place.sort)
+        let matches_location = key_type(&keys, &entry.key).as_ref() == Some(&location.key_type)
             && until.is_none_or(|until| entry.mod_revision <= until);
-        if !is_meant {
+        if !matches_location {
             return entry.clone();
         }
-        with(entry, |value| {
-            if let Some(word) = value.pointer_mut(&place.field) {
+        with_changed_value(entry, |value| {
+            if let Some(word) = value.pointer_mut(&location.field) {
                 *word = json!(NOVEL);
             }
         })
     })
 }
 
-fn at(sort: &str, field: &str) -> Place {
-    Place { sort: sort.to_owned(), field: field.to_owned() }
+fn word_at(key_type: &str, field: &str) -> WordLocation {
+    WordLocation { key_type: key_type.to_owned(), field: field.to_owned() }
 }
 
 /// Collects the pointers of all strings in a value.
@@ -104,9 +104,9 @@ pub(super) fn strings(value: &Value, prefix: &str, found: &mut Vec<String>) {
 }
 
 fn is_readable(keys: &Keys, entry: &Entry) -> bool {
-    let mut world = World::new(keys.clone());
-    world.replace(vec![entry.clone()], entry.mod_revision, Mono(0));
-    world.unreadable.is_empty()
+    let mut cluster_view = ClusterView::new(keys.clone());
+    cluster_view.replace(vec![entry.clone()], entry.mod_revision, Mono(0));
+    cluster_view.unreadable.is_empty()
 }
 
 /// Returns records of a varied history: starts, a lost node, fencing without a device, an operation, a disarmed
@@ -124,14 +124,14 @@ fn samples() -> (Keys, Vec<Entry>) {
     };
     lab.operate("move", spec);
     for _ in 0..20 {
-        lab.turn();
+        lab.step();
         take(&lab);
     }
     lab.until(20_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
     let node = lab.status("web").node.unwrap_or(node);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     for _ in 0..150 {
-        lab.turn();
+        lab.step();
         take(&lab);
     }
     lab.edit::<ClusterSpec>(CLUSTER_NAME, |cluster| cluster.spec.disarmed = Some(Disarmed::Freeze));
@@ -141,30 +141,30 @@ fn samples() -> (Keys, Vec<Entry>) {
 }
 
 /// Returns the locations of all stored words: strings that make the value unreadable if they are replaced.
-fn words() -> BTreeSet<Place> {
+fn stored_words() -> BTreeSet<WordLocation> {
     let (keys, samples) = samples();
-    let mut places = BTreeSet::new();
+    let mut locations = BTreeSet::new();
     for entry in samples {
-        let Some(sort) = sort(&keys, &entry.key) else { continue };
+        let Some(key_type) = key_type(&keys, &entry.key) else { continue };
         assert!(is_readable(&keys, &entry), "{entry:?}");
         let value: Value = serde_json::from_slice(&entry.value).expect("records are JSON");
         let mut pointers = Vec::new();
         strings(&value, "", &mut pointers);
         for field in pointers {
-            let place = Place { sort: sort.clone(), field };
-            if places.contains(&place) {
+            let location = WordLocation { key_type: key_type.clone(), field };
+            if locations.contains(&location) {
                 continue;
             }
-            if !is_readable(&keys, &lens(&keys, &place, None)(&entry)) {
-                places.insert(place);
+            if !is_readable(&keys, &unreadable_word_lens(&keys, &location, None)(&entry)) {
+                locations.insert(location);
             }
         }
     }
-    places
+    locations
 }
 
 #[test]
-fn an_unknown_field_hides_nothing() {
+fn an_unknown_field_keeps_a_value_readable() {
     fn add(value: &mut Value) {
         match value {
             Value::Object(fields) => {
@@ -178,10 +178,12 @@ fn an_unknown_field_hides_nothing() {
     let (keys, samples) = samples();
     for entry in samples {
         // Specs and statuses contain maps in which every key is valid, such as labels and quantities.
-        if sort(&keys, &entry.key).is_none_or(|sort| sort.starts_with("spec") || sort.starts_with("status")) {
+        if key_type(&keys, &entry.key)
+            .is_none_or(|key_type| key_type.starts_with("spec") || key_type.starts_with("status"))
+        {
             continue;
         }
-        let more = with(&entry, add);
+        let more = with_changed_value(&entry, add);
         let fails = String::from_utf8_lossy(&more.value).into_owned();
         assert!(is_readable(&keys, &more), "{} {fails}", more.key);
     }
@@ -194,8 +196,8 @@ fn an_unknown_field_hides_nothing() {
 /// For each stored word, a version that cannot read the word causes neither a second copy nor a lost failover. The
 /// services recover once every process has the same version again.
 #[test]
-fn no_unknown_word_makes_a_second_copy_or_loses_a_failover() {
-    let places = words();
+fn no_unknown_word_causes_a_second_copy_or_a_lost_failover() {
+    let locations = stored_words();
     for known in [
         "fence",
         "alive",
@@ -206,60 +208,62 @@ fn no_unknown_word_makes_a_second_copy_or_loses_a_failover() {
         "status/cluster",
     ] {
         assert!(
-            known == "alive" || places.iter().any(|place| place.sort == known),
-            "no word in {known}: {places:?}"
+            known == "alive" || locations.iter().any(|location| location.key_type == known),
+            "no word in {known}: {locations:?}"
         );
     }
-    assert!(places.len() > 25, "{places:?}");
-    for place in &places {
-        agents_first(place);
-        rolled_back(place);
+    assert!(locations.len() > 25, "{locations:?}");
+    for location in &locations {
+        agents_first(location);
+        rolled_back(location);
     }
 }
 
 /// Agents and a former leader write the word, and the current leader cannot read it. A node dies. Then the upgrade
 /// ends.
-fn agents_first(place: &Place) {
+fn agents_first(location: &WordLocation) {
     let (mut lab, node) = running_on(&["node1", "node2", "node3"]);
-    lab.replace_controller(0, "old", Some(lens(&lab.keys, place, None)));
+    lab.replace_controller(0, "old", Some(unreadable_word_lens(&lab.keys, location, None)));
     // This case cannot occur for the leader's own keys, because a leader can read every word that it writes. In this
     // test, such a leader would never settle.
-    let own = ["fence", "assignment", "tombstone", "status/"].iter().any(|sort| place.sort.starts_with(sort));
+    let own = ["fence", "assignment", "tombstone", "status/"]
+        .iter()
+        .any(|key_type| location.key_type.starts_with(key_type));
     if own {
         return;
     }
     lab.run(10_000);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.run(30_000);
     lab.replace_controller(0, "new", None);
-    lab.until(60_000, &format!("{place:?}: recovered"), |lab| {
-        lab.is("web", ServiceState::Started) && lab.places("web").len() == 1
+    lab.until(60_000, &format!("{location:?}: recovered"), |lab| {
+        lab.is_in_state("web", ServiceState::Started) && lab.running_nodes("web").len() == 1
     });
-    assert!(!lab.places("web").contains(&node));
+    assert!(!lab.running_nodes("web").contains(&node));
 }
 
 /// The version before a rollback stored the word. The process that now writes the key cannot read the word, and a node
 /// dies.
-fn rolled_back(place: &Place) {
+fn rolled_back(location: &WordLocation) {
     let (mut lab, node) = running_on(&["node1", "node2", "node3"]);
     let until = lab.state.revision();
-    lab.replace_controller(0, "old", Some(lens(&lab.keys, place, Some(until))));
+    lab.replace_controller(0, "old", Some(unreadable_word_lens(&lab.keys, location, Some(until))));
     lab.run(15_000);
-    if place.sort == "fence" {
+    if location.key_type == "fence" {
         // For an unreadable fence, only an operator's confirmation is a proof.
-        assert_eq!(lab.places("web"), [node.as_str()], "{place:?}");
+        assert_eq!(lab.running_nodes("web"), [node.as_str()], "{location:?}");
         return;
     }
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.run(40_000);
-    if ["report", "alive", "spec"].iter().any(|sort| place.sort.starts_with(sort)) {
+    if ["report", "alive", "spec"].iter().any(|key_type| location.key_type.starts_with(key_type)) {
         // The dead node does not rewrite its reports, and only users write specs.
         lab.replace_controller(0, "new", None);
     }
-    lab.until(60_000, &format!("{place:?}: recovered"), |lab| {
-        lab.is("web", ServiceState::Started) && lab.places("web").len() == 1
+    lab.until(60_000, &format!("{location:?}: recovered"), |lab| {
+        lab.is_in_state("web", ServiceState::Started) && lab.running_nodes("web").len() == 1
     });
-    assert!(!lab.places("web").contains(&node));
+    assert!(!lab.running_nodes("web").contains(&node));
 }
 
 #[test]
@@ -268,9 +272,13 @@ fn an_unreadable_service_report_is_an_active_copy() {
     // Silence does not prove the loss of a virtual machine.
     lab.agent(&node).is_virtual = true;
     lab.run(2_000);
-    lab.replace_controller(0, "old", Some(lens(&lab.keys, &at("report/resource", "/phase"), None)));
+    lab.replace_controller(
+        0,
+        "old",
+        Some(unreadable_word_lens(&lab.keys, &word_at("report/resource", "/phase"), None)),
+    );
     lab.run(8_000);
-    lab.agent(&node).cut = true;
+    lab.agent(&node).isolated = true;
     lab.run(60_000);
     assert_eq!(lab.fence(&node).state, FenceState::Open, "{}", lab.show());
     lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.trust_watchdog_on_virtual_machine = true);
@@ -278,18 +286,22 @@ fn an_unreadable_service_report_is_an_active_copy() {
 }
 
 #[test]
-fn an_unreadable_service_report_of_an_earlier_epoch_is_over() {
+fn an_unreadable_service_report_of_an_earlier_epoch_does_not_count() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    lab.agent(&node).die();
-    lab.until(30_000, "recovered", |lab| !lab.places("web").is_empty());
+    lab.agent(&node).power_off();
+    lab.until(30_000, "recovered", |lab| !lab.running_nodes("web").is_empty());
     // The report of the previous boot stays in the store.
-    lab.agent(&node).boot();
-    lab.agent(&node).faults.mute = true;
+    lab.agent(&node).boot_again();
+    lab.agent(&node).faults.ignores_probes = true;
     lab.until(20_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
     lab.run(2_000);
-    lab.replace_controller(0, "old", Some(lens(&lab.keys, &at("report/resource", "/phase"), None)));
+    lab.replace_controller(
+        0,
+        "old",
+        Some(unreadable_word_lens(&lab.keys, &word_at("report/resource", "/phase"), None)),
+    );
     lab.run(8_000);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.until(20_000, "closed immediately", |lab| lab.fence(&node).state == FenceState::Closed);
 }
 
@@ -297,9 +309,13 @@ fn an_unreadable_service_report_of_an_earlier_epoch_is_over() {
 fn an_unreadable_node_report_proves_nothing() {
     for field in ["/mode/kind", "/watchdog/kind", "/onStoreLoss"] {
         let (mut lab, node) = running_on(&["node1", "node2"]);
-        lab.replace_controller(0, "old", Some(lens(&lab.keys, &at("report/node", field), None)));
+        lab.replace_controller(
+            0,
+            "old",
+            Some(unreadable_word_lens(&lab.keys, &word_at("report/node", field), None)),
+        );
         lab.run(8_000);
-        lab.agent(&node).cut = true;
+        lab.agent(&node).isolated = true;
         lab.run(60_000);
         assert_ne!(lab.fence(&node).state, FenceState::Fenced, "{field} {}", lab.show());
         lab.replace_controller(0, "new", None);
@@ -314,18 +330,18 @@ fn an_unreadable_fence_counts_as_fencing_until_an_operator_confirms() {
     lab.replace_controller(
         0,
         "old",
-        Some(lens(&lab.keys, &at("fence", "/state"), Some(lab.state.revision()))),
+        Some(unreadable_word_lens(&lab.keys, &word_at("fence", "/state"), Some(lab.state.revision()))),
     );
     lab.run(5_000);
-    lab.agent(&node).die();
+    lab.agent(&node).power_off();
     lab.run(60_000);
-    assert!(lab.places("web").is_empty(), "{}", lab.show());
+    assert!(lab.running_nodes("web").is_empty(), "{}", lab.show());
     let before = lab.fence(&node);
     lab.operate_node(OperationAction::ConfirmFenced, &node);
     lab.until(20_000, "confirmed", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert!(lab.fence(&node).epoch > before.epoch);
-    lab.agent(other).die();
-    lab.agent(other).boot();
+    lab.agent(other).power_off();
+    lab.agent(other).boot_again();
     lab.run(30_000);
     // The other node's fence is also unreadable. That node registers once an operator has confirmed it off too.
     let fence = lab.fence(other);
@@ -343,22 +359,24 @@ fn an_unreadable_cluster_changes_nothing_also_for_a_new_process() {
         lab.replace_controller(
             0,
             instance,
-            Some(lens(&lab.keys, &at("spec/cluster", "/spec/shutdownPolicy"), None)),
+            Some(unreadable_word_lens(&lab.keys, &word_at("spec/cluster", "/spec/shutdownPolicy"), None)),
         );
         lab.run(15_000);
     }
-    lab.agent(&node).cut = true;
+    lab.agent(&node).isolated = true;
     lab.run(60_000);
     assert_eq!(lab.fence(&node).state, FenceState::Open, "nothing is fenced on silence: {}", lab.show());
     // If the active settings are unreadable too, nothing is planned.
-    let (keys, hides) =
-        (lab.keys.clone(), lens(&lab.keys, &at("spec/cluster", "/spec/shutdownPolicy"), None));
+    let (keys, hidden_word) = (
+        lab.keys.clone(),
+        unreadable_word_lens(&lab.keys, &word_at("spec/cluster", "/spec/shutdownPolicy"), None),
+    );
     let neither: Lens = Rc::new(move |entry| {
-        let entry = hides(entry);
+        let entry = hidden_word(entry);
         if entry.key != keys.status(Kind::Cluster, CLUSTER_NAME) {
             return entry;
         }
-        with(&entry, |value| value["active"] = json!(NOVEL))
+        with_changed_value(&entry, |value| value["active"] = json!(NOVEL))
     });
     lab.edit::<ClusterSpec>(CLUSTER_NAME, |cluster| cluster.spec.disarmed = None);
     lab.replace_controller(0, "oldest", Some(neither));
@@ -377,7 +395,7 @@ fn an_unreadable_cluster_changes_nothing_also_for_a_new_process() {
 #[test]
 fn the_lowest_version_of_controllers_and_registered_nodes_is_kept() {
     let mut lab = Lab::new(2, &["node1", "node2"]);
-    lab.settle();
+    lab.wait_until_nodes_online();
     let protocol = |lab: &Lab| {
         let status: ClusterStatus = lab.read(&lab.keys.status(Kind::Cluster, CLUSTER_NAME)).expect("written");
         status.protocol
@@ -394,7 +412,7 @@ fn the_lowest_version_of_controllers_and_registered_nodes_is_kept() {
     lab.agent("node2").protocol = Protocol::FIRST;
     lab.run(3_000);
     assert_eq!(protocol(&lab), Protocol::FIRST);
-    lab.agent("node2").die();
+    lab.agent("node2").power_off();
     lab.run(20_000);
     assert_eq!(protocol(&lab), Protocol::CURRENT);
 }

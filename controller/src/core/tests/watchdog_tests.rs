@@ -24,12 +24,12 @@ fn test_of(lab: &Lab, node: &str) -> OperationSpec {
 fn check(lab: &mut Lab, name: &str, spec: OperationSpec, phase: OperationPhase, reason: Reason, part: &str) {
     lab.operate(name, spec);
     lab.run(300);
-    let said = lab.operation(name);
-    assert!((said.phase, said.reason) == (phase, reason) && said.message.contains(part), "{said:?}");
+    let status = lab.operation(name);
+    assert!((status.phase, status.reason) == (phase, reason) && status.message.contains(part), "{status:?}");
 }
 
 /// Enables maintenance of the node without services, and returns its name.
-fn idle(lab: &mut Lab, busy: &str) -> String {
+fn node_in_maintenance(lab: &mut Lab, busy: &str) -> String {
     let names = ["node1", "node2"];
     let name = names.into_iter().find(|name| *name != busy).expect("two nodes");
     lab.edit::<NodeSpec>(name, |node| node.spec.maintenance = true);
@@ -38,7 +38,7 @@ fn idle(lab: &mut Lab, busy: &str) -> String {
 }
 
 #[test]
-fn only_an_idle_node_that_is_there_is_let_reset() {
+fn only_an_idle_online_node_may_test_its_watchdog() {
     use OperationPhase::{Refused, Running};
     let (mut lab, busy) = running_on(&["node1", "node2"]);
     let spec = test_of(&lab, &busy);
@@ -51,7 +51,7 @@ fn only_an_idle_node_that_is_there_is_let_reset() {
         "not in maintenance: run \"hactl node maintenance enable",
     );
     // No other node is eligible for its service.
-    let other = idle(&mut lab, &busy);
+    let other = node_in_maintenance(&mut lab, &busy);
     lab.edit::<NodeSpec>(&busy, |node| node.spec.maintenance = true);
     lab.run(500);
     let spec = test_of(&lab, &busy);
@@ -66,7 +66,7 @@ fn only_an_idle_node_that_is_there_is_let_reset() {
 }
 
 #[test]
-fn a_machine_that_is_back_says_whether_it_was_the_watchdog() {
+fn a_machine_that_returns_reports_whether_its_watchdog_reset_it() {
     let earlier = "another-test";
     for (remembers, phase) in [
         (Some("test"), OperationPhase::Succeeded),
@@ -74,7 +74,7 @@ fn a_machine_that_is_back_says_whether_it_was_the_watchdog() {
         (None, OperationPhase::Failed),
     ] {
         let (mut lab, busy) = running_on(&["node1", "node2"]);
-        let idle = idle(&mut lab, &busy);
+        let idle = node_in_maintenance(&mut lab, &busy);
         let spec = test_of(&lab, &idle);
         check(
             &mut lab,
@@ -84,11 +84,11 @@ fn a_machine_that_is_back_says_whether_it_was_the_watchdog() {
             Reason::InProgress,
             "Waiting for the watchdog of",
         );
-        lab.agent(&idle).die();
+        lab.agent(&idle).power_off();
         lab.run(10_000);
         assert_eq!(lab.operation("test").phase, OperationPhase::Running);
         lab.agent(&idle).tested = remembers.map(Into::into);
-        lab.agent(&idle).boot();
+        lab.agent(&idle).boot_again();
         lab.until(20_000, "followed to its end", |lab| lab.operation("test").phase == phase);
         lab.run(500);
         let watchdog = lab.node(&idle).watchdog.expect("the node has a watchdog");
@@ -99,7 +99,7 @@ fn a_machine_that_is_back_says_whether_it_was_the_watchdog() {
 #[test]
 fn what_was_never_tested_does_not_count_where_a_test_is_required() {
     let (mut lab, busy) = running_on(&["node1", "node2"]);
-    let idle = idle(&mut lab, &busy);
+    let idle = node_in_maintenance(&mut lab, &busy);
     lab.edit::<ClusterSpec>("default", |cluster| cluster.spec.fencing.require_tested = true);
     lab.run(500);
     let message = |lab: &Lab| {
@@ -110,10 +110,10 @@ fn what_was_never_tested_does_not_count_where_a_test_is_required() {
     // The watchdog can still be tested, and counts afterwards.
     let spec = test_of(&lab, &idle);
     check(&mut lab, "test", spec, OperationPhase::Running, Reason::InProgress, "Waiting for the watchdog of");
-    lab.agent(&idle).die();
+    lab.agent(&idle).power_off();
     lab.agent(&idle).tested = Some("test".into());
     lab.run(8_000);
-    lab.agent(&idle).boot();
+    lab.agent(&idle).boot_again();
     lab.until(20_000, "tested", |lab| lab.operation("test").phase == OperationPhase::Succeeded);
     lab.run(500);
     assert!(message(&lab) != Some(Reason::WatchdogUntested));

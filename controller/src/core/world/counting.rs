@@ -1,8 +1,8 @@
 //! Counting of events from changes of records. Each event is counted once, regardless of the process that wrote it and
 //! of the outcome of the commit.
 
-use super::World;
-use crate::core::counted::{Counted, FailoverPhase};
+use super::ClusterView;
+use crate::core::metric_event::{FailoverPhase, MetricEvent};
 use ha_api_types::driver::DriverKind;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::names;
@@ -16,70 +16,70 @@ use std::collections::BTreeMap;
 /// Events that were not taken yet, and phases in progress.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counting {
-    seen: Vec<Counted>,
+    events: Vec<MetricEvent>,
     /// Time of the close, by node that is being fenced.
-    closed: BTreeMap<NodeName, Mono>,
+    closed_at: BTreeMap<NodeName, Mono>,
     /// Time of the assignment to another node, by service whose node failed.
-    placed: BTreeMap<ResourceName, Mono>,
+    placed_at: BTreeMap<ResourceName, Mono>,
 }
 
 /// Previous state of a service.
-pub(super) struct Before {
+pub(super) struct ServiceBefore {
     state: ServiceState,
     node: Option<NodeName>,
 }
 
-impl World {
+impl ClusterView {
     /// Returns the events since the last call.
-    pub(in crate::core) fn take_counted(&mut self) -> Vec<Counted> {
-        self.counting.as_mut().map(|counting| std::mem::take(&mut counting.seen)).unwrap_or_default()
+    pub(in crate::core) fn take_metric_events(&mut self) -> Vec<MetricEvent> {
+        self.counting.as_mut().map(|counting| std::mem::take(&mut counting.events)).unwrap_or_default()
     }
 
-    /// Returns the current state of a service, for a later call of [`World::count_service`].
-    pub(super) fn before(&self, name: &ResourceName) -> Option<Before> {
+    /// Returns the current state of a service, for a later call of [`ClusterView::count_service`].
+    pub(super) fn service_before(&self, name: &ResourceName) -> Option<ServiceBefore> {
         self.counting.as_ref()?;
         let status = self.resource_statuses.get(name).map(|known| &known.value);
-        Some(Before {
+        Some(ServiceBefore {
             state: status.map(|status| status.state).unwrap_or_default(),
             node: status.and_then(|status| status.node.clone()),
         })
     }
 
     /// Counts a change of a service's status.
-    pub(super) fn count_service(&mut self, name: &ResourceName, before: Option<Before>, now: Mono) {
+    pub(super) fn count_service(&mut self, name: &ResourceName, before: Option<ServiceBefore>, now: Mono) {
         let (Some(counting), Some(before)) = (&mut self.counting, before) else { return };
         let Some(status) = self.resource_statuses.get(name).map(|known| &known.value) else { return };
         let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
         let reason = ready.map_or(Reason::Unknown, |ready| ready.reason);
-        let relocation = |reason| Counted::Relocation { resource: name.to_owned(), reason };
+        let relocation = |reason| MetricEvent::Relocation { resource: name.to_owned(), reason };
         let was_moved = before.node.is_some() && before.node != status.node;
         match status.state {
             state if state == before.state && !was_moved => return,
             ServiceState::Migrate | ServiceState::Relocate if status.state != before.state => {
-                counting.seen.push(relocation(reason));
+                counting.events.push(relocation(reason));
             }
             ServiceState::Starting if reason == Reason::Recovered => {
                 let fence = before.node.as_ref().and_then(|node| self.fences.get(node));
                 if let Some(fence) = fence.filter(|fence| fence.value.state != FenceState::Open) {
                     let took_ms = now.since(fence.seen);
-                    counting.seen.push(Counted::Phase { phase: FailoverPhase::Place, took_ms });
+                    counting.events.push(MetricEvent::Phase { phase: FailoverPhase::Place, took_ms });
                 }
-                counting.placed.insert(name.to_owned(), now);
+                counting.placed_at.insert(name.to_owned(), now);
                 if was_moved {
-                    counting.seen.extend([Counted::Failover, relocation(reason)]);
+                    counting.events.extend([MetricEvent::Failover, relocation(reason)]);
                 }
                 return;
             }
             ServiceState::Starting if was_moved && reason == Reason::StartFailed => {
-                counting.seen.push(relocation(reason));
+                counting.events.push(relocation(reason));
             }
             ServiceState::Starting if was_moved && !status.failed_nodes.is_empty() => {
-                counting.seen.push(relocation(Reason::StartFailed));
+                counting.events.push(relocation(Reason::StartFailed));
             }
             ServiceState::Started => {
-                if let Some(placed) = counting.placed.remove(name) {
-                    let took_ms = now.since(placed);
-                    counting.seen.push(Counted::Phase { phase: FailoverPhase::Start, took_ms });
+                if let Some(placed_at) = counting.placed_at.remove(name) {
+                    let took_ms = now.since(placed_at);
+                    counting.events.push(MetricEvent::Phase { phase: FailoverPhase::Start, took_ms });
                 }
             }
             ServiceState::Queued
@@ -98,13 +98,13 @@ impl World {
             | ServiceState::Ignored
             | ServiceState::Deleting => {}
         }
-        counting.placed.remove(name);
+        counting.placed_at.remove(name);
     }
 
     /// Removes a service whose status was deleted.
     pub(super) fn forget_counting(&mut self, name: &ResourceName) {
         if let Some(counting) = &mut self.counting {
-            counting.placed.remove(name);
+            counting.placed_at.remove(name);
         }
     }
 
@@ -118,7 +118,7 @@ impl World {
             (FenceState::Open, FenceState::Fenced) => (proof.is_some(), proof.is_some()),
             (FenceState::Fencing, FenceState::Fenced) => (false, proof.is_some()),
             (FenceState::Fencing, FenceState::Open | FenceState::Closed) => {
-                counting.closed.remove(node);
+                counting.closed_at.remove(node);
                 return;
             }
             (
@@ -127,19 +127,20 @@ impl World {
             ) => return,
         };
         if is_closed {
-            counting.closed.insert(node.to_owned(), now);
+            counting.closed_at.insert(node.to_owned(), now);
             if let Some(heard) = self.observations.get(node) {
                 let took_ms = now.since(heard.since);
-                counting.seen.push(Counted::Phase { phase: FailoverPhase::Detect, took_ms });
+                counting.events.push(MetricEvent::Phase { phase: FailoverPhase::Detect, took_ms });
             }
         }
-        let closed = if fence.state == FenceState::Fenced { counting.closed.remove(node) } else { None };
+        let closed_at =
+            if fence.state == FenceState::Fenced { counting.closed_at.remove(node) } else { None };
         if let (true, Some(proof)) = (is_proven, proof) {
-            if let Some(closed) = closed {
-                let took_ms = now.since(closed);
-                counting.seen.push(Counted::Phase { phase: FailoverPhase::Fence, took_ms });
+            if let Some(closed_at) = closed_at {
+                let took_ms = now.since(closed_at);
+                counting.events.push(MetricEvent::Phase { phase: FailoverPhase::Fence, took_ms });
             }
-            counting.seen.push(Counted::Fence { method: proof.name(), confirmed: true });
+            counting.events.push(MetricEvent::Fence { method: proof.name(), confirmed: true });
         }
     }
 
@@ -154,6 +155,6 @@ impl World {
         let resource = spec.resource.as_deref().map(names::bare);
         let resource = resource.and_then(|resource| self.resources.get(resource));
         let driver = resource.and_then(|known| known.value.spec.driver.kind()).map_or("", DriverKind::name);
-        counting.seen.push(Counted::Operation { action: spec.action, driver, phase });
+        counting.events.push(MetricEvent::Operation { action: spec.action, driver, phase });
     }
 }

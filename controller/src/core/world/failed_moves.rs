@@ -1,6 +1,6 @@
 //! Time of the last failed move of each service, on this process's own clock.
 
-use super::World;
+use super::ClusterView;
 use ha_api_types::id::ResourceName;
 use ha_api_types::time::Mono;
 
@@ -13,7 +13,7 @@ pub struct FailedMoves {
     pub since: Mono,
 }
 
-impl World {
+impl ClusterView {
     /// Observes a change of a service's status.
     pub(super) fn observe_failed_moves(&mut self, name: &ResourceName, now: Mono) {
         let count = self.resource_statuses.get(name).map_or(0, |status| status.value.move_failures);

@@ -19,7 +19,7 @@ pub(super) fn put(
 ) -> Result<(), Partial<()>> {
     if let Some(known) = table.get_mut(name)
         && known.modified != entry.mod_revision
-        && let Some(sequence) = before.and_then(|before| counted_on(before, &entry.value))
+        && let Some(sequence) = before.and_then(|before| changed_sequence(before, &entry.value))
     {
         known.value.sequence = sequence;
         (known.created, known.modified, known.seen) = (entry.create_revision, entry.mod_revision, now);
@@ -31,14 +31,14 @@ pub(super) fn put(
 /// Returns the new sequence number if two texts differ in nothing else. The first text is valid JSON that ends in
 /// `"sequence":` and a number. So a second text that differs only in that number is valid too, with the same other
 /// fields.
-fn counted_on(before: &[u8], after: &[u8]) -> Option<u64> {
-    let (start, _) = split(before)?;
-    let (same_start, sequence) = split(after)?;
+fn changed_sequence(before: &[u8], after: &[u8]) -> Option<u64> {
+    let (start, _) = split_sequence(before)?;
+    let (same_start, sequence) = split_sequence(after)?;
     (start == same_start).then_some(sequence)
 }
 
 /// Returns the text before the sequence number, and the number.
-fn split(text: &[u8]) -> Option<(&[u8], u64)> {
+fn split_sequence(text: &[u8]) -> Option<(&[u8], u64)> {
     let rest = text.strip_suffix(b"}")?;
     let digits = rest.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let (start, digits) = rest.split_at(rest.len() - digits);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_read_after_another_is_what_it_is_alone() {
+    fn a_heartbeat_reads_the_same_after_another_as_alone() {
         let first = r#"{"instance":"a","epoch":3,"sequence":9}"#;
         for after in [
             r#"{"instance":"a","epoch":3,"sequence":10}"#,
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_alone_cannot_be_read_after_another() {
+    fn a_heartbeat_unreadable_alone_is_unreadable_after_another() {
         let first = r#"{"instance":"a","epoch":3,"sequence":9}"#;
         for after in [
             r#"{"instance":"a","epoch":3,"sequence":09}"#,

@@ -1,6 +1,6 @@
 //! Identity of each resource, and the resources with the same identity (FENCING, R7.13).
 
-use super::World;
+use super::ClusterView;
 use ha_api_types::driver::Identity;
 use ha_api_types::id::ResourceName;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,32 +8,32 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Identities of all resources, in both directions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Identities {
-    of: BTreeMap<ResourceName, Identity>,
+    by_resource: BTreeMap<ResourceName, Identity>,
     /// Identities of recorded copies that the spec does not name, such as after a restore (FENCING, R6.11).
     of_copies: BTreeMap<ResourceName, BTreeSet<Identity>>,
-    named: BTreeMap<Identity, BTreeSet<ResourceName>>,
+    resources_by_identity: BTreeMap<Identity, BTreeSet<ResourceName>>,
 }
 
-impl World {
+impl ClusterView {
     /// Returns the identity of a resource's definition; `None` if it cannot be determined.
     pub fn identity(&self, resource: &ResourceName) -> Option<&Identity> {
-        self.identities.of.get(resource)
+        self.identities.by_resource.get(resource)
     }
 
     /// Returns the resources with an identity, by their definition or by that of a copy that may run.
-    pub fn named_as(&self, identity: &Identity) -> impl Iterator<Item = &ResourceName> {
-        self.identities.named.get(identity).into_iter().flatten()
+    pub fn resources_with_identity(&self, identity: &Identity) -> impl Iterator<Item = &ResourceName> {
+        self.identities.resources_by_identity.get(identity).into_iter().flatten()
     }
 
     /// Updates the identities after a change of a resource or of its status.
-    pub(super) fn work_out_identity(&mut self, name: &ResourceName) {
+    pub(super) fn update_identity(&mut self, name: &ResourceName) {
         let identities = &mut self.identities;
         let of_copies = identities.of_copies.remove(name).into_iter().flatten();
-        for known in identities.of.remove(name).into_iter().chain(of_copies) {
-            if let Some(names) = identities.named.get_mut(&known) {
+        for known in identities.by_resource.remove(name).into_iter().chain(of_copies) {
+            if let Some(names) = identities.resources_by_identity.get_mut(&known) {
                 names.remove(name);
                 if names.is_empty() {
-                    identities.named.remove(&known);
+                    identities.resources_by_identity.remove(&known);
                 }
             }
         }
@@ -46,13 +46,13 @@ impl World {
             .filter(|found| Some(found) != identity.as_ref())
             .collect();
         for known in identity.iter().chain(&of_copies) {
-            identities.named.entry(known.clone()).or_default().insert(name.clone());
+            identities.resources_by_identity.entry(known.clone()).or_default().insert(name.clone());
         }
         if !of_copies.is_empty() {
             identities.of_copies.insert(name.clone(), of_copies);
         }
         if let Some(identity) = identity {
-            identities.of.insert(name.clone(), identity);
+            identities.by_resource.insert(name.clone(), identity);
         }
     }
 }

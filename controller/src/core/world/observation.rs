@@ -1,6 +1,6 @@
 //! Times at which this process last observed each node and each candidate, on its own clock. Followers observe too.
 
-use super::World;
+use super::ClusterView;
 use ha_api_types::id::{Epoch, NodeName, Revision};
 use ha_api_types::record::FenceState;
 use ha_api_types::time::{Millis, Mono};
@@ -19,19 +19,20 @@ pub struct Observation {
 
 /// Observation of a candidate's refreshes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refreshed {
+pub struct RefreshObservation {
     /// Time of the last observed change of the candidate's keys, or of their first observation.
     pub since: Mono,
     /// `true` if a change was seen; otherwise the keys may be of any age.
-    pub is_seen: bool,
+    pub has_changed: bool,
 }
 
-impl World {
+impl ClusterView {
     /// Observes a new revision of a candidate or refresh key. Versions without `refresh/<id>` put the candidate key
     /// every Ki.
     pub(super) fn observe_refresh(&mut self, id: &str, is_change: bool, now: Mono) {
-        let known = self.refreshed.get(id).is_some_and(|known| known.is_seen);
-        self.refreshed.insert(id.to_owned(), Refreshed { since: now, is_seen: known || is_change });
+        let known = self.refreshed.get(id).is_some_and(|known| known.has_changed);
+        self.refreshed
+            .insert(id.to_owned(), RefreshObservation { since: now, has_changed: known || is_change });
     }
 
     /// Observes a heartbeat. Returns `true` if it was so late that the node may have counted as silent.

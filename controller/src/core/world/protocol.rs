@@ -1,13 +1,13 @@
 //! Protocol version of writes: the version that every controller and every registered node reads (FENCING, R1.12,
 //! R1.13).
 
-use super::World;
+use super::ClusterView;
 use ha_api_types::lenient;
 use ha_api_types::protocol::Protocol;
 use ha_api_types::record::{Candidate, FenceState};
 use ha_store::Entry;
 
-impl World {
+impl ClusterView {
     /// Returns the controllers by id. An unreadable field has its default value.
     pub fn candidates(&self) -> impl Iterator<Item = (&String, Candidate)> {
         let read = |entry: &Entry| lenient::read(&entry.value).unwrap_or_else(|partial| partial.value);
@@ -22,9 +22,9 @@ impl World {
 
     /// Returns the controllers and registered nodes that do not read this version, as `controller/ID` and
     /// `node/NAME`.
-    pub fn behind(&self, version: Protocol) -> Vec<String> {
-        let behind = self.readers().filter(|(_, reads)| *reads < version);
-        behind.map(|(who, reads)| format!("{who} (protocol {reads})")).collect()
+    pub fn outdated_readers(&self, version: Protocol) -> Vec<String> {
+        let outdated = self.readers().filter(|(_, reads)| *reads < version);
+        outdated.map(|(reader, reads)| format!("{reader} (protocol {reads})")).collect()
     }
 
     /// Returns the lowest version over all controllers and registered nodes.

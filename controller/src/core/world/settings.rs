@@ -1,15 +1,15 @@
 //! Settings that derive from the Cluster object.
 
-use super::World;
+use super::ClusterView;
 use ha_api_types::cluster::ShutdownPolicy;
 use ha_api_types::id::NodeName;
 use ha_api_types::timing::Timings;
 
-impl World {
-    pub(super) fn work_out_timings(&mut self) {
-        let asked = self.cluster.as_ref().map(|cluster| Timings::from(&cluster.value.spec.timing));
-        let is_sound = |timings: &Timings| ha_api_types::timing::problems(timings).is_empty();
-        self.timings = asked.filter(is_sound).unwrap_or_default();
+impl ClusterView {
+    pub(super) fn update_timings(&mut self) {
+        let declared = self.cluster.as_ref().map(|cluster| Timings::from(&cluster.value.spec.timing));
+        let is_valid = |timings: &Timings| ha_api_types::timing::problems(timings).is_empty();
+        self.timings = declared.filter(is_valid).unwrap_or_default();
     }
 
     /// Returns the shutdown policy of a node. Maintenance of the node takes precedence over the cluster's policy.

@@ -34,7 +34,7 @@ pub(super) fn put_record<K: Ord + Clone, T: DeserializeOwned + Default>(
     entry: &Entry,
     now: Mono,
 ) -> Result<(), Partial<()>> {
-    let (value, result) = whole_or_part(entry);
+    let (value, result) = read_leniently(entry);
     let seen = match table.get(name) {
         Some(known) if known.modified == entry.mod_revision => known.seen,
         Some(_) | None => now,
@@ -47,7 +47,7 @@ pub(super) fn put_record<K: Ord + Clone, T: DeserializeOwned + Default>(
     result
 }
 
-pub(super) fn put_one<T: DeserializeOwned + Default>(
+pub(super) fn put_single<T: DeserializeOwned + Default>(
     slot: &mut Option<Versioned<T>>,
     name: &str,
     entry: &Entry,
@@ -56,7 +56,7 @@ pub(super) fn put_one<T: DeserializeOwned + Default>(
     if name != CLUSTER_NAME {
         return Ok(());
     }
-    let (value, result) = whole_or_part(entry);
+    let (value, result) = read_leniently(entry);
     let seen =
         slot.as_ref().filter(|known| known.modified == entry.mod_revision).map_or(now, |known| known.seen);
     *slot = Some(Versioned { value, created: entry.create_revision, modified: entry.mod_revision, seen });
@@ -64,7 +64,7 @@ pub(super) fn put_one<T: DeserializeOwned + Default>(
 }
 
 /// Returns the readable part of a value, and the unreadable fields.
-fn whole_or_part<T: DeserializeOwned + Default>(entry: &Entry) -> (T, Result<(), Partial<()>>) {
+fn read_leniently<T: DeserializeOwned + Default>(entry: &Entry) -> (T, Result<(), Partial<()>>) {
     match lenient::read(&entry.value) {
         Ok(value) => (value, Ok(())),
         Err(Partial { value, lost, error }) => (value, Err(Partial { value: (), lost, error })),
@@ -72,6 +72,6 @@ fn whole_or_part<T: DeserializeOwned + Default>(entry: &Entry) -> (T, Result<(),
 }
 
 /// Returns the error of an unreadable record, for callers that need no list of fields.
-pub(super) fn drop_value(partial: Partial<()>) -> String {
+pub(super) fn error_text(partial: Partial<()>) -> String {
     partial.error
 }

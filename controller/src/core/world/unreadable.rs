@@ -4,7 +4,7 @@
 //! The tables of the view contain the readable part of such a value, adjusted in that way. Code for which the adjusted
 //! value is not sufficient calls the functions of this module.
 
-use super::{Versioned, World};
+use super::{ClusterView, Versioned};
 use ha_api_types::cluster::{CLUSTER_NAME, Cluster, OnEtcdLoss};
 use ha_api_types::id::{Epoch, NodeName, ResourceName, Revision};
 use ha_api_types::keys::Key;
@@ -35,7 +35,7 @@ const HARMLESS_IN_STATUS: [&str; 9] = [
 /// Nodes and resources with a stored value that cannot be read. Each such value counts as the most dangerous possible
 /// one.
 #[derive(Clone, Debug, Default)]
-pub(in crate::core) struct Doubts {
+pub(in crate::core) struct UnreadableSubjects {
     /// Nodes with an unreadable fence; `true` if its epoch is unreadable too.
     fences: BTreeMap<NodeName, bool>,
     node_reports: BTreeSet<NodeName>,
@@ -46,7 +46,7 @@ pub(in crate::core) struct Doubts {
     assignments: BTreeSet<ResourceName>,
 }
 
-impl Doubts {
+impl UnreadableSubjects {
     /// Removes a key that was deleted, or of which no part is kept.
     pub(super) fn forget(&mut self, key: &Key<'_>) {
         match key {
@@ -78,7 +78,7 @@ impl Doubts {
 }
 
 /// Returns `true` if the readable part of such a key is kept when the rest is unreadable.
-pub(super) fn is_kept(key: &Key<'_>) -> bool {
+pub(super) fn keeps_readable_part(key: &Key<'_>) -> bool {
     match key {
         // Of an unreadable Cluster object, no part is kept: the previous settings stay active.
         Key::Spec(Kind::Cluster, _)
@@ -103,7 +103,7 @@ pub(super) fn is_kept(key: &Key<'_>) -> bool {
     }
 }
 
-impl World {
+impl ClusterView {
     /// Returns `true` if the fence of a node is unreadable: it counts as Fencing, and only an operator clears it.
     pub(in crate::core) fn is_fence_unreadable(&self, node: &NodeName) -> bool {
         self.unreadable_subjects.fences.contains_key(node)
@@ -137,16 +137,16 @@ impl World {
 
     /// Returns `false` if the Cluster object exists and both the object and its active values are unreadable. Then
     /// nothing is planned.
-    pub fn knows_settings(&self) -> bool {
+    pub fn has_readable_settings(&self) -> bool {
         self.cluster.is_some()
             || self.unreadable.is_empty()
             || !self.unreadable.contains_key(&self.keys.spec(Kind::Cluster, CLUSTER_NAME))
     }
 
     /// Returns `true` if a service that was permitted on a node under an epoch may still run there.
-    pub fn lives(&self, node: &NodeName, epoch: Epoch) -> bool {
+    pub fn may_run_under(&self, node: &NodeName, epoch: Epoch) -> bool {
         match self.unreadable_subjects.fences.get(node) {
-            None => self.living_epoch(node) == Some(epoch),
+            None => self.unreleased_epoch(node) == Some(epoch),
             Some(true) => true,
             // The node's epoch may be open, or closed without a proof.
             Some(false) => self.fences.get(node).is_some_and(|fence| epoch + 1 >= fence.value.epoch),
@@ -156,22 +156,22 @@ impl World {
     /// Returns `true` if a service report may still hold, because its epoch is open or closed without a proof. An
     /// unreadable report belongs to the epoch that contains its revision: a registration precedes all reports under its
     /// epoch.
-    pub fn report_lives(
+    pub fn is_report_current(
         &self,
         resource: &ResourceName,
         node: &NodeName,
         report: &Versioned<ServiceReport>,
     ) -> bool {
         if !self.is_report_unreadable(resource, node) {
-            return self.lives(node, report.value.epoch);
+            return self.may_run_under(node, report.value.epoch);
         }
         let Some(fence) = self.fences.get(node) else { return true };
         let is_since_registration = fence.value.request.is_none_or(|request| report.modified > request);
-        self.is_fence_unreadable(node) || (self.living_epoch(node).is_some() && is_since_registration)
+        self.is_fence_unreadable(node) || (self.unreleased_epoch(node).is_some() && is_since_registration)
     }
 
     /// Returns the highest epoch that any key of a node names.
-    pub(in crate::core) fn newest_epoch_of(&self, node: &NodeName) -> Epoch {
+    pub(in crate::core) fn highest_epoch(&self, node: &NodeName) -> Epoch {
         let fence = self.fences.get(node).map(|fence| fence.value.epoch);
         let alive = self.alive.get(node).map(|alive| alive.value.epoch);
         let report = self.node_reports.get(node).map(|report| report.value.epoch);
@@ -191,7 +191,7 @@ impl World {
         named.chain(statuses.filter_map(|status| status.epoch)).max().unwrap_or_default()
     }
 
-    pub(super) fn doubt_fence(
+    pub(super) fn track_unreadable_fence(
         &mut self,
         node: &NodeName,
         read: Result<(), Partial<()>>,
@@ -211,7 +211,7 @@ impl World {
         Err(partial.error)
     }
 
-    pub(super) fn doubt_node_report(
+    pub(super) fn track_unreadable_node_report(
         &mut self,
         node: &NodeName,
         read: Result<(), Partial<()>>,
@@ -241,7 +241,7 @@ impl World {
         Err(partial.error)
     }
 
-    pub(super) fn doubt_heartbeat(
+    pub(super) fn track_unreadable_heartbeat(
         &mut self,
         node: &NodeName,
         read: Result<(), Partial<()>>,
@@ -252,7 +252,7 @@ impl World {
         Err(partial.error)
     }
 
-    pub(super) fn doubt_service_report(
+    pub(super) fn track_unreadable_service_report(
         &mut self,
         node: &NodeName,
         resource: &ResourceName,
@@ -274,7 +274,7 @@ impl World {
         Err(partial.error)
     }
 
-    pub(super) fn doubt_status(
+    pub(super) fn track_unreadable_status(
         &mut self,
         resource: &ResourceName,
         read: Result<(), Partial<()>>,
@@ -287,7 +287,7 @@ impl World {
         Err(partial.error)
     }
 
-    pub(super) fn doubt_assignment(
+    pub(super) fn track_unreadable_assignment(
         &mut self,
         resource: &ResourceName,
         read: Result<(), Partial<()>>,
@@ -300,7 +300,7 @@ impl World {
 
     /// Activates the settings in the Cluster's status while the Cluster object is unreadable, also in a process that
     /// has never read the object. Without such a status, the last settings that this process could read stay active.
-    pub(super) fn keep_settings(&mut self, now: Mono) {
+    pub(super) fn restore_active_settings(&mut self, now: Mono) {
         let is_unreadable = self.unreadable.contains_key(&self.keys.spec(Kind::Cluster, CLUSTER_NAME));
         let stored = self.cluster_status.as_ref().filter(|_| is_unreadable).map(|status| &status.value);
         if let Some((status, active)) = stored.and_then(|status| Some((status, status.active.clone()?))) {
@@ -314,6 +314,6 @@ impl World {
             cluster.value.spec = active;
             cluster.value.metadata.generation = generation;
         }
-        self.work_out_timings();
+        self.update_timings();
     }
 }

@@ -15,7 +15,7 @@ pub(crate) const LABEL: &str = "hactl.io/inventory";
 
 /// Kinds that prune deletes, in this order. Nodes register themselves, and the cluster is a single object, so neither
 /// is pruned.
-const PRUNED: [Kind; 4] = [Kind::Resource, Kind::AffinityRule, Kind::Group, Kind::NodeGroup];
+const PRUNABLE_KINDS: [Kind; 4] = [Kind::Resource, Kind::AffinityRule, Kind::Group, Kind::NodeGroup];
 
 /// An object of the inventory that the files no longer contain.
 pub(super) struct Leftover {
@@ -29,23 +29,35 @@ pub(super) struct Leftover {
 /// # Errors
 /// Fails if the name is not a valid label. Fails also if a live object belongs to another inventory, because the two
 /// sources would undo each other's changes.
-pub(super) fn claim(name: &str, entries: &mut [Entry], lives: &[Option<Value>]) -> Result<(), Failure> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+pub(super) fn add_to_inventory(
+    name: &str,
+    entries: &mut [Entry],
+    live_objects: &[Option<Value>],
+) -> Result<(), Failure> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_alphanumeric = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = name.as_bytes();
-    if bytes.len() > 63 || !bytes.iter().copied().all(plain) || !ends(bytes.first()) || !ends(bytes.last()) {
+    if bytes.len() > 63
+        || !bytes.iter().copied().all(is_allowed)
+        || !is_alphanumeric(bytes.first())
+        || !is_alphanumeric(bytes.last())
+    {
         return Err(Failure::usage(format!("--inventory: {name:?} is not a valid name"))
             .help("use up to 63 letters, digits, -, _ and ., with a letter or digit at both ends"));
     }
-    let mut taken = Vec::new();
-    for (entry, live) in entries.iter().zip(lives) {
-        let metadata = live.as_ref().map(|live| AnyObject::of(live).metadata).unwrap_or_default();
-        if let Some(owner) = owner(&metadata).filter(|owner| *owner != name) {
-            taken.push(format!("{}: {} belongs to inventory {owner}", entry.place, entry.shown()));
+    let mut conflicts = Vec::new();
+    for (entry, live) in entries.iter().zip(live_objects) {
+        let metadata = live.as_ref().map(|live| AnyObject::from_value(live).metadata).unwrap_or_default();
+        if let Some(owner) = inventory_of(&metadata).filter(|owner| *owner != name) {
+            conflicts.push(format!(
+                "{}: {} belongs to inventory {owner}",
+                entry.location,
+                entry.display_name()
+            ));
         }
     }
-    if !taken.is_empty() {
-        return Err(Failure::refused(taken.join("\n"))
+    if !conflicts.is_empty() {
+        return Err(Failure::refused(conflicts.join("\n"))
             .help(format!("nothing was changed; to take over the object, remove its label {LABEL} first")));
     }
     for entry in entries {
@@ -62,17 +74,17 @@ pub(super) async fn leftovers(
     terminal: &Terminal,
 ) -> Result<Vec<Leftover>, Failure> {
     let mut leftovers = Vec::new();
-    for kind in PRUNED.into_iter().chain([Kind::Node, Kind::Cluster]) {
+    for kind in PRUNABLE_KINDS.into_iter().chain([Kind::Node, Kind::Cluster]) {
         let list =
             client.list(Collection::Kind(kind), &[("labelSelector", format!("{LABEL}={name}"))]).await?;
         for object in list.items {
-            let metadata = AnyObject::of(&object).metadata;
-            let here = entries.iter().any(|entry| entry.kind == kind && entry.name == metadata.name);
+            let metadata = AnyObject::from_value(&object).metadata;
+            let is_in_files = entries.iter().any(|entry| entry.kind == kind && entry.name == metadata.name);
             // A server that ignores the label selector must not cause the deletion of other objects.
-            if here || owner(&metadata) != Some(name) || metadata.deletion_timestamp.is_some() {
+            if is_in_files || inventory_of(&metadata) != Some(name) || metadata.deletion_timestamp.is_some() {
                 continue;
             }
-            if !PRUNED.contains(&kind) {
+            if !PRUNABLE_KINDS.contains(&kind) {
                 terminal.warn(&format!(
                     "{}/{} is no longer in the files; objects of this kind are never pruned",
                     kind.singular(),
@@ -86,6 +98,6 @@ pub(super) async fn leftovers(
     Ok(leftovers)
 }
 
-fn owner(metadata: &ObjectMeta) -> Option<&str> {
+fn inventory_of(metadata: &ObjectMeta) -> Option<&str> {
     metadata.labels.get(LABEL).map(String::as_str)
 }

@@ -1,6 +1,6 @@
 //! The operations of a live cluster that a step of a plan needs.
 
-use super::planned::{Planned, Source};
+use super::planned::{GroupPlan, Source};
 use ha_api_types::operation::{OperationAction, OperationSpec};
 use ha_scheduler::balance::moves::Operation;
 use ha_scheduler::balance::plan::Step;
@@ -25,7 +25,7 @@ impl Action {
 
     /// Returns the name of the command.
     pub(super) fn verb(&self) -> &'static str {
-        crate::command::operate::verb(self.kind)
+        crate::command::operate::action_verb(self.kind)
     }
 
     /// Returns the spec of the recorded operation.
@@ -40,27 +40,28 @@ impl Action {
 }
 
 /// Returns the operations of a step in order, without services that a rule moves along.
-pub(super) fn actions(source: &Source, planned: &Planned, step: &Step) -> Vec<Action> {
-    let problem = &planned.problem;
-    let spots = step.kind.spots(step.from, step.to);
+pub(super) fn actions(source: &Source, group_plan: &GroupPlan, step: &Step) -> Vec<Action> {
+    let problem = &group_plan.problem;
+    let placements = step.kind.placements(step.from, step.to);
     let mut actions = Vec::new();
-    for (operation, spot) in step.kind.operations(step.from, step.to).into_iter().zip(spots) {
-        let (target, copies) = match operation {
-            Operation::Failover => (spot.primary, false),
+    for (operation, placement) in step.kind.operations(step.from, step.to).into_iter().zip(placements) {
+        let (target, copies_data) = match operation {
+            Operation::Failover => (placement.primary, false),
             Operation::MoveTo(host) => (host, false),
             Operation::Replace(host) => (host, true),
         };
-        let mut along = BTreeSet::new();
+        let mut handled_crews = BTreeSet::new();
         for at in problem.guests[step.guest].instances() {
-            let binding = source.cluster.bindings.get(&at);
+            let constraints = source.cluster.live_constraints.get(&at);
             // A rule does not move the data of other services.
-            let crew = binding.and_then(|binding| binding.crew).filter(|_| !copies);
-            if crew.is_some_and(|crew| !along.insert(crew)) {
+            let affinity_set =
+                constraints.and_then(|constraints| constraints.affinity_set).filter(|_| !copies_data);
+            if affinity_set.is_some_and(|affinity_set| !handled_crews.insert(affinity_set)) {
                 continue;
             }
-            let is_live = binding.is_some_and(|binding| binding.live);
+            let is_live = constraints.is_some_and(|constraints| constraints.can_live_migrate);
             actions.push(Action {
-                kind: match (copies, is_live) {
+                kind: match (copies_data, is_live) {
                     (true, _) => OperationAction::ReplaceSecondary,
                     (false, true) => OperationAction::Migrate,
                     (false, false) => OperationAction::Relocate,

@@ -2,12 +2,12 @@
 //! after a failure.
 
 use super::actions::{Action, actions};
-use super::arrival::arrival;
-use super::planned::{Planned, Source};
+use super::arrival::wait_for_arrival;
+use super::expected::Expected;
+use super::planned::{GroupPlan, Source};
 use super::signals::{Signals, Terminated};
-use super::still::Expected;
-use crate::command::operate::{explain, follow, record, word};
-use crate::command::wait::bounded;
+use crate::command::operate::{create_operation, follow_operation, phase_word, status_explanation};
+use crate::command::wait::with_timeout;
 use crate::failure::{Exit, Failure};
 use crate::session::Session;
 use crate::terminal::Terminal;
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// Settings for the execution of a plan.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Conditions<'a> {
+pub(crate) struct ExecutionSettings<'a> {
     /// Timeout of one job set.
     pub(crate) timeout: Duration,
     /// Nodes that options treat as offline; their state is not checked.
@@ -40,20 +40,20 @@ pub(crate) struct Applied {
 
 /// A step that is being executed.
 struct Job<'a> {
-    planned: &'a Planned,
+    group_plan: &'a GroupPlan,
     step: &'a Step,
     /// Label in messages: `web node1 => node2`.
     label: String,
     actions: Vec<Action>,
     /// Services that a rule moves along without an operation of their own.
-    along: Vec<String>,
+    followers: Vec<String>,
     target: String,
 }
 
 /// A plan that is being executed.
-struct Run<'a> {
+struct Execution<'a> {
     session: &'a Session,
-    conditions: Conditions<'a>,
+    execution_settings: ExecutionSettings<'a>,
     source: &'a Source,
     signals: Signals,
     expected: Expected,
@@ -77,68 +77,74 @@ pub(crate) fn confirm(yes: bool, moves: usize) -> Result<(), Failure> {
 /// Executes the plans one at a time.
 pub(crate) async fn apply(
     session: &Session,
-    conditions: Conditions<'_>,
+    execution_settings: ExecutionSettings<'_>,
     source: &Source,
-    plans: &[Planned],
+    plans: &[GroupPlan],
 ) -> Result<Applied, Failure> {
-    let sets: Vec<(&Planned, Vec<Step>)> = plans
+    let sets: Vec<(&GroupPlan, Vec<Step>)> = plans
         .iter()
-        .flat_map(|planned| planned.job_sets().into_iter().map(move |set| (planned, set)))
+        .flat_map(|group_plan| group_plan.job_sets().into_iter().map(move |set| (group_plan, set)))
         .collect();
-    let all: usize = sets.iter().map(|(_, set)| set.len()).sum();
-    let mut run = Run {
+    let move_count: usize = sets.iter().map(|(_, set)| set.len()).sum();
+    let mut execution = Execution {
         session,
-        conditions,
+        execution_settings,
         source,
-        signals: Signals::catch()?,
-        expected: Expected::new(source, conditions, plans),
+        signals: Signals::install()?,
+        expected: Expected::new(source, execution_settings, plans),
         applied: Vec::new(),
         done: 0,
     };
     let mut failure = None;
-    for ((planned, set), number) in sets.iter().zip(1..) {
-        let jobs: Vec<Job<'_>> = set.iter().map(|step| job(source, planned, step)).collect();
-        if let Err(failed) = run.set(&jobs, number, sets.len()).await {
-            failure = Some(left(failed, run.done, all, conditions.command));
+    for ((group_plan, set), number) in sets.iter().zip(1..) {
+        let jobs: Vec<Job<'_>> = set.iter().map(|step| new_job(source, group_plan, step)).collect();
+        if let Err(failed) = execution.run_job_set(&jobs, number, sets.len()).await {
+            failure = Some(with_progress(failed, execution.done, move_count, execution_settings.command));
             break;
         }
     }
-    Ok(Applied { jobs: run.applied, failure })
+    Ok(Applied { jobs: execution.applied, failure })
 }
 
-impl Run<'_> {
+impl Execution<'_> {
     /// Executes one set, if the cluster still matches the plan.
-    async fn set(&mut self, jobs: &[Job<'_>], number: usize, of: usize) -> Result<(), Failure> {
-        let (what, session) = (format!("job set {number} of {of}"), self.session);
-        let moving = moving(self.source, jobs);
+    async fn run_job_set(
+        &mut self,
+        jobs: &[Job<'_>],
+        number: usize,
+        set_count: usize,
+    ) -> Result<(), Failure> {
+        let (what, session) = (format!("job set {number} of {set_count}"), self.session);
+        let moving = moved_services(self.source, jobs);
         let check = self.expected.check(session, &moving);
         let terminated = |_: Terminated| Failure::refused(format!("terminated before {what}"));
-        let how_far = format!("{what} will not start");
-        self.signals.during(session, &how_far, check).await.map_err(terminated)??;
-        if self.signals.interrupted() {
+        let interrupt_effect = format!("{what} will not start");
+        self.signals.run_to_end(session, &interrupt_effect, check).await.map_err(terminated)??;
+        if self.signals.is_interrupted() {
             return Err(Failure::refused(format!("interrupted before {what}")));
         }
         let labels: Vec<&str> = jobs.iter().map(|job| job.label.as_str()).collect();
         let labels = labels.join(", ");
-        session.terminal().held_up(&format!("{what}: {labels}"));
-        let work = futures::future::join_all(jobs.iter().map(|job| carry_out(session, job)));
-        let late = format!("{what}; its operations continue");
-        let work = bounded(self.conditions.timeout, &late, async { Ok(work.await) });
+        session.terminal().notice(&format!("{what}: {labels}"));
+        let work = futures::future::join_all(jobs.iter().map(|job| execute_job(session, job)));
+        let timeout_message = format!("{what}; its operations continue");
+        let work = with_timeout(self.execution_settings.timeout, &timeout_message, async { Ok(work.await) });
         let terminated = |_: Terminated| {
             Failure::refused(format!("terminated during {what}; its operations continue: {labels}"))
                 .help("run \"hactl get operations -w\"")
         };
-        let how_far = format!("{what} is the last job set");
-        let outcomes = self.signals.during(session, &how_far, work).await.map_err(terminated)??;
-        self.note(jobs, number, &what, outcomes)?;
-        if self.signals.interrupted() {
+        let interrupt_effect = format!("{what} is the last job set");
+        let outcomes =
+            self.signals.run_to_end(session, &interrupt_effect, work).await.map_err(terminated)??;
+        self.record_outcomes(jobs, number, &what, outcomes)?;
+        if self.signals.is_interrupted() {
             return Err(Failure::refused(format!("interrupted after {what}")));
         }
         Ok(())
     }
 
     /// Records the outcome of a set.
-    fn note(
+    fn record_outcomes(
         &mut self,
         jobs: &[Job<'_>],
         number: usize,
@@ -151,15 +157,15 @@ impl Run<'_> {
             let message = outcome.as_ref().err().map(|failure| failure.message.clone());
             self.applied.push(json!({
                 "jobSet": number,
-                "instance": self.source.instance(&job.planned.problem, job.step.guest),
+                "instance": self.source.instance(&job.group_plan.problem, job.step.guest),
                 "commands": job.actions.iter().map(Action::command).collect::<Vec<_>>(),
                 "phase": phase, "message": message,
             }));
             match outcome {
                 Ok(()) => {
                     self.done += 1;
-                    self.expected.note(self.source, job.planned, job.step);
-                    self.session.terminal().held_up(&format!("{}: done", job.label));
+                    self.expected.record_step(self.source, job.group_plan, job.step);
+                    self.session.terminal().notice(&format!("{}: done", job.label));
                 }
                 Err(failure) => failures.push(failure),
             }
@@ -172,10 +178,10 @@ impl Run<'_> {
 }
 
 /// Adds to a failure how many moves are done and how many are left.
-fn left(failure: Failure, done: usize, all: usize, command: &str) -> Failure {
-    let rest = all - done;
-    let said = format!("{} of {} done, {rest} left", done, count(all, "move"));
-    let message = format!("{}\n{said}", failure.message);
+fn with_progress(failure: Failure, done: usize, move_count: usize, command: &str) -> Failure {
+    let remaining = move_count - done;
+    let progress = format!("{} of {} done, {remaining} left", done, count(move_count, "move"));
+    let message = format!("{}\n{progress}", failure.message);
     let help = if failure.help.is_empty() {
         format!("run \"{command}\" to plan again from the current state")
     } else {
@@ -184,52 +190,60 @@ fn left(failure: Failure, done: usize, all: usize, command: &str) -> Failure {
     Failure { message, help, ..failure }
 }
 
-fn job<'a>(source: &Source, planned: &'a Planned, step: &'a Step) -> Job<'a> {
-    let problem = &planned.problem;
+fn new_job<'a>(source: &Source, group_plan: &'a GroupPlan, step: &'a Step) -> Job<'a> {
+    let problem = &group_plan.problem;
     let label = format!(
         "{} {} => {}",
         source.instance(problem, step.guest),
-        source.spot(problem, step.from),
-        source.spot(problem, step.to)
+        source.placement(problem, step.from),
+        source.placement(problem, step.to)
     );
-    let actions = actions(source, planned, step);
+    let actions = actions(source, group_plan, step);
     let names = problem.guests[step.guest].instances().map(|at| &source.cluster.instances[at].name);
-    let along =
+    let followers =
         names.filter(|name| actions.iter().all(|action| action.resource != **name)).cloned().collect();
-    Job { planned, step, label, actions, along, target: source.node(problem, step.to.primary).to_owned() }
+    Job {
+        group_plan,
+        step,
+        label,
+        actions,
+        followers,
+        target: source.node(problem, step.to.primary).to_owned(),
+    }
 }
 
 /// Returns the services that a set moves.
-fn moving<'a>(source: &'a Source, jobs: &[Job<'a>]) -> Vec<&'a str> {
-    let guests = jobs.iter().map(|job| &job.planned.problem.guests[job.step.guest]);
+fn moved_services<'a>(source: &'a Source, jobs: &[Job<'a>]) -> Vec<&'a str> {
+    let guests = jobs.iter().map(|job| &job.group_plan.problem.guests[job.step.guest]);
     guests.flat_map(Guest::instances).map(|at| source.cluster.instances[at].name.as_str()).collect()
 }
 
 /// Executes the operations of a job one at a time, and then waits for the services that a rule moves along.
-async fn carry_out(session: &Session, job: &Job<'_>) -> Result<(), Failure> {
+async fn execute_job(session: &Session, job: &Job<'_>) -> Result<(), Failure> {
     for action in &job.actions {
         let verb = action.verb();
-        let recorded =
-            record(session.client()?, &format!("{verb}-{}", action.resource), &action.spec()).await?;
-        let ended = follow(session, recorded.name(), &format!("{}: ", job.label)).await?;
-        let status = ended.status.unwrap_or_default();
+        let operation =
+            create_operation(session.client()?, &format!("{verb}-{}", action.resource), &action.spec())
+                .await?;
+        let finished = follow_operation(session, operation.name(), &format!("{}: ", job.label)).await?;
+        let status = finished.status.unwrap_or_default();
         match status.phase {
             OperationPhase::Succeeded => {}
             OperationPhase::Failed
             | OperationPhase::Refused
             | OperationPhase::Pending
             | OperationPhase::Running => {
-                let why = explain(&status);
+                let why = status_explanation(&status);
                 let why = if why.is_empty() { String::new() } else { format!(": {why}") };
-                let said = format!("{verb} {} {}: {}{why}", action.resource, action.node, word(status.phase));
-                return Err(
-                    Failure::new(Exit::Refused, said).help(format!("run \"hactl why {}\"", action.resource))
-                );
+                let message =
+                    format!("{verb} {} {}: {}{why}", action.resource, action.node, phase_word(status.phase));
+                return Err(Failure::new(Exit::Refused, message)
+                    .help(format!("run \"hactl why {}\"", action.resource)));
             }
         }
     }
-    for service in &job.along {
-        arrival(session, service, &job.target).await?;
+    for service in &job.followers {
+        wait_for_arrival(session, service, &job.target).await?;
     }
     Ok(())
 }

@@ -1,31 +1,31 @@
 //! The wait for services that a rule moves along, which arrive after the operation on their partner has ended.
 
 use crate::client::{Change, Watcher};
-use crate::command::wait::where_it_is;
+use crate::command::wait::status_line;
 use crate::failure::Failure;
-use crate::object::{AnyObject, Served};
+use crate::object::{AnyObject, TypedObject};
 use crate::session::Session;
 use ha_api_types::kind::Kind;
 use ha_api_types::resource::{ResourceSpec, ServiceState};
 
 /// Progress of a service on its way to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum MoveProgress {
     /// The service is on the target node and not in transition.
-    There,
+    OnTarget,
     /// The service is on another node and not in transition.
-    Elsewhere,
+    OnOtherNode,
     /// The service is being moved, stopped or started.
     Moving,
     /// The service will not arrive automatically.
-    Lost,
+    CannotArrive,
 }
 
 /// Waits until a service has arrived on a node.
 ///
 /// # Errors
 /// Fails if the move ended on another node, or if the service is in Error or was deleted.
-pub(super) async fn arrival(session: &Session, service: &str, node: &str) -> Result<(), Failure> {
+pub(super) async fn wait_for_arrival(session: &Session, service: &str, node: &str) -> Result<(), Failure> {
     let mut watcher = Watcher::object(session.client()?, Kind::Resource, service);
     let mut seen_moving = false;
     loop {
@@ -35,31 +35,31 @@ pub(super) async fn arrival(session: &Session, service: &str, node: &str) -> Res
             Change::Synced => continue,
         };
         let failed = || {
-            let is = where_it_is(Kind::Resource, &AnyObject::of(&object));
-            Failure::refused(format!("{service} was not moved to {node}: {is}"))
+            let status = status_line(Kind::Resource, &AnyObject::from_value(&object));
+            Failure::refused(format!("{service} was not moved to {node}: {status}"))
                 .help(format!("run \"hactl why {service}\""))
         };
-        match way(&Served::of(object.clone()), node) {
-            Way::There => return Ok(()),
-            Way::Lost => return Err(failed()),
-            Way::Elsewhere if seen_moving => return Err(failed()),
+        match move_progress(&TypedObject::from_value(object.clone()), node) {
+            MoveProgress::OnTarget => return Ok(()),
+            MoveProgress::CannotArrive => return Err(failed()),
+            MoveProgress::OnOtherNode if seen_moving => return Err(failed()),
             // The move has not begun yet.
-            Way::Elsewhere => {}
-            Way::Moving => seen_moving = true,
+            MoveProgress::OnOtherNode => {}
+            MoveProgress::Moving => seen_moving = true,
         }
     }
 }
 
-fn way(resource: &Served<ResourceSpec>, node: &str) -> Way {
+fn move_progress(resource: &TypedObject<ResourceSpec>, node: &str) -> MoveProgress {
     use ServiceState::{Deleting, Disabled, Error, Fence, Freeze, Ignored, Recovery, Started, Stopped};
-    let place = resource.status.as_ref().and_then(|status| status.node.as_deref());
+    let current_node = resource.status.as_ref().and_then(|status| status.node.as_deref());
     let is_in = |states: &[ServiceState]| resource.state().is_some_and(|state| states.contains(&state));
     if is_in(&[Started, Stopped, Disabled]) {
-        if place == Some(node) { Way::There } else { Way::Elsewhere }
+        if current_node == Some(node) { MoveProgress::OnTarget } else { MoveProgress::OnOtherNode }
     } else if is_in(&[Error, Ignored, Fence, Recovery, Freeze, Deleting]) {
-        Way::Lost
+        MoveProgress::CannotArrive
     } else {
-        Way::Moving
+        MoveProgress::Moving
     }
 }
 
@@ -69,17 +69,17 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn ways() {
-        let check = |state: &str, node: &str, expected: Way| {
+    fn each_state_has_a_move_progress() {
+        let check = |state: &str, node: &str, expected: MoveProgress| {
             let object = json!({"status": {"state": state, "node": node}});
-            assert_eq!(way(&Served::of(object), "node2"), expected, "{state} {node}");
+            assert_eq!(move_progress(&TypedObject::from_value(object), "node2"), expected, "{state} {node}");
         };
-        check("Started", "node2", Way::There);
-        check("Stopped", "node2", Way::There);
-        check("Started", "node1", Way::Elsewhere);
-        check("Relocate", "node1", Way::Moving);
-        check("Starting", "node2", Way::Moving);
-        check("Error", "node2", Way::Lost);
-        check("Recovery", "node2", Way::Lost);
+        check("Started", "node2", MoveProgress::OnTarget);
+        check("Stopped", "node2", MoveProgress::OnTarget);
+        check("Started", "node1", MoveProgress::OnOtherNode);
+        check("Relocate", "node1", MoveProgress::Moving);
+        check("Starting", "node2", MoveProgress::Moving);
+        check("Error", "node2", MoveProgress::CannotArrive);
+        check("Recovery", "node2", MoveProgress::CannotArrive);
     }
 }

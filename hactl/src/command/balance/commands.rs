@@ -1,24 +1,24 @@
 //! The commands that execute a plan, grouped by job set.
 
 use super::actions::{Action, actions};
-use super::options::{save_text, written};
-use super::planned::{Planned, Source};
+use super::options::{output_path, save_text};
+use super::planned::{GroupPlan, Source};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 use ha_scheduler::balance::moves::Operation;
 use ha_scheduler::balance::plan::Step;
 
 /// Returns the commands of a plan. The jobs of a set can run in parallel.
-pub(crate) fn text(source: &Source, planned: &Planned) -> String {
+pub(crate) fn text(source: &Source, group_plan: &GroupPlan) -> String {
     let mut text = String::new();
-    for (set, number) in planned.job_sets().iter().zip(1..) {
+    for (set, number) in group_plan.job_sets().iter().zip(1..) {
         text += &format!("\n  echo jobset {number}, {} jobs\n", set.len());
         for (step, job) in set.iter().zip(1..) {
             text += &format!("    echo job {number}/{job}\n");
             let commands: Vec<String> = if source.is_live {
-                actions(source, planned, step).iter().map(Action::command).collect()
+                actions(source, group_plan, step).iter().map(Action::command).collect()
             } else {
-                gnt_commands(source, planned, step)
+                gnt_commands(source, group_plan, step)
             };
             for command in commands {
                 text += &format!("    {command}\n");
@@ -29,10 +29,10 @@ pub(crate) fn text(source: &Source, planned: &Planned) -> String {
 }
 
 /// Prints commands as text, or writes them to a file as a script.
-pub(crate) fn give(terminal: &Terminal, file: &str, commands: &str) -> Result<(), Failure> {
-    match written(file) {
+pub(crate) fn output_commands(terminal: &Terminal, file: &str, commands: &str) -> Result<(), Failure> {
+    match output_path(file) {
         None => {
-            terminal.out(&format!("\nCommands to run to reach the above solution:\n{commands}"));
+            terminal.print(&format!("\nCommands to run to reach the above solution:\n{commands}"));
             Ok(())
         }
         Some(path) => save_text(path, &script(commands)),
@@ -44,16 +44,16 @@ fn script(commands: &str) -> String {
     format!("#!/bin/sh\n# Executes a plan of moves, job set by job set.\n\nset -e\n{commands}")
 }
 
-fn gnt_commands(source: &Source, planned: &Planned, step: &Step) -> Vec<String> {
-    let problem = &planned.problem;
+fn gnt_commands(source: &Source, group_plan: &GroupPlan, step: &Step) -> Vec<String> {
+    let problem = &group_plan.problem;
     let facts = &source.cluster.instances[problem.guests[step.guest].instance];
     let name = &facts.name;
-    let mut spots = step.kind.spots(step.from, step.to).into_iter();
-    let mut here = step.from.primary;
+    let mut placements = step.kind.placements(step.from, step.to).into_iter();
+    let mut current_host = step.from.primary;
     let mut commands = Vec::new();
     for operation in step.kind.operations(step.from, step.to) {
         // An instance that does not run, or whose node is off, cannot be migrated.
-        let migrates = facts.status.is_running() && !problem.hosts[here].down;
+        let migrates = facts.status.is_running() && !problem.hosts[current_host].down;
         let verb = if migrates { "migrate" } else { "failover" };
         commands.push(match operation {
             Operation::Failover => format!("gnt-instance {verb} -f {name}"),
@@ -64,7 +64,7 @@ fn gnt_commands(source: &Source, planned: &Planned, step: &Step) -> Vec<String> 
                 format!("gnt-instance {verb} -f -n {} {name}", source.node(problem, host))
             }
         });
-        here = spots.next().map_or(here, |spot| spot.primary);
+        current_host = placements.next().map_or(current_host, |placement| placement.primary);
     }
     commands
 }

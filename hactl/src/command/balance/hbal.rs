@@ -2,7 +2,7 @@
 //! scripts continue to work.
 
 use super::options::Options;
-use super::planned::{Planned, Source, adjust, after, find_group, time_used};
+use super::planned::{GroupPlan, Source, apply_loads_and_offline, budget_clock, cluster_after, find_group};
 use super::{apply, commands, instances, nodes, steps};
 use crate::arguments::GlobalFlags;
 use crate::config::ConnectionFlags;
@@ -13,7 +13,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, CommandFactory, Parser};
 use ha_scheduler::balance::groups::partition::populated;
 use ha_scheduler::balance::model::{Cluster, Node};
-use ha_scheduler::balance::problem::Spot;
+use ha_scheduler::balance::problem::Placement;
 use ha_scheduler::balance::score::{Usage, VALUES, optimum, usages, values, violates_policy};
 use ha_scheduler::balance::text;
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,7 +65,7 @@ impl Abort {
         Abort { exit: Exit::Refused, message: message.into() }
     }
 
-    fn load(why: impl std::fmt::Display) -> Abort {
+    fn load_failure(why: impl std::fmt::Display) -> Abort {
         Abort::new(format!("Error: failed to load data, aborting: {why}"))
     }
 }
@@ -79,8 +79,8 @@ impl From<Failure> for Abort {
 
 /// Runs the program with the arguments after its name.
 pub(crate) fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let words: Vec<OsString> = words.map(attached).collect();
-    let done = parsed(words).and_then(|arguments| {
+    let words: Vec<OsString> = words.map(with_equals_sign).collect();
+    let result = parse_arguments(words).and_then(|arguments| {
         let session = Session::new(&arguments.flags());
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -88,7 +88,7 @@ pub(crate) fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
             .map_err(|error| Abort::new(format!("Error: cannot start the runtime: {error}")))
             .and_then(|runtime| runtime.block_on(arguments.run(&session)))
     });
-    match done {
+    match result {
         Ok(exit) => exit.into(),
         Err(Abort { exit, message }) => {
             if !message.is_empty() {
@@ -100,8 +100,8 @@ pub(crate) fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 /// Parses the arguments, and handles those that only print something.
-fn parsed(words: Vec<OsString>) -> Result<Arguments, Abort> {
-    if let Some(message) = refused(&words) {
+fn parse_arguments(words: Vec<OsString>) -> Result<Arguments, Abort> {
+    if let Some(message) = unsupported_source(&words) {
         return Err(Abort::new(message));
     }
     let words = std::iter::once(OsString::from("hbal")).chain(words);
@@ -139,7 +139,7 @@ fn parsed(words: Vec<OsString>) -> Result<Arguments, Abort> {
 }
 
 /// Inserts the equals sign that `-CFILE`, `-pFIELDS` and `-LPATH` lack before their value.
-fn attached(word: OsString) -> OsString {
+fn with_equals_sign(word: OsString) -> OsString {
     let Some(text) = word.to_str() else { return word };
     // Long options may be abbreviated, as with every program of Ganeti; this one is in use.
     if text == "--prio" {
@@ -160,7 +160,7 @@ fn attached(word: OsString) -> OsString {
 }
 
 /// Returns the message for a source of data that this program does not support, or for more than one source.
-fn refused(words: &[OsString]) -> Option<String> {
+fn unsupported_source(words: &[OsString]) -> Option<String> {
     let has = |sources: &[&str]| {
         words.iter().filter_map(|word| word.to_str()).any(|word| {
             sources.iter().any(|source| {
@@ -196,83 +196,98 @@ impl Arguments {
         }
     }
 
-    fn level(&self) -> i16 {
+    fn verbosity(&self) -> i16 {
         1 + i16::from(self.verbose) - i16::from(self.quiet)
     }
 
     async fn run(&self, session: &Session) -> Result<Exit, Abort> {
         let (options, terminal) = (&self.options, session.terminal());
         if self.help_completion {
-            terminal.out(&completion());
+            terminal.print(&completion());
             return Ok(Exit::Done);
         }
         let mut source = match (&options.text_data, &self.luxi) {
-            (Some(path), _) => read(path)?,
-            (None, Some(_)) => Source::observed(session.client()?).await?,
-            (None, None) => return Err(Abort::load("No backend selected! Exiting.")),
+            (Some(path), _) => read_cluster(path)?,
+            (None, Some(_)) => Source::read_live_cluster(session.client()?).await?,
+            (None, None) => return Err(Abort::load_failure("No backend selected! Exiting.")),
         };
-        self.adjust(&mut source)?;
-        if self.level() > 0 {
-            warn_of_missing(terminal, &source.cluster);
+        self.apply_loads_and_offline_nodes(&mut source)?;
+        if self.verbosity() > 0 {
+            warn_of_unaccounted_usage(terminal, &source.cluster);
         }
         let cluster = &source.cluster;
         if cluster.instances.is_empty() {
-            terminal.line("Cluster is empty, exiting.");
+            terminal.print_line("Cluster is empty, exiting.");
             return Ok(Exit::Done);
         }
-        if self.level() > 1 {
-            warn_of_split(terminal, cluster);
-            terminal.line(&format!("Loaded cluster tags: {}", cluster.tags.join(",")));
+        if self.verbosity() > 1 {
+            warn_of_split_instances(terminal, cluster);
+            terminal.print_line(&format!("Loaded cluster tags: {}", cluster.tags.join(",")));
         }
-        terminal.line(&format!(
+        terminal.print_line(&format!(
             "Loaded {} nodes, {} instances",
             cluster.nodes.len(),
             cluster.instances.len()
         ));
         let suffix = common_suffix(cluster);
-        if self.level() > 1 && !suffix.is_empty() {
-            terminal.line(&format!("Note: Stripping common suffix of '{suffix}' from names"));
+        if self.verbosity() > 1 && !suffix.is_empty() {
+            terminal.print_line(&format!("Note: Stripping common suffix of '{suffix}' from names"));
         }
         let group = self.group(cluster)?;
-        let planned =
-            Planned::new(&source, options, group, &mut time_used(Instant::now(), options.budget, (0, 1)));
+        let group_plan = GroupPlan::new(
+            &source,
+            options,
+            group,
+            &mut budget_clock(Instant::now(), options.budget, (0, 1)),
+        );
         // The output has short names; commands and files have the full ones.
-        let shown = source.without_suffix(&suffix);
+        let short_names = source.without_suffix(&suffix);
         if self.oneline {
-            let plan = &planned.plan;
+            let plan = &group_plan.plan;
             let ratio = if plan.end() == 0.0 { 1.0 } else { plan.start / plan.end() };
-            terminal.out(&format!("{:.8} {} {:.8} {ratio:8.3}\n", plan.start, plan.steps.len(), plan.end()));
+            terminal.print(&format!(
+                "{:.8} {} {:.8} {ratio:8.3}\n",
+                plan.start,
+                plan.steps.len(),
+                plan.end()
+            ));
         } else {
-            self.print(terminal, &shown, &planned);
+            self.print(terminal, &short_names, &group_plan);
         }
-        let chosen = [planned];
-        options.save(&source.cluster, &after(&source, &chosen))?;
-        let [planned] = &chosen;
-        if self.is_balanced(planned) {
+        let chosen = [group_plan];
+        options.save(&source.cluster, &cluster_after(&source, &chosen))?;
+        let [group_plan] = &chosen;
+        if self.is_balanced(group_plan) {
             return Ok(Exit::Done);
         }
         if let Some(file) = &options.print_commands {
-            commands::give(terminal, file, &commands::text(&source, planned))?;
+            commands::output_commands(terminal, file, &commands::text(&source, group_plan))?;
         }
         if !self.oneline {
-            self.print_tables(terminal, "Final", &shown, planned, &planned.plan.spots(&planned.problem));
+            self.print_tables(
+                terminal,
+                "Final",
+                &short_names,
+                group_plan,
+                &group_plan.plan.placements(&group_plan.problem),
+            );
         }
         if options.apply {
             if options.text_data.is_some() {
                 return Err(Abort::new("Error: hbal: Execution of commands possible only on LUXI"));
             }
-            let applied = apply::apply(session, options.conditions(), &source, &chosen).await?;
+            let applied = apply::apply(session, options.execution_settings(), &source, &chosen).await?;
             return applied.failure.map_or(Ok(Exit::Done), |failure| Err(failure.into()));
         }
         Ok(Exit::Done)
     }
 
     /// Applies the options about nodes and instances to the cluster, and checks the names in them.
-    fn adjust(&self, source: &mut Source) -> Result<(), Abort> {
+    fn apply_loads_and_offline_nodes(&self, source: &mut Source) -> Result<(), Abort> {
         let (options, cluster) = (&self.options, &mut source.cluster);
         if let Some(path) = &options.dynu_file {
             let text = std::fs::read_to_string(path)
-                .map_err(|error| Abort::load(format!("{}: {error}", path.display())))?;
+                .map_err(|error| Abort::load_failure(format!("{}: {error}", path.display())))?;
             read_utilization(cluster, &text)
                 .map_err(|why| Abort::new(format!("Error: can't parse utilisation data: {why}")))?;
         }
@@ -286,7 +301,7 @@ impl Arguments {
             let message = format!("Error: wrong node name(s) set as offline: {}\n", unknown.join(","));
             return Err(Abort::new(message));
         }
-        adjust(cluster, None, &options.offline)?;
+        apply_loads_and_offline(cluster, None, &options.offline)?;
         let unknown: Vec<&String> = options
             .select_instances
             .iter()
@@ -294,7 +309,7 @@ impl Arguments {
             .filter(|name| !cluster.instances.iter().any(|instance| instance.name == options.name(name)))
             .collect();
         if !unknown.is_empty() {
-            return Err(Abort::load(format!("Unknown instance(s): {unknown:?}")));
+            return Err(Abort::load_failure(format!("Unknown instance(s): {unknown:?}")));
         }
         Ok(())
     }
@@ -323,36 +338,37 @@ impl Arguments {
     }
 
     /// Returns `true` if the score exceeds the optimum by less than the requested amount, so that nothing is moved.
-    fn is_balanced(&self, planned: &Planned) -> bool {
-        planned.plan.start - optimum(&planned.problem) < self.options.min_score
+    fn is_balanced(&self, group_plan: &GroupPlan) -> bool {
+        group_plan.plan.start - optimum(&group_plan.problem) < self.options.min_score
     }
 
-    fn print(&self, terminal: &Terminal, source: &Source, planned: &Planned) {
-        let (cluster, problem, plan, level) =
-            (&source.cluster, &planned.problem, &planned.plan, self.level());
+    fn print(&self, terminal: &Terminal, source: &Source, group_plan: &GroupPlan) {
+        let (cluster, problem, plan, verbosity) =
+            (&source.cluster, &group_plan.problem, &group_plan.plan, self.verbosity());
         let at_start = usages(problem, &problem.start);
-        terminal.line(&format!(
+        terminal.print_line(&format!(
             "Group size {} nodes, {} instances\nSelected node group: {}",
             problem.hosts.len(),
             problem.guests.len(),
-            cluster.groups[planned.group].name
+            cluster.groups[group_plan.group].name
         ));
         let hosts = || problem.hosts.iter().zip(&at_start);
-        let bad: BTreeSet<usize> = hosts()
+        let n1_failing_hosts: BTreeSet<usize> = hosts()
             .enumerate()
             .filter(|(_, (host, usage))| !host.offline && usage.fails_n1())
             .map(|(at, _)| at)
             .collect();
-        let concerned = |spot: &&Spot| spot.nodes().any(|host| bad.contains(&host));
-        if level > 0 {
-            terminal.line(&format!(
+        let is_on_failing_host =
+            |placement: &&Placement| placement.nodes().any(|host| n1_failing_hosts.contains(&host));
+        if verbosity > 0 {
+            terminal.print_line(&format!(
                 "Initial check done: {} bad nodes, {} bad instances.",
-                bad.len(),
-                problem.start.iter().filter(concerned).count()
+                n1_failing_hosts.len(),
+                problem.start.iter().filter(is_on_failing_host).count()
             ));
         }
-        if !bad.is_empty() {
-            terminal.line(
+        if !n1_failing_hosts.is_empty() {
+            terminal.print_line(
                 "Cluster is not N+1 happy, continuing but no guarantee that the cluster will end N+1 happy.",
             );
         }
@@ -363,19 +379,19 @@ impl Arguments {
             } else {
                 "but the set of moves might be too restricted; consider using the --ignore-soft-errors option."
             };
-            terminal.line(&format!(
+            terminal.print_line(&format!(
                 "The cluster contains {violating} policy-violating nodes.\nContinuing, {effect}"
             ));
         }
-        self.print_tables(terminal, "Initial", source, planned, &problem.start);
-        if level > 2 {
-            terminal.line(&format!("Initial coefficients: overall {:.8}", plan.start));
-            terminal.out(&coefficients(planned, &problem.start));
+        self.print_tables(terminal, "Initial", source, group_plan, &problem.start);
+        if verbosity > 2 {
+            terminal.print_line(&format!("Initial coefficients: overall {:.8}", plan.start));
+            terminal.print(&coefficients(group_plan, &problem.start));
         } else {
-            terminal.line(&format!("Initial score: {:.8}", plan.start));
+            terminal.print_line(&format!("Initial score: {:.8}", plan.start));
         }
-        if self.is_balanced(planned) {
-            terminal.line(&format!(
+        if self.is_balanced(group_plan) {
+            terminal.print_line(&format!(
                 "Cluster is already well balanced (initial score {},\noptimum score due to N+1 reservations \
                  {},\nminimum score {}).\nNothing to do, exiting",
                 six_digits(plan.start),
@@ -384,27 +400,31 @@ impl Arguments {
             ));
             return;
         }
-        terminal.line("Trying to minimize the CV...");
-        terminal.out(&steps::text(source, planned));
+        terminal.print_line("Trying to minimize the CV...");
+        terminal.print(&steps::text(source, group_plan));
         if plan.steps.is_empty() {
-            terminal.line("No solution found");
-        } else if level > 2 {
-            terminal.line(&format!("Final coefficients:   overall {:.8}", plan.end()));
-            terminal.out(&coefficients(planned, &plan.spots(problem)));
+            terminal.print_line("No solution found");
+        } else if verbosity > 2 {
+            terminal.print_line(&format!("Final coefficients:   overall {:.8}", plan.end()));
+            terminal.print(&coefficients(group_plan, &plan.placements(problem)));
         } else {
-            terminal.line(&format!("Cluster score improved from {:.8} to {:.8}", plan.start, plan.end()));
+            terminal.print_line(&format!(
+                "Cluster score improved from {:.8} to {:.8}",
+                plan.start,
+                plan.end()
+            ));
         }
-        if level > 0 {
-            terminal.line(&format!("Solution length={}", plan.steps.len()));
+        if verbosity > 0 {
+            terminal.print_line(&format!("Solution length={}", plan.steps.len()));
         }
-        if level > 3 {
+        if verbosity > 3 {
             let free = |usages: &[Usage]| {
                 let sum = |amount: fn(&Usage) -> i64| usages.iter().map(amount).sum::<i64>();
                 (sum(|usage| usage.memory_free), sum(|usage| usage.disk_free))
             };
-            let at_end = usages(problem, &plan.spots(problem));
+            let at_end = usages(problem, &plan.placements(problem));
             let ((memory, disk), (memory_after, disk_after)) = (free(&at_start), free(&at_end));
-            terminal.line(&format!(
+            terminal.print_line(&format!(
                 "Original: mem={memory} disk={disk}\nFinal:    mem={memory_after} disk={disk_after}"
             ));
         }
@@ -416,25 +436,25 @@ impl Arguments {
         terminal: &Terminal,
         when: &str,
         source: &Source,
-        planned: &Planned,
-        spots: &[Spot],
+        group_plan: &GroupPlan,
+        placements: &[Placement],
     ) {
-        let (cluster, problem) = (&source.cluster, &planned.problem);
+        let (cluster, problem) = (&source.cluster, &group_plan.problem);
         if self.options.print_instances {
-            let table = instances::table(cluster, problem, spots);
+            let table = instances::table(cluster, problem, placements);
             terminal.error_line(&format!("\n{when} instance map:\n{}", table.trim_end()));
         }
         if self.options.print_nodes.is_some() {
-            let table = nodes::table(cluster, problem, spots, &self.options.node_fields());
+            let table = nodes::table(cluster, problem, placements, &self.options.node_fields());
             terminal.error_line(&format!("\n{when} cluster status:\n{table}"));
         }
     }
 }
 
 /// Returns every value of the score with its weight.
-fn coefficients(planned: &Planned, spots: &[Spot]) -> String {
+fn coefficients(group_plan: &GroupPlan, placements: &[Placement]) -> String {
     let mut text = format!("   {:24} {:>10} {:>6}\n", "Field", "Value", "Weight");
-    for (value, amount) in VALUES.iter().zip(values(&planned.problem, spots)) {
+    for (value, amount) in VALUES.iter().zip(values(&group_plan.problem, placements)) {
         let weight = format!("x{:.2}", value.weight);
         text += &format!("   {:24} {amount:.8} {weight:>6}\n", value.name);
     }
@@ -473,16 +493,16 @@ fn completion() -> String {
 }
 
 /// Reads the cluster from a file.
-fn read(path: &Path) -> Result<Source, Abort> {
-    let contents =
-        std::fs::read_to_string(path).map_err(|error| Abort::load(format!("{}: {error}", path.display())))?;
-    Source::of_text(&contents).map_err(|error| match error.unknown_node() {
+fn read_cluster(path: &Path) -> Result<Source, Abort> {
+    let contents = std::fs::read_to_string(path)
+        .map_err(|error| Abort::load_failure(format!("{}: {error}", path.display())))?;
+    Source::from_text(&contents).map_err(|error| match error.unknown_node() {
         Some(node) => {
             let line = contents.lines().nth(error.line.saturating_sub(1)).unwrap_or_default();
             let instance = line.split('|').next().unwrap_or_default();
-            Abort::load(format!("Unknown node '{node}' for instance {instance}"))
+            Abort::load_failure(format!("Unknown node '{node}' for instance {instance}"))
         }
-        None => Abort::load(format!("{}: {error}", path.display())),
+        None => Abort::load_failure(format!("{}: {error}", path.display())),
     })
 }
 
@@ -506,7 +526,7 @@ fn read_utilization(cluster: &mut Cluster, text: &str) -> Result<(), String> {
 }
 
 /// Warns of nodes that use more memory or disk than the node itself and its instances account for.
-fn warn_of_missing(terminal: &Terminal, cluster: &Cluster) {
+fn warn_of_unaccounted_usage(terminal: &Terminal, cluster: &Cluster) {
     let mut used: BTreeMap<usize, (i64, i64)> = BTreeMap::new();
     for instance in cluster.instances.iter().filter(|instance| !instance.forthcoming) {
         if instance.status.is_running() {
@@ -532,7 +552,7 @@ fn warn_of_missing(terminal: &Terminal, cluster: &Cluster) {
 }
 
 /// Warns of instances whose nodes are in different groups, because those are not moved.
-fn warn_of_split(terminal: &Terminal, cluster: &Cluster) {
+fn warn_of_split_instances(terminal: &Terminal, cluster: &Cluster) {
     let group = |node: usize| cluster.nodes[node].group;
     let split: String = cluster
         .instances

@@ -2,11 +2,11 @@
 
 use crate::render::cpus::cpus;
 use ha_scheduler::balance::model::{Cluster, LOAD_UNIT};
-use ha_scheduler::balance::problem::{Problem, Spot};
+use ha_scheduler::balance::problem::{Placement, Problem};
 
 /// Returns one line per instance: `R` if it runs, its nodes, whether memory is reserved for it, its sizes and its
 /// measured usage.
-pub(super) fn table(cluster: &Cluster, problem: &Problem, spots: &[Spot]) -> String {
+pub(super) fn table(cluster: &Cluster, problem: &Problem, placements: &[Placement]) -> String {
     let node = |host: usize| problem.node_name(cluster, host).to_owned();
     let mut rows = vec![
         [
@@ -16,16 +16,17 @@ pub(super) fn table(cluster: &Cluster, problem: &Problem, spots: &[Spot]) -> Str
         .map(str::to_owned)
         .to_vec(),
     ];
-    let each = problem.guests.iter().zip(spots);
-    for (guest, spot, at) in each.flat_map(|(guest, spot)| guest.instances().map(move |at| (guest, spot, at)))
+    let placed_guests = problem.guests.iter().zip(placements);
+    for (guest, placement, at) in
+        placed_guests.flat_map(|(guest, placement)| guest.instances().map(move |at| (guest, placement, at)))
     {
         let facts = &cluster.instances[at];
         let load = if guest.partners.is_empty() { guest.load } else { facts.load };
         let mut row = vec![
             if facts.status.is_running() { "R" } else { " " }.to_owned(),
             facts.name.clone(),
-            node(spot.primary),
-            spot.secondary.map(node).unwrap_or_default(),
+            node(placement.primary),
+            placement.secondary.map(node).unwrap_or_default(),
             if facts.auto_balance { "Y" } else { "N" }.to_owned(),
             cpus(facts.vcpus, cluster.cpus_in_thousandths).to_string(),
             facts.memory.to_string(),
@@ -37,15 +38,15 @@ pub(super) fn table(cluster: &Cluster, problem: &Problem, spots: &[Spot]) -> Str
     aligned(&rows, |column| column < 5)
 }
 
-/// Aligns columns after one blank: those for which `left` returns `true` to the left, the others to the right.
-pub(super) fn aligned(rows: &[Vec<String>], left: impl Fn(usize) -> bool) -> String {
+/// Aligns columns after one blank: those for which `is_left_aligned` returns `true` to the left, the others to the right.
+pub(super) fn aligned(rows: &[Vec<String>], is_left_aligned: impl Fn(usize) -> bool) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width =
         |column: usize| rows.iter().filter_map(|row| row.get(column)).map(String::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
-            if left(column) { format!("{cell:width$}") } else { format!("{cell:>width$}") }
+            if is_left_aligned(column) { format!("{cell:width$}") } else { format!("{cell:>width$}") }
         });
         format!(" {}", cells.collect::<Vec<_>>().join(" ")).trim_end().to_owned() + "\n"
     };

@@ -3,7 +3,7 @@
 use super::instances::aligned;
 use crate::render::cpus::cpus;
 use ha_scheduler::balance::model::{Cluster, LOAD_UNIT, Node};
-use ha_scheduler::balance::problem::{Problem, Spot};
+use ha_scheduler::balance::problem::{Placement, Problem};
 use ha_scheduler::balance::score::{Usage, usages};
 
 /// A column: its name in options, its heading, and its text.
@@ -53,8 +53,8 @@ const COLUMNS: [Column; 22] = [
     ("vcpu", "vcpu", |row| row.cpus(row.usage.vcpus)),
     ("pcnt", "pcnt", |row| row.usage.primaries.to_string()),
     ("scnt", "scnt", |row| row.usage.secondaries.to_string()),
-    ("pfmem", "p_fmem", |row| share(row.usage.memory_free, row.node.memory_total)),
-    ("pfdsk", "p_fdsk", |row| share(row.usage.disk_free, row.node.disk_total)),
+    ("pfmem", "p_fmem", |row| fraction(row.usage.memory_free, row.node.memory_total)),
+    ("pfdsk", "p_fdsk", |row| fraction(row.usage.disk_free, row.node.disk_total)),
     ("rcpu", "r_cpu", |row| format!("{:.2}", row.usage.vcpus as f64 / row.node.cpus.max(1) as f64)),
     ("lcpu", "lCpu", |row| load(row.usage.load[0])),
     ("lmem", "lMem", |row| load(row.usage.load[1])),
@@ -64,7 +64,7 @@ const COLUMNS: [Column; 22] = [
 
 /// Returns one line per node: `-` if it is offline, `*` if it fails N+1. `fields` names columns, separated by commas.
 /// An empty `fields`, or one that begins with a plus sign, selects all columns.
-pub(super) fn table(cluster: &Cluster, problem: &Problem, spots: &[Spot], fields: &str) -> String {
+pub(super) fn table(cluster: &Cluster, problem: &Problem, placements: &[Placement], fields: &str) -> String {
     let named: Vec<&str> = fields.split(',').filter(|name| !name.is_empty()).collect();
     let all = named.is_empty() || fields.starts_with('+');
     let columns: Vec<&Column> = if all {
@@ -73,19 +73,20 @@ pub(super) fn table(cluster: &Cluster, problem: &Problem, spots: &[Spot], fields
         named.iter().filter_map(|name| COLUMNS.iter().find(|column| column.0 == *name)).collect()
     };
     let mut memory = vec![0; problem.hosts.len()];
-    for (guest, spot) in problem.guests.iter().zip(spots) {
-        memory[spot.primary] += guest.memory_used;
+    for (guest, placement) in problem.guests.iter().zip(placements) {
+        memory[placement.primary] += guest.memory_used;
     }
     let mut rows: Vec<Vec<String>> = vec![columns.iter().map(|column| column.1.to_owned()).collect()];
-    for ((host, usage), memory_used) in problem.hosts.iter().zip(&usages(problem, spots)).zip(memory) {
+    for ((host, usage), memory_used) in problem.hosts.iter().zip(&usages(problem, placements)).zip(memory) {
         let row = Row { cluster, node: &cluster.nodes[host.node], usage, offline: host.offline, memory_used };
         rows.push(columns.iter().map(|column| column.2(&row)).collect());
     }
-    let left: Vec<bool> = columns.iter().map(|column| ["status", "name"].contains(&column.0)).collect();
-    aligned(&rows, |column| left[column])
+    let is_left_aligned: Vec<bool> =
+        columns.iter().map(|column| ["status", "name"].contains(&column.0)).collect();
+    aligned(&rows, |column| is_left_aligned[column])
 }
 
-fn share(part: i64, whole: i64) -> String {
+fn fraction(part: i64, whole: i64) -> String {
     format!("{:.4}", part as f64 / whole.max(1) as f64)
 }
 

@@ -1,6 +1,6 @@
 //! The options that `hactl balance` and `hbal` share, with hbal's meaning.
 
-use super::apply::Conditions;
+use super::apply::ExecutionSettings;
 use crate::failure::Failure;
 use clap::{ArgAction, Args, ValueHint};
 use ha_api_types::names::bare;
@@ -41,10 +41,10 @@ pub(crate) struct Options {
     #[arg(long, short = 'l', value_name = "N")]
     pub(crate) max_length: Option<usize>,
     /// Maximum virtual CPUs per physical CPU; default: policy, else 4
-    #[arg(long, value_name = "RATIO", value_parser = ratio)]
+    #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
     pub(crate) max_cpu: Option<f64>,
     /// Share of the disk of each node that stays free
-    #[arg(long, value_name = "RATIO", default_value_t = 0.0, value_parser = share)]
+    #[arg(long, value_name = "RATIO", default_value_t = 0.0, value_parser = parse_share)]
     pub(crate) min_disk: f64,
     /// Do not copy disks
     #[arg(long)]
@@ -102,7 +102,7 @@ pub(crate) struct Options {
     /// Random seed; same plan for the same seed if the search ends in time
     #[arg(long, value_name = "N", default_value_t = 1, action = ArgAction::Set)]
     pub(crate) seed: u64,
-    /// Whether a plan of single steps is kept unless another plan ends with a lower score.
+    /// Whether a plan of single steps stays unless another scores lower
     #[arg(skip)]
     pub(crate) keeps_single_steps: bool,
 }
@@ -140,8 +140,8 @@ impl Options {
     }
 
     /// Returns the settings for the execution of a plan.
-    pub(crate) fn conditions(&self) -> Conditions<'_> {
-        Conditions { timeout: self.timeout, offline: &self.offline, command: "hactl balance" }
+    pub(crate) fn execution_settings(&self) -> ExecutionSettings<'_> {
+        ExecutionSettings { timeout: self.timeout, offline: &self.offline, command: "hactl balance" }
     }
 
     /// Returns the criteria for the end of the search.
@@ -165,29 +165,29 @@ impl Options {
     /// Writes the files of `--save`.
     pub(crate) fn save(&self, before: &Cluster, after: &Cluster) -> Result<(), Failure> {
         let Some(base) = &self.save else { return Ok(()) };
-        save_both(base, before, after)?;
+        save_before_and_after(base, before, after)?;
         if self.text_data.is_none() {
-            save_text(&ending(base, ".usage"), &text::write_utilisation(before))?;
+            save_text(&with_extension(base, ".usage"), &text::write_utilisation(before))?;
         }
         Ok(())
     }
 }
 
 /// Writes the cluster before and after a plan to FILE.original and FILE.balanced.
-pub(crate) fn save_both(base: &Path, before: &Cluster, after: &Cluster) -> Result<(), Failure> {
-    save_text(&ending(base, ".original"), &text::write(before))?;
-    save_text(&ending(base, ".balanced"), &text::write(after))
+pub(crate) fn save_before_and_after(base: &Path, before: &Cluster, after: &Cluster) -> Result<(), Failure> {
+    save_text(&with_extension(base, ".original"), &text::write(before))?;
+    save_text(&with_extension(base, ".balanced"), &text::write(after))
 }
 
 /// Appends an ending to a file name.
-fn ending(base: &Path, end: &str) -> PathBuf {
+fn with_extension(base: &Path, end: &str) -> PathBuf {
     let mut name = base.to_owned().into_os_string();
     name.push(end);
     name.into()
 }
 
 /// Returns the file of an option with an optional file name; `None`: no file is given.
-pub(crate) fn written(value: &str) -> Option<&Path> {
+pub(crate) fn output_path(value: &str) -> Option<&Path> {
     (!value.is_empty()).then(|| Path::new(value))
 }
 
@@ -196,17 +196,17 @@ pub(crate) fn save_text(path: &Path, text: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))
 }
 
-fn number(text: &str, least: f64, most: f64, expected: &str) -> Result<f64, String> {
+fn parse_number(text: &str, min: f64, max: f64, expected: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        Ok(number) if (min..=max).contains(&number) => Ok(number),
         Ok(_) | Err(_) => Err(format!("expected {expected}")),
     }
 }
 
-pub(crate) fn ratio(text: &str) -> Result<f64, String> {
-    number(text, 0.0, 1e6, "a number of at least 0")
+pub(crate) fn parse_ratio(text: &str) -> Result<f64, String> {
+    parse_number(text, 0.0, 1e6, "a number of at least 0")
 }
 
-pub(crate) fn share(text: &str) -> Result<f64, String> {
-    number(text, 0.0, 1.0, "a number from 0 to 1")
+pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
+    parse_number(text, 0.0, 1.0, "a number from 0 to 1")
 }

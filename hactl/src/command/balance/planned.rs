@@ -7,7 +7,7 @@ use ha_scheduler::balance::groups::partition::populated;
 use ha_scheduler::balance::live;
 use ha_scheduler::balance::model::{Cluster, Role};
 use ha_scheduler::balance::plan::{Plan, Step, job_sets};
-use ha_scheduler::balance::problem::{Problem, Spot};
+use ha_scheduler::balance::problem::{Placement, Problem};
 use ha_scheduler::balance::score::optimum;
 use ha_scheduler::balance::search::{Clock, Goal, search};
 use ha_scheduler::balance::text::{self, TextError};
@@ -32,7 +32,7 @@ pub(crate) struct Source {
 }
 
 /// A group with its plan.
-pub(crate) struct Planned {
+pub(crate) struct GroupPlan {
     /// Index of the group.
     pub(crate) group: usize,
     /// Group as a problem of the balancer.
@@ -42,29 +42,29 @@ pub(crate) struct Planned {
 
 impl Source {
     /// Reads the cluster from a file, and applies the options.
-    pub(crate) fn of_file(path: &Path, options: &Options) -> Result<Source, Failure> {
-        Source::read(path)?.chosen(options)
+    pub(crate) fn from_file(path: &Path, options: &Options) -> Result<Source, Failure> {
+        Source::read_file(path)?.with_options(options)
     }
 
     /// Reads the cluster from a file, without applying options.
-    pub(crate) fn read(path: &Path) -> Result<Source, Failure> {
-        Source::of_text(&contents(path)?)
-            .map_err(|error| Failure::usage(error.to_string()).at(&path.display().to_string()))
+    pub(crate) fn read_file(path: &Path) -> Result<Source, Failure> {
+        Source::from_text(&read_text(path)?)
+            .map_err(|error| Failure::usage(error.to_string()).with_context(&path.display().to_string()))
     }
 
     /// Parses the cluster, without applying options.
-    pub(crate) fn of_text(text: &str) -> Result<Source, TextError> {
+    pub(crate) fn from_text(text: &str) -> Result<Source, TextError> {
         let (cluster, groups, drained) = (text::read(text)?, Vec::new(), BTreeSet::new());
         Ok(Source { cluster, groups, drained, is_live: false, inter_group_moves: true, view: None })
     }
 
     /// Reads the live cluster, and applies the options.
-    pub(crate) async fn live(client: &Client, options: &Options) -> Result<Source, Failure> {
-        Source::observed(client).await?.chosen(options)
+    pub(crate) async fn from_live_cluster(client: &Client, options: &Options) -> Result<Source, Failure> {
+        Source::read_live_cluster(client).await?.with_options(options)
     }
 
     /// Reads the live cluster, without applying options.
-    pub(crate) async fn observed(client: &Client) -> Result<Source, Failure> {
+    pub(crate) async fn read_live_cluster(client: &Client) -> Result<Source, Failure> {
         let (view, usage) = (client.placement().await?, client.usage().await?);
         let cluster = live::cluster(&view, &usage);
         let (groups, drained) = (Vec::new(), live::drained(&view));
@@ -73,9 +73,9 @@ impl Source {
     }
 
     /// Applies the options to the cluster, and checks every name in them.
-    fn chosen(self, options: &Options) -> Result<Source, Failure> {
+    fn with_options(self, options: &Options) -> Result<Source, Failure> {
         let Source { mut cluster, drained, is_live, inter_group_moves, view, .. } = self;
-        adjust(&mut cluster, options.dynu_file.as_deref(), &options.offline)?;
+        apply_loads_and_offline(&mut cluster, options.dynu_file.as_deref(), &options.offline)?;
         for name in options.select_instances.iter().chain(&options.exclude_instances) {
             if !cluster.instances.iter().any(|instance| instance.name == options.name(name)) {
                 return Err(Failure::usage(format!("instance {name:?} not found")));
@@ -116,14 +116,14 @@ impl Source {
         problem.instance_name(&self.cluster, guest)
     }
 
-    /// Returns the names of a spot's nodes.
-    pub(crate) fn nodes(&self, problem: &Problem, spot: Spot) -> Vec<&str> {
-        spot.nodes().map(|host| self.node(problem, host)).collect()
+    /// Returns the names of a placement's nodes.
+    pub(crate) fn nodes(&self, problem: &Problem, placement: Placement) -> Vec<&str> {
+        placement.nodes().map(|host| self.node(problem, host)).collect()
     }
 
-    /// Returns a spot as `primary:secondary`.
-    pub(crate) fn spot(&self, problem: &Problem, spot: Spot) -> String {
-        self.nodes(problem, spot).join(":")
+    /// Returns a placement as `primary:secondary`.
+    pub(crate) fn placement(&self, problem: &Problem, placement: Placement) -> String {
+        self.nodes(problem, placement).join(":")
     }
 }
 
@@ -135,16 +135,25 @@ pub(crate) fn find_group(cluster: &Cluster, name: &str) -> Result<usize, Failure
 
 /// Returns a clock for one of several groups. The clock returns the used share of the group's time budget. The next
 /// group also gets the time that this group does not use.
-pub(crate) fn time_used(begun: Instant, budget: Duration, (nth, of): (usize, usize)) -> impl FnMut() -> f64 {
-    let (first, last) = (begun.elapsed().as_secs_f64(), budget.as_secs_f64() * (nth + 1) as f64 / of as f64);
-    move || (begun.elapsed().as_secs_f64() - first) / (last - first).max(1e-9)
+pub(crate) fn budget_clock(
+    started_at: Instant,
+    budget: Duration,
+    (index, group_count): (usize, usize),
+) -> impl FnMut() -> f64 {
+    let (begin, end) =
+        (started_at.elapsed().as_secs_f64(), budget.as_secs_f64() * (index + 1) as f64 / group_count as f64);
+    move || (started_at.elapsed().as_secs_f64() - begin) / (end - begin).max(1e-9)
 }
 
 /// Reads the usage of instances from a file, and marks some nodes as offline.
-pub(crate) fn adjust(cluster: &mut Cluster, loads: Option<&Path>, offline: &[String]) -> Result<(), Failure> {
+pub(crate) fn apply_loads_and_offline(
+    cluster: &mut Cluster,
+    loads: Option<&Path>,
+    offline: &[String],
+) -> Result<(), Failure> {
     if let Some(path) = loads {
-        text::read_utilisation(cluster, &contents(path)?)
-            .map_err(|error| Failure::usage(error.to_string()).at(&path.display().to_string()))?;
+        text::read_utilisation(cluster, &read_text(path)?)
+            .map_err(|error| Failure::usage(error.to_string()).with_context(&path.display().to_string()))?;
     }
     for name in offline {
         let node = cluster.nodes.iter_mut().find(|node| node.name == *name);
@@ -154,23 +163,23 @@ pub(crate) fn adjust(cluster: &mut Cluster, loads: Option<&Path>, offline: &[Str
     Ok(())
 }
 
-fn contents(path: &Path) -> Result<String, Failure> {
+fn read_text(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
 }
 
-impl Planned {
+impl GroupPlan {
     /// Searches for a plan of a group.
-    pub(crate) fn new(source: &Source, options: &Options, group: usize, clock: Clock<'_>) -> Planned {
+    pub(crate) fn new(source: &Source, options: &Options, group: usize, clock: Clock<'_>) -> GroupPlan {
         let problem = Problem::new(&source.cluster, group, &options.settings(&source.drained));
         let goal = options.goal();
         let goal = Goal { min_score: goal.min_score + optimum(&problem), ..goal };
         let plan = search(&problem, &goal, clock);
-        Planned { group, problem, plan }
+        GroupPlan { group, problem, plan }
     }
 
     /// Returns the decrease of the score.
-    pub(crate) fn gain(&self) -> f64 {
+    pub(crate) fn score_gain(&self) -> f64 {
         self.plan.start - self.plan.end()
     }
 
@@ -181,8 +190,8 @@ impl Planned {
 }
 
 /// Returns the cluster after all plans.
-pub(crate) fn after(source: &Source, plans: &[Planned]) -> Cluster {
-    plans
-        .iter()
-        .fold(source.cluster.clone(), |cluster, planned| planned.plan.applied(&cluster, &planned.problem))
+pub(crate) fn cluster_after(source: &Source, plans: &[GroupPlan]) -> Cluster {
+    plans.iter().fold(source.cluster.clone(), |cluster, group_plan| {
+        group_plan.plan.applied(&cluster, &group_plan.problem)
+    })
 }

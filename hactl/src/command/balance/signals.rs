@@ -16,30 +16,30 @@ pub(super) struct Terminated;
 
 impl Signals {
     /// Installs the handlers, so that the signals no longer end the process.
-    pub(super) fn catch() -> Result<Signals, Failure> {
-        let catch = |kind| {
+    pub(super) fn install() -> Result<Signals, Failure> {
+        let install_handler = |kind| {
             signal(kind).map_err(|error| Failure::refused(format!("cannot wait for signals: {error}")))
         };
         Ok(Signals {
-            interrupt: catch(SignalKind::interrupt())?,
-            terminate: catch(SignalKind::terminate())?,
+            interrupt: install_handler(SignalKind::interrupt())?,
+            terminate: install_handler(SignalKind::terminate())?,
             interrupted: false,
         })
     }
 
     /// Returns `true` if SIGINT has arrived during any work so far.
-    pub(super) fn interrupted(&self) -> bool {
+    pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted
     }
 
-    /// Runs some work to its end. At the first SIGINT, prints `how_far`, which states when the execution stops.
+    /// Runs some work to its end. At the first SIGINT, prints `interrupt_effect`, which states when the execution stops.
     ///
     /// # Errors
     /// Fails if SIGTERM arrives; the work is then incomplete.
-    pub(super) async fn during<T>(
+    pub(super) async fn run_to_end<T>(
         &mut self,
         session: &Session,
-        how_far: &str,
+        interrupt_effect: &str,
         work: impl Future<Output = T>,
     ) -> Result<T, Terminated> {
         let mut work = std::pin::pin!(work);
@@ -49,7 +49,7 @@ impl Signals {
                 _ = self.terminate.recv() => return Err(Terminated),
                 _ = self.interrupt.recv() => {
                     if !self.interrupted {
-                        session.terminal().held_up(&format!("interrupted: {how_far}"));
+                        session.terminal().notice(&format!("interrupted: {interrupt_effect}"));
                     }
                     self.interrupted = true;
                 }

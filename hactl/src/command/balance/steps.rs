@@ -1,32 +1,33 @@
 //! The steps of a plan, as text or as JSON.
 
-use super::planned::{Planned, Source};
+use super::planned::{GroupPlan, Source};
 use ha_scheduler::balance::moves::Operation;
 use ha_scheduler::balance::plan::Step;
 use serde_json::{Value, json};
 
 /// Returns a numbered line per step: instance, source, target, the score after the step, and the operations.
-pub(super) fn text(source: &Source, planned: &Planned) -> String {
-    let problem = &planned.problem;
+pub(super) fn text(source: &Source, group_plan: &GroupPlan) -> String {
+    let problem = &group_plan.problem;
     let width = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0);
     let names = width(&mut (0..problem.guests.len()).map(|guest| source.instance(problem, guest).len()));
-    let spots = 1 + 2 * width(&mut (0..problem.hosts.len()).map(|host| source.node(problem, host).len()));
+    let placements =
+        1 + 2 * width(&mut (0..problem.hosts.len()).map(|host| source.node(problem, host).len()));
     let line = |(step, number): (&Step, usize)| {
         format!(
-            "{number:5}. {:names$} {:spots$} => {:spots$} {:12.8} a={}\n",
+            "{number:5}. {:names$} {:placements$} => {:placements$} {:12.8} a={}\n",
             source.instance(problem, step.guest),
-            source.spot(problem, step.from),
-            source.spot(problem, step.to),
+            source.placement(problem, step.from),
+            source.placement(problem, step.to),
             step.score,
-            operations(source, planned, step).join(" ")
+            operations(source, group_plan, step).join(" ")
         )
     };
-    planned.plan.steps.iter().zip(1..).map(line).collect()
+    group_plan.plan.steps.iter().zip(1..).map(line).collect()
 }
 
 /// Returns a step as JSON.
-pub(super) fn document(source: &Source, planned: &Planned, step: &Step) -> Value {
-    let problem = &planned.problem;
+pub(super) fn document(source: &Source, group_plan: &GroupPlan, step: &Step) -> Value {
+    let problem = &group_plan.problem;
     let name = |at: usize| source.cluster.instances[at].name.as_str();
     let guest = &problem.guests[step.guest];
     let mut document = json!({
@@ -34,7 +35,7 @@ pub(super) fn document(source: &Source, planned: &Planned, step: &Step) -> Value
         "from": source.nodes(problem, step.from),
         "to": source.nodes(problem, step.to),
         "score": step.score,
-        "ops": operations(source, planned, step),
+        "ops": operations(source, group_plan, step),
     });
     if !guest.partners.is_empty() {
         document["with"] = guest.partners.iter().map(|&at| name(at)).collect();
@@ -43,8 +44,8 @@ pub(super) fn document(source: &Source, planned: &Planned, step: &Step) -> Value
 }
 
 /// Returns the operations of a step in order: `f`, `r:X` and `fa:X`.
-pub(crate) fn operations(source: &Source, planned: &Planned, step: &Step) -> Vec<String> {
-    let node = |host: usize| source.node(&planned.problem, host);
+pub(crate) fn operations(source: &Source, group_plan: &GroupPlan, step: &Step) -> Vec<String> {
+    let node = |host: usize| source.node(&group_plan.problem, host);
     let operation = |operation: Operation| match operation {
         Operation::Failover => "f".to_owned(),
         Operation::Replace(host) => format!("r:{}", node(host)),

@@ -40,7 +40,7 @@ impl NPlusOne {
         }
         let value = serde_json::to_value(&report).unwrap_or(Value::Null);
         if !session.print_value(format, &value)? {
-            session.terminal().out(&text(session, &report));
+            session.terminal().print(&text(session, &report));
         }
         Ok(match report.verdict {
             ReservationVerdict::Survives => Exit::Done,
@@ -62,9 +62,9 @@ fn text(session: &Session, report: &ReservationReport) -> String {
             ReservationVerdict::Unknown => ("unknown", Style::Warn),
             ReservationVerdict::Fails => ("fails", Style::Bad),
         };
-        table.row(vec![Cell::plain(&item.what), Cell::styled(word, style), Cell::plain(&item.because)]);
+        table.add_row(vec![Cell::plain(&item.what), Cell::styled(word, style), Cell::plain(&item.because)]);
         for line in details(item) {
-            table.row(vec![Cell::blank(), Cell::blank(), Cell::plain(&line)]);
+            table.add_row(vec![Cell::blank(), Cell::blank(), Cell::plain(&line)]);
         }
     }
     let mut text = table.render(terminal, 0);
@@ -91,14 +91,14 @@ fn summary(report: &ReservationReport) -> String {
 /// Returns the moves that prove that a failure is survived, or the lacking capacity if it is not.
 fn details(item: &FailureReport) -> Vec<String> {
     let moves = item.moves.iter().map(|one| format!("  {}: {} → {}", one.resource, one.from, one.to));
-    let room = item
+    let moves_to_free_capacity = item
         .make_room
         .iter()
         .map(|one| format!("  {} moves to free capacity: {} → {}", one.resource, one.from, one.to));
-    moves.chain(room).chain(item.without_place.iter().flat_map(lacks)).collect()
+    moves.chain(moves_to_free_capacity).chain(item.without_place.iter().flat_map(unplaced_lines)).collect()
 }
 
-fn lacks(service: &WithoutPlace) -> Vec<String> {
+fn unplaced_lines(service: &WithoutPlace) -> Vec<String> {
     let mut lines = vec![format!("  {} of {}: no eligible node", service.resource, service.node)];
     lines.extend(
         service.lacks.iter().map(|lack| format!("    {}: {}: {}", lack.node, lack.reason, lack.message)),

@@ -1,6 +1,6 @@
 //! The driver of `create resource`, chosen by flags or by the type in the name.
 
-use super::{filled, given};
+use super::{non_null_fields, null_if_empty};
 use crate::failure::Failure;
 use crate::names::TypedName;
 use clap::Args;
@@ -74,19 +74,20 @@ impl DriverFlags {
         if self.libvirt_domain.is_some() || self.libvirt_definition.is_some() {
             let domain = self.libvirt_domain.as_ref().unwrap_or(&name.name);
             let fields = [("domain", json!(domain)), ("definition", json!(self.libvirt_definition))];
-            chosen.push(json!({"libvirt": given(fields)}));
+            chosen.push(json!({"libvirt": non_null_fields(fields)}));
         }
         if self.container.is_some() || self.image.is_some() {
             let container = self.container.as_ref().unwrap_or(&name.name);
             let fields = [("container", json!(container)), ("image", json!(self.image))];
-            chosen.push(json!({"podman": given(fields)}));
+            chosen.push(json!({"podman": non_null_fields(fields)}));
         }
         if let Some(container) = &self.lxc_container {
             chosen.push(json!({"lxc": {"container": container}}));
         }
         if let Some(agent) = &self.ocf {
-            let parameters = filled(pairs("--parameter", &self.parameters)?);
-            chosen.push(json!({"ocf": given([("agent", json!(agent)), ("parameters", parameters)])}));
+            let parameters = null_if_empty(parse_pairs("--parameter", &self.parameters)?);
+            chosen
+                .push(json!({"ocf": non_null_fields([("agent", json!(agent)), ("parameters", parameters)])}));
         } else if !self.parameters.is_empty() {
             return Err(Failure::usage("--parameter requires --ocf"));
         }
@@ -94,7 +95,7 @@ impl DriverFlags {
             chosen.push(json!({"simulated": {}}));
         }
         let driver = match chosen.len() {
-            0 => implied(name)?,
+            0 => driver_of_type(name)?,
             1 => chosen.remove(0),
             _ => {
                 return Err(Failure::usage("more than one driver specified")
@@ -116,9 +117,9 @@ impl DriverFlags {
             return Err(Failure::usage("--exec requires a command")
                 .help("add --exec -- COMMAND ARGUMENT… at the end"));
         }
-        Ok(json!(given([
+        Ok(json!(non_null_fields([
             ("command", json!(self.command)),
-            ("environment", filled(pairs("--env", &self.environment)?)),
+            ("environment", null_if_empty(parse_pairs("--env", &self.environment)?)),
             ("workingDirectory", json!(self.working_directory)),
             ("user", json!(self.user)),
         ])))
@@ -126,12 +127,12 @@ impl DriverFlags {
 }
 
 /// Returns the driver that a type implies.
-fn implied(name: &TypedName) -> Result<Value, Failure> {
-    let plain = &name.name;
+fn driver_of_type(name: &TypedName) -> Result<Value, Failure> {
+    let service_name = &name.name;
     match name.type_name.as_deref() {
-        Some("vm") => Ok(json!({"libvirt": {"domain": plain}})),
-        Some("ct") => Ok(json!({"podman": {"container": plain}})),
-        Some("unit") => Ok(json!({"systemd": {"unit": format!("{plain}.service")}})),
+        Some("vm") => Ok(json!({"libvirt": {"domain": service_name}})),
+        Some("ct") => Ok(json!({"podman": {"container": service_name}})),
+        Some("unit") => Ok(json!({"systemd": {"unit": format!("{service_name}.service")}})),
         Some("sim") => Ok(json!({"simulated": {}})),
         Some(_) | None => Err(Failure::usage("no driver specified").help(
             "add --exec -- COMMAND…, --unit UNIT, --libvirt-domain DOMAIN, --container NAME, --lxc-container NAME or --ocf PROVIDER:AGENT",
@@ -139,7 +140,7 @@ fn implied(name: &TypedName) -> Result<Value, Failure> {
     }
 }
 
-fn pairs(flag: &str, texts: &[String]) -> Result<Value, Failure> {
+fn parse_pairs(flag: &str, texts: &[String]) -> Result<Value, Failure> {
     let mut pairs = Map::new();
     for text in texts {
         let (name, value) = text

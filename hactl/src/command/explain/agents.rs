@@ -1,10 +1,12 @@
 //! `hactl explain ocf…`: the resource agents of this machine, and their own metadata.
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::names::nearest;
+use crate::names::most_similar;
 use crate::terminal::{Style, Terminal};
 use futures::{StreamExt, stream};
-use ha_api_types::ocf::{Action, AgentMetadata, AgentName, METADATA_LIMIT_SECONDS, Parameter, agents_folder};
+use ha_api_types::ocf::{
+    Action, AgentMetadata, AgentName, METADATA_LIMIT_SECONDS, Parameter, agents_directory,
+};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -13,62 +15,63 @@ use std::time::Duration;
 use tokio::process::Command;
 
 /// Number of agents that are queried in parallel.
-const AT_ONCE: usize = 8;
+const MAX_PARALLEL_QUERIES: usize = 8;
 
 /// Explains `ocf`, `ocf:PROVIDER` or `ocf:PROVIDER:AGENT`.
-pub(super) async fn explain(terminal: &Terminal, asked: &str, root: &Path) -> Outcome {
+pub(super) async fn explain(terminal: &Terminal, requested: &str, root: &Path) -> Outcome {
     let root =
         std::path::absolute(root).map_err(|error| Failure::usage(format!("{}: {error}", root.display())))?;
-    match asked.split_once(':') {
-        None => list(terminal, &installed(&root), "ocf", &root).await,
+    match requested.split_once(':') {
+        None => list_agents(terminal, &installed(&root), "ocf", &root).await,
         Some((_, provider)) if !provider.contains(':') => {
             let agents: Vec<AgentName> =
                 installed(&root).into_iter().filter(|agent| agent.provider == provider).collect();
-            list(terminal, &agents, asked, &root).await
+            list_agents(terminal, &agents, requested, &root).await
         }
         Some(_) => {
             let agent: AgentName =
-                asked.parse().map_err(|error| Failure::usage(format!("{asked}: {error}")))?;
-            one(terminal, &agent, &root).await
+                requested.parse().map_err(|error| Failure::usage(format!("{requested}: {error}")))?;
+            explain_agent(terminal, &agent, &root).await
         }
     }
 }
 
-async fn list(terminal: &Terminal, agents: &[AgentName], asked: &str, root: &Path) -> Outcome {
+async fn list_agents(terminal: &Terminal, agents: &[AgentName], requested: &str, root: &Path) -> Outcome {
     if agents.is_empty() {
-        let folder = agents_folder(root);
-        return Err(Failure::usage(format!("no resource agents {asked} in {}", folder.display()))
+        let directory = agents_directory(root);
+        return Err(Failure::usage(format!("no resource agents {requested} in {}", directory.display()))
             .help("run \"apt-get install --no-install-recommends resource-agents\", or add --ocf-root DIR"));
     }
-    let asked =
+    let requested =
         agents.iter().map(|agent| async move { metadata(agent, root).await.unwrap_or_default().short });
-    let shorts: Vec<String> = stream::iter(asked).buffered(AT_ONCE).collect().await;
+    let short_descriptions: Vec<String> =
+        stream::iter(requested).buffered(MAX_PARALLEL_QUERIES).collect().await;
     let width = agents.iter().map(|agent| agent.to_string().len()).max().unwrap_or(0);
     let mut text = String::new();
-    for (agent, short) in agents.iter().zip(&shorts) {
+    for (agent, short) in agents.iter().zip(&short_descriptions) {
         let name = format!("{:width$}", agent.to_string());
         text += format!("{}  {}", terminal.paint(Style::Bold, &name), one_line(short)).trim_end();
         text += "\n";
     }
-    terminal.out(&text);
+    terminal.print(&text);
     Ok(Exit::Done)
 }
 
-async fn one(terminal: &Terminal, agent: &AgentName, root: &Path) -> Outcome {
+async fn explain_agent(terminal: &Terminal, agent: &AgentName, root: &Path) -> Outcome {
     let program = agent.program(root);
     if !program.is_file() {
         let all: Vec<String> = installed(root).iter().map(ToString::to_string).collect();
-        let hint = nearest(&agent.to_string(), all.iter().map(String::as_str));
-        let hint = hint.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        let hint = most_similar(&agent.to_string(), all.iter().map(String::as_str));
+        let hint = hint.map(|similar| format!("; did you mean {similar}?")).unwrap_or_default();
         return Err(Failure::usage(format!("{agent} is not installed on this host{hint}"))
             .help("run \"hactl explain ocf\""));
     }
     let found = metadata(agent, root).await.map_err(|error| Failure::usage(format!("{agent}: {error}")))?;
-    terminal.out(&page(terminal, agent, &program, &found));
+    terminal.print(&agent_text(terminal, agent, &program, &found));
     Ok(Exit::Done)
 }
 
-fn page(terminal: &Terminal, agent: &AgentName, program: &Path, found: &AgentMetadata) -> String {
+fn agent_text(terminal: &Terminal, agent: &AgentName, program: &Path, found: &AgentMetadata) -> String {
     let mut text = format!(
         "{}  {}\n",
         terminal.paint(Style::Bold, &agent.to_string()),
@@ -85,36 +88,37 @@ fn page(terminal: &Terminal, agent: &AgentName, program: &Path, found: &AgentMet
         let (required, others): (Vec<_>, Vec<_>) =
             found.parameters.iter().partition(|parameter| parameter.required);
         for parameter in required.into_iter().chain(others) {
-            text += &parameter_of(terminal, parameter);
+            text += &parameter_text(terminal, parameter);
         }
     }
     if !found.actions.is_empty() {
         text += &format!("\n{}\n", terminal.paint(Style::Bold, "Actions"));
         for action in &found.actions {
             let name = terminal.paint(Style::Bold, &format!("{:12}", action.name));
-            text += format!("  {name}  {}", terminal.paint(Style::Dim, &advice(action))).trim_end();
+            text +=
+                format!("  {name}  {}", terminal.paint(Style::Dim, &suggested_settings(action))).trim_end();
             text += "\n";
         }
     }
     text
 }
 
-fn parameter_of(terminal: &Terminal, parameter: &Parameter) -> String {
-    let mut about = vec![parameter.kind.name()];
+fn parameter_text(terminal: &Terminal, parameter: &Parameter) -> String {
+    let mut attributes = vec![parameter.kind.name()];
     if parameter.required {
-        about.push("required".to_owned());
+        attributes.push("required".to_owned());
     }
     if parameter.unique {
-        about.push("unique".to_owned());
+        attributes.push("unique".to_owned());
     }
     if let Some(default) = parameter.default.as_ref().filter(|default| !default.is_empty()) {
-        about.push(format!("default {default}"));
+        attributes.push(format!("default {default}"));
     }
     if let Some(instead) = &parameter.deprecated {
-        about.push(format!("deprecated {}", one_line(instead)).trim_end().to_owned());
+        attributes.push(format!("deprecated {}", one_line(instead)).trim_end().to_owned());
     }
     let name = terminal.paint(Style::Bold, &parameter.name);
-    let mut text = format!("  {name}  {}\n", terminal.paint(Style::Dim, &about.join(", ")));
+    let mut text = format!("  {name}  {}\n", terminal.paint(Style::Dim, &attributes.join(", ")));
     let description = if parameter.long.is_empty() { &parameter.short } else { &parameter.long };
     if !description.is_empty() {
         text += &format!("{}\n", super::indented(description, 6));
@@ -123,7 +127,7 @@ fn parameter_of(terminal: &Terminal, parameter: &Parameter) -> String {
 }
 
 /// Returns the suggested settings of an action: `timeout 20s, every 10s, checkLevel 10`.
-fn advice(action: &Action) -> String {
+fn suggested_settings(action: &Action) -> String {
     let seconds = |ms: u64| format!("{}s", ms as f64 / 1000.0);
     let mut parts = Vec::new();
     parts.extend(action.timeout_ms.map(|ms| format!("timeout {}", seconds(ms))));
@@ -135,17 +139,17 @@ fn advice(action: &Action) -> String {
 
 /// Returns the agents below a root directory, sorted.
 fn installed(root: &Path) -> Vec<AgentName> {
-    let names = |folder: &Path| -> Vec<(String, fs::Metadata)> {
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = |directory: &Path| -> Vec<(String, fs::Metadata)> {
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
         let found = entries.filter_map(|entry| {
             Some((entry.file_name().into_string().ok()?, fs::metadata(entry.path()).ok()?))
         });
         found.collect()
     };
-    let folder = agents_folder(root);
+    let directory = agents_directory(root);
     let mut agents = Vec::new();
-    for (provider, _) in names(&folder).into_iter().filter(|(_, kind)| kind.is_dir()) {
-        for (agent, kind) in names(&folder.join(&provider)) {
+    for (provider, _) in names(&directory).into_iter().filter(|(_, kind)| kind.is_dir()) {
+        for (agent, kind) in names(&directory.join(&provider)) {
             if kind.is_file() && kind.permissions().mode() & 0o111 != 0 {
                 agents.extend(format!("{provider}:{agent}").parse::<AgentName>());
             }

@@ -1,13 +1,13 @@
 //! `hactl group balance`: plans moves that balance load between groups.
 
-use super::input::{Input, Read};
-use super::moves::{Moves, Output};
+use super::input::{ClusterInput, LoadedCluster};
+use super::moves::{Moves, PlanOutput};
 use crate::failure::{Exit, Outcome};
 use crate::render::Format;
 use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use clap::Args;
-use ha_scheduler::balance::groups::level::{Levelled, level};
+use ha_scheduler::balance::groups::balance_load::{BalancedGroups, balance_load};
 use serde_json::{Value, json};
 
 /// Plan moves that balance the load between groups
@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 )]
 pub(super) struct Balance {
     #[command(flatten)]
-    input: Input,
+    input: ClusterInput,
     #[command(flatten)]
-    output: Output,
+    output: PlanOutput,
     /// Minimum decrease of the standard deviation of group loads per move
     #[arg(long, short = 'g', value_name = "DELTA", default_value_t = 0.01)]
     min_gain: f64,
@@ -33,33 +33,33 @@ pub(super) struct Balance {
 impl Balance {
     pub(super) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
-        let read = self.input.read(session).await?;
-        let span = read.span();
-        let found = level(&span, self.min_gain, self.max_length.unwrap_or(usize::MAX));
-        let moves = Moves::new(&read, &span, &found.moved);
+        let loaded = self.input.read(session).await?;
+        let all_groups = loaded.all_groups();
+        let found = balance_load(&all_groups, self.min_gain, self.max_length.unwrap_or(usize::MAX));
+        let moves = Moves::new(&loaded, &all_groups, &found.moved);
         let end = if found.moved.is_empty() {
             "Nothing to move.\n".to_owned()
         } else {
             moves.text() + &moves.cost()
         };
-        let value = moves.with_moves(document(&read, &found));
-        let said = (text(session, &read, &found) + &end, value);
-        moves.finish(session, &self.output, "hactl group balance", format, said).await?;
+        let value = moves.with_moves(document(&loaded, &found));
+        let rendered = (text(session, &loaded, &found) + &end, value);
+        moves.output_and_apply(session, &self.output, "hactl group balance", format, rendered).await?;
         Ok(Exit::Done)
     }
 }
 
-fn text(session: &Session, read: &Read, found: &Levelled) -> String {
+fn text(session: &Session, loaded: &LoadedCluster, found: &BalancedGroups) -> String {
     let mut table = Table::new(&["GROUP", "LOAD BEFORE", "AFTER", ""]);
     for group in &found.groups {
-        table.row(vec![
-            Cell::plain(read.group(group.group)),
+        table.add_row(vec![
+            Cell::plain(loaded.group(group.group)),
             Cell::plain(&format!("{:.4}", group.before)),
             Cell::plain(&format!("{:.4}", group.after)),
             Cell::plain(&group.skipped.map_or_else(String::new, |why| format!("skipped: {why}"))),
         ]);
     }
-    table.row(vec![
+    table.add_row(vec![
         Cell::plain("deviation"),
         Cell::plain(&format!("{:.4}", found.before)),
         Cell::plain(&format!("{:.4}", found.after)),
@@ -68,10 +68,10 @@ fn text(session: &Session, read: &Read, found: &Levelled) -> String {
     table.render(session.terminal(), 0)
 }
 
-fn document(read: &Read, found: &Levelled) -> Value {
+fn document(loaded: &LoadedCluster, found: &BalancedGroups) -> Value {
     let groups = found.groups.iter().map(|group| {
         json!({
-            "group": read.group(group.group),
+            "group": loaded.group(group.group),
             "loadBefore": group.before,
             "loadAfter": group.after,
             "skipped": group.skipped.map(|why| why.to_string()),

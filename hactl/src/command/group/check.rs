@@ -1,7 +1,7 @@
 //! `hactl group check`: shows the health of groups, and the gain from balancing them.
 
-use super::input::{Input, Read};
-use crate::command::balance::planned::{find_group, time_used};
+use super::input::{ClusterInput, LoadedCluster};
+use crate::command::balance::planned::{budget_clock, find_group};
 use crate::failure::{Exit, Outcome};
 use crate::render::Format;
 use crate::render::table::{Cell, Table};
@@ -9,7 +9,7 @@ use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
 use ha_api_types::names::count;
-use ha_scheduler::balance::groups::check::{Checked, Health, check};
+use ha_scheduler::balance::groups::check::{GroupCheck, Health, check};
 use ha_scheduler::balance::groups::partition::populated;
 use ha_scheduler::balance::search::Goal;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 )]
 pub(super) struct Check {
     #[command(flatten)]
-    input: Input,
+    input: ClusterInput,
     /// Node group to check, by name or UUID
     #[arg(long, short = 'G', value_name = "GROUP")]
     group: Option<String>,
@@ -47,10 +47,10 @@ pub(super) struct Check {
 impl Check {
     pub(super) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
-        let read = self.input.read(session).await?;
+        let loaded = self.input.read(session).await?;
         let groups = match &self.group {
-            Some(name) => vec![find_group(&read.cluster, name)?],
-            None => populated(&read.cluster).collect(),
+            Some(name) => vec![find_group(&loaded.cluster, name)?],
+            None => populated(&loaded.cluster).collect(),
         };
         let goal = Goal {
             min_score: self.min_score,
@@ -58,28 +58,31 @@ impl Check {
             min_gain_limit: self.min_gain_limit,
             ..Goal::default()
         };
-        let begun = Instant::now();
-        let checked =
-            check(&read.cluster, &read.settings, &groups, (!self.no_simulation).then_some(&goal), |nth| {
-                Box::new(time_used(begun, self.budget, (nth, groups.len())))
-            });
-        let work = checked.iter().any(Checked::needs_work);
+        let started_at = Instant::now();
+        let checked = check(
+            &loaded.cluster,
+            &loaded.settings,
+            &groups,
+            (!self.no_simulation).then_some(&goal),
+            |nth| Box::new(budget_clock(started_at, self.budget, (nth, groups.len()))),
+        );
+        let needs_work = checked.iter().any(GroupCheck::needs_work);
         if format.is_some() {
-            session.print_value(format, &document(&read, &checked, work))?;
+            session.print_value(format, &document(&loaded, &checked, needs_work))?;
         } else {
-            session.terminal().out(&text(session, &read, &checked, work));
+            session.terminal().print(&text(session, &loaded, &checked, needs_work));
         }
-        Ok(if work { Exit::Refused } else { Exit::Done })
+        Ok(if needs_work { Exit::Refused } else { Exit::Done })
     }
 }
 
-fn text(session: &Session, read: &Read, checked: &[Checked], work: bool) -> String {
+fn text(session: &Session, loaded: &LoadedCluster, checked: &[GroupCheck], needs_work: bool) -> String {
     if checked.is_empty() {
         return "No group with nodes.\n".to_owned();
     }
     let mut table = Table::new(&["GROUP", "NODES", "INSTANCES", "HEALTH", "BALANCE", "REASON"]);
     for one in checked {
-        let (_, health, style) = words(&one.health);
+        let (_, health, style) = health_words(&one.health);
         let balance = match &one.plan {
             None => "not simulated".to_owned(),
             Some(plan) if plan.steps.is_empty() => format!("{:.4}", plan.start),
@@ -88,17 +91,17 @@ fn text(session: &Session, read: &Read, checked: &[Checked], work: bool) -> Stri
                 format!("{:.4} => {:.4} with {moves}", plan.start, plan.end())
             }
         };
-        table.row(vec![
-            Cell::plain(read.group(one.group)),
+        table.add_row(vec![
+            Cell::plain(loaded.group(one.group)),
             Cell::plain(&one.nodes.to_string()),
             Cell::plain(&one.instances.to_string()),
             Cell::styled(health, style),
             Cell::styled(&balance, if one.needs_balancing() { Style::Warn } else { Style::Good }),
-            Cell::plain(&because(read, &one.health)),
+            Cell::plain(&reason_text(loaded, &one.health)),
         ]);
     }
     let mut text = table.render(session.terminal(), 0);
-    text += match (work, checked.iter().all(|one| one.health.is_healthy())) {
+    text += match (needs_work, checked.iter().all(|one| one.health.is_healthy())) {
         (false, _) => "All groups are healthy. Nothing to move.\n",
         (true, true) => "All groups are healthy. To improve the balance, run `hactl balance`.\n",
         (true, false) => {
@@ -109,7 +112,7 @@ fn text(session: &Session, read: &Read, checked: &[Checked], work: bool) -> Stri
 }
 
 /// Returns a health's value in JSON, its text, and its style.
-pub(super) fn words(health: &Health) -> (&'static str, &'static str, Style) {
+pub(super) fn health_words(health: &Health) -> (&'static str, &'static str, Style) {
     match health {
         Health::Healthy => ("Healthy", "healthy", Style::Good),
         Health::WeaklyUnhealthy { .. } => ("WeaklyUnhealthy", "weakly unhealthy", Style::Warn),
@@ -118,7 +121,7 @@ pub(super) fn words(health: &Health) -> (&'static str, &'static str, Style) {
 }
 
 /// Returns the nodes that make a group unhealthy: offline nodes, and nodes that fail N+1.
-pub(super) fn nodes(health: &Health) -> (&[usize], &[usize]) {
+pub(super) fn unhealthy_nodes(health: &Health) -> (&[usize], &[usize]) {
     match health {
         Health::Healthy => (&[], &[]),
         Health::WeaklyUnhealthy { failing } => (&[], failing),
@@ -126,33 +129,33 @@ pub(super) fn nodes(health: &Health) -> (&[usize], &[usize]) {
     }
 }
 
-pub(super) fn because(read: &Read, health: &Health) -> String {
-    let (offline, failing) = nodes(health);
+pub(super) fn reason_text(loaded: &LoadedCluster, health: &Health) -> String {
+    let (offline, failing) = unhealthy_nodes(health);
     let mut parts = Vec::new();
     if !offline.is_empty() {
-        parts.push(format!("offline nodes with instances: {}", read.nodes(offline).join(", ")));
+        parts.push(format!("offline nodes with instances: {}", loaded.nodes(offline).join(", ")));
     }
     if !failing.is_empty() {
-        parts.push(format!("N+1 fails on {}", read.nodes(failing).join(", ")));
+        parts.push(format!("N+1 fails on {}", loaded.nodes(failing).join(", ")));
     }
     parts.join("; ")
 }
 
-fn document(read: &Read, checked: &[Checked], work: bool) -> Value {
-    let one = |one: &Checked| {
-        let (offline, failing) = nodes(&one.health);
+fn document(loaded: &LoadedCluster, checked: &[GroupCheck], needs_work: bool) -> Value {
+    let one = |one: &GroupCheck| {
+        let (offline, failing) = unhealthy_nodes(&one.health);
         json!({
-            "group": read.group(one.group),
+            "group": loaded.group(one.group),
             "nodes": one.nodes,
             "instances": one.instances,
-            "health": words(&one.health).0,
-            "offlineNodes": read.nodes(offline),
-            "failingNodes": read.nodes(failing),
+            "health": health_words(&one.health).0,
+            "offlineNodes": loaded.nodes(offline),
+            "failingNodes": loaded.nodes(failing),
             "needsBalancing": one.plan.as_ref().map(|_| one.needs_balancing()),
             "initialScore": one.plan.as_ref().map(|plan| plan.start),
             "finalScore": one.plan.as_ref().map(ha_scheduler::balance::plan::Plan::end),
             "moves": one.plan.as_ref().map(|plan| plan.steps.len()),
         })
     };
-    json!({ "groups": checked.iter().map(one).collect::<Vec<_>>(), "workNeeded": work })
+    json!({ "groups": checked.iter().map(one).collect::<Vec<_>>(), "workNeeded": needs_work })
 }

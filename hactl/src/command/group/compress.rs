@@ -1,7 +1,7 @@
 //! `hactl group compress`: plans how to empty a group.
 
-use super::input::{Input, Read};
-use super::moves::{Moves, Output};
+use super::input::{ClusterInput, LoadedCluster};
+use super::moves::{Moves, PlanOutput};
 use crate::failure::{Exit, Outcome};
 use crate::render::Format;
 use crate::render::cpus::cpus;
@@ -10,8 +10,8 @@ use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
 use ha_api_types::names::count;
-use ha_scheduler::balance::groups::Span;
-use ha_scheduler::balance::groups::compress::{Candidate, Free, Verdict, best, compress};
+use ha_scheduler::balance::groups::AllGroups;
+use ha_scheduler::balance::groups::compress::{Candidate, FreeCapacity, Verdict, best, compress};
 use ha_scheduler::balance::state::Amount;
 use serde_json::{Number, Value, json};
 
@@ -24,68 +24,76 @@ use serde_json::{Number, Value, json};
 )]
 pub(super) struct Compress {
     #[command(flatten)]
-    input: Input,
+    input: ClusterInput,
     #[command(flatten)]
-    output: Output,
+    output: PlanOutput,
 }
 
 impl Compress {
     pub(super) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
-        let read = self.input.read(session).await?;
-        let span = read.span();
-        let candidates = compress(&span);
-        let chosen = best(&span, &candidates);
-        let moves = Moves::new(&read, &span, chosen.map_or(&[], |(_, moved)| moved));
-        let empties = chosen.map(|(candidate, _)| read.group(candidate.group));
-        let value = moves.with_moves(document(&read, &span, &candidates, empties));
-        let end = match empties {
+        let loaded = self.input.read(session).await?;
+        let all_groups = loaded.all_groups();
+        let candidates = compress(&all_groups);
+        let chosen = best(&all_groups, &candidates);
+        let moves = Moves::new(&loaded, &all_groups, chosen.map_or(&[], |(_, moved)| moved));
+        let emptied_group = chosen.map(|(candidate, _)| loaded.group(candidate.group));
+        let value = moves.with_moves(document(&loaded, &all_groups, &candidates, emptied_group));
+        let end = match emptied_group {
             None => "\nNo group can be emptied. Nothing to move.\n".to_owned(),
             Some(group) => format!("\nMoves that empty group {group}:\n{}{}", moves.text(), moves.cost()),
         };
-        let said = (text(session, &read, &span, &candidates) + &end, value);
-        moves.finish(session, &self.output, "hactl group compress", format, said).await?;
+        let rendered = (text(session, &loaded, &all_groups, &candidates) + &end, value);
+        moves.output_and_apply(session, &self.output, "hactl group compress", format, rendered).await?;
         Ok(Exit::Done)
     }
 }
 
 /// Returns whether a group can be emptied, as text.
-fn verdict(span: &Span<'_>, candidate: &Candidate) -> (String, Style) {
+fn verdict(all_groups: &AllGroups<'_>, candidate: &Candidate) -> (String, Style) {
     match &candidate.verdict {
         Verdict::Empty => ("already empty".to_owned(), Style::Good),
-        Verdict::Stays(why) => (format!("no: {why}"), Style::Plain),
+        Verdict::Excluded(why) => (format!("no: {why}"), Style::Plain),
         Verdict::TooMuch(lack) => (format!("no: {lack} elsewhere"), Style::Plain),
-        Verdict::NoPlace(no_place) => {
-            let instance = span.name(no_place.guest);
-            (format!("no: no eligible node for {instance}: {}", no_place.reasons(span)), Style::Plain)
+        Verdict::NoEligibleGroup(no_eligible_group) => {
+            let instance = all_groups.name(no_eligible_group.guest);
+            (
+                format!("no: no eligible node for {instance}: {}", no_eligible_group.reasons(all_groups)),
+                Style::Plain,
+            )
         }
         Verdict::CanBeEmptied(moved) => (format!("with {}", count(moved.len(), "move")), Style::Good),
     }
 }
 
-fn text(session: &Session, read: &Read, span: &Span<'_>, candidates: &[Candidate]) -> String {
+fn text(
+    session: &Session,
+    loaded: &LoadedCluster,
+    all_groups: &AllGroups<'_>,
+    candidates: &[Candidate],
+) -> String {
     let heading =
         ["GROUP", "MEMORY USED", "FREE", "DISK USED", "FREE", "CPUS USED", "FREE", "CAN BE EMPTIED"];
     let mut table = Table::new(&heading);
-    let mut row = |name: &str, used: Amount, free: &Free, verdict: (String, Style)| {
-        let (used, free) = (numbers(read, used), free_numbers(read, free));
+    let mut row = |name: &str, used: Amount, free: &FreeCapacity, verdict: (String, Style)| {
+        let (used, free) = (amount_numbers(loaded, used), free_numbers(loaded, free));
         let mut cells = vec![Cell::plain(name)];
         for number in used.map(Some).into_iter().zip(free).flat_map(|(used, free)| [used, free]) {
             cells.push(Cell::plain(&number.map_or_else(String::new, |number| number.to_string())));
         }
         cells.push(Cell::styled(&verdict.0, verdict.1));
-        table.row(cells);
+        table.add_row(cells);
     };
     for candidate in candidates {
-        row(read.group(candidate.group), candidate.used, &candidate.free, verdict(span, candidate));
+        row(loaded.group(candidate.group), candidate.used, &candidate.free, verdict(all_groups, candidate));
     }
     let (used, free) = total(candidates);
     row("total", used, &free, (String::new(), Style::Plain));
     table.render(session.terminal(), 0)
 }
 
-fn total(candidates: &[Candidate]) -> (Amount, Free) {
-    let (mut used, mut free) = (Amount::default(), Free::default());
+fn total(candidates: &[Candidate]) -> (Amount, FreeCapacity) {
+    let (mut used, mut free) = (Amount::default(), FreeCapacity::default());
     for candidate in candidates {
         used = used + candidate.used;
         free.amount = free.amount + candidate.free.amount;
@@ -94,39 +102,44 @@ fn total(candidates: &[Candidate]) -> (Amount, Free) {
     (used, free)
 }
 
-fn document(read: &Read, span: &Span<'_>, candidates: &[Candidate], empties: Option<&str>) -> Value {
+fn document(
+    loaded: &LoadedCluster,
+    all_groups: &AllGroups<'_>,
+    candidates: &[Candidate],
+    emptied_group: Option<&str>,
+) -> Value {
     let one = |candidate: &Candidate| {
         json!({
-            "group": read.group(candidate.group),
-            "used": value(numbers(read, candidate.used)),
-            "free": value(free_numbers(read, &candidate.free)),
-            "freeElsewhere": value(free_numbers(read, &candidate.free_elsewhere)),
+            "group": loaded.group(candidate.group),
+            "used": amounts_value(amount_numbers(loaded, candidate.used)),
+            "free": amounts_value(free_numbers(loaded, &candidate.free)),
+            "freeElsewhere": amounts_value(free_numbers(loaded, &candidate.free_elsewhere)),
             "canBeEmptied": matches!(candidate.verdict, Verdict::CanBeEmptied(_)),
-            "verdict": verdict(span, candidate).0,
+            "verdict": verdict(all_groups, candidate).0,
         })
     };
     let (used, free) = total(candidates);
     json!({
         "groups": candidates.iter().map(one).collect::<Vec<_>>(),
-        "total": { "used": value(numbers(read, used)), "free": value(free_numbers(read, &free)) },
-        "empties": empties,
+        "total": { "used": amounts_value(amount_numbers(loaded, used)), "free": amounts_value(free_numbers(loaded, &free)) },
+        "empties": emptied_group,
     })
 }
 
 /// Returns memory, disk and CPUs of an amount.
-fn numbers(read: &Read, amount: Amount) -> [Number; 3] {
-    [amount.memory.into(), amount.disk.into(), cpus(amount.vcpus, read.cluster.cpus_in_thousandths)]
+fn amount_numbers(loaded: &LoadedCluster, amount: Amount) -> [Number; 3] {
+    [amount.memory.into(), amount.disk.into(), cpus(amount.vcpus, loaded.cluster.cpus_in_thousandths)]
 }
 
 /// Returns free memory, disk and CPUs; `None` where a node's capacity is unknown.
-fn free_numbers(read: &Read, free: &Free) -> [Option<Number>; 3] {
-    let [memory, disk, cpus] = read.known(&free.nodes);
-    let [free_memory, free_disk, free_cpus] = numbers(read, free.amount).map(Some);
+fn free_numbers(loaded: &LoadedCluster, free: &FreeCapacity) -> [Option<Number>; 3] {
+    let [memory, disk, cpus] = loaded.has_known_capacity(&free.nodes);
+    let [free_memory, free_disk, free_cpus] = amount_numbers(loaded, free.amount).map(Some);
     [free_memory.filter(|_| memory), free_disk.filter(|_| disk), free_cpus.filter(|_| cpus)]
 }
 
 /// Returns sizes as JSON.
-fn value(numbers: [impl Into<Value>; 3]) -> Value {
+fn amounts_value(numbers: [impl Into<Value>; 3]) -> Value {
     let [memory, disk, vcpus] = numbers.map(Into::into);
     json!({ "memory": memory, "disk": disk, "vcpus": vcpus })
 }

@@ -1,12 +1,12 @@
 //! The input of commands about groups: the cluster, and the limits of moves.
 
-use crate::command::balance::options::{ratio, share};
-use crate::command::balance::planned::{Source, adjust};
+use crate::command::balance::options::{parse_ratio, parse_share};
+use crate::command::balance::planned::{Source, apply_loads_and_offline};
 use crate::failure::Failure;
 use crate::session::Session;
 use clap::{Args, ValueHint};
 use ha_api_types::quantity::Amounts;
-use ha_scheduler::balance::groups::Span;
+use ha_scheduler::balance::groups::AllGroups;
 use ha_scheduler::balance::model::Cluster;
 use ha_scheduler::balance::problem::Settings;
 use ha_scheduler::view::View;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// Source of the cluster, and limits; the same as for `hactl balance`.
 #[derive(Args, Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
-pub(crate) struct Input {
+pub(crate) struct ClusterInput {
     /// Read the cluster from this file in Ganeti's text format
     #[arg(long, short = 't', value_name = "FILE", value_hint = ValueHint::FilePath)]
     text_data: Option<PathBuf>,
@@ -24,10 +24,10 @@ pub(crate) struct Input {
     #[arg(long, short = 'O', value_name = "NODE")]
     offline: Vec<String>,
     /// Maximum virtual CPUs per physical CPU; default: policy, else 4
-    #[arg(long, value_name = "RATIO", value_parser = ratio)]
+    #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
     max_cpu: Option<f64>,
     /// Share of the disk of each node that stays free
-    #[arg(long, value_name = "RATIO", default_value_t = 0.0, value_parser = share)]
+    #[arg(long, value_name = "RATIO", default_value_t = 0.0, value_parser = parse_share)]
     min_disk: f64,
     /// Ignore the vCPU ratio and N+1
     #[arg(long)]
@@ -50,7 +50,7 @@ pub(crate) struct Input {
 }
 
 /// A cluster with the settings of moves.
-pub(crate) struct Read {
+pub(crate) struct LoadedCluster {
     /// Whether this is the live cluster rather than one from a file.
     pub(crate) is_live: bool,
     pub(crate) cluster: Cluster,
@@ -63,15 +63,15 @@ pub(crate) struct Read {
     pub(crate) view: Option<View>,
 }
 
-impl Input {
+impl ClusterInput {
     /// Reads the files or the live cluster.
-    pub(crate) async fn read(&self, session: &Session) -> Result<Read, Failure> {
+    pub(crate) async fn read(&self, session: &Session) -> Result<LoadedCluster, Failure> {
         let source = match &self.text_data {
-            Some(path) => Source::read(path)?,
-            None => Source::observed(session.client()?).await?,
+            Some(path) => Source::read_file(path)?,
+            None => Source::read_live_cluster(session.client()?).await?,
         };
         let Source { mut cluster, drained, is_live, inter_group_moves, view, .. } = source;
-        adjust(&mut cluster, self.dynu_file.as_deref(), &self.offline)?;
+        apply_loads_and_offline(&mut cluster, self.dynu_file.as_deref(), &self.offline)?;
         let settings = Settings {
             max_cpu: self.max_cpu,
             min_disk: self.min_disk,
@@ -84,35 +84,42 @@ impl Input {
             ..Settings::default()
         };
         let inter_group_moves = inter_group_moves && !self.no_inter_group_moves;
-        Ok(Read { is_live, cluster, settings, offline: self.offline.clone(), inter_group_moves, view })
+        Ok(LoadedCluster {
+            is_live,
+            cluster,
+            settings,
+            offline: self.offline.clone(),
+            inter_group_moves,
+            view,
+        })
     }
 }
 
-impl Read {
+impl LoadedCluster {
     /// Removes the limits of unknown capacities of live nodes. The cluster model otherwise sets them just large enough for
     /// the running services.
-    pub(crate) fn open_unknown(mut self) -> Read {
-        const MUCH: i64 = 1 << 36;
+    pub(crate) fn without_unknown_limits(mut self) -> LoadedCluster {
+        const UNLIMITED: i64 = 1 << 36;
         for (node, facts) in
             self.cluster.nodes.iter_mut().zip(self.view.iter().flat_map(|view| view.nodes.values()))
         {
             if facts.capacity.memory.is_none() {
-                node.memory_total += MUCH;
-                node.memory_free += MUCH;
+                node.memory_total += UNLIMITED;
+                node.memory_free += UNLIMITED;
             }
             if facts.capacity.disk.is_none() {
-                node.disk_total += MUCH;
-                node.disk_free += MUCH;
+                node.disk_total += UNLIMITED;
+                node.disk_free += UNLIMITED;
             }
             if facts.capacity.cpu.is_none() {
-                node.cpus += MUCH;
+                node.cpus += UNLIMITED;
             }
         }
         self
     }
 
     /// Returns whether memory, disk and CPUs of these nodes are all known; an unknown capacity is no limit.
-    pub(crate) fn known(&self, nodes: &[usize]) -> [bool; 3] {
+    pub(crate) fn has_known_capacity(&self, nodes: &[usize]) -> [bool; 3] {
         let facts = |node: &usize| self.view.as_ref()?.nodes.get(self.cluster.nodes[*node].name.as_str());
         let all =
             |known: fn(&Amounts) -> bool| nodes.iter().filter_map(facts).all(|facts| known(&facts.capacity));
@@ -124,15 +131,15 @@ impl Read {
     }
 
     /// Returns all groups as one problem of the balancer.
-    pub(crate) fn span(&self) -> Span<'_> {
-        Span::new(&self.cluster, &self.settings, self.inter_group_moves)
+    pub(crate) fn all_groups(&self) -> AllGroups<'_> {
+        AllGroups::new(&self.cluster, &self.settings, self.inter_group_moves)
     }
 
     /// Returns all groups as one problem in which these nodes are also to be emptied.
-    pub(crate) fn draining(&self, nodes: &BTreeSet<String>) -> Span<'_> {
+    pub(crate) fn span_draining(&self, nodes: &BTreeSet<String>) -> AllGroups<'_> {
         let mut settings = self.settings.clone();
         settings.drained.extend(nodes.iter().cloned());
-        Span::new(&self.cluster, &settings, self.inter_group_moves)
+        AllGroups::new(&self.cluster, &settings, self.inter_group_moves)
     }
 
     /// Returns the name of a group.

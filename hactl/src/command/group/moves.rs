@@ -1,24 +1,24 @@
 //! Moves between groups as text and as JSON, their commands, and the files of the cluster before and after the moves.
 
-use super::input::Read;
-use crate::command::balance::apply::{Conditions, apply, confirm};
-use crate::command::balance::options::{save_both, written};
-use crate::command::balance::planned::{Planned, Source};
+use super::input::LoadedCluster;
+use crate::command::balance::apply::{ExecutionSettings, apply, confirm};
+use crate::command::balance::options::{output_path, save_before_and_after};
+use crate::command::balance::planned::{GroupPlan, Source};
 use crate::command::balance::{commands, cost, steps};
 use crate::failure::Failure;
 use crate::render::Format;
 use crate::session::Session;
 use clap::{Args, ValueHint};
-use ha_scheduler::balance::groups::Span;
-use ha_scheduler::balance::groups::span::{Moved, steps as all_steps};
-use ha_scheduler::balance::problem::Spot;
+use ha_scheduler::balance::groups::AllGroups;
+use ha_scheduler::balance::groups::all_groups::{PlannedMove, steps as all_steps};
+use ha_scheduler::balance::problem::Placement;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Use of a plan.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Output {
+pub(crate) struct PlanOutput {
     /// Print the commands, or write them to a script
     #[arg(long, short = 'C', value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     print_commands: Option<String>,
@@ -39,26 +39,30 @@ pub(crate) struct Output {
 /// Moves with the data for printing them.
 pub(crate) struct Moves<'a> {
     source: Source,
-    planned: Planned,
-    span: &'a Span<'a>,
-    moved: &'a [Moved],
+    group_plan: GroupPlan,
+    all_groups: &'a AllGroups<'a>,
+    moved: &'a [PlannedMove],
     offline: Vec<String>,
 }
 
 impl<'a> Moves<'a> {
     /// Creates the moves, in the order in which they are executed.
-    pub(crate) fn new(read: &Read, span: &'a Span<'a>, moved: &'a [Moved]) -> Moves<'a> {
+    pub(crate) fn new(
+        loaded: &LoadedCluster,
+        all_groups: &'a AllGroups<'a>,
+        moved: &'a [PlannedMove],
+    ) -> Moves<'a> {
         let source = Source {
-            cluster: span.cluster.clone(),
-            groups: span.groups(),
-            drained: read.settings.drained.clone(),
-            is_live: read.is_live,
-            inter_group_moves: span.inter_group_moves,
+            cluster: all_groups.cluster.clone(),
+            groups: all_groups.groups(),
+            drained: loaded.settings.drained.clone(),
+            is_live: loaded.is_live,
+            inter_group_moves: all_groups.inter_group_moves,
             view: None,
         };
-        let plan = span.plan(all_steps(moved));
-        let planned = Planned { group: 0, problem: span.problem.clone(), plan };
-        Moves { source, planned, span, moved, offline: read.offline.clone() }
+        let plan = all_groups.plan(all_steps(moved));
+        let group_plan = GroupPlan { group: 0, problem: all_groups.problem.clone(), plan };
+        Moves { source, group_plan, all_groups, moved, offline: loaded.offline.clone() }
     }
 
     /// Returns a numbered line per move: instance, source, target group and nodes, and operations.
@@ -69,11 +73,11 @@ impl<'a> Moves<'a> {
             .map(|moved| {
                 let to = self.nodes(moved.to).join(":");
                 let to = if moved.between_groups() {
-                    format!("({}, {to})", self.span.cluster.groups[moved.target].name)
+                    format!("({}, {to})", self.all_groups.cluster.groups[moved.target].name)
                 } else {
                     to
                 };
-                let name = self.span.name(moved.guest);
+                let name = self.all_groups.name(moved.guest);
                 [name, self.nodes(moved.from).join(":"), to, self.operations(moved).join(" ")]
             })
             .collect();
@@ -87,16 +91,16 @@ impl<'a> Moves<'a> {
 
     /// Returns the number of moves and their cost, as text.
     pub(crate) fn cost(&self) -> String {
-        cost(&self.planned, self.moved.len()) + "\n"
+        cost(&self.group_plan, self.moved.len()) + "\n"
     }
 
     /// Returns the moves as JSON.
-    pub(crate) fn values(&self) -> Vec<Value> {
-        let value = |moved: &Moved| {
+    pub(crate) fn move_values(&self) -> Vec<Value> {
+        let value = |moved: &PlannedMove| {
             json!({
-                "instance": self.span.name(moved.guest),
-                "fromGroup": self.span.cluster.groups[moved.source].name,
-                "toGroup": self.span.cluster.groups[moved.target].name,
+                "instance": self.all_groups.name(moved.guest),
+                "fromGroup": self.all_groups.cluster.groups[moved.source].name,
+                "toGroup": self.all_groups.cluster.groups[moved.target].name,
                 "interGroup": moved.between_groups(),
                 "from": self.nodes(moved.from),
                 "to": self.nodes(moved.to),
@@ -108,49 +112,58 @@ impl<'a> Moves<'a> {
 
     /// Adds the moves and their cost to a JSON value.
     pub(crate) fn with_moves(&self, mut value: Value) -> Value {
-        let plan = &self.planned.plan;
-        value["moves"] = self.values().into();
+        let plan = &self.group_plan.plan;
+        value["moves"] = self.move_values().into();
         value["diskCopies"] = plan.copies().into();
-        value["copiedMiB"] = plan.copied_mib(&self.planned.problem).into();
+        value["copiedMiB"] = plan.copied_mib(&self.group_plan.problem).into();
         value["migrations"] = plan.migrations().into();
         value
     }
 
-    fn nodes(&self, spot: Spot) -> Vec<&str> {
-        self.source.nodes(&self.planned.problem, spot)
+    fn nodes(&self, placement: Placement) -> Vec<&str> {
+        self.source.nodes(&self.group_plan.problem, placement)
     }
 
-    fn operations(&self, moved: &Moved) -> Vec<String> {
-        moved.steps.iter().flat_map(|step| steps::operations(&self.source, &self.planned, step)).collect()
+    fn operations(&self, moved: &PlannedMove) -> Vec<String> {
+        moved.steps.iter().flat_map(|step| steps::operations(&self.source, &self.group_plan, step)).collect()
     }
 
     /// Prints the results, writes the requested files, and executes the moves with `--apply`.
-    pub(crate) async fn finish(
+    pub(crate) async fn output_and_apply(
         &self,
         session: &Session,
-        output: &Output,
+        output: &PlanOutput,
         command: &'static str,
         format: Option<&Format>,
         (text, mut value): (String, Value),
     ) -> Result<(), Failure> {
         if format.is_none() {
-            session.terminal().out(&text);
+            session.terminal().print(&text);
         }
         if let Some(file) = &output.print_commands
-            && (written(file).is_some() || (format.is_none() && !self.moved.is_empty()))
+            && (output_path(file).is_some() || (format.is_none() && !self.moved.is_empty()))
         {
-            commands::give(session.terminal(), file, &commands::text(&self.source, &self.planned))?;
+            commands::output_commands(
+                session.terminal(),
+                file,
+                &commands::text(&self.source, &self.group_plan),
+            )?;
         }
         if let Some(base) = &output.save {
             let before = &self.source.cluster;
-            save_both(base, before, &self.planned.plan.applied(before, &self.planned.problem))?;
+            save_before_and_after(
+                base,
+                before,
+                &self.group_plan.plan.applied(before, &self.group_plan.problem),
+            )?;
         }
         let mut failure = None;
         if output.apply && !self.moved.is_empty() {
             confirm(output.yes, self.moved.len())?;
-            let conditions = Conditions { timeout: output.timeout, offline: &self.offline, command };
-            let plans = std::slice::from_ref(&self.planned);
-            let applied = apply(session, conditions, &self.source, plans).await?;
+            let execution_settings =
+                ExecutionSettings { timeout: output.timeout, offline: &self.offline, command };
+            let plans = std::slice::from_ref(&self.group_plan);
+            let applied = apply(session, execution_settings, &self.source, plans).await?;
             value["applied"] = applied.jobs.into();
             failure = applied.failure;
         }

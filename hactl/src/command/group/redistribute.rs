@@ -1,14 +1,14 @@
 //! `hactl group redistribute`: plans moves out of unhealthy groups.
 
-use super::check::{because, nodes, words};
-use super::input::{Input, Read};
-use super::moves::{Moves, Output};
+use super::check::{health_words, reason_text, unhealthy_nodes};
+use super::input::{ClusterInput, LoadedCluster};
+use super::moves::{Moves, PlanOutput};
 use crate::failure::{Exit, Outcome};
 use crate::render::Format;
 use crate::session::Session;
 use clap::Args;
 use ha_scheduler::balance::groups::redistribute::{Blocked, Redistribution, redistribute};
-use ha_scheduler::balance::groups::{Span, check::Health};
+use ha_scheduler::balance::groups::{AllGroups, check::Health};
 use serde_json::{Value, json};
 
 /// Plan moves out of unhealthy groups
@@ -21,83 +21,96 @@ use serde_json::{Value, json};
 )]
 pub(super) struct Redistribute {
     #[command(flatten)]
-    input: Input,
+    input: ClusterInput,
     #[command(flatten)]
-    output: Output,
+    output: PlanOutput,
 }
 
 impl Redistribute {
     pub(super) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
-        let read = self.input.read(session).await?;
-        let span = read.span();
-        let found = redistribute(&span);
+        let loaded = self.input.read(session).await?;
+        let all_groups = loaded.all_groups();
+        let found = redistribute(&all_groups);
         let moved = found.result.as_deref().unwrap_or_default();
-        let moves = Moves::new(&read, &span, moved);
-        let said = (text(&read, &span, &found, &moves), moves.with_moves(document(&read, &span, &found)));
-        moves.finish(session, &self.output, "hactl group redistribute", format, said).await?;
-        Ok(if found.heals() { Exit::Done } else { Exit::Refused })
+        let moves = Moves::new(&loaded, &all_groups, moved);
+        let rendered = (
+            text(&loaded, &all_groups, &found, &moves),
+            moves.with_moves(document(&loaded, &all_groups, &found)),
+        );
+        moves.output_and_apply(session, &self.output, "hactl group redistribute", format, rendered).await?;
+        Ok(if found.repairs_all() { Exit::Done } else { Exit::Refused })
     }
 }
 
-fn text(read: &Read, span: &Span<'_>, found: &Redistribution, moves: &Moves<'_>) -> String {
+fn text(
+    loaded: &LoadedCluster,
+    all_groups: &AllGroups<'_>,
+    found: &Redistribution,
+    moves: &Moves<'_>,
+) -> String {
     if found.unhealthy.is_empty() {
         return "All groups are healthy. Nothing to move.\n".to_owned();
     }
-    let ill = |(group, health): &(usize, Health), when: &str| {
-        let (_, word, _) = words(health);
-        format!("Group {} is {word}{when}: {}\n", read.group(*group), because(read, health))
+    let health_line = |(group, health): &(usize, Health), when: &str| {
+        let (_, word, _) = health_words(health);
+        format!("Group {} is {word}{when}: {}\n", loaded.group(*group), reason_text(loaded, health))
     };
-    let mut text: String = found.unhealthy.iter().map(|group| ill(group, "")).collect();
+    let mut text: String = found.unhealthy.iter().map(|group| health_line(group, "")).collect();
     for (group, why) in &found.skipped {
-        text += &format!("Group {} is skipped: {why}\n", read.group(*group));
+        text += &format!("Group {} is skipped: {why}\n", loaded.group(*group));
     }
     match &found.result {
-        Err(blocked) => text += &format!("Cannot redistribute: {}\n", reason(read, span, blocked)),
+        Err(blocked) => {
+            text += &format!("Cannot redistribute: {}\n", blocked_reason(loaded, all_groups, blocked))
+        }
         Ok(moved) if moved.is_empty() => {}
         Ok(_) => {
             text += &moves.text();
             text += &moves.cost();
-            text.extend(found.remaining.iter().map(|group| ill(group, " after the moves")));
+            text.extend(found.remaining.iter().map(|group| health_line(group, " after the moves")));
         }
     }
     text
 }
 
-fn reason(read: &Read, span: &Span<'_>, blocked: &Blocked) -> String {
+fn blocked_reason(loaded: &LoadedCluster, all_groups: &AllGroups<'_>, blocked: &Blocked) -> String {
     match blocked {
         Blocked::NothingHealthy => "no healthy group accepts instances".to_owned(),
-        Blocked::NoPlace { group, no_place } => {
-            let (instance, group) = (span.name(no_place.guest), read.group(*group));
-            format!("no eligible node for {instance} of group {group}: {}", no_place.reasons(span))
+        Blocked::NoEligibleGroup { group, no_eligible_group } => {
+            let (instance, group) = (all_groups.name(no_eligible_group.guest), loaded.group(*group));
+            format!(
+                "no eligible node for {instance} of group {group}: {}",
+                no_eligible_group.reasons(all_groups)
+            )
         }
         Blocked::StillFailing { group, nodes } => format!(
             "group {} has no more instances whose move would fix N+1 on {}",
-            read.group(*group),
-            read.nodes(nodes).join(", ")
+            loaded.group(*group),
+            loaded.nodes(nodes).join(", ")
         ),
     }
 }
 
-fn document(read: &Read, span: &Span<'_>, found: &Redistribution) -> Value {
+fn document(loaded: &LoadedCluster, all_groups: &AllGroups<'_>, found: &Redistribution) -> Value {
     let one = |(group, health): &(usize, Health)| {
-        let (offline, failing) = nodes(health);
+        let (offline, failing) = unhealthy_nodes(health);
         json!({
-            "group": read.group(*group),
-            "health": words(health).0,
-            "offlineNodes": read.nodes(offline),
-            "failingNodes": read.nodes(failing),
+            "group": loaded.group(*group),
+            "health": health_words(health).0,
+            "offlineNodes": loaded.nodes(offline),
+            "failingNodes": loaded.nodes(failing),
         })
     };
     let skipped = found
         .skipped
         .iter()
-        .map(|(group, why)| json!({ "group": read.group(*group), "reason": why.to_string() }));
+        .map(|(group, why)| json!({ "group": loaded.group(*group), "reason": why.to_string() }));
     json!({
         "unhealthy": found.unhealthy.iter().map(one).collect::<Vec<_>>(),
         "skipped": skipped.collect::<Vec<_>>(),
-        "blocked": found.result.as_ref().err().map(|blocked| reason(read, span, blocked)),
+        "blocked": found.result.as_ref().err().map(|blocked| blocked_reason(loaded, all_groups, blocked)),
         "remaining": found.remaining.iter().map(one).collect::<Vec<_>>(),
-        "heals": found.heals(),
+        "heals": found.repairs_all(),
     })
 }

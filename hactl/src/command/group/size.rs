@@ -1,11 +1,11 @@
 //! The size of a new service on the command line.
 
-use super::input::Read;
+use super::input::LoadedCluster;
 use crate::failure::Failure;
 use crate::render::cpus::cpus;
-use ha_scheduler::balance::groups::newcomer::Newcomer;
-use ha_scheduler::balance::groups::partition::word;
-use ha_scheduler::balance::live::{apart_tags, open_to};
+use ha_scheduler::balance::groups::new_service::NewService;
+use ha_scheduler::balance::groups::partition::template_word;
+use ha_scheduler::balance::live::{model_exclusion_tags, nodes_for_new_service};
 use ha_scheduler::balance::model::{Cluster, Template};
 use ha_scheduler::view::View;
 
@@ -13,41 +13,41 @@ use ha_scheduler::view::View;
 pub(crate) const HELP: &str = "write memory=4Gi,disk=100Gi,vcpus=2 (also template=, tags=A+B, spindles=), or 100g,4g,2 for disk, memory and vCPUs";
 
 /// Parses a size for a cluster. For the live cluster, a size may name its `pool`, and CPUs are counted in thousandths.
-pub(crate) fn read(text: &str, read: &Read) -> Result<Newcomer, Failure> {
-    let Some(view) = &read.view else { return parse(text, &read.cluster) };
+pub(crate) fn parse_size(text: &str, loaded: &LoadedCluster) -> Result<NewService, Failure> {
+    let Some(view) = &loaded.view else { return parse(text, &loaded.cluster) };
     let parts: Vec<&str> = text.split(',').collect();
     let pool = parts.iter().find_map(|part| part.strip_prefix("pool="));
-    let bad = |what: String| Failure::usage(what).at(&format!("`{text}`"));
+    let invalid = |what: String| Failure::usage(what).with_context(&format!("`{text}`"));
     if text.contains("template=") {
-        return Err(bad("template= is valid only with -t".to_owned()).help("write pool=NAME"));
+        return Err(invalid("template= is valid only with -t".to_owned()).help("write pool=NAME"));
     }
     if let Some(pool) = pool
         && !view.nodes.values().any(|node| node.storage_pools.contains(pool))
     {
-        return Err(bad(format!("no node has the storage pool {pool}")));
+        return Err(invalid(format!("no node has the storage pool {pool}")));
     }
     let rest: Vec<&str> = parts.into_iter().filter(|part| !part.starts_with("pool=")).collect();
-    Ok(live(parse(&rest.join(","), &read.cluster)?, view, pool))
+    Ok(for_live_cluster(parse(&rest.join(","), &loaded.cluster)?, view, pool))
 }
 
 /// Converts a size to a service of the live cluster.
-pub(crate) fn live(mut size: Newcomer, view: &View, pool: Option<&str>) -> Newcomer {
+pub(crate) fn for_live_cluster(mut size: NewService, view: &View, pool: Option<&str>) -> NewService {
     size.template = if pool.is_some() { Template::External } else { Template::Diskless };
-    size.tags = apart_tags(view, &size.tags);
+    size.tags = model_exclusion_tags(view, &size.tags);
     size.spindle_use = 0;
     size.vcpus *= 1000;
-    size.nodes = Some(open_to(view, pool));
+    size.nodes = Some(nodes_for_new_service(view, pool));
     size
 }
 
 /// Parses a size for a cluster from a file. The default template is the first one of the cluster's policy, or drbd.
-fn parse(text: &str, cluster: &Cluster) -> Result<Newcomer, Failure> {
-    let bad = |what: String| Failure::usage(what).at(&format!("`{text}`")).help(HELP);
-    let mut size = Newcomer {
+fn parse(text: &str, cluster: &Cluster) -> Result<NewService, Failure> {
+    let invalid = |what: String| Failure::usage(what).with_context(&format!("`{text}`")).help(HELP);
+    let mut size = NewService {
         memory: 0,
         disk: 0,
         vcpus: 1,
-        template: usual_template(cluster),
+        template: default_template(cluster),
         spindle_use: 1,
         tags: Vec::new(),
         nodes: None,
@@ -56,70 +56,71 @@ fn parse(text: &str, cluster: &Cluster) -> Result<Newcomer, Failure> {
         let mut seen = Vec::new();
         for part in text.split(',') {
             let (key, value) =
-                part.split_once('=').ok_or_else(|| bad(format!("`{part}` is not KEY=VALUE")))?;
+                part.split_once('=').ok_or_else(|| invalid(format!("`{part}` is not KEY=VALUE")))?;
             let key = match key {
                 "mem" | "ram" => "memory",
                 "cpu" | "cpus" => "vcpus",
                 other => other,
             };
             if seen.contains(&key) {
-                return Err(bad(format!("{key} is specified twice")));
+                return Err(invalid(format!("{key} is specified twice")));
             }
             seen.push(key);
             match key {
-                "memory" => size.memory = mebibytes(value).map_err(&bad)?,
-                "disk" => size.disk = mebibytes(value).map_err(&bad)?,
-                "vcpus" => size.vcpus = count(value).map_err(&bad)?,
-                "spindles" => size.spindle_use = count(value).map_err(&bad)?,
-                "template" => size.template = template(value).map_err(&bad)?,
+                "memory" => size.memory = parse_mebibytes(value).map_err(&invalid)?,
+                "disk" => size.disk = parse_mebibytes(value).map_err(&invalid)?,
+                "vcpus" => size.vcpus = parse_count(value).map_err(&invalid)?,
+                "spindles" => size.spindle_use = parse_count(value).map_err(&invalid)?,
+                "template" => size.template = parse_template(value).map_err(&invalid)?,
                 "tags" => {
                     size.tags = value.split('+').filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
                 }
-                other => return Err(bad(format!("unknown key `{other}`"))),
+                other => return Err(invalid(format!("unknown key `{other}`"))),
             }
         }
     } else {
         let parts: Vec<&str> = text.split(',').collect();
         let [disk, memory, vcpus] = parts.as_slice() else {
-            return Err(bad("three parts expected".to_owned()));
+            return Err(invalid("three parts expected".to_owned()));
         };
-        size.disk = mebibytes(disk).map_err(&bad)?;
-        size.memory = mebibytes(memory).map_err(&bad)?;
-        size.vcpus = count(vcpus).map_err(&bad)?;
+        size.disk = parse_mebibytes(disk).map_err(&invalid)?;
+        size.memory = parse_mebibytes(memory).map_err(&invalid)?;
+        size.vcpus = parse_count(vcpus).map_err(&invalid)?;
     }
     if size.memory == 0 {
-        return Err(bad("memory must be greater than 0".to_owned()));
+        return Err(invalid("memory must be greater than 0".to_owned()));
     }
     if size.template == Template::Drbd && size.disk == 0 {
-        return Err(bad("disk must be greater than 0 with template drbd".to_owned()));
+        return Err(invalid("disk must be greater than 0 with template drbd".to_owned()));
     }
     Ok(size)
 }
 
 /// Returns the first template of the cluster's policy, or drbd.
-pub(crate) fn usual_template(cluster: &Cluster) -> Template {
+pub(crate) fn default_template(cluster: &Cluster) -> Template {
     let policy = cluster.policies.iter().find(|policy| policy.owner.is_empty());
     policy.and_then(|policy| policy.templates.first().copied()).unwrap_or(Template::Drbd)
 }
 
 /// Parses a template.
-pub(crate) fn template(text: &str) -> Result<Template, String> {
+pub(crate) fn parse_template(text: &str) -> Result<Template, String> {
     let words: Vec<&str> = Template::WORDS.iter().map(|(_, word)| *word).collect();
     let found = Template::WORDS.iter().find(|(_, word)| *word == text).map(|(template, _)| *template);
     found.ok_or_else(|| format!("`{text}` is not a valid template; valid templates: {}", words.join(", ")))
 }
 
 /// Returns a size as text.
-pub(crate) fn shown(size: &Newcomer) -> String {
+pub(crate) fn size_text(size: &NewService) -> String {
     let is_live = size.nodes.is_some();
     let vcpus = cpus(size.vcpus, is_live);
-    let template = if is_live { String::new() } else { format!(", template {}", word(size.template)) };
+    let template =
+        if is_live { String::new() } else { format!(", template {}", template_word(size.template)) };
     format!("memory {} MiB, disk {} MiB, {vcpus} vCPUs{template}", size.memory, size.disk)
 }
 
 /// Parses a size in MiB, or with a unit, as `hspace` does: powers of 1024 with `m`, `g`, `t` or `Mi`, `Gi`, `Ti`, powers of
 /// 1000 with `M`, `G`, `T`. A size between two MiB is rounded down.
-fn mebibytes(text: &str) -> Result<i64, String> {
+fn parse_mebibytes(text: &str) -> Result<i64, String> {
     let expected = || {
         format!(
             "`{text}` is not a valid size: expected a number of MiB, or a number with g or Gi (1024³ bytes), G (1000³ \
@@ -145,7 +146,7 @@ fn mebibytes(text: &str) -> Result<i64, String> {
     }
 }
 
-fn count(text: &str) -> Result<i64, String> {
+fn parse_count(text: &str) -> Result<i64, String> {
     match text.parse::<i64>() {
         Ok(number) if (0..=1_000_000).contains(&number) => Ok(number),
         Ok(_) | Err(_) => Err(format!("`{text}` is not a number of at least 0")),
@@ -154,11 +155,12 @@ fn count(text: &str) -> Result<i64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::mebibytes;
+    use super::parse_mebibytes;
 
     #[test]
-    fn units_are_those_of_hspace_and_of_quantities() {
-        let check = |text: &str, expected: Option<i64>| assert_eq!(mebibytes(text).ok(), expected, "{text}");
+    fn units_of_hspace_and_quantities_are_accepted() {
+        let check =
+            |text: &str, expected: Option<i64>| assert_eq!(parse_mebibytes(text).ok(), expected, "{text}");
         check("4096", Some(4096));
         check("1.5g", Some(1536));
         check("4Gi", Some(4096));

@@ -8,14 +8,14 @@ mod names;
 mod resources;
 mod rules;
 mod section;
-mod words;
+mod values;
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
 use crate::session::Session;
 use clap::{Args, ValueHint};
 use guests::Guests;
-use imported::Imported;
+use imported::ImportResult;
 use section::Problem;
 use serde_json::json;
 use std::io::ErrorKind;
@@ -33,19 +33,19 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Pve {
     /// Directory with the configuration
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "/etc/pve")]
-    folder: PathBuf,
+    directory: PathBuf,
     /// Use the driver "simulated" for all guests, for "hactl simulate"
     #[arg(long)]
     simulated: bool,
 }
 
 /// Subdirectories that may contain the files, in order of preference.
-const PLACES: [&str; 3] = ["", "ha", "pve/ha"];
+const HA_DIRECTORIES: [&str; 3] = ["", "ha", "pve/ha"];
 
 impl Pve {
     pub(crate) fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
-        let imported = self.imported()?;
+        let imported = self.import()?;
         for note in &imported.notes {
             session.terminal().warn(note);
         }
@@ -54,52 +54,56 @@ impl Pve {
             let list = json!({"apiVersion": ha_api_types::kind::API_VERSION, "kind": "List", "items": items});
             session.print_value(format, &list)?;
         } else {
-            session.terminal().out(&imported.text()?);
+            session.terminal().print(&imported.text()?);
         }
         Ok(Exit::Done)
     }
 
-    fn imported(&self) -> Result<Imported, Failure> {
-        if !self.folder.is_dir() {
-            return Err(Failure::usage(format!("{}: directory not found", self.folder.display()))
+    fn import(&self) -> Result<ImportResult, Failure> {
+        if !self.directory.is_dir() {
+            return Err(Failure::usage(format!("{}: directory not found", self.directory.display()))
                 .help("specify /etc/pve, a copy of it, or a directory with resources.cfg"));
         }
-        let ha = |name: &str| self.first(&PLACES, name);
-        let resources = ha("resources.cfg")?.ok_or_else(|| {
-            Failure::usage(format!("{}: no resources.cfg in the directory or in ha/", self.folder.display()))
-                .help("specify /etc/pve, a copy of it, or a directory with resources.cfg")
+        let read_ha_file = |name: &str| self.read_first(&HA_DIRECTORIES, name);
+        let resources = read_ha_file("resources.cfg")?.ok_or_else(|| {
+            Failure::usage(format!(
+                "{}: no resources.cfg in the directory or in ha/",
+                self.directory.display()
+            ))
+            .help("specify /etc/pve, a copy of it, or a directory with resources.cfg")
         })?;
-        let mut imported = Imported::default();
-        let mut guests = Guests::new(self.simulated, &self.folder);
-        let around = ["", "..", "pve"];
-        if let Some((path, text)) = self.first(&around, "datacenter.cfg")? {
+        let mut imported = ImportResult::default();
+        let mut guests = Guests::new(self.simulated, &self.directory);
+        let datacenter_directories = ["", "..", "pve"];
+        if let Some((path, text)) = self.read_first(&datacenter_directories, "datacenter.cfg")? {
             datacenter::read(&text, &path, &mut imported, &mut guests)
-                .map_err(|problem| wrong(&path, &problem))?;
+                .map_err(|problem| file_failure(&path, &problem))?;
         }
-        let defaults = ["", "default", "etc/default", "../default", "../../default"];
-        if let Some((path, text)) = self.first(&defaults, "pve-ha-manager")? {
+        let default_directories = ["", "default", "etc/default", "../default", "../../default"];
+        if let Some((path, text)) = self.read_first(&default_directories, "pve-ha-manager")? {
             datacenter::defaults(&text, &path, &mut imported);
         }
-        let groups = match ha("groups.cfg")? {
+        let groups = match read_ha_file("groups.cfg")? {
             None => groups::Groups::default(),
             Some((path, text)) => {
-                groups::read(&text, &path, &mut imported).map_err(|problem| wrong(&path, &problem))?
+                groups::read(&text, &path, &mut imported).map_err(|problem| file_failure(&path, &problem))?
             }
         };
         let (path, text) = resources;
         let known = resources::read(&text, &path, &groups, &mut guests, &mut imported)
-            .map_err(|problem| wrong(&path, &problem))?;
+            .map_err(|problem| file_failure(&path, &problem))?;
         if known.is_empty() {
-            imported.note(&path, "no vm and no ct found");
+            imported.add_note(&path, "no vm and no ct found");
         }
-        if let Some((path, text)) = ha("fence.cfg")?
+        if let Some((path, text)) = read_ha_file("fence.cfg")?
             && let Some(line) = text.lines().position(|line| !line.is_empty() && !line.starts_with('#'))
         {
             let text = "not converted; configure fence devices for each node (docs/fencing.md)";
-            imported.note(&format!("{path}:{}", line + 1), text);
+            imported.add_note(&format!("{path}:{}", line + 1), text);
         }
-        if let Some((path, text)) = ha("rules.cfg")? {
-            rules::read(&text, &path, &known, &mut imported).map_err(|problem| wrong(&path, &problem))?;
+        if let Some((path, text)) = read_ha_file("rules.cfg")? {
+            rules::read(&text, &path, &known, &mut imported)
+                .map_err(|problem| file_failure(&path, &problem))?;
         }
         imported.notes.extend(guests.notes());
         imported.check()?;
@@ -107,11 +111,14 @@ impl Pve {
     }
 
     /// Returns the path and text of the file in the first directory that contains it.
-    fn first(&self, places: &[&str], name: &str) -> Result<Option<(String, String)>, Failure> {
-        for place in places {
-            let path =
-                if place.is_empty() { self.folder.join(name) } else { self.folder.join(place).join(name) };
-            if let Some(text) = text_of(&path)? {
+    fn read_first(&self, subdirectories: &[&str], name: &str) -> Result<Option<(String, String)>, Failure> {
+        for subdirectory in subdirectories {
+            let path = if subdirectory.is_empty() {
+                self.directory.join(name)
+            } else {
+                self.directory.join(subdirectory).join(name)
+            };
+            if let Some(text) = read_text(&path)? {
                 return Ok(Some((path.display().to_string(), text)));
             }
         }
@@ -119,13 +126,13 @@ impl Pve {
     }
 }
 
-fn wrong(path: &str, problem: &Problem) -> Failure {
+fn file_failure(path: &str, problem: &Problem) -> Failure {
     Failure::usage(format!("{path}:{}: {}", problem.line, problem.text))
         .help("nothing was written; correct the file, then run the command again")
 }
 
 /// Returns a file's text; `None` if the file does not exist.
-fn text_of(path: &Path) -> Result<Option<String>, Failure> {
+fn read_text(path: &Path) -> Result<Option<String>, Failure> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {

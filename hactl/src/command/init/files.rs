@@ -17,7 +17,7 @@ pub(super) struct File {
 
 /// The effect of a write on an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum WriteEffect {
     /// The file does not exist.
     Created,
     /// The file already has this content.
@@ -26,31 +26,31 @@ pub(super) enum Fate {
     Overwritten,
 }
 
-impl Fate {
+impl WriteEffect {
     /// Returns the word for messages.
     pub(super) fn word(self) -> &'static str {
         match self {
-            Fate::Created => "created",
-            Fate::Unchanged => "unchanged",
-            Fate::Overwritten => "overwritten",
+            WriteEffect::Created => "created",
+            WriteEffect::Unchanged => "unchanged",
+            WriteEffect::Overwritten => "overwritten",
         }
     }
 }
 
 /// Returns the files of a machine.
-pub(super) fn of(settings: &Settings, folder: &Path) -> Result<Vec<File>, Failure> {
+pub(super) fn configuration_files(settings: &Settings, directory: &Path) -> Result<Vec<File>, Failure> {
     let mut files = Vec::new();
     let mut add = |name: &str, comment: &str, value: Value| -> Result<(), Failure> {
         let text = yaml::to_text(&value).map_err(|error| Failure::refused(error.to_string()))?;
-        files.push(File { path: folder.join(name), text: format!("# {comment}\n{text}") });
+        files.push(File { path: directory.join(name), text: format!("# {comment}\n{text}") });
         Ok(())
     };
     if let Some(controller) = &settings.controller {
-        let mut map = common(settings);
+        let mut map = common_settings(settings);
         map.insert("listen".to_owned(), json!(controller.listen.to_string()));
         map.insert("advertiseUrl".to_owned(), json!(controller.advertise_url));
         if let Some(tls) = &controller.tls {
-            insert(&mut map, tls, ["clientCa", "tlsCert", "tlsKey"]);
+            insert_tls_files(&mut map, tls, ["clientCa", "tlsCert", "tlsKey"]);
         }
         add(
             "controller.yaml",
@@ -64,7 +64,7 @@ pub(super) fn of(settings: &Settings, folder: &Path) -> Result<Vec<File>, Failur
     if let Some(node) = &settings.node {
         let mut map = Map::new();
         map.insert("node".to_owned(), json!(node.name));
-        map.extend(common(settings));
+        map.extend(common_settings(settings));
         add(
             "agent.yaml",
             "Settings of ha-node-agent(8): the options of the program in camel case.",
@@ -75,30 +75,34 @@ pub(super) fn of(settings: &Settings, folder: &Path) -> Result<Vec<File>, Failur
         let mut context = Map::new();
         context.insert("name".to_owned(), json!("default"));
         context.insert("servers".to_owned(), json!(client.servers));
-        insert(&mut context, &client.tls, ["certificateAuthority", "clientCertificate", "clientKey"]);
+        insert_tls_files(
+            &mut context,
+            &client.tls,
+            ["certificateAuthority", "clientCertificate", "clientKey"],
+        );
         let config = json!({"currentContext": "default", "contexts": [context]});
         add("config.yaml", "Connection of hactl to the controllers, for all users of this host.", config)?;
     }
     if let Some(node) = &settings.node {
         let comment = "# Variables of ha-watchdogd(8); override /etc/default/ha-watchdogd.";
         let text = format!("{comment}\nWATCHDOG_MODULE={}\n", node.watchdog);
-        files.push(File { path: folder.join("watchdog.env"), text });
+        files.push(File { path: directory.join("watchdog.env"), text });
     }
     Ok(files)
 }
 
 /// Returns the settings that controllers and agents share.
-fn common(settings: &Settings) -> Map<String, Value> {
+fn common_settings(settings: &Settings) -> Map<String, Value> {
     let mut map = Map::new();
     if let Some(cluster) = &settings.cluster {
         map.insert("cluster".to_owned(), json!(cluster));
     }
-    map.insert("etcdEndpoints".to_owned(), json!(settings.store.endpoints));
-    insert(&mut map, &settings.store.tls, ["etcdCa", "etcdCert", "etcdKey"]);
+    map.insert("etcdEndpoints".to_owned(), json!(settings.etcd.endpoints));
+    insert_tls_files(&mut map, &settings.etcd.tls, ["etcdCa", "etcdCert", "etcdKey"]);
     map
 }
 
-fn insert(map: &mut Map<String, Value>, tls: &Tls, names: [&str; 3]) {
+fn insert_tls_files(map: &mut Map<String, Value>, tls: &Tls, names: [&str; 3]) {
     let (certificate, key) = match &tls.identity {
         Some((certificate, key)) => (Some(certificate), Some(key)),
         None => (None, None),
@@ -115,11 +119,11 @@ impl File {
     ///
     /// # Errors
     /// Fails if the existing file cannot be read.
-    pub(super) fn fate(&self) -> Result<Fate, Failure> {
+    pub(super) fn effect(&self) -> Result<WriteEffect, Failure> {
         match std::fs::read(&self.path) {
-            Ok(bytes) if bytes == self.text.as_bytes() => Ok(Fate::Unchanged),
-            Ok(_) => Ok(Fate::Overwritten),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Fate::Created),
+            Ok(bytes) if bytes == self.text.as_bytes() => Ok(WriteEffect::Unchanged),
+            Ok(_) => Ok(WriteEffect::Overwritten),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(WriteEffect::Created),
             Err(error) => Err(Failure::refused(format!("cannot read {}: {error}", self.path.display()))),
         }
     }
@@ -128,8 +132,8 @@ impl File {
     ///
     /// # Errors
     /// Fails if the file cannot be written.
-    pub(super) fn write(&self, fate: Fate) -> Result<(), Failure> {
-        if fate == Fate::Unchanged {
+    pub(super) fn write(&self, effect: WriteEffect) -> Result<(), Failure> {
+        if effect == WriteEffect::Unchanged {
             return Ok(());
         }
         self.replace().map_err(|error| {
@@ -139,9 +143,9 @@ impl File {
     }
 
     fn replace(&self) -> std::io::Result<()> {
-        let folder = self.path.parent().unwrap_or(Path::new("/"));
-        std::fs::create_dir_all(folder)?;
-        let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
+        let directory = self.path.parent().unwrap_or(Path::new("/"));
+        std::fs::create_dir_all(directory)?;
+        let mut temporary = tempfile::NamedTempFile::new_in(directory)?;
         temporary.write_all(self.text.as_bytes())?;
         temporary.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
         temporary.as_file().sync_all()?;

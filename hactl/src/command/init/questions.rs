@@ -1,98 +1,111 @@
 //! Questions on the terminal, as an alternative to flags: an empty answer selects the default in brackets.
 
-use super::settings::{host_name, is_secure, node_name};
-use super::{FOLDER, Init, ProfileName, Role};
+use super::settings::{host_name, is_https_url, node_name};
+use super::{CONFIG_DIRECTORY, Init, ProfileName, Role};
 use crate::failure::Failure;
 use clap::ValueEnum;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 
 /// Directory in which the kernel lists its watchdogs.
-const WATCHDOGS: &str = "/sys/class/watchdog";
+const WATCHDOG_CLASS_DIRECTORY: &str = "/sys/class/watchdog";
 
 /// A dialog with the user.
 pub(super) struct Questions<R, W> {
-    answers: R,
-    questions: W,
+    input: R,
+    output: W,
 }
 
 impl<R: BufRead, W: Write> Questions<R, W> {
-    pub(super) fn new(answers: R, questions: W) -> Questions<R, W> {
-        Questions { answers, questions }
+    pub(super) fn new(input: R, output: W) -> Questions<R, W> {
+        Questions { input, output }
     }
 
     /// Asks for every setting that no flag gives.
     ///
     /// # Errors
     /// Fails if the answers end before the questions.
-    pub(super) fn ask(&mut self, flags: &mut Init) -> Result<(), Failure> {
-        flags.etcd_endpoints =
-            self.question("Client URLs of etcd, separated by commas", "http://127.0.0.1:2379", |text| {
+    pub(super) fn ask_missing(&mut self, flags: &mut Init) -> Result<(), Failure> {
+        flags.etcd_endpoints = self.ask_until_valid(
+            "Client URLs of etcd, separated by commas",
+            "http://127.0.0.1:2379",
+            |text| {
                 let urls: Vec<String> = text.split(',').map(|url| url.trim().to_owned()).collect();
                 for url in &urls {
-                    is_secure("URL", url).map_err(|failure| failure.message)?;
+                    is_https_url("URL", url).map_err(|failure| failure.message)?;
                 }
                 Ok(urls)
-            })?;
+            },
+        )?;
         if flags.roles.is_empty() {
-            flags.roles =
-                self.question("Roles of this host: node, controller or both", "both", |text| match text {
+            flags.roles = self.ask_until_valid(
+                "Roles of this host: node, controller or both",
+                "both",
+                |text| match text {
                     "both" => Ok(vec![Role::Controller, Role::Node]),
                     one => Role::from_str(one, true)
                         .map(|role| vec![role])
                         .map_err(|_| "write node, controller or both".to_owned()),
-                })?;
+                },
+            )?;
         }
         let has_role = |role| flags.roles.contains(&role);
         let (is_node, is_controller) = (has_role(Role::Node), has_role(Role::Controller));
         if flags.etcd_endpoints.iter().any(|url| url.starts_with("https:")) {
             let host = host_name();
-            self.file(&mut flags.etcd_ca, "CA certificate file of etcd", "ca.pem")?;
-            self.file(&mut flags.etcd_cert, "Client certificate file of this host", &format!("{host}.pem"))?;
-            self.file(&mut flags.etcd_key, "Private key file of this host", &format!("{host}.key"))?;
+            self.ask_file(&mut flags.etcd_ca, "CA certificate file of etcd", "ca.pem")?;
+            self.ask_file(
+                &mut flags.etcd_cert,
+                "Client certificate file of this host",
+                &format!("{host}.pem"),
+            )?;
+            self.ask_file(&mut flags.etcd_key, "Private key file of this host", &format!("{host}.key"))?;
         }
         if is_node {
-            self.text(&mut flags.node, "Name of this node", &node_name())?;
-            let found = watchdogs(Path::new(WATCHDOGS));
+            self.ask_text(&mut flags.node, "Name of this node", &node_name())?;
+            let found = watchdog_identities(Path::new(WATCHDOG_CLASS_DIRECTORY));
             let found = if found.is_empty() {
                 "no watchdog device found".to_owned()
             } else {
                 format!("found: {found}")
             };
-            self.text(&mut flags.watchdog, &format!("Watchdog kernel module ({found})"), "softdog")?;
+            self.ask_text(&mut flags.watchdog, &format!("Watchdog kernel module ({found})"), "softdog")?;
         }
         if is_controller {
             let default = if flags.etcd_ca.is_some() { "0.0.0.0:7443" } else { "127.0.0.1:7443" };
-            self.text(&mut flags.listen, "Listen address of the API", default)?;
+            self.ask_text(&mut flags.listen, "Listen address of the API", default)?;
             if flags.profile.is_none() {
-                let profile =
-                    self.question("Timing profile: fast, default or conservative", "default", |text| {
+                let profile = self.ask_until_valid(
+                    "Timing profile: fast, default or conservative",
+                    "default",
+                    |text| {
                         ProfileName::from_str(text, true)
                             .map_err(|_| "write fast, default or conservative".to_owned())
-                    })?;
+                    },
+                )?;
                 flags.profile = Some(profile);
             }
         }
         Ok(())
     }
 
-    fn file(&mut self, value: &mut Option<PathBuf>, question: &str, name: &str) -> Result<(), Failure> {
+    fn ask_file(&mut self, value: &mut Option<PathBuf>, question: &str, name: &str) -> Result<(), Failure> {
         if value.is_none() {
-            let default = Path::new(FOLDER).join(name).display().to_string();
-            *value = Some(self.question(question, &default, |text| Ok(PathBuf::from(text)))?);
+            let default = Path::new(CONFIG_DIRECTORY).join(name).display().to_string();
+            *value = Some(self.ask_until_valid(question, &default, |text| Ok(PathBuf::from(text)))?);
         }
         Ok(())
     }
 
-    fn text(&mut self, value: &mut Option<String>, question: &str, default: &str) -> Result<(), Failure> {
+    fn ask_text(&mut self, value: &mut Option<String>, question: &str, default: &str) -> Result<(), Failure> {
         if value.is_none() {
-            *value = Some(self.question(question, default, |text| Ok(text.to_owned()))?);
+            *value = Some(self.ask_until_valid(question, default, |text| Ok(text.to_owned()))?);
         }
         Ok(())
     }
 
     /// Asks until the answer is valid.
-    fn question<T>(
+    fn ask_until_valid<T>(
         &mut self,
         question: &str,
         default: &str,
@@ -100,24 +113,24 @@ impl<R: BufRead, W: Write> Questions<R, W> {
     ) -> Result<T, Failure> {
         let failed = |error: std::io::Error| Failure::refused(format!("cannot read the answer: {error}"));
         loop {
-            write!(self.questions, "{question} [{default}]: ").map_err(failed)?;
-            self.questions.flush().map_err(failed)?;
+            write!(self.output, "{question} [{default}]: ").map_err(failed)?;
+            self.output.flush().map_err(failed)?;
             let mut line = String::new();
-            if self.answers.read_line(&mut line).map_err(failed)? == 0 {
+            if self.input.read_line(&mut line).map_err(failed)? == 0 {
                 return Err(Failure::usage("unexpected end of input; nothing was written"));
             }
             let answer = if line.trim().is_empty() { default } else { line.trim() };
             match read(answer) {
                 Ok(value) => return Ok(value),
-                Err(problem) => writeln!(self.questions, "{problem}").map_err(failed)?,
+                Err(problem) => writeln!(self.output, "{problem}").map_err(failed)?,
             }
         }
     }
 }
 
 /// Returns the names that the drivers of this machine's watchdogs report.
-fn watchdogs(folder: &Path) -> String {
-    let mut names: Vec<String> = std::fs::read_dir(folder)
+fn watchdog_identities(directory: &Path) -> String {
+    let mut names: Vec<String> = std::fs::read_dir(directory)
         .into_iter()
         .flatten()
         .flatten()
@@ -146,7 +159,7 @@ mod tests {
     /// Returns the questions that were asked, and the result of the answers.
     fn check(words: &[&str], answers: &str) -> (String, Result<Init, Failure>) {
         let (mut asked, mut flags) = (Vec::new(), flags(words));
-        let outcome = Questions::new(answers.as_bytes(), &mut asked).ask(&mut flags);
+        let outcome = Questions::new(answers.as_bytes(), &mut asked).ask_missing(&mut flags);
         (String::from_utf8_lossy(&asked).into_owned(), outcome.map(|()| flags))
     }
 
@@ -174,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_flags_give_is_not_asked() {
+    fn values_of_flags_are_not_asked() {
         let (asked, flags) = check(&["--role", "node", "--node", "n1", "--watchdog", ""], "\n");
         assert_eq!(flags.expect("answered").watchdog.as_deref(), Some(""));
         assert_eq!(asked, "Client URLs of etcd, separated by commas [http://127.0.0.1:2379]: ");

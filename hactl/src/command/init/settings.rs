@@ -19,7 +19,7 @@ const CONTROLLER_GROUP: &str = "_hactl";
 /// The settings of a machine.
 #[derive(Debug)]
 pub(super) struct Settings {
-    pub(super) store: Store,
+    pub(super) etcd: Etcd,
     pub(super) cluster: Option<String>,
     pub(super) node: Option<Node>,
     pub(super) controller: Option<Controller>,
@@ -29,7 +29,7 @@ pub(super) struct Settings {
 
 /// Connection to etcd.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(super) struct Etcd {
     pub(super) endpoints: Vec<String>,
     pub(super) tls: Tls,
 }
@@ -69,26 +69,33 @@ impl Settings {
     ///
     /// # Errors
     /// Fails with the invalid or missing flag.
-    pub(super) fn of(flags: &Init, connection: &ConnectionFlags) -> Result<Settings, Failure> {
+    pub(super) fn from_flags(flags: &Init, connection: &ConnectionFlags) -> Result<Settings, Failure> {
         let has = |role| flags.roles.is_empty() || flags.roles.contains(&role);
-        let store = store(flags)?;
+        let etcd = etcd(flags)?;
         if let Some(cluster) = &flags.cluster {
             check_name("--cluster", cluster)?;
         }
         let node = if has(Role::Node) { Some(node(flags)?) } else { None };
-        let controller = if has(Role::Controller) { Some(controller(flags, &store.tls)?) } else { None };
-        let client = client(connection, controller.as_ref(), &store.tls)?;
+        let controller = if has(Role::Controller) { Some(controller(flags, &etcd.tls)?) } else { None };
+        let client = client(connection, controller.as_ref(), &etcd.tls)?;
         let profile = flags.profile.map_or_else(Profile::default, super::ProfileName::profile);
-        Ok(Settings { store, cluster: flags.cluster.clone(), node, controller, profile, client })
+        Ok(Settings { etcd, cluster: flags.cluster.clone(), node, controller, profile, client })
     }
 
     /// Returns the steps that remain after the files are written, one per line.
-    pub(super) fn next_steps(&self, folder: &Path) -> String {
+    pub(super) fn next_steps(&self, directory: &Path) -> String {
         let mut steps = Vec::new();
         let mut keys: Vec<&PathBuf> = Vec::new();
-        for tls in [Some(&self.store.tls), self.controller.as_ref().and_then(|ours| ours.tls.as_ref())] {
+        for tls in [
+            Some(&self.etcd.tls),
+            self.controller.as_ref().and_then(|own_controller| own_controller.tls.as_ref()),
+        ] {
             let Some(tls) = tls else { continue };
-            for file in tls.authority.iter().chain(tls.identity.iter().flat_map(|(one, two)| [one, two])) {
+            for file in tls
+                .authority
+                .iter()
+                .chain(tls.identity.iter().flat_map(|(certificate, key)| [certificate, key]))
+            {
                 if !file.exists() {
                     steps.push(format!("copy the certificate or key to {}", file.display()));
                 }
@@ -105,7 +112,7 @@ impl Settings {
                 ));
             }
             steps.push("systemctl start ha-controller".to_owned());
-            let cluster = folder.join("cluster.yaml");
+            let cluster = directory.join("cluster.yaml");
             steps.push(format!(
                 "hactl apply -f {}    (once, on one host, after a controller has started)",
                 cluster.display()
@@ -129,9 +136,9 @@ impl Settings {
     }
 }
 
-fn store(flags: &Init) -> Result<Store, Failure> {
+fn etcd(flags: &Init) -> Result<Etcd, Failure> {
     for endpoint in &flags.etcd_endpoints {
-        let secure = is_secure("--etcd-endpoints", endpoint)?;
+        let secure = is_https_url("--etcd-endpoints", endpoint)?;
         if secure && flags.etcd_ca.is_none() {
             return Err(Failure::usage(format!(
                 "--etcd-endpoints {endpoint}: https requires a CA certificate to verify etcd"
@@ -139,19 +146,23 @@ fn store(flags: &Init) -> Result<Store, Failure> {
             .help("add --etcd-ca FILE"));
         }
     }
-    let identity = pair("--etcd-cert", flags.etcd_cert.as_deref(), "--etcd-key", flags.etcd_key.as_deref())?;
+    let identity = certificate_and_key(
+        "--etcd-cert",
+        flags.etcd_cert.as_deref(),
+        "--etcd-key",
+        flags.etcd_key.as_deref(),
+    )?;
     let tls = Tls { authority: flags.etcd_ca.as_deref().map(absolute), identity };
-    Ok(Store { endpoints: flags.etcd_endpoints.clone(), tls })
+    Ok(Etcd { endpoints: flags.etcd_endpoints.clone(), tls })
 }
 
 fn node(flags: &Init) -> Result<Node, Failure> {
     let name = flags.node.clone().unwrap_or_else(node_name);
     // The agent accepts more names, but the API would not find a node with such a name.
     if let Some(problem) = problem(&name, MAX_NODE_NAME_LENGTH) {
-        let whose = if flags.node.is_some() { "--node" } else { "the host name" };
-        return Err(
-            Failure::usage(format!("{whose} is not a valid node name: {problem}")).help("add --node NAME")
-        );
+        let name_source = if flags.node.is_some() { "--node" } else { "the host name" };
+        return Err(Failure::usage(format!("{name_source} is not a valid node name: {problem}"))
+            .help("add --node NAME"));
     }
     let watchdog = flags.watchdog.clone().unwrap_or_else(|| "softdog".to_owned());
     if !watchdog.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
@@ -161,10 +172,11 @@ fn node(flags: &Init) -> Result<Node, Failure> {
     Ok(Node { name, watchdog })
 }
 
-fn controller(flags: &Init, store: &Tls) -> Result<Controller, Failure> {
-    let given = pair("--tls-cert", flags.tls_cert.as_deref(), "--tls-key", flags.tls_key.as_deref())?;
-    let authority = flags.client_ca.as_deref().map(absolute).or_else(|| store.authority.clone());
-    let tls = match (authority, given.or_else(|| store.identity.clone())) {
+fn controller(flags: &Init, etcd_tls: &Tls) -> Result<Controller, Failure> {
+    let given =
+        certificate_and_key("--tls-cert", flags.tls_cert.as_deref(), "--tls-key", flags.tls_key.as_deref())?;
+    let authority = flags.client_ca.as_deref().map(absolute).or_else(|| etcd_tls.authority.clone());
+    let tls = match (authority, given.or_else(|| etcd_tls.identity.clone())) {
         (Some(authority), Some(identity)) => {
             Some(Tls { authority: Some(authority), identity: Some(identity) })
         }
@@ -203,7 +215,7 @@ fn controller(flags: &Init, store: &Tls) -> Result<Controller, Failure> {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let advertise_url = match &flags.advertise_url {
         Some(url) => {
-            is_secure("--advertise-url", url)?;
+            is_https_url("--advertise-url", url)?;
             url.clone()
         }
         None if listen.ip().is_unspecified() => format!("{scheme}://{}:{}", host_name(), listen.port()),
@@ -215,15 +227,15 @@ fn controller(flags: &Init, store: &Tls) -> Result<Controller, Failure> {
 /// Returns the connection to the machine's own controller, unless other servers are given.
 fn client(
     flags: &ConnectionFlags,
-    ours: Option<&Controller>,
-    store: &Tls,
+    own_controller: Option<&Controller>,
+    etcd_tls: &Tls,
 ) -> Result<Option<Client>, Failure> {
-    let servers = match (flags.server.as_slice(), ours) {
+    let servers = match (flags.server.as_slice(), own_controller) {
         ([], None) => return Ok(None),
         ([], Some(controller)) => vec![controller.advertise_url.clone()],
         (given, _) => given.to_vec(),
     };
-    let identity = pair(
+    let identity = certificate_and_key(
         "--client-certificate",
         flags.client_certificate.as_deref(),
         "--client-key",
@@ -231,19 +243,23 @@ fn client(
     )?;
     let mut secure = false;
     for server in &servers {
-        secure |= is_secure("--server", server)?;
+        secure |= is_https_url("--server", server)?;
     }
     if !secure {
         return Ok(Some(Client { servers, tls: Tls::default() }));
     }
     let tls = Tls {
-        authority: flags.certificate_authority.as_deref().map(absolute).or_else(|| store.authority.clone()),
-        identity: identity.or_else(|| store.identity.clone()),
+        authority: flags
+            .certificate_authority
+            .as_deref()
+            .map(absolute)
+            .or_else(|| etcd_tls.authority.clone()),
+        identity: identity.or_else(|| etcd_tls.identity.clone()),
     };
     Ok(Some(Client { servers, tls }))
 }
 
-fn pair(
+fn certificate_and_key(
     certificate_flag: &str,
     certificate: Option<&Path>,
     key_flag: &str,
@@ -263,7 +279,7 @@ fn pair(
 ///
 /// # Errors
 /// Fails for any other text.
-pub(super) fn is_secure(flag: &str, text: &str) -> Result<bool, Failure> {
+pub(super) fn is_https_url(flag: &str, text: &str) -> Result<bool, Failure> {
     let url = Url::parse(text).ok().filter(|url| url.host_str().is_some_and(|host| !host.is_empty()));
     match url.as_ref().map(Url::scheme) {
         Some("https") => Ok(true),

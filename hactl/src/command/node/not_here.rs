@@ -1,8 +1,8 @@
 //! `hactl node not-here`: an operator confirms that services do not run on a node that cannot answer.
 
-use crate::command::operate::{Patience, carry_out};
+use crate::command::operate::{OperationWaitFlags, run_operation};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::object::Served;
+use crate::object::TypedObject;
 use crate::session::Session;
 use crate::terminal::Terminal;
 use clap::Args;
@@ -24,45 +24,45 @@ pub(super) struct NotHere {
 impl NotHere {
     /// Asks, unless `--yes` is given, and records the answer for each affected service.
     pub(super) async fn run(&self, session: &Session) -> Outcome {
-        let target = crate::command::node(&self.node)?;
+        let target = crate::command::parse_node(&self.node)?;
         session.client()?.target(&target).await?;
         let node = &target.name.name;
-        let mut concerned = session.client()?.all().await?;
-        concerned.retain(|resource| is_concerned(resource, node, self.driver.as_deref()));
-        let concerned: Vec<&str> = concerned.iter().map(Served::name).collect();
-        if concerned.is_empty() {
+        let mut affected = session.client()?.all().await?;
+        affected.retain(|resource| is_affected(resource, node, self.driver.as_deref()));
+        let affected: Vec<&str> = affected.iter().map(TypedObject::name).collect();
+        if affected.is_empty() {
             return Err(Failure::refused(format!("no resource is waiting for an answer from node {node}")));
         }
         let question = format!(
             "WARNING: data loss if one of these services runs on {node}: {}.\n\
              Confirm that none of them runs there.",
-            concerned.join(", ")
+            affected.join(", ")
         );
         if !self.yes && !Terminal::confirm(&question)? {
             return Err(Failure::refused("not confirmed: nothing was changed"));
         }
-        for resource in concerned {
+        for resource in affected {
             let spec = OperationSpec {
                 action: OperationAction::Start,
                 resource: Some(resource.to_owned()),
                 not_on: Some(node.as_str().into()),
                 ..OperationSpec::default()
             };
-            carry_out(session, spec, &Patience::none()).await?;
+            run_operation(session, spec, &OperationWaitFlags::no_wait()).await?;
         }
         Ok(Exit::Done)
     }
 }
 
 /// Returns `true` if the resource is desired and either waits for answers of nodes or counted this node as empty.
-fn is_concerned(resource: &Served<ResourceSpec>, node: &str, driver: Option<&str>) -> bool {
-    let is_wanted = matches!(resource.word("/spec/state"), "" | "Started");
+fn is_affected(resource: &TypedObject<ResourceSpec>, node: &str, driver: Option<&str>) -> bool {
+    let is_wanted = matches!(resource.text_at("/spec/state"), "" | "Started");
     let is_queued = resource.state() == Some(ServiceState::Queued);
     let counted = resource.status.iter().flat_map(|status| &status.counted_empty);
     let is_counted = counted.into_iter().any(|one| one == node);
     // The name as the user wrote it, because the driver may be unknown to this version.
-    let is_of_kind = driver.is_none_or(|kind| resource.value["spec"]["driver"].get(kind).is_some());
-    is_wanted && is_of_kind && (is_queued || is_counted)
+    let has_driver = driver.is_none_or(|kind| resource.value["spec"]["driver"].get(kind).is_some());
+    is_wanted && has_driver && (is_queued || is_counted)
 }
 
 #[cfg(test)]
@@ -71,10 +71,10 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn only_what_waits_for_the_node_is_answered_for() {
+    fn only_resources_that_wait_for_the_node_are_affected() {
         let check = |spec: Value, status: Value, driver: Option<&str>, expected: bool| {
-            let resource = Served::of(json!({"spec": spec, "status": status}));
-            assert_eq!(is_concerned(&resource, "node1", driver), expected, "{resource:?}");
+            let resource = TypedObject::from_value(json!({"spec": spec, "status": status}));
+            assert_eq!(is_affected(&resource, "node1", driver), expected, "{resource:?}");
         };
         let queued = || json!({"state": "Queued"});
         check(json!({"driver": {"libvirt": {}}}), queued(), None, true);

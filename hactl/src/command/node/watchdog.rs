@@ -18,7 +18,7 @@ pub(super) struct Watchdog {
 impl Watchdog {
     pub(super) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
-        let node = session.client()?.node(&super::super::node(&self.node)?).await?.whole()?;
+        let node = session.client()?.node(&super::super::parse_node(&self.node)?).await?.into_strict()?;
         let watchdog = node.status.and_then(|status| status.watchdog).ok_or_else(|| {
             Failure::refused(format!("node {} has not reported its watchdog", self.node))
                 .help("run \"hactl status\" to check that the agent has registered")
@@ -28,19 +28,19 @@ impl Watchdog {
         if !session.print_value(format, &value)? {
             let terminal = session.terminal();
             let mut table = Table::new(&["", ""]);
-            for (name, value) in lines(&watchdog) {
-                table.row(vec![Cell::styled(name, Style::Dim), Cell::plain(&value)]);
+            for (name, value) in rows(&watchdog) {
+                table.add_row(vec![Cell::styled(name, Style::Dim), Cell::plain(&value)]);
             }
-            terminal.out(&table.render(terminal, 0));
+            terminal.print(&table.render(terminal, 0));
         }
         Ok(if watchdog.kind == "None" { Exit::Refused } else { Exit::Done })
     }
 }
 
-fn lines(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
-    let yes = |holds: bool| if holds { "yes" } else { "no" }.to_owned();
+fn rows(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
+    let yes_or_no = |holds: bool| if holds { "yes" } else { "no" }.to_owned();
     let seen = watchdog.seen.as_ref();
-    let of_seen =
+    let or_unknown =
         |text: Option<String>| text.unwrap_or_else(|| "unknown while the watchdog is not armed".to_owned());
     let kind = if watchdog.sliding {
         "sliding: each renewal sets the time left before the deadline"
@@ -54,39 +54,39 @@ fn lines(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
         ("Timeout", format!("{} s", seconds(watchdog.timeout_seconds))),
         (
             "Supported timeouts",
-            of_seen(
+            or_unknown(
                 seen.map(|seen| format!("{} to {} s", seen.min_timeout_seconds, seen.max_timeout_seconds)),
             ),
         ),
         ("Timeout type", kind.to_owned()),
-        ("Descriptor retained", yes(watchdog.descriptor_retained)),
-        ("nowayout", of_seen(seen.map(|seen| yes(seen.nowayout)))),
+        ("Descriptor retained", yes_or_no(watchdog.descriptor_retained)),
+        ("nowayout", or_unknown(seen.map(|seen| yes_or_no(seen.nowayout)))),
         (
             "Pretimeout",
-            of_seen(seen.map(|seen| {
+            or_unknown(seen.map(|seen| {
                 seen.pretimeout_seconds.map_or_else(|| "none".to_owned(), |seconds| format!("{seconds} s"))
             })),
         ),
-        ("Armed", yes(watchdog.armed)),
-        ("Tested", yes(watchdog.tested)),
+        ("Armed", yes_or_no(watchdog.armed)),
+        ("Tested", yes_or_no(watchdog.tested)),
         ("Last test", last_test(watchdog)),
         (
             "Smallest margin",
-            of_seen(
+            or_unknown(
                 seen.and_then(|seen| seen.min_margin_seconds)
                     .map(|margin| format!("{} ms left at a renewal", margin.ms())),
             ),
         ),
         (
             "Largest delay",
-            of_seen(
+            or_unknown(
                 seen.and_then(|seen| seen.max_delay_seconds)
                     .map(|delay| format!("{} ms in the renewal loop", delay.ms())),
             ),
         ),
         (
             "Daemon",
-            of_seen(seen.map(|seen| match (seen.real_time, seen.memory_locked) {
+            or_unknown(seen.map(|seen| match (seen.real_time, seen.memory_locked) {
                 (true, true) => "real-time, memory locked".to_owned(),
                 (true, false) => "real-time, memory not locked".to_owned(),
                 (false, true) => "not real-time, memory locked".to_owned(),
@@ -105,9 +105,9 @@ fn last_test(watchdog: &WatchdogStatus) -> String {
     let Some(test) = &watchdog.last_test else {
         return "none passed: run \"hactl node test-watchdog NODE\"".to_owned();
     };
-    let counts = if watchdog.tested { "" } else { "; the timeout has changed since: test again" };
+    let outdated_note = if watchdog.tested { "" } else { "; the timeout has changed since: test again" };
     format!(
-        "{}: reset with a timeout of {} s, {} s after arming (boot {} ended, boot {} started){counts}",
+        "{}: reset with a timeout of {} s, {} s after arming (boot {} ended, boot {} started){outdated_note}",
         test.at,
         seconds(test.timeout_seconds),
         test.lasted_seconds.ms().div_ceil(1000),

@@ -25,7 +25,7 @@ pub(super) struct Credentials {
 
 impl Credentials {
     /// Creates the files in a directory. The client's name is root, which is also the administrator of an etcd with users.
-    pub(super) fn create(folder: &Path) -> Result<Credentials, Failure> {
+    pub(super) fn create(directory: &Path) -> Result<Credentials, Failure> {
         let failed = |error: rcgen::Error| Failure::refused(format!("cannot create a certificate: {error}"));
         let mut authority = CertificateParams::default();
         authority.distinguished_name.push(DnType::CommonName, "hactl restore");
@@ -42,15 +42,15 @@ impl Credentials {
         let key = KeyPair::generate().map_err(failed)?;
         let certificate = subject.signed_by(&key, &issuer).map_err(failed)?;
         Ok(Credentials {
-            authority: write(folder, "ca.pem", &issuer.pem())?,
-            certificate: write(folder, "root.pem", &certificate.pem())?,
-            key: write(folder, "root.key", &key.serialize_pem())?,
+            authority: write(directory, "ca.pem", &issuer.pem())?,
+            certificate: write(directory, "root.pem", &certificate.pem())?,
+            key: write(directory, "root.key", &key.serialize_pem())?,
         })
     }
 }
 
-fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf, Failure> {
-    let path = folder.join(name);
+fn write(directory: &Path, name: &str, text: &str) -> Result<PathBuf, Failure> {
+    let path = directory.join(name);
     OpenOptions::new()
         .create_new(true)
         .write(true)

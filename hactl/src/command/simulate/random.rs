@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Number of failing seeds that are shrunk. Shrinking takes as long as hundreds of seeds, so the others are only listed.
-const MOST_SHRUNK: usize = 3;
+const MAX_SHRUNK_SEEDS: usize = 3;
 /// Largest number of nodes or resources of a random run.
-const MOST: u32 = 1_000;
+const MAX_COUNT: u32 = 1_000;
 /// Longest simulated duration of a random run.
-const LONGEST: Duration = Duration::from_secs(1_000 * 3600);
+const MAX_DURATION: Duration = Duration::from_secs(1_000 * 3600);
 
 /// Flags of random runs.
 #[derive(Args, Debug)]
-pub(crate) struct Random {
+pub(crate) struct RandomFlags {
     /// Seeds to run: a number, or a range that excludes its end
     #[arg(long, value_name = "A..B", requires = "random", default_value = "0..100")]
     seeds: String,
@@ -35,35 +35,35 @@ pub(crate) struct Random {
     duration: Duration,
 }
 
-impl Random {
+impl RandomFlags {
     pub(super) fn run(&self, session: &Session, format: Option<&Format>) -> Outcome {
         let campaign = self.campaign()?;
         let count = campaign.seeds.count();
-        let told = AtomicU64::new(0);
+        let reported_percent = AtomicU64::new(0);
         let terminal = session.terminal();
         let progress = |ran: u64, failed: usize| {
             let percent = ran * 100 / count.max(1);
-            if told.fetch_max(percent, Ordering::Relaxed) / 5 < percent / 5 {
+            if reported_percent.fetch_max(percent, Ordering::Relaxed) / 5 < percent / 5 {
                 terminal.progress(&format!("{ran} of {count} seeds, {failed} failed"));
             }
         };
-        let done = campaign
+        let result = campaign
             .run(&progress)
             .map_err(|problem| Failure::refused(format!("the random generator failed: {problem}")))?;
-        if !session.print_value(format, &summary(campaign.seeds, &done))? {
-            terminal.out(&text(session, &done)?);
+        if !session.print_value(format, &summary(campaign.seeds, &result))? {
+            terminal.print(&text(session, &result)?);
         }
-        Ok(if done.failed.is_empty() { Exit::Done } else { Exit::Refused })
+        Ok(if result.failed.is_empty() { Exit::Done } else { Exit::Refused })
     }
 
     fn campaign(&self) -> Result<Campaign, Failure> {
         let seeds =
             Seeds::parse(&self.seeds).map_err(|problem| Failure::usage(format!("--seeds: {problem}")))?;
         let number = |flag: &str, value: u32| match value {
-            1..=MOST => Ok(value as usize),
-            _ => Err(Failure::usage(format!("{flag}: {value} must be from 1 to {MOST}"))),
+            1..=MAX_COUNT => Ok(value as usize),
+            _ => Err(Failure::usage(format!("{flag}: {value} must be from 1 to {MAX_COUNT}"))),
         };
-        if self.duration.is_zero() || self.duration > LONGEST {
+        if self.duration.is_zero() || self.duration > MAX_DURATION {
             return Err(Failure::usage("--duration must be greater than 0 and at most 1000h"));
         }
         let size = Size {
@@ -71,47 +71,47 @@ impl Random {
             resources: number("--resources", self.resources)?,
             faults_ms: u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX).max(1_000),
         };
-        Ok(Campaign { seeds, size, stop_at_first: false, shrunk: MOST_SHRUNK })
+        Ok(Campaign { seeds, size, stop_at_first: false, shrunk: MAX_SHRUNK_SEEDS })
     }
 }
 
-fn hours(done: &Campaigned) -> f64 {
-    done.simulated_ms as f64 / 3_600_000.0
+fn hours(result: &Campaigned) -> f64 {
+    result.simulated_ms as f64 / 3_600_000.0
 }
 
-fn summary(seeds: Seeds, done: &Campaigned) -> Value {
+fn summary(seeds: Seeds, result: &Campaigned) -> Value {
     let violations = |failed: &FailedSeed| -> Vec<Value> {
         let one = |at: u64, invariant: &str, detail: &str| json!({"at": at as f64 / 1000.0, "invariant": invariant, "detail": detail});
         failed.violations.iter().map(|found| one(found.at, found.invariant, &found.detail)).collect()
     };
-    let failed: Vec<Value> = done
+    let failed: Vec<Value> = result
         .failed
         .iter()
         .map(|failed| json!({"seed": failed.seed, "violations": violations(failed), "scenario": failed.scenario}))
         .collect();
     json!({
-        "seeds": {"from": seeds.from, "to": seeds.to}, "ran": done.ran, "simulatedHours": hours(done),
+        "seeds": {"from": seeds.from, "to": seeds.to}, "ran": result.ran, "simulatedHours": hours(result),
         "failed": failed,
     })
 }
 
 /// Returns every failing seed as a scenario file, with other output as comments, so that standard output is a valid file.
-fn text(session: &Session, done: &Campaigned) -> Result<String, Failure> {
+fn text(session: &Session, result: &Campaigned) -> Result<String, Failure> {
     let terminal = session.terminal();
     let mut text = String::new();
-    for (at, failed) in done.failed.iter().enumerate() {
+    for (at, failed) in result.failed.iter().enumerate() {
         let first = failed.violations.first();
         let what = first.map_or_else(String::new, |found| {
             format!("{} at {} s: {}", found.invariant, found.at as f64 / 1000.0, found.detail)
         });
         text += &format!("# seed {}: {}: {what}\n", failed.seed, terminal.paint(Style::Bad, "failed"));
-        if at < MOST_SHRUNK {
+        if at < MAX_SHRUNK_SEEDS {
             text += &format!("{}---\n", render::yaml(&failed.scenario)?);
         }
     }
-    let count = done.failed.len();
-    let (style, seeds) = (if count == 0 { Style::Good } else { Style::Bad }, done.ran);
+    let count = result.failed.len();
+    let (style, seeds) = (if count == 0 { Style::Good } else { Style::Bad }, result.ran);
     let verdict = terminal.paint(style, &format!("{count} failed"));
-    text += &format!("# {}, {verdict}; {:.1} simulated hours\n", names::count(seeds, "seed"), hours(done));
+    text += &format!("# {}, {verdict}; {:.1} simulated hours\n", names::count(seeds, "seed"), hours(result));
     Ok(text)
 }

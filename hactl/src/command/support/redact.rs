@@ -5,7 +5,7 @@ use serde_json::Value;
 /// Replacement for a secret.
 const REDACTED: &str = "(redacted)";
 /// Parts of names whose values are secrets.
-const WORDS: [&str; 6] = ["passw", "secret", "token", "credential", "apikey", "privatekey"];
+const SECRET_NAME_PARTS: [&str; 6] = ["passw", "secret", "token", "credential", "apikey", "privatekey"];
 
 /// Replaces every secret that its name reveals.
 pub(super) fn redact(value: &mut Value) {
@@ -13,29 +13,30 @@ pub(super) fn redact(value: &mut Value) {
         Value::Object(fields) => {
             for (name, field) in fields {
                 if is_secret(name) {
-                    hide(field);
+                    redact_value(field);
                 } else if name == "environment" {
-                    hide_leaves(field);
+                    redact_leaves(field);
                 } else {
                     redact(field);
                 }
             }
         }
         Value::Array(items) => {
-            let mut follows = false;
+            let mut is_option_value = false;
             for item in items {
                 // `--password x`: the value follows the option as an item of its own.
-                let option = item.as_str().is_some_and(|text| text.starts_with('-') && !text.contains('='));
-                let next = option && item.as_str().is_some_and(is_secret);
-                if follows && !option {
-                    hide(item);
+                let is_option =
+                    item.as_str().is_some_and(|text| text.starts_with('-') && !text.contains('='));
+                let next = is_option && item.as_str().is_some_and(is_secret);
+                if is_option_value && !is_option {
+                    redact_value(item);
                 } else {
                     redact(item);
                 }
-                follows = next;
+                is_option_value = next;
             }
         }
-        Value::String(text) => *text = cleared(text),
+        Value::String(text) => *text = redacted_text(text),
         Value::Null | Value::Bool(_) | Value::Number(_) => (),
     }
 }
@@ -43,27 +44,27 @@ pub(super) fn redact(value: &mut Value) {
 fn is_secret(name: &str) -> bool {
     let plain: String =
         name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect();
-    plain == "pass" || WORDS.iter().any(|word| plain.contains(word))
+    plain == "pass" || SECRET_NAME_PARTS.iter().any(|word| plain.contains(word))
 }
 
 /// Replaces a secret of any type; an empty value stays visible as empty.
-fn hide(value: &mut Value) {
+fn redact_value(value: &mut Value) {
     if !value.is_null() && value != "" {
         *value = REDACTED.into();
     }
 }
 
-fn hide_leaves(value: &mut Value) {
+fn redact_leaves(value: &mut Value) {
     match value {
-        Value::Object(fields) => fields.values_mut().for_each(hide_leaves),
-        Value::Array(items) => items.iter_mut().for_each(hide_leaves),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => hide(value),
+        Value::Object(fields) => fields.values_mut().for_each(redact_leaves),
+        Value::Array(items) => items.iter_mut().for_each(redact_leaves),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => redact_value(value),
     }
 }
 
 /// Returns a text without secrets: in options such as `--password=x`, in JSON (the last applied object), in XML attributes.
-fn cleared(text: &str) -> String {
-    if let Some(url) = cleared_url(text) {
+fn redacted_text(text: &str) -> String {
+    if let Some(url) = redacted_url(text) {
         return url;
     }
     if let Some((option, _)) =
@@ -79,25 +80,25 @@ fn cleared(text: &str) -> String {
         return inner.to_string();
     }
     let mut rest = text;
-    let mut clear = String::new();
+    let mut redacted = String::new();
     // The earliest match decides, so that the text before it is kept.
     while let Some(at) = ["passwd=", "password="].iter().filter_map(|name| rest.find(name)).min() {
-        let begin = at + rest[at..].find('=').unwrap_or(0) + 1;
-        clear.push_str(&rest[..begin]);
-        rest = &rest[begin..];
+        let value_start = at + rest[at..].find('=').unwrap_or(0) + 1;
+        redacted.push_str(&rest[..value_start]);
+        rest = &rest[value_start..];
         let quote = rest.chars().next().filter(|first| ['"', '\''].contains(first));
         let length = match quote {
             Some(quote) => rest[1..].find(quote).map_or(rest.len(), |end| end + 2),
             None => rest.find(char::is_whitespace).unwrap_or(rest.len()),
         };
-        clear.push_str(REDACTED);
+        redacted.push_str(REDACTED);
         rest = &rest[length..];
     }
-    clear + rest
+    redacted + rest
 }
 
 /// Returns a URL without its password and its query, which may contain tokens; `None` if the text is not a URL.
-fn cleared_url(text: &str) -> Option<String> {
+fn redacted_url(text: &str) -> Option<String> {
     let (scheme, rest) = text.split_once("://")?;
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
         && scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter));
@@ -120,7 +121,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn secrets_go_and_everything_else_stays() {
+    fn only_secrets_are_redacted() {
         let check = |mut value: Value, expected: Value| {
             redact(&mut value);
             assert_eq!(value, expected);

@@ -60,7 +60,7 @@ struct Bound {
 }
 
 impl Report {
-    pub(super) fn of(
+    pub(super) fn new(
         profile: Profile,
         settings: Timings,
         store: &StoreTimes,
@@ -73,11 +73,11 @@ impl Report {
                 unknown.push(subject.name.clone());
                 continue;
             };
-            let alike = failovers.iter_mut().find(|known| {
+            let equal_failover = failovers.iter_mut().find(|known| {
                 known.timings == timings && known.watchdog == watchdog && known.device == subject.device
             });
-            if let Some(alike) = alike {
-                alike.nodes.push(subject.name.clone());
+            if let Some(equal_failover) = equal_failover {
+                equal_failover.nodes.push(subject.name.clone());
                 continue;
             }
             let bound = |leader_dies| {
@@ -113,10 +113,10 @@ impl Report {
     /// Returns the phases of the failovers, five lines each.
     pub(super) fn summary(&self, terminal: &Terminal) -> String {
         let mut blocks = vec![self.problems(terminal)];
-        let is_one = self.failovers.len() == 1 && self.unknown.is_empty();
+        let is_single = self.failovers.len() == 1 && self.unknown.is_empty();
         for failover in &self.failovers {
             let name = terminal.paint(Style::Bold, &failover.nodes.join(", "));
-            let heading = if is_one { String::new() } else { format!("{name}\n") };
+            let heading = if is_single { String::new() } else { format!("{name}\n") };
             blocks.push(heading + &failover.warning(terminal) + &failover.phases(terminal));
         }
         blocks.push(self.unknown(terminal));
@@ -145,28 +145,29 @@ impl Report {
     }
 
     fn unknown(&self, terminal: &Terminal) -> String {
-        let nothing = terminal.paint(Style::Warn, "the agent has not reported its watchdog and timings yet");
-        let line = |name: &String| format!("{}  {nothing}\n", terminal.paint(Style::Bold, name));
+        let not_reported =
+            terminal.paint(Style::Warn, "the agent has not reported its watchdog and timings yet");
+        let line = |name: &String| format!("{}  {not_reported}\n", terminal.paint(Style::Bold, name));
         self.unknown.iter().map(line).collect()
     }
 
     fn settings(&self, terminal: &Terminal) -> String {
-        let t = &self.settings;
+        let settings = &self.settings;
         let percent = |ppm: u64| format!("{} %", ppm as f64 / 10_000.0);
         let mut table = Table::new(&["", "", ""]);
         for (symbol, value, field) in [
-            ("Ki", seconds(t.heartbeat_interval_ms), "heartbeatIntervalSeconds"),
-            ("Th", seconds(t.heartbeat_valid_ms), "heartbeatValidSeconds"),
-            ("Ts", seconds(t.stop_margin_ms), "stopMarginSeconds"),
-            ("Tw", seconds(t.watchdog_timeout_ms), "watchdogTimeoutSeconds"),
-            ("ρw", percent(t.watchdog_rate_error_ppm), "watchdogRateErrorPercent"),
-            ("δw", seconds(t.watchdog_lateness_ms), "watchdogLatenessSeconds"),
-            ("ρ", percent(t.clock_rate_error_ppm), "clockRateErrorPercent"),
-            ("δio", seconds(t.io_drain_ms), "ioDrainSeconds"),
-            ("", seconds(t.leader_lease_ms), "leaderLeaseSeconds"),
+            ("Ki", seconds(settings.heartbeat_interval_ms), "heartbeatIntervalSeconds"),
+            ("Th", seconds(settings.heartbeat_valid_ms), "heartbeatValidSeconds"),
+            ("Ts", seconds(settings.stop_margin_ms), "stopMarginSeconds"),
+            ("Tw", seconds(settings.watchdog_timeout_ms), "watchdogTimeoutSeconds"),
+            ("ρw", percent(settings.watchdog_rate_error_ppm), "watchdogRateErrorPercent"),
+            ("δw", seconds(settings.watchdog_lateness_ms), "watchdogLatenessSeconds"),
+            ("ρ", percent(settings.clock_rate_error_ppm), "clockRateErrorPercent"),
+            ("δio", seconds(settings.io_drain_ms), "ioDrainSeconds"),
+            ("", seconds(settings.leader_lease_ms), "leaderLeaseSeconds"),
         ] {
             let symbol = if symbol.is_empty() { Cell::blank() } else { Cell::plain(symbol) };
-            table.row(vec![symbol, Cell::plain(&value), Cell::styled(field, Style::Dim)]);
+            table.add_row(vec![symbol, Cell::plain(&value), Cell::styled(field, Style::Dim)]);
         }
         table.render(terminal, 2)
     }
@@ -204,7 +205,7 @@ impl Failover {
                 cells.push(Cell::plain(&seconds(leader_ms)));
             }
             cells.push(Cell::styled(until, Style::Dim));
-            table.row(cells);
+            table.add_row(cells);
         }
         table.render(terminal, 0)
     }
@@ -214,8 +215,9 @@ impl Failover {
         if !self.differs {
             return String::new();
         }
-        let says = "the agent has not applied the cluster's settings yet; times are for its active settings";
-        format!("  {}\n", terminal.paint(Style::Warn, says))
+        let warning =
+            "the agent has not applied the cluster's settings yet; times are for its active settings";
+        format!("  {}\n", terminal.paint(Style::Warn, warning))
     }
 
     fn explanation(&self, terminal: &Terminal) -> String {
@@ -245,7 +247,7 @@ impl Failover {
         let mut table = Table::new(&["PART", "NODE", "LEADER'S NODE"]);
         let mut row = |what: &str, one: Millis, leader: Millis, style: Style| {
             let cell = |ms: Millis| Cell::styled(&seconds(ms), style);
-            table.row(vec![Cell::styled(what, style), cell(one), cell(leader)]);
+            table.add_row(vec![Cell::styled(what, style), cell(one), cell(leader)]);
         };
         let mut both = |what: &str, ms: Millis, style: Style| row(what, ms, ms, style);
         both("heartbeat lifetime", wait.heartbeat_valid_ms, Style::Plain);

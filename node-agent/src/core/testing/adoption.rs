@@ -9,9 +9,9 @@ use ha_api_types::resource::RequestedState;
 fn a_new_process_of_the_same_boot_heartbeats_first_then_probes_and_adopts() {
     let mut world = World::running();
     world.advance(2_000);
-    world.ran.clear();
+    world.executed.clear();
     world.commits.clear();
-    world.hold.insert("probe");
+    world.held_commands.insert("probe");
     world.restart_agent("boot-1");
     world.advance(100);
     assert_eq!(world.alive().map(|alive| alive.instance), Some(world.config.instance.clone()));
@@ -25,7 +25,7 @@ fn a_new_process_of_the_same_boot_heartbeats_first_then_probes_and_adopts() {
         .collect();
     assert_eq!(created[..2], [false, true], "deleted, then created");
     assert!(world.report().armed, "the watchdog stayed armed");
-    world.hold.clear();
+    world.held_commands.clear();
     world.finish_held();
     world.advance(10_000);
     assert_eq!(world.fence().epoch, Epoch(1));
@@ -35,7 +35,7 @@ fn a_new_process_of_the_same_boot_heartbeats_first_then_probes_and_adopts() {
 }
 
 #[test]
-fn what_died_while_the_agent_was_away_is_restarted_in_place() {
+fn a_service_that_died_during_an_agent_restart_is_restarted_in_place() {
     let mut world = World::running();
     world.copies.get_mut("web").expect("there").running = false;
     world.restart_agent("boot-1");
@@ -45,7 +45,7 @@ fn what_died_while_the_agent_was_away_is_restarted_in_place() {
 }
 
 #[test]
-fn what_was_killed_before_the_deadline_is_spent_also_for_the_next_process() {
+fn an_action_killed_before_the_deadline_stays_spent_after_a_restart() {
     let mut world = World::running();
     let uid = world.service("web").action_uid;
     world.net = Net::Down;
@@ -60,7 +60,7 @@ fn what_was_killed_before_the_deadline_is_spent_also_for_the_next_process() {
 }
 
 #[test]
-fn without_its_journal_a_process_registers_anew() {
+fn an_agent_without_its_journal_registers_again() {
     let mut world = World::running();
     world.journal = Journal::default();
     world.restart_agent("boot-1");
@@ -101,7 +101,7 @@ fn a_copy_of_another_identity_is_reported_with_the_definition_under_which_it_run
 }
 
 #[test]
-fn an_agent_restarted_between_permit_and_begin_goes_on() {
+fn an_agent_restarted_between_permit_and_start_continues() {
     let mut world = World::active();
     world.resource("web");
     world.assign("web", Action::Start);
@@ -117,11 +117,11 @@ fn an_agent_restarted_between_permit_and_begin_goes_on() {
 impl World {
     fn assign_but_crash_before_the_journal(&mut self) -> ActionUid {
         let journal = self.journal.clone();
-        self.hold.insert("start");
+        self.held_commands.insert("start");
         let uid = self.assign("web", Action::Start);
         self.advance(1_000);
-        self.hold.clear();
-        self.ran.clear();
+        self.held_commands.clear();
+        self.executed.clear();
         // The permit stays; the journal entries that the process wrote after it are removed.
         self.journal = Journal { services: journal.services, ..self.journal.clone() };
         uid
@@ -129,7 +129,7 @@ impl World {
 }
 
 #[test]
-fn a_running_copy_found_unassigned_is_reported_and_armed_for_then_adopted_under_a_permit() {
+fn an_unassigned_running_copy_is_reported_then_adopted_under_a_permit() {
     let mut world = World::found_running();
     world.assign("web", Action::Start);
     world.advance(1_000);
@@ -158,7 +158,7 @@ fn each_uid_is_probed_once_and_again_when_it_was_ignored() {
 }
 
 #[test]
-fn a_probe_that_cannot_tell_says_so_and_is_made_again() {
+fn an_inconclusive_probe_is_reported_and_repeated() {
     let mut world = World::active();
     world.copies.entry("web".into()).or_default().probe_unknown = true;
     world.resource("web");
@@ -171,7 +171,7 @@ fn a_probe_that_cannot_tell_says_so_and_is_made_again() {
 }
 
 #[test]
-fn a_resource_made_anew_under_the_same_name_is_probed_for_its_own_uid() {
+fn a_recreated_resource_is_probed_for_its_own_uid() {
     let mut world = World::running();
     world.delete(&world.keys.assignment(&"web".into()));
     let key = world.keys.spec(Kind::Resource, "web");

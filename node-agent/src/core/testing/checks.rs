@@ -55,7 +55,7 @@ impl World {
             "the journal records an action before it begins"
         );
         if service.exclusive {
-            let timings = self.core.in_force;
+            let timings = self.core.active_timings;
             let proven = self.proven_ms.expect("a heartbeat of this process");
             assert!(
                 self.now_ms + timings.stop_margin_ms < proven + timings.heartbeat_valid_ms,
@@ -72,7 +72,7 @@ impl World {
         assert_eq!((report.phase, begun.phase), (Phase::Running, ReplacementPhase::Begun));
         assert_eq!(self.count(&service.name, "replace-secondary"), self.replacements.len());
         assert!(!self.replacements.contains(&begun.uid), "{} was begun before", begun.uid);
-        let timings = self.core.in_force;
+        let timings = self.core.active_timings;
         let proven = self.proven_ms.expect("a heartbeat of this process");
         assert!(self.now_ms + timings.stop_margin_ms < proven + timings.heartbeat_valid_ms, "after D − Ts");
     }
@@ -93,8 +93,8 @@ impl World {
             assert!(matches!(guards[&keys.alive(&own_node())], Guard::Created(_)), "guards its alive");
             let ha_store::Write::Put { value, .. } = write else { continue };
             let report: ServiceReport = serde_json::from_slice(value).expect("legible");
-            let stands: Option<ServiceReport> = self.value(key);
-            let fresh = stands.is_none_or(|known| known.action_uid != report.action_uid);
+            let stored: Option<ServiceReport> = self.value(key);
+            let fresh = stored.is_none_or(|known| known.action_uid != report.action_uid);
             if fresh && matches!(report.phase, Phase::Starting | Phase::Receiving) {
                 self.check_permit(&name, &report, transaction);
             }

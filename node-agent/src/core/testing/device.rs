@@ -8,8 +8,8 @@ impl World {
         while let Some(effect) = self.daemon.poll_effect() {
             let answer = match effect {
                 daemon::Effect::Open { .. } if self.pets_fail => {
-                    let place = protocol::Name::new(b"/dev/watchdog");
-                    daemon::Input::Opened(Err(protocol::Refusal::NoDevice { errno: 19, place }))
+                    let location = protocol::Name::new(b"/dev/watchdog");
+                    daemon::Input::Opened(Err(protocol::Refusal::NoDevice { errno: 19, location }))
                 }
                 daemon::Effect::Pet { .. } if self.pets_fail => daemon::Input::Petted(Err(19)),
                 daemon::Effect::Open { timeout_seconds } => {
@@ -17,7 +17,7 @@ impl World {
                     daemon::Input::Opened(Ok(protocol::DeviceFacts {
                         kind: protocol::DeviceKind::Kernel,
                         identity: protocol::Name::new(b"test"),
-                        place: protocol::Name::new(b"/dev/watchdog"),
+                        location: protocol::Name::new(b"/dev/watchdog"),
                         timeout_seconds,
                         smallest_timeout_seconds: 1,
                         largest_timeout_seconds: 300,
@@ -55,20 +55,20 @@ impl World {
     }
 
     fn reply(&mut self, reply: protocol::Reply) {
-        let news = match reply.outcome {
+        let event = match reply.outcome {
             protocol::Outcome::Notice(protocol::Notice::Welcome) => {
-                WatchdogNews::Connected { status: reply.status, device: "/dev/watchdog".to_owned() }
+                WatchdogEvent::Connected { status: reply.status, device: "/dev/watchdog".to_owned() }
             }
-            protocol::Outcome::Notice(notice) => WatchdogNews::Notice { notice, status: reply.status },
+            protocol::Outcome::Notice(notice) => WatchdogEvent::Notice { notice, status: reply.status },
             protocol::Outcome::Done | protocol::Outcome::Refused(_) => {
                 let Some(id) = self.asked.remove(&reply.answers) else { return };
                 let refusal = match reply.outcome {
                     protocol::Outcome::Refused(refusal) => Some(refusal),
                     protocol::Outcome::Done | protocol::Outcome::Notice(_) => None,
                 };
-                WatchdogNews::Answered { id, refusal, status: reply.status }
+                WatchdogEvent::Answered { id, refusal, status: reply.status }
             }
         };
-        self.input(Input::Watchdog(news));
+        self.input(Input::Watchdog(event));
     }
 }

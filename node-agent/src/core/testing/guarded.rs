@@ -13,7 +13,7 @@ fn a_permit_from_before_a_stay_starts_nothing_until_the_daemon_follows_a_deadlin
     let mut world = World::running();
     world.resource("mail");
     // The permit is applied, but the answer is lost, and etcd stays unreachable past D − Ts.
-    world.net = Net::Deaf;
+    world.net = Net::AnswersLost;
     world.assign("mail", Action::Start);
     let key = world.keys.assignment(&"mail".into());
     let entry = world.state.get(&key).entries[0].clone();
@@ -38,7 +38,7 @@ fn a_permit_from_before_a_stay_starts_nothing_until_the_daemon_follows_a_deadlin
 }
 
 #[test]
-fn an_agent_that_starts_without_a_store_does_not_keep_alive_a_device_that_nobody_pets() {
+fn an_agent_that_starts_without_etcd_does_not_pet_an_abandoned_device() {
     let mut world = World::running();
     // Both processes are replaced, and the descriptor was not kept: the device keeps counting.
     world.daemon = daemon::Core::new(protocol::Privileges::default());
@@ -48,7 +48,7 @@ fn an_agent_that_starts_without_a_store_does_not_keep_alive_a_device_that_nobody
 }
 
 #[test]
-fn what_was_found_running_is_killed_before_the_deadline_by_the_next_agent_too() {
+fn the_next_agent_kills_a_found_service_before_the_deadline() {
     let mut world = World::found_running();
     world.restart_agent_without_a_store();
     world.advance(60_000);
@@ -56,15 +56,15 @@ fn what_was_found_running_is_killed_before_the_deadline_by_the_next_agent_too() 
 }
 
 #[test]
-fn what_is_wanted_only_since_clearing_began_is_looked_for_too() {
+fn a_service_added_during_clearing_is_also_probed() {
     let mut world = World::running();
-    world.hold.insert("probe");
+    world.held_commands.insert("probe");
     world.close();
     world.advance(100);
-    world.copies.insert("mail".into(), Copy { running: true, ..Copy::default() });
+    world.copies.insert("mail".into(), ServiceCopy { running: true, ..ServiceCopy::default() });
     world.resource("mail");
     world.advance(100);
-    world.hold.clear();
+    world.held_commands.clear();
     world.finish_held();
     world.advance(2_000);
     assert!(!world.copies["mail"].running, "{:?}", world.core.waiting(&world.now()));
@@ -72,7 +72,7 @@ fn what_is_wanted_only_since_clearing_began_is_looked_for_too() {
 }
 
 #[test]
-fn what_is_told_to_become_exclusive_is_armed_for_and_killed_before_the_deadline() {
+fn a_service_that_becomes_exclusive_is_armed_for_and_killed_before_the_deadline() {
     let mut world = World::active();
     world.resource_with("web", |spec| spec.exclusive = false);
     world.assign("web", Action::Start);
@@ -142,17 +142,17 @@ fn a_shorter_validity_waits_for_a_daemon_that_does_not_answer() {
 }
 
 #[test]
-fn a_deadline_that_comes_too_late_for_the_daemon_is_asked_for_once() {
+fn a_deadline_that_reaches_the_daemon_too_late_is_sent_once() {
     let mut world = World::running();
     world.resource("mail");
     world.advance(2_000);
     world.net = Net::Down;
-    let t = world.core.in_force;
+    let t = world.core.active_timings;
     let deadline = world.proven_ms.expect("heartbeat") + t.heartbeat_valid_ms;
     world.advance(deadline - 500 - world.now_ms);
     assert_eq!(world.daemon.status().state, protocol::State::Staying);
     // When the node turns out not to be empty, less time is left than the device's smallest timeout.
-    world.hold.insert("kill");
+    world.held_commands.insert("kill");
     world.requests.clear();
     world.copies.entry("mail".into()).or_default().running = true;
     world.input(Input::Driver(DriverEvent::Appeared { name: "mail".into(), uid: "uid-mail".into() }));
@@ -162,11 +162,11 @@ fn a_deadline_that_comes_too_late_for_the_daemon_is_asked_for_once() {
 }
 
 #[test]
-fn where_nobody_pets_services_are_stopped_and_told_of_before_the_reset() {
+fn without_the_daemon_services_are_stopped_and_reported_before_the_reset() {
     let mut world = World::running();
-    let patience_ms = 2_500;
+    let timeout_ms = 2_500;
     world.lose_the_daemon();
-    world.advance(patience_ms - 100);
+    world.advance(timeout_ms - 100);
     assert!(world.copies["web"].running && world.report().watchdog.problem.is_empty());
     let before = world.commits.len();
     world.advance(600);
@@ -189,7 +189,7 @@ fn where_nobody_pets_services_are_stopped_and_told_of_before_the_reset() {
 }
 
 #[test]
-fn a_daemon_that_is_back_in_time_costs_nothing() {
+fn a_daemon_that_returns_in_time_stops_no_service() {
     let mut world = World::running();
     for _ in 0..5 {
         world.lose_the_daemon();
@@ -203,7 +203,7 @@ fn a_daemon_that_is_back_in_time_costs_nothing() {
 }
 
 #[test]
-fn where_nobody_pets_nothing_is_begun_with_what_was_found() {
+fn without_the_daemon_no_action_begins_for_a_found_service() {
     let mut world = World::found_running();
     world.lose_the_daemon();
     let (target, target_boot_id) = ("n2".into(), "boot-n2".into());

@@ -15,7 +15,7 @@ impl World {
         world.peer_open();
         let uid = world.assign("web", to_peer());
         world.hold_journal = true;
-        world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+        world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
         world.advance(1_000);
         assert_eq!(world.service("web").phase, Phase::HandingOver);
         assert_eq!(world.count("web", "migrate"), 0, "not before the journal has it");
@@ -38,10 +38,10 @@ impl World {
 #[test]
 fn the_driver_begins_once_the_target_is_read_and_as_guarded() {
     let (mut world, uid) = World::handing_over();
-    world.hold.insert("migrate");
+    world.held_commands.insert("migrate");
     world.answer_held_reads();
     assert_eq!(world.count("web", "migrate"), 1);
-    world.hold.clear();
+    world.held_commands.clear();
     world.finish_held();
     world.advance(1_000);
     let report = world.service("web");
@@ -53,10 +53,10 @@ fn the_driver_never_begins_when_the_target_has_changed_or_the_answer_is_late_or_
     for what in ["report", "fence", "late", "none", "canceled"] {
         let (mut world, uid) = World::handing_over();
         match what {
-            "report" => world.peer_says("web", &uid, Phase::Stopped, Reason::LeaseLost),
+            "report" => world.peer_reports("web", &uid, Phase::Stopped, Reason::LeaseLost),
             "fence" => world.peer_fenced(),
             "late" => {
-                let margin_ms = world.core.in_force.stop_margin_ms;
+                let margin_ms = world.core.active_timings.stop_margin_ms;
                 world.advance(margin_ms + 1);
                 assert!(world.service("web").never_began, "reported without an answer");
             }
@@ -94,23 +94,23 @@ fn a_hand_over_is_committed_only_with_a_worker_at_hand() {
     world.resource("other");
     world.assign("other", Action::Start);
     world.advance(1_000);
-    world.hold.insert("stop");
+    world.held_commands.insert("stop");
     world.assign("other", Action::Stop { timeout_ms: None });
     world.peer_open();
     let uid = world.assign("web", to_peer());
-    world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+    world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(3_000);
     assert_ne!(world.service("web").phase, Phase::HandingOver, "the only worker is busy");
     // The target is lost before the commit, so the hand-over is never committed.
     world.peer_fenced();
-    world.hold.clear();
+    world.held_commands.clear();
     world.finish_held();
     world.advance(3_000);
     assert_ne!(world.service("web").phase, Phase::HandingOver);
     assert_eq!(world.count("web", "migrate"), 0);
     // Once the target is registered again and the worker is free, the hand-over succeeds.
     world.peer_open();
-    world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+    world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(3_000);
     assert_eq!((world.count("web", "migrate"), world.service("web").phase), (1, Phase::HandedOver));
 }
@@ -121,7 +121,7 @@ fn an_agent_that_restarts_never_begins_a_hand_over_that_its_journal_does_not_hav
     world.peer_open();
     let uid = world.assign("web", to_peer());
     world.hold_journal = true;
-    world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+    world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(1_000);
     assert_eq!(world.service("web").phase, Phase::HandingOver);
     world.hold_journal = false;
@@ -130,20 +130,20 @@ fn an_agent_that_restarts_never_begins_a_hand_over_that_its_journal_does_not_hav
 }
 
 #[test]
-fn an_agent_that_restarts_ends_the_driver_before_it_looks_what_is_left() {
+fn a_restarted_agent_ends_the_driver_before_it_probes() {
     for (runs, phase) in [(true, Phase::MoveFailed), (false, Phase::HandedOver)] {
         let (mut world, uid) = World::handing_over();
-        world.hold.insert("migrate");
+        world.held_commands.insert("migrate");
         world.answer_held_reads();
         world.copies.get_mut("web").expect("there").running = runs;
-        world.hold.insert("end-migration");
+        world.held_commands.insert("end-migration");
         world.restart_agent("boot-1");
         let probes = world.count("web", "probe");
         world.advance(3_000);
         assert_eq!(world.count("web", "end-migration"), 1);
         assert_eq!(world.count("web", "probe"), probes, "no probe while the migration may be in progress");
         assert_eq!(world.service("web").phase, Phase::HandingOver, "no later phase is reported yet");
-        world.hold.clear();
+        world.held_commands.clear();
         world.finish_held();
         world.advance(1_000);
         let report = world.service("web");
@@ -158,23 +158,23 @@ fn a_hand_over_that_cannot_be_journaled_never_begins_and_stops_nothing() {
     world.peer_open();
     let uid = world.assign("web", to_peer());
     world.journal_fails = true;
-    world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+    world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(2_000);
     world.never_began();
     assert_eq!(world.count("web", "stop"), 0);
 }
 
 #[test]
-fn what_arrived_runs_only_under_a_permit_that_follows_the_hand_over() {
+fn an_arrived_service_runs_only_under_a_permit_that_follows_the_hand_over() {
     let mut world = World::active();
     let uid = world.migrate_here();
     world.advance(2_000);
     world.copies.entry("web".into()).or_default().running = true;
-    world.peer_says("web", &uid, Phase::HandingOver, Reason::Migrating);
+    world.peer_reports("web", &uid, Phase::HandingOver, Reason::Migrating);
     world.advance(3_000);
     assert_eq!((world.count("web", "start"), world.service("web").phase), (0, Phase::Receiving));
-    world.hold.insert("probe");
-    world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
+    world.held_commands.insert("probe");
+    world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
     world.advance(1_000);
     let report = world.service("web");
     assert_eq!((report.phase, report.reason), (Phase::Starting, Reason::Migrating));
@@ -183,7 +183,7 @@ fn what_arrived_runs_only_under_a_permit_that_follows_the_hand_over() {
         world.commits.iter().rfind(|(permit, _)| permit.writes().contains_key(&key)).expect("a permit");
     assert!(permit.guards().contains_key(&world.keys.assignment(&"web".into())));
     // The same holds if the agent is restarted at that moment.
-    world.hold.clear();
+    world.held_commands.clear();
     world.restart_agent("boot-1");
     world.advance(3_000);
     assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Running, Some(uid)));
@@ -214,7 +214,7 @@ fn a_reception_is_over_with_the_end_of_its_source() {
     });
     world.advance(2_000);
     world.copies.entry("web".into()).or_default().running = true;
-    world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
+    world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
     world.advance(2_000);
     assert_eq!(world.service("web").phase, Phase::Running);
     world.net = Net::Down;
@@ -245,7 +245,7 @@ fn a_source_that_handed_over_and_left_is_heard_before_what_arrived_is_given_up()
     world.advance(2_000);
     world.copies.entry("web".into()).or_default().running = true;
     // The fence is watched, but the report is read only at intervals.
-    world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
+    world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
     world.peer_fenced();
     world.deliver();
     world.advance(2_000);

@@ -24,7 +24,7 @@ fn every_heartbeat_guards_alive_fence_and_report_and_names_its_lease() {
 #[test]
 fn the_deadline_counts_from_the_clock_read_before_the_commit() {
     let mut world = World::active();
-    let timings = world.core.in_force;
+    let timings = world.core.active_timings;
     let before = world.now_ms;
     world.advance(timings.heartbeat_interval_ms);
     let proven = world.proven_ms.expect("heartbeat");
@@ -42,7 +42,7 @@ fn the_deadline_counts_from_the_clock_read_before_the_commit() {
 fn an_unknown_heartbeat_extends_nothing_and_the_next_may_simply_follow() {
     let mut world = World::running();
     let deadline = world.core.deadline;
-    world.net = Net::Deaf;
+    world.net = Net::AnswersLost;
     world.advance(2_000);
     assert_eq!(world.core.deadline, deadline);
     world.net = Net::Up;
@@ -55,7 +55,7 @@ fn an_unknown_heartbeat_extends_nothing_and_the_next_may_simply_follow() {
 #[test]
 fn an_outage_shorter_than_the_margin_allows_changes_nothing() {
     let mut world = World::running();
-    let t = world.core.in_force;
+    let t = world.core.active_timings;
     world.net = Net::Down;
     world.advance(t.heartbeat_valid_ms - 2 * t.heartbeat_interval_ms - t.stop_margin_ms - 10);
     world.net = Net::Up;
@@ -124,7 +124,7 @@ fn a_restored_store_is_another_epoch() {
 }
 
 #[test]
-fn a_store_that_goes_back_under_a_running_agent_is_read_anew_and_registered_with() {
+fn an_etcd_restored_to_an_older_revision_is_read_again_and_registered_with() {
     let mut world = World::running();
     let backup = world.state.clone();
     // The backup does not contain the registration that follows.
@@ -167,11 +167,11 @@ fn new_timings_hold_from_the_heartbeat_that_commits_them() {
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
     world.net = Net::Down;
     world.advance(500);
-    assert_eq!(world.core.in_force.heartbeat_valid_ms, 6_000);
+    assert_eq!(world.core.active_timings.heartbeat_valid_ms, 6_000);
     world.net = Net::Up;
     world.advance(3_000);
     assert_eq!(world.report().timings.heartbeat_valid_ms, 4_000);
-    assert_eq!(world.core.in_force.heartbeat_valid_ms, 4_000);
+    assert_eq!(world.core.active_timings.heartbeat_valid_ms, 4_000);
     let left = world.core.left_ms(&world.now()).expect("D");
     assert!(left <= 4_000);
 }
@@ -187,7 +187,7 @@ fn a_shorter_validity_counts_from_the_attempt_on_whatever_its_outcome() {
     while world.core.left_ms(&world.now()).is_none_or(|left_ms| left_ms > 4_000) {
         world.advance(10);
     }
-    world.net = Net::Deaf;
+    world.net = Net::AnswersLost;
     world.advance(1_100);
     assert_eq!(world.report().timings.heartbeat_valid_ms, 4_000, "applied, but not seen");
     let left = world.core.left_ms(&world.now()).expect("D");
@@ -195,7 +195,7 @@ fn a_shorter_validity_counts_from_the_attempt_on_whatever_its_outcome() {
 }
 
 #[test]
-fn timings_that_break_the_rules_are_not_taken() {
+fn invalid_timings_are_not_applied() {
     let mut world = World::active();
     let mut cluster = Cluster::new("default", ha_api_types::cluster::ClusterSpec::default());
     cluster.spec.timing.heartbeat_valid_seconds = Some(1.0);
@@ -230,9 +230,9 @@ fn armed_is_committed_before_the_first_permit_and_released_after_the_last_stop()
 #[test]
 fn the_watchdog_stays_until_armed_false_is_known_to_be_committed() {
     let mut world = World::running();
-    world.hold.insert("stop");
+    world.held_commands.insert("stop");
     world.assign("web", Action::Stop { timeout_ms: None });
-    world.net = Net::Deaf;
+    world.net = Net::AnswersLost;
     world.requests.clear();
     world.finish_held();
     world.advance(2_500);
@@ -246,7 +246,7 @@ fn the_watchdog_stays_until_armed_false_is_known_to_be_committed() {
 }
 
 #[test]
-fn a_controller_that_is_still_there_is_nothing_to_follow_up_and_a_new_one_is() {
+fn only_a_new_candidate_triggers_a_follow_up() {
     let mut world = World::active();
     let key = world.keys.candidate("c9");
     let now = world.now();
@@ -260,7 +260,7 @@ fn a_controller_that_is_still_there_is_nothing_to_follow_up_and_a_new_one_is() {
         };
         let changes = vec![Change::Put(entry)];
         world.core.handle(&now, Input::Changed { changes, revision: mod_revision });
-        let followed_up = world.core.unsettled.is_some();
+        let followed_up = world.core.pending_follow_up.is_some();
         while world.core.poll_effect().is_some() {}
         followed_up
     };
@@ -271,7 +271,7 @@ fn a_controller_that_is_still_there_is_nothing_to_follow_up_and_a_new_one_is() {
 }
 
 #[test]
-fn refused_timings_are_told_and_those_in_force_stay() {
+fn invalid_timings_are_logged_and_the_active_ones_stay() {
     let mut world = World::active();
     let in_force = world.report().timings;
     let mut cluster = Cluster::new("default", ha_api_types::cluster::ClusterSpec::default());
@@ -292,7 +292,7 @@ fn refused_timings_are_told_and_those_in_force_stay() {
 fn a_write_that_fails_again_and_again_is_logged_at_each_transition() {
     let mut world = World::running();
     let mut check = |outcome: &Outcome, logged: &[&str]| {
-        world.core.tell_outcome("report of web", outcome);
+        world.core.log_outcome("report of web", outcome);
         let mut logs = Vec::new();
         for effect in world.core.effects.drain(..) {
             if let Effect::Log { level: Level::Info | Level::Warning, message } = effect {

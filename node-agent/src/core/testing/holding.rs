@@ -56,7 +56,7 @@ fn while_every_controller_grants_nothing_stops() {
     let (_, _, url, request) = world.questions.last().expect("the agent has asked for hold").clone();
     assert_eq!(url, format!("https://{}:7443", request.candidate));
     assert_eq!((request.epoch, request.boot_id.as_str()), (Epoch(1), "boot-1"));
-    let interval_ms = world.core.in_force.heartbeat_interval_ms;
+    let interval_ms = world.core.active_timings.heartbeat_interval_ms;
     let times: BTreeSet<u64> = world.questions.iter().map(|(at, ..)| *at).collect();
     let times: Vec<u64> = times.into_iter().collect();
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= interval_ms), "no sooner than Ki: {times:?}");
@@ -72,7 +72,7 @@ fn while_every_controller_grants_nothing_stops() {
 }
 
 #[test]
-fn one_refusal_one_silence_or_no_controller_is_as_stop() {
+fn a_refusal_a_missing_answer_or_no_controller_ends_the_hold() {
     let mut world = held_by(&["c1", "c2"]);
     world.controllers.insert("c1".to_owned(), granted());
     world.controllers.insert("c2".to_owned(), refused());
@@ -116,9 +116,9 @@ fn a_controller_that_left_is_asked_no_more_once_the_fence_was_seen_unchanged_sin
 }
 
 #[test]
-fn d_counts_from_the_asking_however_late_the_grants_come() {
+fn the_deadline_counts_from_the_request_not_from_the_grants() {
     let mut world = held_by(&["c1"]);
-    let timings = world.core.in_force;
+    let timings = world.core.active_timings;
     world.net = Net::Down;
     world.advance(timings.heartbeat_interval_ms + 500);
     let (asked, id, _, _) = world.questions.last().expect("the agent has asked for hold").clone();
@@ -136,7 +136,7 @@ fn d_counts_from_the_asking_however_late_the_grants_come() {
 }
 
 #[test]
-fn a_node_whose_report_does_not_say_hold_asks_nobody() {
+fn a_node_without_hold_in_its_report_asks_no_controller() {
     let mut world = World::running();
     policy(&mut world, OnEtcdLoss::Stop);
     candidate(&mut world, "c1");
@@ -147,7 +147,7 @@ fn a_node_whose_report_does_not_say_hold_asks_nobody() {
 }
 
 #[test]
-fn a_node_with_nothing_active_asks_nobody() {
+fn an_idle_node_asks_no_controller() {
     let mut world = held_by(&["c1"]);
     world.controllers.insert("c1".to_owned(), granted());
     world.assign("web", Action::Stop { timeout_ms: None });

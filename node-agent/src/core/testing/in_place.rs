@@ -17,7 +17,7 @@ fn stop_seconds(definition: &mut ServiceDefinition) {
 }
 
 #[test]
-fn a_confirmed_definition_is_taken_over_without_a_stop() {
+fn a_confirmed_definition_is_adopted_without_a_stop() {
     let mut world = World::running();
     rewrite(&mut world, None, stop_seconds);
     world.advance(2_000);
@@ -45,7 +45,11 @@ fn a_confirmed_definition_is_taken_over_without_a_stop() {
     world.write(&key, &stop);
     world.deliver();
     world.advance(2_000);
-    assert!(world.ran.contains(&("web".into(), Command::Stop { graceful_ms: 7_000 })), "{:?}", world.ran);
+    assert!(
+        world.executed.contains(&("web".into(), Command::Stop { graceful_ms: 7_000 })),
+        "{:?}",
+        world.executed
+    );
 }
 
 #[test]
@@ -59,11 +63,15 @@ fn a_stop_that_failed_is_tried_again_at_once_under_the_confirmed_definition() {
     rewrite(&mut world, Some("fix"), stop_seconds);
     world.advance(1_000);
     assert_eq!(world.service("web").phase, Phase::Stopped);
-    assert!(world.ran.contains(&("web".into(), Command::Stop { graceful_ms: 7_000 })), "{:?}", world.ran);
+    assert!(
+        world.executed.contains(&("web".into(), Command::Stop { graceful_ms: 7_000 })),
+        "{:?}",
+        world.executed
+    );
 }
 
 #[test]
-fn another_service_is_never_taken_over() {
+fn a_definition_of_another_service_is_never_adopted() {
     let other_identity = |definition: &mut ServiceDefinition| {
         definition.driver.simulated.as_mut().expect("simulated").identity = "other".to_owned();
     };

@@ -15,7 +15,7 @@ fn policy(world: &mut World, shutdown_policy: ShutdownPolicy, timeout_seconds: f
     world.deliver();
 }
 
-fn go_on(world: &mut World, name: &str, boot_id: &str) {
+fn continue_shutdown(world: &mut World, name: &str, boot_id: &str) {
     let spec = OperationSpec {
         action: OperationAction::ShutdownContinue,
         node: Some(own_node()),
@@ -80,15 +80,15 @@ fn a_shutdown_that_waits_goes_on_when_its_services_have_left_or_the_time_is_up()
 }
 
 #[test]
-fn only_a_word_given_since_the_shutdown_began_and_for_this_boot_ends_the_wait() {
+fn only_a_command_for_this_boot_after_the_shutdown_began_ends_the_wait() {
     let mut world = World::running();
     policy(&mut world, ShutdownPolicy::Migrate, 0.0);
-    go_on(&mut world, "too-early", "boot-1");
+    continue_shutdown(&mut world, "too-early", "boot-1");
     assert!(waits(&mut world, Leave::Reboot));
-    go_on(&mut world, "another-boot", "boot-0");
+    continue_shutdown(&mut world, "another-boot", "boot-0");
     world.advance(60_000);
     assert!(world.exit.is_none() && world.copies["web"].running);
-    go_on(&mut world, "now", "boot-1");
+    continue_shutdown(&mut world, "now", "boot-1");
     world.advance(5_000);
     assert_eq!((world.report().mode, world.exit), (Mode::Left(Leave::Reboot), Some(Exit::Left)));
 }

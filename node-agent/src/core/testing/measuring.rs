@@ -49,7 +49,7 @@ impl World {
 }
 
 #[test]
-fn what_moves_far_enough_is_written_and_nothing_else() {
+fn only_significant_changes_are_written() {
     let mut world = World::running();
     let node_report = world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
     world.advance(120_000);
@@ -74,7 +74,7 @@ fn what_moves_far_enough_is_written_and_nothing_else() {
 }
 
 #[test]
-fn what_moves_all_the_time_is_written_at_a_pace() {
+fn continuous_changes_are_written_at_most_once_per_interval() {
     let mut world = World::running();
     for round in 0..40 {
         world.load("web", if round % 2 == 0 { 500 } else { 4000 }, 100);
@@ -84,7 +84,7 @@ fn what_moves_all_the_time_is_written_at_a_pace() {
 }
 
 #[test]
-fn small_moves_are_told_when_the_figures_are_old() {
+fn small_changes_are_written_when_the_report_is_old() {
     let mut world = World::running();
     world.load("web", 2000, 4096);
     world.advance(16_000);
@@ -96,7 +96,7 @@ fn small_moves_are_told_when_the_figures_are_old() {
 }
 
 #[test]
-fn a_service_that_runs_no_more_is_not_told_of() {
+fn a_stopped_service_is_not_reported() {
     let mut world = World::running();
     world.load("web", 2000, 4096);
     world.advance(16_000);
@@ -107,7 +107,7 @@ fn a_service_that_runs_no_more_is_not_told_of() {
 }
 
 #[test]
-fn what_is_not_read_any_more_is_not_told_of() {
+fn an_unreadable_figure_is_not_reported() {
     let mut world = World::running();
     world.load("web", 2000, 4096);
     world.advance(16_000);
@@ -119,7 +119,7 @@ fn what_is_not_read_any_more_is_not_told_of() {
 }
 
 #[test]
-fn a_new_epoch_measures_anew() {
+fn a_new_epoch_starts_a_new_measurement() {
     let mut world = World::running();
     world.load("web", 2000, 4096);
     world.advance(16_000);
@@ -142,7 +142,7 @@ fn a_new_epoch_measures_anew() {
 }
 
 #[test]
-fn a_store_that_takes_nothing_is_not_pestered() {
+fn failed_writes_are_not_retried_at_every_reading() {
     let mut world = World::running();
     let before = world.readings;
     while world.readings == before {
@@ -160,7 +160,7 @@ fn a_store_that_takes_nothing_is_not_pestered() {
 }
 
 #[test]
-fn a_reading_holds_up_nothing_that_is_due() {
+fn a_reading_does_not_delay_due_work() {
     let mut world = World::running();
     let due = loop {
         let (at, why) = world.core.deadline().expect("heartbeats are due again and again");

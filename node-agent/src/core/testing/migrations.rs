@@ -19,11 +19,11 @@ fn the_source_hands_over_only_once_the_target_is_ready() {
     let uid = world.assign("web", to_peer());
     world.advance(2_000);
     assert_eq!(world.count("web", "migrate"), 0);
-    world.peer_says("web", &uid, Phase::Receiving, Reason::Waiting);
+    world.peer_reports("web", &uid, Phase::Receiving, Reason::Waiting);
     world.advance(1_000);
     assert_eq!(world.count("web", "migrate"), 0, "the target is not prepared yet");
-    world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
-    world.hold.insert("migrate");
+    world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
+    world.held_commands.insert("migrate");
     world.advance(1_000);
     assert_eq!(world.service("web").phase, Phase::HandingOver);
     let (transaction, _) = world
@@ -40,7 +40,7 @@ fn the_source_hands_over_only_once_the_target_is_ready() {
     ] {
         assert!(transaction.guards().contains_key(&key), "{key}");
     }
-    world.hold.clear();
+    world.held_commands.clear();
     world.finish_held();
     world.advance(1_000);
     assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::HandedOver, Some(uid)));
@@ -49,13 +49,13 @@ fn the_source_hands_over_only_once_the_target_is_ready() {
 }
 
 #[test]
-fn a_migration_that_fails_leaves_it_where_the_probe_finds_it() {
+fn a_failed_migration_is_resolved_by_a_probe() {
     for (still_here, phase) in [(true, Phase::MoveFailed), (false, Phase::HandedOver)] {
         let mut world = World::running();
         world.peer_open();
-        world.hold.insert("migrate");
+        world.held_commands.insert("migrate");
         let uid = world.assign("web", to_peer());
-        world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+        world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
         world.advance(1_000);
         let (id, _, _) = world.held.pop().expect("a migration");
         world.copies.get_mut("web").expect("there").running = still_here;
@@ -72,12 +72,12 @@ fn a_migration_that_fails_leaves_it_where_the_probe_finds_it() {
 }
 
 #[test]
-fn a_source_that_cannot_tell_says_nothing_until_it_can() {
+fn a_source_reports_nothing_while_its_probe_is_inconclusive() {
     let mut world = World::running();
     world.peer_open();
     let uid = world.assign("web", to_peer());
     world.copies.get_mut("web").expect("there").probe_unknown = true;
-    world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+    world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(5_000);
     assert_eq!(world.service("web").phase, Phase::HandingOver);
     world.copies.get_mut("web").expect("there").probe_unknown = false;
@@ -90,7 +90,7 @@ fn a_target_that_gives_up_ends_the_move_on_the_source() {
     let mut world = World::running();
     world.peer_open();
     let uid = world.assign("web", to_peer());
-    world.peer_says("web", &uid, Phase::Failed, Reason::DriverMissing);
+    world.peer_reports("web", &uid, Phase::Failed, Reason::DriverMissing);
     world.advance(1_000);
     assert_eq!(world.service("web").phase, Phase::MoveFailed);
     assert!(world.copies["web"].running);
@@ -100,9 +100,9 @@ fn a_target_that_gives_up_ends_the_move_on_the_source() {
 fn a_source_killed_before_the_deadline_says_that_its_copy_is_gone() {
     let mut world = World::running();
     world.peer_open();
-    world.hold.insert("migrate");
+    world.held_commands.insert("migrate");
     let uid = world.assign("web", to_peer());
-    world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+    world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(1_000);
     world.net = Net::Down;
     world.advance(10_000);
@@ -142,11 +142,11 @@ fn the_target_commits_receiving_armed_prepares_and_says_running_when_it_has_arri
         (Phase::Receiving, Reason::Migrating)
     );
     assert_eq!(world.count("web", "receive"), 1);
-    world.peer_says("web", &uid, Phase::HandingOver, Reason::Migrating);
+    world.peer_reports("web", &uid, Phase::HandingOver, Reason::Migrating);
     world.advance(2_000);
     assert_eq!(world.service("web").phase, Phase::Receiving);
     world.copies.entry("web".into()).or_default().running = true;
-    world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
+    world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
     world.advance(1_000);
     assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Running, Some(uid)));
     // The leader then assigns the service to this node permanently.
@@ -157,14 +157,14 @@ fn the_target_commits_receiving_armed_prepares_and_says_running_when_it_has_arri
 }
 
 #[test]
-fn what_did_not_arrive_is_failed_and_what_stayed_at_the_source_is_not_kept_here() {
-    for (said, phase) in [(Phase::HandedOver, Phase::Failed), (Phase::MoveFailed, Phase::Stopped)] {
+fn a_missing_arrival_fails_and_an_unneeded_copy_is_killed() {
+    for (reported, phase) in [(Phase::HandedOver, Phase::Failed), (Phase::MoveFailed, Phase::Stopped)] {
         let mut world = World::active();
         let uid = world.migrate_here();
         world.advance(2_000);
-        world.peer_says("web", &uid, said, Reason::MoveFailed);
+        world.peer_reports("web", &uid, reported, Reason::MoveFailed);
         world.advance(2_000);
-        assert_eq!(world.service("web").phase, phase, "{said:?}");
+        assert_eq!(world.service("web").phase, phase, "{reported:?}");
         assert_eq!(world.count("web", "start"), 0);
     }
 }
@@ -181,11 +181,11 @@ fn a_target_that_has_to_take_over_does_so_once_the_source_handed_over() {
         let mut world = World::active();
         let uid = world.migrate_here_as(agent);
         world.advance(2_000);
-        world.peer_says("web", &uid, Phase::HandingOver, Reason::Migrating);
+        world.peer_reports("web", &uid, Phase::HandingOver, Reason::Migrating);
         world.advance(2_000);
         assert_eq!((world.count("web", "receive"), world.count("web", "arrive")), (1, 0));
         world.copies.entry("web".into()).or_default().fail_arrivals = fails;
-        world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
+        world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
         world.advance(2_000);
         assert_eq!((world.service("web").phase, world.service("web").action_uid), (phase, Some(uid)));
         assert_eq!(world.count("web", "arrive"), 1);
@@ -198,11 +198,11 @@ fn a_target_restarted_while_it_takes_over_does_so_again() {
     let mut world = World::active();
     let uid = world.migrate_here_as(agent);
     world.advance(2_000);
-    world.hold.insert("arrive");
-    world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
+    world.held_commands.insert("arrive");
+    world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
     world.advance(1_000);
     assert_eq!(world.count("web", "arrive"), 1);
-    world.hold.clear();
+    world.held_commands.clear();
     world.held.clear();
     world.restart_agent("boot-1");
     world.advance(3_000);
@@ -215,7 +215,7 @@ fn a_target_whose_source_is_lost_takes_nothing_over() {
     let mut world = World::active();
     let uid = world.migrate_here_as(agent);
     world.advance(2_000);
-    world.peer_says("web", &uid, Phase::HandingOver, Reason::Migrating);
+    world.peer_reports("web", &uid, Phase::HandingOver, Reason::Migrating);
     world.peer_fenced();
     world.advance(2_000);
     assert_eq!(world.count("web", "arrive"), 0, "the progress of the source is unknown");
@@ -239,17 +239,17 @@ fn ignored_ends_no_hand_over_that_has_begun_and_begins_none() {
         let mut world = World::running();
         world.peer_open();
         let uid = world.assign("web", to_peer());
-        world.hold.insert("migrate");
+        world.held_commands.insert("migrate");
         if begun {
-            world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+            world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
             world.advance(1_000);
             assert_eq!(world.service("web").phase, Phase::HandingOver);
         }
         world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
         world.advance(2_000);
-        world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+        world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
         assert_eq!(world.report().armed, begun, "the service is guarded until the hand-over has ended");
-        world.hold.clear();
+        world.held_commands.clear();
         world.finish_held();
         world.advance(3_000);
         let (phase, runs) = if begun { (Phase::HandedOver, false) } else { (Phase::Running, true) };
@@ -272,7 +272,7 @@ fn a_target_answers_for_what_it_receives_though_it_became_ignored() {
         world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
         world.advance(2_000);
         world.copies.entry("web".into()).or_default().running = arrives;
-        world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
+        world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
         world.advance(2_000);
         assert_eq!((world.service("web").phase, world.copies["web"].running), (phase, arrives));
         assert!(!world.report().armed, "from now on, the service is not touched");
@@ -286,7 +286,7 @@ fn a_target_that_is_restarted_while_it_starts_anew_what_had_arrived_ends_the_mov
     world.advance(2_000);
     let copy = world.copies.entry("web".into()).or_default();
     (copy.running, copy.fail_starts) = (true, 2);
-    world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
+    world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
     world.advance(700);
     assert_eq!(world.service("web").phase, Phase::Starting, "the service does not start again immediately");
     world.restart_agent("boot-1");
@@ -314,7 +314,7 @@ fn a_target_keeps_what_has_arrived_and_clears_away_what_has_not() {
             (copy.running, copy.remnant) = (arrived, !arrived);
             match told {
                 "fenced" => world.peer_fenced(),
-                "handed over" => world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved),
+                "handed over" => world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved),
                 _ => {
                     world.assign("web", Action::Start);
                 }
@@ -338,12 +338,12 @@ fn a_target_keeps_what_has_arrived_and_clears_away_what_has_not() {
 }
 
 #[test]
-fn what_a_broken_migration_left_at_the_source_is_killed_and_counts_as_handed_over() {
+fn a_migration_remnant_on_the_source_is_killed_and_counts_as_handed_over() {
     let mut world = World::running();
     world.peer_open();
-    world.hold.insert("migrate");
+    world.held_commands.insert("migrate");
     let uid = world.assign("web", to_peer());
-    world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+    world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(1_000);
     let (id, _, _) = world.held.pop().expect("a migration");
     let copy = world.copies.get_mut("web").expect("there");
@@ -377,7 +377,7 @@ fn a_remnant_counts_as_running_until_it_is_cleared_away() {
 }
 
 #[test]
-fn how_far_a_migration_is_stands_in_the_report_while_it_is_under_way() {
+fn the_report_shows_the_progress_of_a_migration() {
     let mut world = World::running();
     world.peer_open();
     let progress = |world: &mut World, message: &str| {
@@ -387,14 +387,14 @@ fn how_far_a_migration_is_stands_in_the_report_while_it_is_under_way() {
     };
     progress(&mut world, "too early");
     assert_eq!(world.service("web").phase, Phase::Running);
-    world.hold.insert("migrate");
+    world.held_commands.insert("migrate");
     let uid = world.assign("web", to_peer());
-    world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+    world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(1_000);
     progress(&mut world, "45 %");
     let report = world.service("web");
     assert_eq!((report.phase, report.message.as_str()), (Phase::HandingOver, "45 %"));
-    world.hold.clear();
+    world.held_commands.clear();
     world.finish_held();
     world.advance(1_000);
     progress(&mut world, "too late");
@@ -403,12 +403,12 @@ fn how_far_a_migration_is_stands_in_the_report_while_it_is_under_way() {
 }
 
 #[test]
-fn what_a_definition_asks_for_goes_with_the_report() {
+fn the_report_contains_the_requests_of_the_definition() {
     let mut world = World::running();
     let memory = Some(ha_api_types::quantity::Quantity::from_units(1 << 30));
     let amounts = ha_api_types::quantity::Amounts { memory, ..Default::default() };
     let (name, uid) = ("web".into(), "uid-web".to_owned());
-    world.input(Input::Driver(DriverEvent::Asks { name, uid, amounts }));
+    world.input(Input::Driver(DriverEvent::RequestedAmounts { name, uid, amounts }));
     world.advance(500);
     assert_eq!((world.service("web").phase, world.service("web").asked), (Phase::Running, amounts));
     world.assign("web", Action::Stop { timeout_ms: None });

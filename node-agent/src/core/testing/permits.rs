@@ -57,7 +57,7 @@ fn a_copy_of_what_acts_elsewhere_is_cleared_by_the_order_to_verify() {
 #[test]
 fn no_permit_overtakes_a_heartbeat_that_takes_armed_back() {
     let mut world = World::running();
-    world.hold_beats = true;
+    world.hold_heartbeats = true;
     world.assign("web", Action::Stop { timeout_ms: None });
     // A heartbeat that withdraws *armed* from the idle node is on its way; the permit would be applied before it.
     world.advance(1_000);
@@ -65,7 +65,7 @@ fn no_permit_overtakes_a_heartbeat_that_takes_armed_back() {
     world.assign("web", Action::Start);
     world.advance(100);
     assert_eq!(world.count("web", "start"), 1, "{:?}", world.logs);
-    world.deliver_beats();
+    world.deliver_heartbeats();
     world.advance(1_000);
     assert_eq!(world.count("web", "start"), 2, "{:?}", world.core.waiting(&world.now()));
     assert!(world.report().armed && world.copies["web"].running);
@@ -175,7 +175,7 @@ fn an_unknown_permit_is_read_again_and_counts_if_it_was_applied() {
     world.advance(1_000);
     world.resource("web");
     // From here on, probes do not end.
-    world.hold.insert("probe");
+    world.held_commands.insert("probe");
     world.assign("web", Action::Start);
     world.advance(2_000);
     assert!(world.copies["web"].running);
@@ -188,7 +188,7 @@ fn a_permit_lost_on_the_way_is_tried_again() {
     world.resource("one");
     world.assign("one", Action::Start);
     world.advance(1_000);
-    for net in [Net::Down, Net::Deaf] {
+    for net in [Net::Down, Net::AnswersLost] {
         let name = if net == Net::Down { "down" } else { "deaf" };
         world.resource(name);
         world.assign_unseen(name);
@@ -222,12 +222,12 @@ impl World {
 fn an_action_is_begun_at_most_once_across_a_restart_of_the_agent() {
     let mut world = World::active();
     world.resource("web");
-    world.hold.insert("start");
+    world.held_commands.insert("start");
     let uid = world.assign("web", Action::Start);
     world.advance(1_000);
     assert_eq!(world.held.len(), 1, "the start is in progress");
     world.restart_agent("boot-1");
-    world.hold.clear();
+    world.held_commands.clear();
     world.advance(3_000);
     assert_eq!(world.count("web", "start"), 1, "not begun again");
     let report = world.service("web");
@@ -242,11 +242,11 @@ fn an_action_is_begun_at_most_once_across_a_restart_of_the_agent() {
 fn an_action_interrupted_after_it_had_started_is_answered_with_running() {
     let mut world = World::active();
     world.resource("web");
-    world.hold.insert("start");
+    world.held_commands.insert("start");
     world.assign("web", Action::Start);
     world.advance(1_000);
     world.copies.entry("web".into()).or_default().running = true;
-    world.hold.clear();
+    world.held_commands.clear();
     world.restart_agent("boot-1");
     world.advance(3_000);
     assert_eq!(world.service("web").phase, Phase::Running);
@@ -279,13 +279,13 @@ fn nothing_starts_at_or_after_the_margin() {
     world.assign("one", Action::Start);
     world.resource("web");
     world.advance(1_500);
-    world.net = Net::Deaf;
+    world.net = Net::AnswersLost;
     world.hold_reads = true;
     let uid = world.assign("web", Action::Start);
     world.deliver_anyway();
     let report = world.service("web");
     assert_eq!((report.phase, report.action_uid), (Phase::Starting, Some(uid)), "permitted");
-    let t = world.core.in_force;
+    let t = world.core.active_timings;
     world.advance(t.heartbeat_valid_ms - t.stop_margin_ms);
     world.answer_held_reads();
     world.advance(2_000);
@@ -295,7 +295,7 @@ fn nothing_starts_at_or_after_the_margin() {
 #[test]
 fn the_queue_serves_priority_first_and_at_most_max_workers() {
     let mut world = World::active();
-    world.hold.insert("start");
+    world.held_commands.insert("start");
     for name in ["w1", "w2", "w3", "w4"] {
         world.resource(name);
         world.assign(name, Action::Start);
@@ -338,7 +338,7 @@ fn an_armed_watchdog_that_refuses_another_timeout_still_counts() {
 }
 
 #[test]
-fn a_watchdog_that_was_mended_is_noticed_without_a_service_that_waits() {
+fn a_repaired_watchdog_is_detected_without_a_waiting_service() {
     let mut world = World::active();
     world.refuse_arm = true;
     world.resource("web");

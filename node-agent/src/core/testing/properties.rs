@@ -11,7 +11,7 @@ use proptest::prelude::*;
 const NAMES: [&str; 3] = ["web", "mail", "twice"];
 
 /// Possible reports of the other side of a migration.
-const PEER_SAYS: [(Phase, Reason); 6] = [
+const PEER_REPORTS: [(Phase, Reason); 6] = [
     (Phase::Receiving, Reason::Waiting),
     (Phase::Receiving, Reason::Migrating),
     (Phase::Running, Reason::Running),
@@ -22,7 +22,7 @@ const PEER_SAYS: [(Phase, Reason); 6] = [
 
 /// One random event.
 #[derive(Clone, Debug)]
-enum Happening {
+enum RandomEvent {
     Wait(u64),
     Net(Net),
     Hold(&'static str, bool),
@@ -52,53 +52,53 @@ enum Happening {
     Strange(u64),
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn random_event() -> impl Strategy<Value = RandomEvent> {
     let name = 0..NAMES.len();
     prop_oneof![
-        8 => (0u64..4_000).prop_map(Happening::Wait),
-        2 => (0u64..30_000).prop_map(Happening::Wait),
-        4 => prop_oneof![Just(Net::Up), Just(Net::Down), Just(Net::Deaf)].prop_map(Happening::Net),
+        8 => (0u64..4_000).prop_map(RandomEvent::Wait),
+        2 => (0u64..30_000).prop_map(RandomEvent::Wait),
+        4 => prop_oneof![Just(Net::Up), Just(Net::Down), Just(Net::AnswersLost)].prop_map(RandomEvent::Net),
         2 => (prop_oneof![Just("start"), Just("stop"), Just("kill"), Just("probe"), Just("migrate")], any::<bool>())
-            .prop_map(|(command, on)| Happening::Hold(command, on)),
-        3 => Just(Happening::Finish),
-        1 => Just(Happening::FailHeld),
-        8 => (name.clone(), 0u8..11).prop_map(|(name, kind)| Happening::Assign(name, kind)),
-        1 => name.clone().prop_map(Happening::Unassign),
-        1 => Just(Happening::Close),
-        3 => Just(Happening::Open),
-        1 => Just(Happening::DeleteAlive),
-        2 => (name.clone(), any::<bool>()).prop_map(|(name, by_hand)| Happening::Exit(name, by_hand)),
-        1 => name.clone().prop_map(Happening::Appear),
-        1 => (name.clone(), any::<bool>()).prop_map(|(name, on)| Happening::Stubborn(name, on)),
-        1 => (name.clone(), any::<bool>()).prop_map(|(name, on)| Happening::Blind(name, on)),
-        4 => (name.clone(), 0..PEER_SAYS.len()).prop_map(|(name, what)| Happening::Peer(name, what)),
-        1 => any::<bool>().prop_map(Happening::Disarm),
-        1 => (name, 0u32..4).prop_map(|(name, count)| Happening::FailStarts(name, count)),
-        1 => Just(Happening::AgentDies),
-        2 => Just(Happening::AgentStarts),
-        1 => any::<bool>().prop_map(Happening::DaemonAway),
-        1 => any::<bool>().prop_map(Happening::RefuseArm),
-        1 => any::<bool>().prop_map(Happening::JournalFails),
-        1 => Just(Happening::Resync),
-        1 => any::<bool>().prop_map(Happening::Profile),
-        1 => Just(Happening::Restart),
-        1 => Just(Happening::Leave),
-        2 => any::<u64>().prop_map(Happening::Strange),
+            .prop_map(|(command, on)| RandomEvent::Hold(command, on)),
+        3 => Just(RandomEvent::Finish),
+        1 => Just(RandomEvent::FailHeld),
+        8 => (name.clone(), 0u8..11).prop_map(|(name, kind)| RandomEvent::Assign(name, kind)),
+        1 => name.clone().prop_map(RandomEvent::Unassign),
+        1 => Just(RandomEvent::Close),
+        3 => Just(RandomEvent::Open),
+        1 => Just(RandomEvent::DeleteAlive),
+        2 => (name.clone(), any::<bool>()).prop_map(|(name, stopped_externally)| RandomEvent::Exit(name, stopped_externally)),
+        1 => name.clone().prop_map(RandomEvent::Appear),
+        1 => (name.clone(), any::<bool>()).prop_map(|(name, on)| RandomEvent::Stubborn(name, on)),
+        1 => (name.clone(), any::<bool>()).prop_map(|(name, on)| RandomEvent::Blind(name, on)),
+        4 => (name.clone(), 0..PEER_REPORTS.len()).prop_map(|(name, what)| RandomEvent::Peer(name, what)),
+        1 => any::<bool>().prop_map(RandomEvent::Disarm),
+        1 => (name, 0u32..4).prop_map(|(name, count)| RandomEvent::FailStarts(name, count)),
+        1 => Just(RandomEvent::AgentDies),
+        2 => Just(RandomEvent::AgentStarts),
+        1 => any::<bool>().prop_map(RandomEvent::DaemonAway),
+        1 => any::<bool>().prop_map(RandomEvent::RefuseArm),
+        1 => any::<bool>().prop_map(RandomEvent::JournalFails),
+        1 => Just(RandomEvent::Resync),
+        1 => any::<bool>().prop_map(RandomEvent::Profile),
+        1 => Just(RandomEvent::Restart),
+        1 => Just(RandomEvent::Leave),
+        2 => any::<u64>().prop_map(RandomEvent::Strange),
     ]
 }
 
-fn happen(world: &mut World, what: &Happening) {
+fn apply_event(world: &mut World, what: &RandomEvent) {
     match what {
-        Happening::Wait(ms) => world.advance(*ms),
-        Happening::Net(net) => world.net = *net,
-        Happening::Hold(command, true) => {
-            world.hold.insert(command);
+        RandomEvent::Wait(ms) => world.advance(*ms),
+        RandomEvent::Net(net) => world.net = *net,
+        RandomEvent::Hold(command, true) => {
+            world.held_commands.insert(command);
         }
-        Happening::Hold(command, false) => {
-            world.hold.remove(command);
+        RandomEvent::Hold(command, false) => {
+            world.held_commands.remove(command);
         }
-        Happening::Finish => world.finish_held(),
-        Happening::FailHeld => {
+        RandomEvent::Finish => world.finish_held(),
+        RandomEvent::FailHeld => {
             for (id, _, _) in std::mem::take(&mut world.held) {
                 let failure = DriverFailure {
                     class: FailureClass::RetryHere,
@@ -108,7 +108,7 @@ fn happen(world: &mut World, what: &Happening) {
                 world.input(Input::Ended { id, result: CommandResult::Failed(failure) });
             }
         }
-        Happening::Assign(name, kind) => {
+        RandomEvent::Assign(name, kind) => {
             let name = NAMES[*name];
             match kind {
                 0..=3 => world.assign(name, Action::Start),
@@ -137,52 +137,56 @@ fn happen(world: &mut World, what: &Happening) {
                 }
             };
         }
-        Happening::Unassign(name) => {
+        RandomEvent::Unassign(name) => {
             let key = world.keys.assignment(&NAMES[*name].into());
             if !world.state.get(&key).entries.is_empty() {
                 world.delete(&key);
             }
         }
-        Happening::Close => world.close(),
-        Happening::Open => {
+        RandomEvent::Close => world.close(),
+        RandomEvent::Open => {
             if world.report().mode == ha_api_types::record::Mode::Registering {
                 world.open();
             }
         }
-        Happening::DeleteAlive => {
+        RandomEvent::DeleteAlive => {
             if world.alive().is_some() {
                 let key = world.keys.alive(&own_node());
                 world.delete(&key);
             }
         }
-        Happening::Exit(name, by_hand) => {
+        RandomEvent::Exit(name, stopped_externally) => {
             let name = NAMES[*name];
             if let Some(copy) = world.copies.get_mut(name).filter(|copy| copy.running) {
                 copy.running = false;
-                let (uid, by_hand) = (format!("uid-{name}"), *by_hand);
-                let event =
-                    DriverEvent::Exited { name: name.into(), uid, message: "signal 9".into(), by_hand };
+                let (uid, stopped_externally) = (format!("uid-{name}"), *stopped_externally);
+                let event = DriverEvent::Exited {
+                    name: name.into(),
+                    uid,
+                    message: "signal 9".into(),
+                    stopped_externally,
+                };
                 world.input(Input::Driver(event));
             }
         }
-        Happening::Appear(name) => {
+        RandomEvent::Appear(name) => {
             let name = NAMES[*name];
             let uid = format!("uid-{name}");
             world.input(Input::Driver(DriverEvent::Appeared { name: name.into(), uid }));
         }
-        Happening::Stubborn(name, on) => {
+        RandomEvent::Stubborn(name, on) => {
             let copy = world.copies.entry(NAMES[*name].into()).or_default();
             (copy.stop_fails, copy.kill_fails) = (*on, *on);
         }
-        Happening::Blind(name, on) => {
+        RandomEvent::Blind(name, on) => {
             world.copies.entry(NAMES[*name].into()).or_default().probe_unknown = *on;
         }
-        Happening::FailStarts(name, count) => {
+        RandomEvent::FailStarts(name, count) => {
             world.copies.entry(NAMES[*name].into()).or_default().fail_starts = *count;
         }
-        Happening::AgentDies => world.dead = true,
-        Happening::AgentStarts => world.restart_agent("boot-1"),
-        Happening::DaemonAway(away) => {
+        RandomEvent::AgentDies => world.dead = true,
+        RandomEvent::AgentStarts => world.restart_agent("boot-1"),
+        RandomEvent::DaemonAway(away) => {
             if *away && world.daemon_up {
                 world.lose_the_daemon();
             } else if !*away && !world.daemon_up {
@@ -190,14 +194,14 @@ fn happen(world: &mut World, what: &Happening) {
                 world.reconnect();
             }
         }
-        Happening::RefuseArm(on) => world.refuse_arm = *on,
-        Happening::JournalFails(on) => world.journal_fails = *on,
-        Happening::Resync => {
+        RandomEvent::RefuseArm(on) => world.refuse_arm = *on,
+        RandomEvent::JournalFails(on) => world.journal_fails = *on,
+        RandomEvent::Resync => {
             if world.net == Net::Up {
                 world.sync();
             }
         }
-        Happening::Profile(fast) => {
+        RandomEvent::Profile(fast) => {
             let mut cluster = Cluster::new("default", ClusterSpec::default());
             if *fast {
                 cluster.spec.timing.profile = ha_api_types::timing::Profile::Fast;
@@ -205,9 +209,9 @@ fn happen(world: &mut World, what: &Happening) {
             let key = world.keys.spec(Kind::Cluster, "default");
             world.write(&key, &cluster);
         }
-        Happening::Restart => world.input(Input::Shutdown(Shutdown::Restart)),
-        Happening::Leave => world.input(Input::Shutdown(Shutdown::Leave(Leave::Reboot))),
-        Happening::Disarm(on) => {
+        RandomEvent::Restart => world.input(Input::Shutdown(Shutdown::Restart)),
+        RandomEvent::Leave => world.input(Input::Shutdown(Shutdown::Leave(Leave::Reboot))),
+        RandomEvent::Disarm(on) => {
             let disarmed = on.then_some(ha_api_types::cluster::Disarmed::Freeze);
             let cluster = Cluster::new("default", ClusterSpec { disarmed, ..ClusterSpec::default() });
             let key = world.keys.spec(Kind::Cluster, "default");
@@ -216,22 +220,22 @@ fn happen(world: &mut World, what: &Happening) {
             let key = world.keys.status(Kind::Cluster, "default");
             world.write(&key, &status);
         }
-        Happening::Peer(name, what) => {
+        RandomEvent::Peer(name, what) => {
             let name = NAMES[*name];
             // An assignment that this version cannot read names no action.
             let found = world.state.get(&world.keys.assignment(&name.into())).entries;
             let assignment =
                 found.first().and_then(|entry| serde_json::from_slice::<Assignment>(&entry.value).ok());
             let uid = assignment.map(|assignment| assignment.action_uid);
-            let (phase, reason) = PEER_SAYS[*what];
-            world.peer_says(name, &uid.unwrap_or_default(), phase, reason);
+            let (phase, reason) = PEER_REPORTS[*what];
+            world.peer_reports(name, &uid.unwrap_or_default(), phase, reason);
         }
-        Happening::Strange(seed) => strange(world, *seed),
+        RandomEvent::Strange(seed) => inject_unexpected_input(world, *seed),
     }
 }
 
 /// Injects answers without a question, and etcd contents of another version.
-fn strange(world: &mut World, seed: u64) {
+fn inject_unexpected_input(world: &mut World, seed: u64) {
     let id = seed >> 8;
     match seed % 10 {
         0 => world.input(Input::Committed { id: CommitId(id), outcome: Outcome::Applied(Revision(1)) }),
@@ -250,7 +254,7 @@ fn strange(world: &mut World, seed: u64) {
             changes: vec![Change::Delete { key: world.keys.fence(&own_node()), revision: Revision(1) }],
         }),
         8 => world.input(Input::Facts { drivers: vec!["exec".into()], hardware: Hardware::default() }),
-        _ => world.input(Input::Watchdog(WatchdogNews::Answered {
+        _ => world.input(Input::Watchdog(WatchdogEvent::Answered {
             id: WatchdogRequestId(id),
             refusal: Some(crate::watchdog::protocol::Refusal::NotArmed),
             status: world.daemon.status(),
@@ -268,13 +272,13 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn whatever_happens_the_rules_hold(happenings in proptest::collection::vec(happening(), 1..60)) {
+    fn whatever_happens_the_rules_hold(events in proptest::collection::vec(random_event(), 1..60)) {
         let mut world = World::active();
         world.resource("web");
         world.resource_with("mail", |spec| spec.priority = 5);
         world.resource_with("twice", |spec| spec.exclusive = false);
-        for what in &happenings {
-            happen(&mut world, what);
+        for what in &events {
+            apply_event(&mut world, what);
             if world.reset {
                 return Ok(());
             }
@@ -288,19 +292,19 @@ proptest! {
     }
 
     #[test]
-    fn whatever_happened_it_works_again(happenings in proptest::collection::vec(happening(), 1..40)) {
+    fn whatever_happened_it_works_again(events in proptest::collection::vec(random_event(), 1..40)) {
         let mut world = World::active();
         world.resource("web");
         world.resource_with("mail", |spec| spec.priority = 5);
         world.resource_with("twice", |spec| spec.exclusive = false);
-        for what in &happenings {
-            happen(&mut world, what);
+        for what in &events {
+            apply_event(&mut world, what);
             if world.reset {
                 return Ok(());
             }
         }
         // All faults are cleared, an agent is started if there is none, and the leader acts.
-        world.mend();
+        world.clear_faults();
         for _ in 0..4 {
             world.advance(35_000);
             if world.reset {
@@ -332,9 +336,9 @@ proptest! {
 }
 
 impl World {
-    fn mend(&mut self) {
+    fn clear_faults(&mut self) {
         self.net = Net::Up;
-        self.hold.clear();
+        self.held_commands.clear();
         let key = self.keys.spec(Kind::Cluster, "default");
         self.write(&key, &Cluster::new("default", ClusterSpec::default()));
         self.refuse_arm = false;

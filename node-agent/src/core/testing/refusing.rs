@@ -20,7 +20,7 @@ fn refusing() -> World {
 }
 
 #[test]
-fn it_is_committed_beside_armed_and_the_device_is_kept() {
+fn a_refusal_is_committed_and_the_device_stays_armed() {
     let mut world = refusing();
     let report = world.report();
     assert!(report.armed && report.watchdog_failed, "{report:?}");
@@ -37,14 +37,14 @@ fn no_permit_is_committed_from_the_first_refused_pet_on() {
     world.resource("mail");
     world.pets_fail = true;
     // The refusal is not committed yet, because heartbeats are delayed on their way.
-    world.hold_beats = true;
+    world.hold_heartbeats = true;
     world.advance(400);
     assert!(!world.report().watchdog_failed);
     world.assign("mail", Action::Start);
     world.advance(600);
     assert_eq!(world.count("mail", "start"), 0, "{:?}", world.logs);
-    world.hold_beats = false;
-    world.deliver_beats();
+    world.hold_heartbeats = false;
+    world.deliver_heartbeats();
     world.advance(3_000);
     assert!(world.report().watchdog_failed);
     assert_eq!(world.count("mail", "start"), 0);
@@ -52,11 +52,11 @@ fn no_permit_is_committed_from_the_first_refused_pet_on() {
 }
 
 #[test]
-fn it_makes_good_by_being_armed_again_and_taking_pets_for_its_timeout() {
+fn a_device_is_trusted_again_after_pets_for_a_whole_timeout() {
     let mut world = refusing();
     world.resource("mail");
     world.pets_fail = false;
-    let timeout_ms = world.core.in_force.watchdog_timeout_ms;
+    let timeout_ms = world.core.active_timings.watchdog_timeout_ms;
     world.advance(timeout_ms - 500);
     assert!(world.report().watchdog_failed, "not before it has taken pets for its timeout");
     world.resource("early");
@@ -132,7 +132,7 @@ fn a_restarted_agent_learns_of_it_from_the_daemon() {
 }
 
 #[test]
-fn what_keeps_the_machine_awake_is_committed_as_soon_as_it_changes() {
+fn a_changed_sleep_protection_is_committed_immediately() {
     let mut world = World::running();
     assert_eq!(world.report().sleep_protection, None);
     for protection in [SleepProtection::Inhibitor, SleepProtection::None, SleepProtection::Masked] {

@@ -42,7 +42,7 @@ fn a_new_node_asks_guarding_that_nobody_was_there_and_creates_alive_only_for_its
 }
 
 #[test]
-fn a_request_whose_epoch_was_opened_and_closed_unseen_is_made_anew() {
+fn a_request_whose_epoch_was_closed_unseen_is_repeated() {
     let mut world = World::new();
     let request =
         |world: &World| world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
@@ -66,11 +66,11 @@ fn a_request_whose_epoch_was_opened_and_closed_unseen_is_made_anew() {
 #[test]
 fn another_boot_stops_and_verifies_what_it_finds_before_it_registers() {
     let mut world = World::running();
-    world.hold.insert("probe");
+    world.held_commands.insert("probe");
     world.restart_agent("boot-2");
     world.advance(1_000);
     assert_eq!(world.report().mode, Mode::Active, "nothing is asked before everything is verified");
-    world.hold.clear();
+    world.held_commands.clear();
     world.finish_held();
     world.advance(10);
     assert!(!world.copies["web"].running);
@@ -111,12 +111,12 @@ fn an_armed_node_that_cannot_verify_does_not_register_and_is_reset() {
 #[test]
 fn a_resource_that_comes_while_the_node_is_cleared_is_looked_for_too() {
     let mut world = World::running();
-    world.hold.insert("kill");
+    world.held_commands.insert("kill");
     world.close();
     world.advance(500);
     world.resource("late");
     world.advance(500);
-    world.hold.clear();
+    world.held_commands.clear();
     world.finish_held();
     world.advance(2_000);
     assert!(world.count("late", "probe") > 0);
@@ -124,21 +124,21 @@ fn a_resource_that_comes_while_the_node_is_cleared_is_looked_for_too() {
 }
 
 #[test]
-fn an_own_request_whose_outcome_was_unknown_is_recognised() {
+fn an_own_request_with_an_unknown_outcome_is_adopted() {
     let mut world = World::new();
     world.open();
     world.advance(1_000);
     world.close();
-    world.net = Net::Deaf;
+    world.net = Net::AnswersLost;
     let entry = world.state.get(&world.keys.fence(&own_node())).entries[0].clone();
     let revision = entry.mod_revision;
     world.input(Input::Changed { changes: vec![Change::Put(entry)], revision });
-    let stands = world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
+    let stored_revision = world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
     assert_eq!(world.report().mode, Mode::Registering, "applied, and the answer is lost");
     world.net = Net::Up;
     world.advance(8_000);
     let entry = world.state.get(&world.keys.node_report(&own_node())).entries[0].clone();
-    assert_eq!(entry.mod_revision, stands, "and not asked again");
+    assert_eq!(entry.mod_revision, stored_revision, "and not asked again");
     world.open();
     world.advance(1_000);
     assert_eq!(world.report().mode, Mode::Active);

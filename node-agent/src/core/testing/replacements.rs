@@ -29,14 +29,14 @@ impl World {
         }
     }
 
-    fn said(&self) -> Option<ReplacementReport> {
+    fn answer(&self) -> Option<ReplacementReport> {
         self.service("web").replacement
     }
 
-    fn said_in_short(&self) -> (ReplacementPhase, Reason) {
-        let said = self.said().expect("an answer");
-        assert_eq!(said.uid, "7-90");
-        (said.phase, said.reason)
+    fn answer_summary(&self) -> (ReplacementPhase, Reason) {
+        let answer = self.answer().expect("an answer");
+        assert_eq!(answer.uid, "7-90");
+        (answer.phase, answer.reason)
     }
 
     /// Asserts that the service still runs under its permit and was neither stopped nor restarted.
@@ -52,20 +52,20 @@ impl World {
 /// Creates a node whose driver is running the replacement.
 fn replacing() -> World {
     let mut world = World::running();
-    world.hold.insert(HOOK);
+    world.held_commands.insert(HOOK);
     let replacement = world.replacement();
     world.ask_for(&replacement);
     world.advance(1_000);
     assert_eq!(world.count("web", HOOK), 1, "{:?}", world.logs);
-    assert_eq!(world.said_in_short(), (ReplacementPhase::Begun, Reason::ReplacingSecondary));
+    assert_eq!(world.answer_summary(), (ReplacementPhase::Begun, Reason::ReplacingSecondary));
     world
 }
 
 #[test]
-fn it_is_committed_as_begun_under_every_guard_and_the_service_goes_on() {
+fn a_replacement_is_committed_under_every_guard_while_the_service_runs() {
     let mut world = replacing();
     assert_eq!(
-        world.ran.last().map(|(_, command)| command.clone()),
+        world.executed.last().map(|(_, command)| command.clone()),
         Some(Command::ReplaceSecondary { present: Some("n2".into()), node: "n3".into() })
     );
     let begun = |(transaction, _): &&(Transaction, Outcome)| {
@@ -82,12 +82,12 @@ fn it_is_committed_as_begun_under_every_guard_and_the_service_goes_on() {
     world.is_untouched();
     world.finish_held();
     world.advance(1_000);
-    assert_eq!(world.said_in_short(), (ReplacementPhase::Done, Reason::SecondaryReplaced));
+    assert_eq!(world.answer_summary(), (ReplacementPhase::Done, Reason::SecondaryReplaced));
     world.is_untouched();
     world.advance(60_000);
     assert_eq!(world.count("web", HOOK), 1, "once");
     assert_eq!(
-        world.said_in_short().0,
+        world.answer_summary().0,
         ReplacementPhase::Done,
         "reported as long as the assignment requests it"
     );
@@ -99,7 +99,7 @@ fn it_is_committed_as_begun_under_every_guard_and_the_service_goes_on() {
 }
 
 #[test]
-fn a_hook_that_fails_is_cleared_away_and_answered_for() {
+fn a_failed_replacement_is_cleaned_up_and_answered() {
     let mut world = replacing();
     let (id, _, _) = world.held.pop().expect("the hook");
     let failure = DriverFailure {
@@ -109,31 +109,31 @@ fn a_hook_that_fails_is_cleared_away_and_answered_for() {
     };
     world.input(Input::Ended { id, result: CommandResult::Failed(failure) });
     world.advance(1_000);
-    assert_eq!(world.said_in_short(), (ReplacementPhase::Failed, Reason::TimedOut));
-    assert_eq!(world.said().expect("said").message, "no room on n3");
+    assert_eq!(world.answer_summary(), (ReplacementPhase::Failed, Reason::TimedOut));
+    assert_eq!(world.answer().expect("answer").message, "no room on n3");
     assert_eq!(world.count("web", "end-replacement"), 1);
     world.is_untouched();
 }
 
 #[test]
-fn what_an_earlier_agent_had_begun_is_ended_and_has_failed() {
+fn a_replacement_begun_by_an_earlier_agent_is_ended_as_failed() {
     let mut world = replacing();
-    world.hold.insert("end-replacement");
+    world.held_commands.insert("end-replacement");
     world.restart_agent("boot-1");
     world.advance(2_000);
-    assert_eq!(world.said_in_short().0, ReplacementPhase::Begun, "no report while processes may remain");
+    assert_eq!(world.answer_summary().0, ReplacementPhase::Begun, "no report while processes may remain");
     world.finish_held();
     world.advance(1_000);
-    assert_eq!(world.said_in_short(), (ReplacementPhase::Failed, Reason::Interrupted));
+    assert_eq!(world.answer_summary(), (ReplacementPhase::Failed, Reason::Interrupted));
     assert_eq!(world.count("web", HOOK), 1, "the hook is not run twice");
     assert_eq!(world.copies["web"].starts, 1, "the service is adopted");
     assert_eq!((world.count("web", "stop"), world.count("web", "kill")), (0, 0));
 }
 
 #[test]
-fn what_is_called_off_before_a_stop_ends_first_and_is_answered_for_with_it() {
+fn a_canceled_replacement_ends_before_the_stop() {
     let mut world = replacing();
-    world.hold.insert("end-replacement");
+    world.held_commands.insert("end-replacement");
     let called_off = Replacement { called_off: true, ..world.replacement() };
     let stop = Action::Stop { timeout_ms: None };
     let uid = ActionUid::from("7-91");
@@ -152,11 +152,11 @@ fn what_is_called_off_before_a_stop_ends_first_and_is_answered_for_with_it() {
     assert_eq!(world.count("web", "stop"), 1);
     let report = world.service("web");
     assert_eq!((report.phase, report.action_uid), (Phase::Stopped, Some(uid)));
-    assert_eq!(world.said_in_short(), (ReplacementPhase::Failed, Reason::Interrupted));
+    assert_eq!(world.answer_summary(), (ReplacementPhase::Failed, Reason::Interrupted));
 }
 
 #[test]
-fn what_has_ended_well_before_it_is_called_off_is_done() {
+fn a_replacement_that_completes_before_its_cancellation_is_done() {
     let mut world = replacing();
     let called_off = Replacement { called_off: true, ..world.replacement() };
     // The driver's answer and the leader's cancellation cross.
@@ -164,18 +164,18 @@ fn what_has_ended_well_before_it_is_called_off_is_done() {
     world.ask_for(&called_off);
     world.input(Input::Ended { id, result: CommandResult::Done });
     world.advance(1_000);
-    assert_eq!(world.said_in_short(), (ReplacementPhase::Done, Reason::SecondaryReplaced));
+    assert_eq!(world.answer_summary(), (ReplacementPhase::Done, Reason::SecondaryReplaced));
     world.is_untouched();
 }
 
 #[test]
-fn what_is_called_off_before_it_began_never_begins() {
+fn a_replacement_canceled_before_its_start_never_begins() {
     let mut world = World::running();
     let called_off = Replacement { called_off: true, ..world.replacement() };
     world.ask_for(&called_off);
     world.advance(1_000);
     assert_eq!(world.count("web", HOOK), 0);
-    assert_eq!(world.said_in_short(), (ReplacementPhase::Failed, Reason::Interrupted));
+    assert_eq!(world.answer_summary(), (ReplacementPhase::Failed, Reason::Interrupted));
 }
 
 #[test]
@@ -186,12 +186,12 @@ fn a_crash_ends_it_and_the_service_is_restarted_under_its_permit() {
         name: "web".into(),
         uid: "uid-web".into(),
         message: "killed by signal 9".into(),
-        by_hand: false,
+        stopped_externally: false,
     }));
     world.advance(5_000);
     let report = world.service("web");
     assert_eq!((report.phase, report.action_uid), (Phase::Running, Some("7-1".into())));
-    assert_eq!(world.said_in_short(), (ReplacementPhase::Failed, Reason::Interrupted));
+    assert_eq!(world.answer_summary(), (ReplacementPhase::Failed, Reason::Interrupted));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_node_that_cannot_prove_its_lease_ends_it_with_the_service() {
 #[test]
 fn a_hook_that_cannot_be_ended_lets_the_watchdog_reset_the_machine() {
     let mut world = replacing();
-    world.hold.insert("end-replacement");
+    world.held_commands.insert("end-replacement");
     world.net = Net::Down;
     world.advance(30_000);
     assert!(!world.copies["web"].running);
@@ -216,11 +216,11 @@ fn a_hook_that_cannot_be_ended_lets_the_watchdog_reset_the_machine() {
 }
 
 #[test]
-fn an_agent_that_ends_answers_for_it_first() {
+fn an_exiting_agent_answers_the_replacement_first() {
     let mut world = replacing();
     world.input(Input::Shutdown(Shutdown::Restart));
     world.advance(1_000);
-    assert_eq!(world.said_in_short(), (ReplacementPhase::Failed, Reason::Interrupted));
+    assert_eq!(world.answer_summary(), (ReplacementPhase::Failed, Reason::Interrupted));
     world.advance(10_000);
     assert_eq!(world.exit, Some(Exit::Restart));
     assert!(world.copies["web"].running);

@@ -3,13 +3,13 @@
 use super::*;
 use ha_api_types::reason::Reason;
 
-fn exit(world: &mut World, name: &str, by_hand: bool) {
+fn exit(world: &mut World, name: &str, stopped_externally: bool) {
     world.copies.get_mut(name).expect("there").running = false;
     world.input(Input::Driver(DriverEvent::Exited {
         name: name.into(),
         uid: format!("uid-{name}"),
         message: "killed by signal 9".into(),
-        by_hand,
+        stopped_externally,
     }));
 }
 
@@ -34,7 +34,7 @@ fn max_restart_plus_one_attempts_then_failed() {
 }
 
 #[test]
-fn failed_is_said_only_when_nothing_is_left() {
+fn failed_is_reported_only_when_nothing_is_left() {
     let mut world = World::active();
     world.resource_with("web", |spec| spec.max_restart = 0);
     let copy = world.copies.entry("web".into()).or_default();
@@ -82,7 +82,11 @@ fn a_service_runs_under_the_definition_of_its_assignment() {
     );
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(3_000);
-    assert!(world.ran.contains(&("web".into(), Command::Stop { graceful_ms: 5_000 })), "{:?}", world.ran);
+    assert!(
+        world.executed.contains(&("web".into(), Command::Stop { graceful_ms: 5_000 })),
+        "{:?}",
+        world.executed
+    );
 }
 
 #[test]
@@ -95,7 +99,7 @@ fn a_crash_is_restarted_at_once_under_the_same_permit() {
     assert!(world.copies["web"].running, "restarted immediately");
     let report = world.service("web");
     assert_eq!((report.phase, report.restarts, report.action_uid), (Phase::Running, 1, uid));
-    let said: Vec<Phase> = world.commits[commits..]
+    let phases: Vec<Phase> = world.commits[commits..]
         .iter()
         .filter_map(|(transaction, _)| {
             match transaction.writes().get(&world.keys.service_report(&own_node(), &"web".into())) {
@@ -106,7 +110,7 @@ fn a_crash_is_restarted_at_once_under_the_same_permit() {
             }
         })
         .collect();
-    assert!(!said.iter().any(|phase| matches!(phase, Phase::Stopped | Phase::Failed)), "{said:?}");
+    assert!(!phases.iter().any(|phase| matches!(phase, Phase::Stopped | Phase::Failed)), "{phases:?}");
     assert!(world.events.iter().any(|event| event.reason == Reason::Crashed));
 }
 
@@ -152,13 +156,13 @@ fn a_service_stopped_by_hand_is_started_again_and_counts_no_failure() {
 }
 
 #[test]
-fn an_exit_of_another_uid_is_not_ours() {
+fn an_exit_of_another_uid_is_ignored() {
     let mut world = World::running();
     world.input(Input::Driver(DriverEvent::Exited {
         name: "web".into(),
         uid: "another".into(),
         message: String::new(),
-        by_hand: false,
+        stopped_externally: false,
     }));
     assert_eq!(world.count("web", "kill"), 0);
 }
@@ -168,7 +172,7 @@ fn some_failures_need_no_second_attempt() {
     for class in [FailureClass::TryElsewhere, FailureClass::NeverHere, FailureClass::ConfigurationWrong] {
         let mut world = World::active();
         world.resource_with("web", |spec| spec.max_restart = 9);
-        world.hold.insert("start");
+        world.held_commands.insert("start");
         world.assign("web", Action::Start);
         world.advance(1_000);
         let (id, _, _) = world.held.pop().expect("a start");
@@ -198,10 +202,10 @@ fn a_changed_definition_is_stopped_as_it_was_started() {
     world.resource_with("web", |spec| {
         spec.driver.simulated = Some(SimulatedDriver { start_seconds: 7, ..SimulatedDriver::default() });
     });
-    world.ran.clear();
+    world.executed.clear();
     world.assign("web", Action::Start);
     world.advance(1_000);
-    assert_eq!(world.ran.first().map(|(_, command)| command.name()), Some("stop"));
+    assert_eq!(world.executed.first().map(|(_, command)| command.name()), Some("stop"));
     assert_eq!(world.journal.services["web"].definition, world.definition("web"));
     assert_eq!(world.copies["web"].starts, 2);
 }

@@ -4,7 +4,7 @@ use super::*;
 use ha_api_types::id::Epoch;
 
 #[test]
-fn the_state_says_what_runs_what_fails_and_what_comes_next() {
+fn the_state_document_shows_services_failures_and_the_next_deadline() {
     let mut world = World::running();
     let state = world.core.state(&world.now());
     assert_eq!((state.agent, state.epoch, state.heartbeats_fail_since_ms), ("Active", Epoch(1), None));

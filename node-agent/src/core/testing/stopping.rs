@@ -15,7 +15,7 @@ fn from_the_margin_on_everything_exclusive_is_killed_and_then_the_node_stays() {
     world.advance(2_000);
     let uid = world.service("web").action_uid;
     world.net = Net::Down;
-    let t = world.core.in_force;
+    let t = world.core.active_timings;
     let proven = world.proven_ms.expect("heartbeat");
     let margin = proven + t.heartbeat_valid_ms - t.stop_margin_ms;
     world.advance(margin - 1 - world.now_ms);
@@ -53,7 +53,7 @@ fn a_service_that_cannot_be_killed_lets_the_reset_come() {
 #[test]
 fn a_kill_that_does_not_end_lets_the_reset_come() {
     let mut world = World::running();
-    world.hold.insert("kill");
+    world.held_commands.insert("kill");
     world.net = Net::Down;
     world.advance(20_000);
     assert!(world.reset);
@@ -64,7 +64,7 @@ fn a_kill_that_does_not_end_lets_the_reset_come() {
 fn a_cancelled_start_that_does_not_end_lets_the_reset_come() {
     let mut world = World::active();
     world.resource("web");
-    world.hold.insert("start");
+    world.held_commands.insert("start");
     world.hold_cancels = true;
     world.assign("web", Action::Start);
     world.advance(1_000);
@@ -78,7 +78,7 @@ fn a_cancelled_start_that_does_not_end_lets_the_reset_come() {
 fn a_start_under_way_at_the_margin_is_cancelled_and_killed() {
     let mut world = World::active();
     world.resource("web");
-    world.hold.insert("start");
+    world.held_commands.insert("start");
     let uid = world.assign("web", Action::Start);
     world.advance(1_000);
     world.net = Net::Down;
@@ -87,7 +87,7 @@ fn a_start_under_way_at_the_margin_is_cancelled_and_killed() {
     assert_eq!(world.count("web", "kill"), 1);
     assert_eq!(world.daemon.status().state, protocol::State::Staying);
     world.net = Net::Up;
-    world.hold.clear();
+    world.held_commands.clear();
     world.advance(3_000);
     let report = world.service("web");
     assert_eq!((report.phase, report.action_uid), (Phase::Stopped, Some(uid)), "spent");
@@ -118,7 +118,7 @@ fn a_stop_is_answered_with_its_uid_and_enforced_from_then_on() {
     let mut world = World::running();
     let uid = world.assign("web", Action::Stop { timeout_ms: Some(1_234) });
     world.advance(100);
-    assert!(world.ran.contains(&("web".into(), Command::Stop { graceful_ms: 1_234 })));
+    assert!(world.executed.contains(&("web".into(), Command::Stop { graceful_ms: 1_234 })));
     assert_eq!(world.service("web").action_uid.as_ref(), Some(&uid));
     assert_eq!(world.service("web").phase, Phase::Stopped);
     world.copies.get_mut("web").expect("there").running = true;
@@ -146,7 +146,7 @@ fn a_stop_that_fails_says_so_stays_armed_and_is_tried_again() {
 fn a_stop_during_a_start_cancels_it_and_stops_what_is_there() {
     let mut world = World::active();
     world.resource("web");
-    world.hold.insert("start");
+    world.held_commands.insert("start");
     world.assign("web", Action::Start);
     world.advance(1_000);
     let uid = world.assign("web", Action::Stop { timeout_ms: None });
@@ -156,9 +156,9 @@ fn a_stop_during_a_start_cancels_it_and_stops_what_is_there() {
 }
 
 #[test]
-fn a_harder_stop_overtakes_a_graceful_one() {
+fn a_shorter_grace_period_replaces_a_stop_in_progress() {
     let mut world = World::running();
-    world.hold.insert("stop");
+    world.held_commands.insert("stop");
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(1_000);
     let uid = world.assign("web", Action::Stop { timeout_ms: Some(0) });
@@ -174,20 +174,20 @@ fn a_harder_stop_overtakes_a_graceful_one() {
 fn leave_touches_nothing() {
     let mut world = World::running();
     world.assign("web", Action::Leave);
-    world.ran.clear();
+    world.executed.clear();
     world.copies.get_mut("web").expect("there").running = false;
     world.input(Input::Driver(DriverEvent::Exited {
         name: "web".into(),
         uid: "uid-web".into(),
         message: "exit status 1".into(),
-        by_hand: false,
+        stopped_externally: false,
     }));
     world.advance(10_000);
-    assert_eq!(world.ran, Vec::new());
+    assert_eq!(world.executed, Vec::new());
 }
 
 #[test]
-fn what_is_assigned_elsewhere_by_a_newer_word_is_killed_here() {
+fn a_service_assigned_to_another_node_is_killed_here() {
     let mut world = World::running();
     world.assign_to("web", "n2", Action::Start);
     world.advance(100);
@@ -236,13 +236,13 @@ fn an_agent_disarms_only_once_the_leader_says_that_it_may_and_its_workers_have_e
     world.deliver();
     world.advance(5_000);
     assert_eq!((world.report().mode, world.report().armed), (Mode::Active, true), "something still moves");
-    world.hold.insert("stop");
+    world.held_commands.insert("stop");
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(1_000);
     set_disarmed(&mut world, Some(Disarmed::Freeze));
     world.advance(5_000);
     assert_eq!((world.report().mode, world.report().armed), (Mode::Active, true), "a worker is busy");
-    world.hold.clear();
+    world.held_commands.clear();
     world.finish_held();
     world.advance(2_000);
     assert_eq!((world.report().mode, world.report().armed), (Mode::Disarmed, false));
@@ -266,7 +266,7 @@ fn disarm_holds_once_its_acknowledgement_is_committed_and_arm_reverses_it() {
 }
 
 #[test]
-fn what_was_moved_by_hand_while_disarmed_is_not_restarted_in_place() {
+fn a_service_moved_while_disarmed_is_not_restarted_in_place() {
     for still_here in [true, false] {
         let mut world = World::running();
         set_disarmed(&mut world, Some(Disarmed::Ignore));
@@ -285,12 +285,12 @@ fn what_was_moved_by_hand_while_disarmed_is_not_restarted_in_place() {
 fn a_clean_leave_stops_all_then_says_left_and_deletes_alive_in_one_transaction() {
     for leave in [Leave::Poweroff, Leave::Reboot] {
         let mut world = World::running();
-        world.hold.insert("stop");
+        world.held_commands.insert("stop");
         world.input(Input::Shutdown(Shutdown::Leave(leave)));
         world.advance(2_000);
         assert_eq!(world.report().mode, Mode::Shutdown(leave), "Left not before all stops are committed");
         assert!(world.report().armed);
-        world.hold.clear();
+        world.held_commands.clear();
         world.finish_held();
         world.advance(2_000);
         assert_eq!(world.service("web").phase, Phase::Stopped);

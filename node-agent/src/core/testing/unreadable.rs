@@ -105,7 +105,7 @@ fn an_agent_replaces_or_deletes_what_it_cannot_read_of_its_own() {
 #[test]
 fn the_journal_remembers_the_data_that_is_followed() {
     let mut world = World::running();
-    world.input(Input::Follows { incarnation: "a".into(), begins: false });
+    world.input(Input::FollowsIncarnation { incarnation: "a".into(), ordered_by_operator: false });
     world.advance(1_000);
     assert_eq!(world.journal.incarnation.as_deref(), Some("a"));
     world.restart_agent("boot-1");
@@ -115,7 +115,7 @@ fn the_journal_remembers_the_data_that_is_followed() {
     world.dead = true;
     world.restart_agent("boot-1");
     world.core = AgentCore::new(world.config.clone(), world.journal.clone());
-    world.input(Input::Follows { incarnation: "b".into(), begins: true });
+    world.input(Input::FollowsIncarnation { incarnation: "b".into(), ordered_by_operator: true });
     world.sync();
     world.advance(5_000);
     assert_eq!(world.journal.incarnation.as_deref(), Some("b"));

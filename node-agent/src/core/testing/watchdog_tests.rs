@@ -135,7 +135,7 @@ fn a_node_that_is_not_in_maintenance_any_more_is_not_reset() {
 }
 
 #[test]
-fn an_agent_that_is_told_to_end_gives_the_test_up() {
+fn an_exiting_agent_ends_the_test() {
     let mut world = World::active();
     world.ask_for_test("boot-1", OperationPhase::Running);
     world.advance(300);
@@ -171,7 +171,7 @@ fn nothing_starts_while_the_reset_is_waited_for() {
 }
 
 #[test]
-fn a_journal_that_cannot_be_written_is_no_test() {
+fn a_test_does_not_begin_without_its_journal_entry() {
     let mut world = World::active();
     world.journal_fails = true;
     world.ask_for_test("boot-1", OperationPhase::Running);

@@ -33,7 +33,7 @@ impl View {
 
     /// Determines the settings. If the object cannot be read, they are the active ones in its status, otherwise the
     /// last ones that this process has read.
-    pub(super) fn work_out_cluster(&mut self) {
+    pub(super) fn update_active_cluster(&mut self) {
         self.active = match self.clusters.get(CLUSTER_NAME) {
             None => None,
             Some(stored) => match &stored.value {
@@ -41,12 +41,12 @@ impl View {
                 None => self.active_in_status().or_else(|| self.active.take()),
             },
         };
-        let asked = self.cluster().map(|cluster| Timings::from(&cluster.spec.timing));
-        let found = asked.as_ref().map(problems).unwrap_or_default();
-        self.timings = asked.filter(|_| found.is_empty());
-        let told = |(field, text): &(&str, String)| format!("spec.timing.{field} {text}");
-        let told: Vec<String> = found.iter().map(told).collect();
-        self.refused_timings = (!told.is_empty()).then(|| told.join("; "));
+        let configured = self.cluster().map(|cluster| Timings::from(&cluster.spec.timing));
+        let found = configured.as_ref().map(problems).unwrap_or_default();
+        self.timings = configured.filter(|_| found.is_empty());
+        let problem_texts = |(field, text): &(&str, String)| format!("spec.timing.{field} {text}");
+        let problem_texts: Vec<String> = found.iter().map(problem_texts).collect();
+        self.refused_timings = (!problem_texts.is_empty()).then(|| problem_texts.join("; "));
     }
 
     fn active_in_status(&self) -> Option<Cluster> {

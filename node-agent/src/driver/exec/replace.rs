@@ -4,9 +4,9 @@ use super::Context;
 use super::script::working_directory;
 use crate::core::DriverFailure;
 use crate::driver::program::clearing::clear;
-use crate::driver::program::remains::{MARK, Search};
+use crate::driver::program::leftovers::{MARK, Search};
 use crate::driver::program::run::{End, Output, Run, describe};
-use crate::driver::program::{broken, failed};
+use crate::driver::program::{failed, io_failure};
 use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::ServiceDefinition;
@@ -43,7 +43,7 @@ pub(super) async fn replace(
         Ok(End::Ended(ended)) if ended.status.success() => Ok(()),
         Ok(End::Ended(ended)) => {
             let how = describe(ended.status);
-            let message = format!("replaceSecondary command failed: {how}{}", ended.said_last());
+            let message = format!("replaceSecondary command failed: {how}{}", ended.last_line_suffix());
             Err(failed(Reason::ReplaceFailed, &message))
         }
         Ok(End::TimedOut) => {
@@ -51,7 +51,7 @@ pub(super) async fn replace(
             Err(failed(Reason::TimedOut, message))
         }
         Ok(End::NotLaunched(failure)) => Err(failure.to_driver_failure()),
-        Err(error) => Err(broken("cannot run the replaceSecondary command", &error)),
+        Err(error) => Err(io_failure("cannot run the replaceSecondary command", &error)),
     }
 }
 
@@ -64,5 +64,5 @@ pub(super) async fn end(context: &Context, service: &ServiceDefinition) -> Resul
 /// Returns the mark of the command's processes. The mark differs from the service's. So a search for the service does
 /// not find the command, and ending one does not end the other.
 fn mark(context: &Context, service: &ServiceDefinition) -> String {
-    context.programs.folder_of(&service.name).path().join("replacement").display().to_string()
+    context.programs.directory_of(&service.name).path().join("replacement").display().to_string()
 }

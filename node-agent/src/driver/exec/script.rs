@@ -4,7 +4,7 @@ use super::{Context, watch};
 use crate::core::DriverFailure;
 use crate::driver::program::cgroup::ServiceCgroup;
 use crate::driver::program::run::{End, Output, Run, describe};
-use crate::driver::program::{broken, failed};
+use crate::driver::program::{failed, io_failure};
 use ha_api_types::driver::ExecDriver as ExecSpec;
 use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
@@ -25,7 +25,7 @@ const NOT_RUNNING: i32 = 7;
 /// pid until process 1 reaps it.
 const REAP_GRACE: Duration = Duration::from_secs(3);
 /// Interval between runs of the monitor command during that time.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Reports the result of the monitor command.
 ///
@@ -36,10 +36,10 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition, e
     match &observed {
         Observed::Running => watch::ensure(context, service, None),
         Observed::Remnant(_) | Observed::Unknown(_) => {}
-        Observed::NotRunning => match context.programs.remains(service).await {
-            Ok(remains) if remains.is_empty() => {}
-            Ok(remains) => {
-                let left = remains.describe();
+        Observed::NotRunning => match context.programs.leftover_processes(service).await {
+            Ok(leftovers) if leftovers.is_empty() => {}
+            Ok(leftovers) => {
+                let left = leftovers.describe();
                 return Observed::Unknown(format!(
                     "monitor command reports not running, but processes remain: {left}"
                 ));
@@ -60,7 +60,7 @@ pub(super) async fn start(
         let cgroup = context
             .programs
             .make_cgroup(&service.name)
-            .map_err(|error| broken("cannot create the control group of the service", &error))?;
+            .map_err(|error| io_failure("cannot create the control group of the service", &error))?;
         let run =
             Command { program: &exec.start, limit_ms: service.timeouts.start_ms(), target: None, cgroup };
         run.expect_success(context, service, exec, "start").await?;
@@ -111,7 +111,7 @@ pub(super) async fn kill(
     exec: &ExecSpec,
 ) -> Result<(), DriverFailure> {
     context.watches.end(&service.name);
-    context.programs.clear_remains(service).await?;
+    context.programs.kill_leftovers(service).await?;
     let run =
         Command { program: &exec.stop, limit_ms: service.timeouts.stop_ms(), target: None, cgroup: None };
     let stopped = run.expect_success(context, service, exec, "stop").await;
@@ -129,11 +129,11 @@ pub(super) async fn migrate(
     let limit_ms = service.timeouts.migrate_ms();
     let run = Command { program: &exec.migrate, limit_ms, target: Some(target), cgroup: None };
     run.expect_success(context, service, exec, "migrate").await?;
-    context.programs.clear_remains(service).await
+    context.programs.kill_leftovers(service).await
 }
 
 /// Returns `true` if the monitor command reports with certainty that the service does not run.
-pub(super) async fn says_not_running(
+pub(super) async fn is_confirmed_stopped(
     context: &Context,
     service: &ServiceDefinition,
     exec: &ExecSpec,
@@ -159,7 +159,7 @@ pub(super) async fn monitor(context: &Context, service: &ServiceDefinition, exec
             Some(_) | None => Observed::Unknown(format!(
                 "monitor command failed: {}{}",
                 describe(ended.status),
-                ended.said_last()
+                ended.last_line_suffix()
             )),
         },
         Ok(End::TimedOut) => Observed::Unknown("monitor command timed out".to_owned()),
@@ -175,12 +175,12 @@ async fn confirm_stopped(
     exec: &ExecSpec,
     stop: Option<DriverFailure>,
 ) -> Result<(), DriverFailure> {
-    context.programs.clear_remains(service).await?;
+    context.programs.kill_leftovers(service).await?;
     let until = Instant::now() + REAP_GRACE;
     let seen = loop {
         match monitor(context, service, exec).await {
             Observed::NotRunning => return Ok(()),
-            Observed::Running if Instant::now() < until => sleep(LOOK).await,
+            Observed::Running if Instant::now() < until => sleep(POLL_INTERVAL).await,
             Observed::Running => break "monitor command reports that the service still runs".to_owned(),
             Observed::Remnant(message) | Observed::Unknown(message) => break message,
         }
@@ -216,13 +216,13 @@ impl Command<'_> {
             Ok(End::Ended(ended)) if ended.status.success() => Ok(()),
             Ok(End::Ended(ended)) => {
                 let how = describe(ended.status);
-                Err(failed(reason, &format!("{what} command failed: {how}{}", ended.said_last())))
+                Err(failed(reason, &format!("{what} command failed: {how}{}", ended.last_line_suffix())))
             }
             Ok(End::TimedOut) => {
                 Err(failed(Reason::TimedOut, &format!("{what} command timed out and was killed")))
             }
             Ok(End::NotLaunched(failure)) => Err(failure.to_driver_failure()),
-            Err(error) => Err(broken(&format!("cannot run the {what} command"), &error)),
+            Err(error) => Err(io_failure(&format!("cannot run the {what} command"), &error)),
         }
     }
 

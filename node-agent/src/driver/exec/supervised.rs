@@ -4,12 +4,12 @@ use super::order::{Report, SupervisorOrder};
 use super::script::{self, Command, working_directory};
 use super::{Context, SUPERVISE, watch};
 use crate::core::DriverFailure;
-use crate::driver::program::clearing::{KILLING, LOOK, search_beside};
-use crate::driver::program::folder::Lock;
+use crate::driver::program::clearing::{KILL_TIMEOUT, POLL_INTERVAL, search_in_thread};
+use crate::driver::program::directory::Lock;
+use crate::driver::program::leftovers::{LeftoverProcesses, SUPERVISOR_MARK};
 use crate::driver::program::order::{LaunchFailure, LaunchOrder, Record};
-use crate::driver::program::remains::{Remains, SUPERVISOR_MARK};
 use crate::driver::program::run::End;
-use crate::driver::program::{broken, failed, output};
+use crate::driver::program::{failed, io_failure, output};
 use ha_api_types::driver::ExecDriver as ExecSpec;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Observed;
@@ -28,15 +28,15 @@ use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// Time after the start before which the end of a process counts as a failed start.
-const SETTLING: Duration = Duration::from_millis(100);
+const MIN_RUN_TIME: Duration = Duration::from_millis(100);
 /// Time that a supervisor may spend starting or cleaning up before a probe reports an unknown state.
-const TRANSITION: Duration = Duration::from_secs(3);
+const MAX_TRANSITION: Duration = Duration::from_secs(3);
 /// First and longest delay before the monitor command runs again while the service becomes ready; the delay doubles
 /// each time.
-const READINESS: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(1));
+const READINESS_BACKOFF: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(1));
 
 /// State of a service on this node.
-enum Standing {
+enum ServiceState {
     /// No process of the service is left, and the lock that was taken prevents a new one.
     Empty(Lock),
     /// The main process and its supervisor are alive.
@@ -44,27 +44,27 @@ enum Standing {
     /// A supervisor is starting the service, or is cleaning up after it.
     Changing,
     /// The supervisor is gone, but other processes of the service are left.
-    Remains(Remains),
+    Leftovers(LeftoverProcesses),
 }
 
 /// Reports whether the service runs, and starts watching it if so.
 pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -> Observed {
-    let until = Instant::now() + TRANSITION;
+    let until = Instant::now() + MAX_TRANSITION;
     loop {
-        match context.standing(service).await {
-            Ok(Standing::Empty(_)) => return Observed::NotRunning,
-            Ok(Standing::Running(record)) => {
+        match context.query_state(service).await {
+            Ok(ServiceState::Empty(_)) => return Observed::NotRunning,
+            Ok(ServiceState::Running(record)) => {
                 watch::ensure(context, service, Some(&record));
                 return Observed::Running;
             }
-            Ok(Standing::Changing) if Instant::now() < until => sleep(LOOK).await,
-            Ok(Standing::Changing) => {
+            Ok(ServiceState::Changing) if Instant::now() < until => sleep(POLL_INTERVAL).await,
+            Ok(ServiceState::Changing) => {
                 return Observed::Unknown("supervisor neither runs the service nor exits".to_owned());
             }
-            Ok(Standing::Remains(remains)) => {
+            Ok(ServiceState::Leftovers(leftovers)) => {
                 return Observed::Unknown(format!(
                     "supervisor does not run, but processes remain: {}",
-                    remains.describe()
+                    leftovers.describe()
                 ));
             }
             Err(error) => {
@@ -101,34 +101,36 @@ async fn start_or_adopt(
 ) -> Result<Record, DriverFailure> {
     let lock = loop {
         match context
-            .standing(service)
+            .query_state(service)
             .await
-            .map_err(|error| broken("cannot search for processes of the service", &error))?
+            .map_err(|error| io_failure("cannot search for processes of the service", &error))?
         {
-            Standing::Empty(Lock::Taken(lock)) => break lock,
-            Standing::Empty(Lock::NeverMade | Lock::Held) => {
-                let made = context.programs.folder_of(&service.name).lock();
-                match made.map_err(|error| broken("cannot create the directory of the service", &error))? {
+            ServiceState::Empty(Lock::Taken(lock)) => break lock,
+            ServiceState::Empty(Lock::NeverMade | Lock::Held) => {
+                let made = context.programs.directory_of(&service.name).lock();
+                match made
+                    .map_err(|error| io_failure("cannot create the directory of the service", &error))?
+                {
                     Lock::Taken(lock) => break lock,
-                    Lock::Held | Lock::NeverMade => sleep(LOOK).await,
+                    Lock::Held | Lock::NeverMade => sleep(POLL_INTERVAL).await,
                 }
             }
-            Standing::Running(record) => {
-                ready(context, service, exec, &record, 0).await?;
+            ServiceState::Running(record) => {
+                wait_until_ready(context, service, exec, &record, 0).await?;
                 return Ok(record);
             }
-            Standing::Changing => sleep(LOOK).await,
+            ServiceState::Changing => sleep(POLL_INTERVAL).await,
             // A new process must not run in parallel with old ones.
-            Standing::Remains(_) => context.programs.clear_remains(service).await?,
+            ServiceState::Leftovers(_) => context.programs.kill_leftovers(service).await?,
         }
     };
-    let from = output::end(&context.programs.folder_of(&service.name).log());
+    let from = output::end(&context.programs.directory_of(&service.name).log());
     let report = context
         .launch(service, exec, lock)
-        .map_err(|error| broken("cannot start the supervisor of the service", &error))?;
+        .map_err(|error| io_failure("cannot start the supervisor of the service", &error))?;
     match read_report(report).await {
         Report::Started(record) => {
-            ready(context, service, exec, &record, from).await?;
+            wait_until_ready(context, service, exec, &record, from).await?;
             Ok(record)
         }
         Report::Failed(failure) => Err(failure.to_driver_failure()),
@@ -137,7 +139,7 @@ async fn start_or_adopt(
 
 /// Waits until the service is confirmed: its monitor command exits 0, or, without one, its process does not end
 /// immediately.
-async fn ready(
+async fn wait_until_ready(
     context: &Context,
     service: &ServiceDefinition,
     exec: &ExecSpec,
@@ -153,9 +155,9 @@ async fn ready(
     };
     let confirmed = async {
         if exec.monitor.is_empty() {
-            return sleep(SETTLING).await;
+            return sleep(MIN_RUN_TIME).await;
         }
-        let mut backoff = Backoff::new(READINESS.0, READINESS.1);
+        let mut backoff = Backoff::new(READINESS_BACKOFF.0, READINESS_BACKOFF.1);
         while script::monitor(context, service, exec).await != Observed::Running {
             sleep(backoff.advance()).await;
         }
@@ -163,15 +165,15 @@ async fn ready(
     tokio::select! {
         biased;
         ended = ended => {
-            ended.map_err(|error| broken("cannot watch the process of the service", &error))?;
+            ended.map_err(|error| io_failure("cannot watch the process of the service", &error))?;
             if let Ok(Some(supervisor)) = record.supervisor.open() {
                 // The supervisor records how the process ended, and cleans up after it.
-                let _ = timeout(TRANSITION, supervisor.ended()).await;
+                let _ = timeout(MAX_TRANSITION, supervisor.ended()).await;
             }
-            let folder = context.programs.folder_of(&service.name);
-            let how = folder.ending(record).ok().flatten().map_or_else(|| "service exited".to_owned(), |end| end.message);
-            let said = output::last_line(&folder.log(), from).map_or_else(String::new, |line| format!(": {line}"));
-            Err(failed(Reason::StartFailed, &format!("service exited immediately after its start: {how}{said}")))
+            let directory = context.programs.directory_of(&service.name);
+            let how = directory.recorded_exit(record).ok().flatten().map_or_else(|| "service exited".to_owned(), |end| end.message);
+            let last_output = output::last_line(&directory.log(), from).map_or_else(String::new, |line| format!(": {line}"));
+            Err(failed(Reason::StartFailed, &format!("service exited immediately after its start: {how}{last_output}")))
         }
         () = confirmed => Ok(()),
     }
@@ -187,19 +189,19 @@ pub(super) async fn stop(
     context.watches.end(&service.name);
     if graceful_ms > 0 {
         let until = Instant::now() + Duration::from_millis(graceful_ms);
-        match context.standing(service).await {
-            Ok(Standing::Running(record)) => {
-                ask_to_end(context, service, stop_command, &record, until, graceful_ms).await;
+        match context.query_state(service).await {
+            Ok(ServiceState::Running(record)) => {
+                request_stop(context, service, stop_command, &record, until, graceful_ms).await;
             }
             // No process or supervisor can be asked. The kill below searches for all processes.
-            Ok(Standing::Empty(_) | Standing::Changing | Standing::Remains(_)) | Err(_) => {}
+            Ok(ServiceState::Empty(_) | ServiceState::Changing | ServiceState::Leftovers(_)) | Err(_) => {}
         }
     }
     kill(context, service).await
 }
 
 /// Runs the stop command or sends SIGTERM, and waits until the supervisor has ended or the time is over.
-async fn ask_to_end(
+async fn request_stop(
     context: &Context,
     service: &ServiceDefinition,
     stop_command: &[String],
@@ -207,12 +209,12 @@ async fn ask_to_end(
     until: Instant,
     graceful_ms: Millis,
 ) {
-    let asked = !stop_command.is_empty() && {
+    let was_requested = !stop_command.is_empty() && {
         let exec = &service.driver.exec.clone().unwrap_or_default();
         let stop = Command { program: stop_command, limit_ms: graceful_ms, target: None, cgroup: None };
         matches!(stop.run(context, service, exec).await, Ok(End::Ended(ended)) if ended.status.success())
     };
-    if !asked && let Err(error) = record.main.signal(Signal::TERM) {
+    if !was_requested && let Err(error) = record.main.signal(Signal::TERM) {
         tracing::warn!(resource = service.name.as_str(), %error, "cannot send SIGTERM");
     }
     if let Ok(Some(supervisor)) = record.supervisor.open() {
@@ -223,25 +225,25 @@ async fn ask_to_end(
 /// Kills all processes of the service. Returns `Ok` once none is left.
 pub(super) async fn kill(context: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
     context.watches.end(&service.name);
-    context.programs.clear_remains(service).await?;
+    context.programs.kill_leftovers(service).await?;
     // If the lock is free, no supervisor is being started either.
-    let until = Instant::now() + KILLING;
+    let until = Instant::now() + KILL_TIMEOUT;
     loop {
-        match context.standing(service).await {
-            Ok(Standing::Empty(lock)) => {
+        match context.query_state(service).await {
+            Ok(ServiceState::Empty(lock)) => {
                 for cgroup in context.programs.search(service).cgroups {
                     cgroup.remove();
                 }
                 drop(lock);
                 return Ok(());
             }
-            Ok(Standing::Running(_) | Standing::Changing | Standing::Remains(_))
+            Ok(ServiceState::Running(_) | ServiceState::Changing | ServiceState::Leftovers(_))
                 if Instant::now() < until =>
             {
-                context.programs.clear_remains(service).await?;
-                sleep(LOOK).await;
+                context.programs.kill_leftovers(service).await?;
+                sleep(POLL_INTERVAL).await;
             }
-            Ok(Standing::Running(_) | Standing::Changing | Standing::Remains(_)) => {
+            Ok(ServiceState::Running(_) | ServiceState::Changing | ServiceState::Leftovers(_)) => {
                 return Err(failed(Reason::StopFailed, "supervisor of the service does not exit"));
             }
             Err(error) => {
@@ -271,34 +273,34 @@ async fn read_report(channel: UnixStream) -> Report {
 impl Context {
     /// Returns the state of the service. A free lock means that there is no supervisor, not even one that is being
     /// started.
-    async fn standing(&self, service: &ServiceDefinition) -> io::Result<Standing> {
-        let lock = self.programs.folder_of(&service.name).lock_if_made()?;
+    async fn query_state(&self, service: &ServiceDefinition) -> io::Result<ServiceState> {
+        let lock = self.programs.directory_of(&service.name).lock_if_made()?;
         if matches!(lock, Lock::Held)
             && let Some(record) = self.programs.record(service)
             && record.main.is_alive()?
             && record.supervisor.is_alive()?
         {
-            return Ok(Standing::Running(record));
+            return Ok(ServiceState::Running(record));
         }
-        let remains = search_beside(self.programs.search(service)).await?;
+        let leftovers = search_in_thread(self.programs.search(service)).await?;
         Ok(match lock {
-            Lock::Held => Standing::Changing,
-            Lock::Taken(_) | Lock::NeverMade if remains.is_empty() => Standing::Empty(lock),
-            Lock::Taken(_) | Lock::NeverMade => Standing::Remains(remains),
+            Lock::Held => ServiceState::Changing,
+            Lock::Taken(_) | Lock::NeverMade if leftovers.is_empty() => ServiceState::Empty(lock),
+            Lock::Taken(_) | Lock::NeverMade => ServiceState::Leftovers(leftovers),
         })
     }
 
     /// Starts the supervisor, which inherits the lock, without waiting for it. If the caller is dropped afterwards,
     /// the supervisor remains, and a stop finds it.
     fn launch(&self, service: &ServiceDefinition, exec: &ExecSpec, lock: File) -> io::Result<UnixStream> {
-        let folder = self.programs.folder_of(&service.name);
-        folder.forget()?;
+        let directory = self.programs.directory_of(&service.name);
+        directory.forget()?;
         let cgroup = self.programs.make_cgroup(&service.name)?;
         let order = SupervisorOrder {
             resource: service.name.clone(),
             uid: service.uid.clone(),
             boot_id: self.programs.settings.boot_id.clone(),
-            folder: folder.path().to_owned(),
+            folder: directory.path().to_owned(),
             log_bytes_max: self.programs.settings.log_bytes_max,
             journal: self.journal,
             environment: self.programs.environment(service, &exec.environment, None),
@@ -311,12 +313,12 @@ impl Context {
                 input: None,
             },
         };
-        folder.write_order(&order)?;
+        directory.write_order(&order)?;
         let (ours, theirs) = UnixStream::pair()?;
         let mut child = tokio::process::Command::new(&self.programs.settings.shim)
             .arg(SUPERVISE)
             .env_clear()
-            .env(SUPERVISOR_MARK, folder.path())
+            .env(SUPERVISOR_MARK, directory.path())
             .current_dir("/")
             .stdin(lock)
             .stdout(OwnedFd::from(theirs))

@@ -3,11 +3,11 @@
 
 use super::order::{Report, SupervisorOrder};
 use crate::driver::program::cgroup::ServiceCgroup;
-use crate::driver::program::folder::ServiceFolder;
-use crate::driver::program::order::{Ending, LaunchFailure, LaunchStep, Record};
+use crate::driver::program::directory::ServiceDirectory;
+use crate::driver::program::leftovers::descendants;
+use crate::driver::program::order::{LaunchFailure, LaunchStep, Record, RecordedExit};
 use crate::driver::program::output::{Journal, Log};
 use crate::driver::program::process::{ProcessIdentity, ProcessStatus};
-use crate::driver::program::remains::descendants;
 use crate::driver::program::{LAUNCH, launch};
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, umask};
@@ -48,7 +48,7 @@ pub(super) fn run() -> io::Result<()> {
     if let Err(error) = supervised {
         // The agent reads this report only if no other was sent before.
         let failure = LaunchFailure::new(LaunchStep::Prepare, "supervisor of the service failed", &error);
-        tell(&report, &Report::Failed(failure));
+        send_report(&report, &Report::Failed(failure));
     }
     drop(lock);
     Ok(())
@@ -64,7 +64,7 @@ fn begin(order: SupervisorOrder, report: &UnixStream) -> io::Result<()> {
 }
 
 struct Supervised {
-    folder: ServiceFolder,
+    directory: ServiceDirectory,
     record: Record,
     log: Log,
     journal: Option<Journal>,
@@ -81,14 +81,14 @@ async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()
     let (channel, theirs) = UnixStream::pair()?;
     let started = start(&order, writer.into(), theirs)?;
     let mut supervised = Supervised {
-        log: Log::new(ServiceFolder::at(order.folder.clone()).log(), order.log_bytes_max),
-        folder: ServiceFolder::at(order.folder.clone()),
+        log: Log::new(ServiceDirectory::at(order.folder.clone()).log(), order.log_bytes_max),
+        directory: ServiceDirectory::at(order.folder.clone()),
         journal: order.journal.then(|| Journal::connect(&order.resource).ok()).flatten(),
         record: started,
         ended: false,
     };
     // The record is written before the program can run, so that a running program always has a record.
-    supervised.folder.write_record(&supervised.record)?;
+    supervised.directory.write_record(&supervised.record)?;
     let mut answer = Box::pin(launched(channel, order));
     let mut answered = None;
     let mut output = Some(pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?);
@@ -97,7 +97,7 @@ async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()
         let [terminate, interrupt, hangup] = &mut stop_signals;
         tokio::select! {
             failure = &mut answer, if answered.is_none() => {
-                tell(report, &failure.as_ref().map_or_else(
+                send_report(report, &failure.as_ref().map_or_else(
                     || Report::Started(supervised.record.clone()),
                     |failure| Report::Failed(failure.clone()),
                 ));
@@ -105,7 +105,7 @@ async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()
                 report.shutdown(Shutdown::Both).ok();
                 answered = Some(failure);
             }
-            read = read_some(&mut output, &mut buffer) => supervised.printed(&mut output, &buffer, read),
+            read = read_some(&mut output, &mut buffer) => supervised.handle_output(&mut output, &buffer, read),
             _ = child_ended.recv() => supervised.reap(),
             _ = terminate.recv() => supervised.forward(),
             _ = interrupt.recv() => supervised.forward(),
@@ -130,12 +130,12 @@ fn start(order: &SupervisorOrder, output: OwnedFd, channel: UnixStream) -> io::R
         .stdout(output.try_clone()?)
         .stderr(output)
         .spawn()?;
-    let own = |pid: u32| i32::try_from(pid).map_err(io::Error::other).and_then(ProcessIdentity::of);
+    let identity_of = |pid: u32| i32::try_from(pid).map_err(io::Error::other).and_then(ProcessIdentity::of);
     Ok(Record {
         uid: order.uid.clone(),
         boot_id: order.boot_id.clone(),
-        supervisor: own(std::process::id())?,
-        main: own(child.id())?,
+        supervisor: identity_of(std::process::id())?,
+        main: identity_of(child.id())?,
         cgroup: order.launch.cgroup.clone(),
     })
 }
@@ -150,7 +150,7 @@ async fn launched(channel: UnixStream, order: SupervisorOrder) -> Option<LaunchF
 }
 
 /// Sends the report. A failure is ignored: if the agent has ended, the next one reads the record.
-fn tell(mut channel: &UnixStream, report: &Report) {
+fn send_report(mut channel: &UnixStream, report: &Report) {
     if let Ok(text) = serde_json::to_vec(report) {
         let _ = channel.write_all(&text);
     }
@@ -165,7 +165,7 @@ async fn read_some(output: &mut Option<pipe::Receiver>, buffer: &mut [u8]) -> io
 }
 
 impl Supervised {
-    fn printed(&mut self, output: &mut Option<pipe::Receiver>, buffer: &[u8], read: io::Result<usize>) {
+    fn handle_output(&mut self, output: &mut Option<pipe::Receiver>, buffer: &[u8], read: io::Result<usize>) {
         match read {
             Ok(1..) => {
                 let printed = read.ok().and_then(|length| buffer.get(..length)).unwrap_or_default();
@@ -194,7 +194,7 @@ impl Supervised {
             if pid == Pid::from_raw(self.record.main.pid) && !self.ended {
                 self.ended = true;
                 // If the disk is full, the agent detects the end of the process, but not its exit status.
-                let _ = self.folder.write_ending(&Ending { main: self.record.main, message });
+                let _ = self.directory.write_exit(&RecordedExit { main: self.record.main, message });
             }
         }
     }
@@ -225,7 +225,7 @@ impl Supervised {
         let until = Instant::now() + Duration::from_secs(1);
         while output.is_some() {
             match tokio::time::timeout_at(until, read_some(output, buffer)).await {
-                Ok(read) => self.printed(output, buffer, read),
+                Ok(read) => self.handle_output(output, buffer, read),
                 Err(_) => return,
             }
         }

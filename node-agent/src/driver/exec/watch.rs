@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Time after the end of the main process for its supervisor to clean up and end.
-const CLEARING: Duration = Duration::from_secs(2);
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Identity of a watch: uid of the service, supervised process, and monitor command.
 type Watched = (String, Option<Record>, Vec<String>);
@@ -39,7 +39,7 @@ async fn watch(driver: Driver, service: ServiceDefinition, record: Option<Record
     };
     let message = tokio::select! {
         message = ended => message,
-        message = monitored(&driver, &service, record.is_some()) => message,
+        message = ended_by_monitor(&driver, &service, record.is_some()) => message,
     };
     let Some(context) = driver.upgrade() else { return };
     // Sending fails only when the agent is ending.
@@ -47,7 +47,7 @@ async fn watch(driver: Driver, service: ServiceDefinition, record: Option<Record
         name: service.name,
         uid: service.uid,
         message,
-        by_hand: false,
+        stopped_externally: false,
     });
 }
 
@@ -59,22 +59,22 @@ async fn main_ended(driver: &Driver, service: &ServiceDefinition, record: &Recor
         }
         if let Some(supervisor) = record.supervisor.open()? {
             // If cleaning up takes longer, the next start of the service waits for it.
-            let _ = tokio::time::timeout(CLEARING, supervisor.ended()).await;
+            let _ = tokio::time::timeout(CLEANUP_TIMEOUT, supervisor.ended()).await;
         }
         io::Result::Ok(())
     };
     if let Err(error) = waited.await {
         return format!("cannot watch the service: {error}");
     }
-    let ending = driver.upgrade().and_then(|context| {
-        let folder = context.programs.folder_of(&service.name);
-        folder.ending(record).ok()?
+    let recorded_exit = driver.upgrade().and_then(|context| {
+        let directory = context.programs.directory_of(&service.name);
+        directory.recorded_exit(record).ok()?
     });
-    ending.map_or_else(|| "supervisor of the service was killed".to_owned(), |ending| ending.message)
+    recorded_exit.map_or_else(|| "supervisor of the service was killed".to_owned(), |exit| exit.message)
 }
 
 /// Returns when the monitor command reports twice in a row that the service does not run. Unknown results are ignored.
-async fn monitored(driver: &Driver, service: &ServiceDefinition, supervised: bool) -> String {
+async fn ended_by_monitor(driver: &Driver, service: &ServiceDefinition, supervised: bool) -> String {
     let Some(exec) = service.driver.exec.as_ref().filter(|exec| !exec.monitor.is_empty()) else {
         return std::future::pending().await;
     };
@@ -83,15 +83,15 @@ async fn monitored(driver: &Driver, service: &ServiceDefinition, supervised: boo
             return std::future::pending().await;
         };
         tokio::time::sleep(interval).await;
-        let mut silent = 0;
-        while silent < 2 {
+        let mut stopped_reports = 0;
+        while stopped_reports < 2 {
             let Some(context) = driver.upgrade() else { return std::future::pending().await };
-            if !script::says_not_running(&context, service, exec).await {
+            if !script::is_confirmed_stopped(&context, service, exec).await {
                 break;
             }
-            silent += 1;
+            stopped_reports += 1;
         }
-        if silent == 2 {
+        if stopped_reports == 2 {
             let what = if supervised { " although its process is alive" } else { "" };
             return format!("monitor command reports that the service does not run{what}");
         }

@@ -9,21 +9,22 @@ use std::time::SystemTime;
 
 /// Directories of external drivers, with a cache of the drivers' descriptions.
 #[derive(Debug)]
-pub(super) struct Folders {
-    folders: Vec<PathBuf>,
+pub(super) struct DriverDirectories {
+    directories: Vec<PathBuf>,
     /// Description of each driver and the program's modification time at which it was read; valid until that time
     /// changes.
     known: Mutex<BTreeMap<PathBuf, (SystemTime, Arc<Description>)>>,
 }
 
-impl Folders {
-    pub(super) fn new(folders: Vec<PathBuf>) -> Folders {
-        Folders { folders, known: Mutex::default() }
+impl DriverDirectories {
+    pub(super) fn new(directories: Vec<PathBuf>) -> DriverDirectories {
+        DriverDirectories { directories, known: Mutex::default() }
     }
 
     /// Returns the driver's program, from the first directory that contains one.
     pub(super) fn program(&self, name: &str) -> Result<PathBuf, String> {
-        let found = self.folders.iter().map(|folder| folder.join(name)).find(|path| is_program(path));
+        let found =
+            self.directories.iter().map(|directory| directory.join(name)).find(|path| is_program(path));
         found.ok_or_else(|| {
             format!("driver {name} is not installed on this node: no program {name} in {}", self.listed())
         })
@@ -32,8 +33,8 @@ impl Folders {
     /// Returns the sorted names of all drivers.
     pub(super) fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        for folder in &self.folders {
-            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        for directory in &self.directories {
+            for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
                 if is_program(&entry.path()) {
                     names.extend(entry.file_name().into_string());
                 }
@@ -46,7 +47,8 @@ impl Folders {
 
     /// Returns the directories as text for messages.
     pub(super) fn listed(&self) -> String {
-        let listed: Vec<String> = self.folders.iter().map(|folder| folder.display().to_string()).collect();
+        let listed: Vec<String> =
+            self.directories.iter().map(|directory| directory.display().to_string()).collect();
         listed.join(" or ")
     }
 
@@ -54,13 +56,13 @@ impl Folders {
     pub(super) fn known(&self, program: &Path) -> Option<Arc<Description>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (read_at, description) = known.get(program)?;
-        (changed(program)? == *read_at).then(|| Arc::clone(description))
+        (modification_time(program)? == *read_at).then(|| Arc::clone(description))
     }
 
     pub(super) fn remember(&self, program: &Path, description: &Arc<Description>) {
-        if let Some(changed) = changed(program) {
+        if let Some(modified_at) = modification_time(program) {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.insert(program.to_owned(), (changed, Arc::clone(description)));
+            known.insert(program.to_owned(), (modified_at, Arc::clone(description)));
         }
     }
 }
@@ -69,6 +71,6 @@ fn is_program(path: &Path) -> bool {
     path.is_file() && nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok()
 }
 
-fn changed(program: &Path) -> Option<SystemTime> {
+fn modification_time(program: &Path) -> Option<SystemTime> {
     fs::metadata(program).ok()?.modified().ok()
 }

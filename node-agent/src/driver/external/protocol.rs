@@ -112,7 +112,7 @@ impl<'a> Request<'a> {
 /// Result field of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum Said {
+enum AnswerResult {
     Running,
     NotRunning,
     Unknown,
@@ -124,7 +124,7 @@ enum Said {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Answer {
-    result: Said,
+    result: AnswerResult,
     #[serde(default)]
     message: String,
     /// Nodes on which a retry makes sense after a failure.
@@ -217,10 +217,10 @@ impl Answer {
     /// Interprets the answer to `describe`. The error is the reason why this node cannot run the driver's services.
     pub(super) fn description(self, file: &str) -> Result<Description, String> {
         match self.result {
-            Said::Done => {}
-            Said::Failed => return Err(self.or("driver does not support this node")),
-            Said::Running | Said::NotRunning | Said::Unknown => {
-                return Err(self.out_of_place(Action::Describe));
+            AnswerResult::Done => {}
+            AnswerResult::Failed => return Err(self.message_or("driver does not support this node")),
+            AnswerResult::Running | AnswerResult::NotRunning | AnswerResult::Unknown => {
+                return Err(self.unexpected_result(Action::Describe));
             }
         }
         if self.more.name != file {
@@ -248,20 +248,24 @@ impl Answer {
     /// Interprets the answer to `probe`.
     pub(super) fn observed(self) -> Observed {
         match self.result {
-            Said::Running => Observed::Running,
-            Said::NotRunning => Observed::NotRunning,
-            Said::Unknown | Said::Failed => Observed::Unknown(self.or("driver cannot determine the state")),
-            Said::Done => Observed::Unknown(self.out_of_place(Action::Probe)),
+            AnswerResult::Running => Observed::Running,
+            AnswerResult::NotRunning => Observed::NotRunning,
+            AnswerResult::Unknown | AnswerResult::Failed => {
+                Observed::Unknown(self.message_or("driver cannot determine the state"))
+            }
+            AnswerResult::Done => Observed::Unknown(self.unexpected_result(Action::Probe)),
         }
     }
 
     /// Interprets the answer to a command.
     pub(super) fn done(self, action: Action) -> Result<(), DriverFailure> {
         let (class, message) = match self.result {
-            Said::Done => return Ok(()),
-            Said::Failed => (self.class(), self.or(&format!("driver action {} failed", action.name()))),
-            Said::Running | Said::NotRunning | Said::Unknown => {
-                (FailureClass::RetryHere, self.out_of_place(action))
+            AnswerResult::Done => return Ok(()),
+            AnswerResult::Failed => {
+                (self.class(), self.message_or(&format!("driver action {} failed", action.name())))
+            }
+            AnswerResult::Running | AnswerResult::NotRunning | AnswerResult::Unknown => {
+                (FailureClass::RetryHere, self.unexpected_result(action))
             }
         };
         let reason = match class {
@@ -279,7 +283,7 @@ impl Answer {
             reason = "a negative time is not valid"
         )]
         let microseconds = |seconds: f64| (seconds * 1e6) as u64;
-        (self.result == Said::Done).then(|| Sample {
+        (self.result == AnswerResult::Done).then(|| Sample {
             at,
             cpu: self.more.cpu_seconds.map(|seconds| Meter::Total(microseconds(seconds))),
             memory: self.more.memory_bytes,
@@ -297,11 +301,11 @@ impl Answer {
         }
     }
 
-    fn or(&self, otherwise: &str) -> String {
+    fn message_or(&self, otherwise: &str) -> String {
         if self.message.is_empty() { otherwise.to_owned() } else { self.message.clone() }
     }
 
-    fn out_of_place(&self, action: Action) -> String {
+    fn unexpected_result(&self, action: Action) -> String {
         let result = format!("{:?}", self.result);
         format!(
             "driver action {} answered {result}, which is not a valid answer to this action",
@@ -406,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_told_with_what_it_was() {
+    fn an_invalid_answer_is_quoted_in_the_error() {
         let check = |printed: &str, expected: &str| {
             let error = Answer::parse(Action::Stop, printed).expect_err(printed);
             assert!(error.starts_with(expected), "{error}");

@@ -6,7 +6,7 @@ use crate::core::DriverFailure;
 use crate::driver::Sample;
 use crate::driver::program::order::LaunchFailure;
 use crate::driver::program::run::{End, Output, Run, describe};
-use crate::driver::program::{broken, failed, measure, unmarked};
+use crate::driver::program::{failed, io_failure, measure, unmarked};
 use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
@@ -24,30 +24,30 @@ const MEASURE_MS: Millis = 4_000;
 /// Time after a stop during which a probe may still report the service as running, and the interval between these
 /// probes.
 const REAP_GRACE: Duration = Duration::from_secs(3);
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Time limit for the driver to kill the service, or to clean up after its processes were killed.
 const KILL_MS: Millis = 20_000;
 
 /// One request to a driver, without the service.
 #[derive(Clone, Copy, Debug)]
-struct Asked<'a> {
+struct DriverRequest<'a> {
     action: Action,
     limit_ms: Millis,
     source: Option<&'a str>,
     target: Option<&'a str>,
 }
 
-impl Asked<'_> {
-    fn plain(action: Action, limit_ms: Millis) -> Asked<'static> {
-        Asked { action, limit_ms, source: None, target: None }
+impl DriverRequest<'_> {
+    fn new(action: Action, limit_ms: Millis) -> DriverRequest<'static> {
+        DriverRequest { action, limit_ms, source: None, target: None }
     }
 }
 
 impl Context {
     /// Returns the description of a driver. The error is the reason why this node cannot run its services.
     pub(super) async fn description(&self, name: &str) -> Result<Arc<Description>, String> {
-        let program = self.folders.program(name)?;
-        if let Some(known) = self.folders.known(&program) {
+        let program = self.directories.program(name)?;
+        if let Some(known) = self.directories.known(&program) {
             return Ok(known);
         }
         let action = Action::Describe;
@@ -71,14 +71,14 @@ impl Context {
         let answer = answer(action, end).map_err(|failure| failure.message)?;
         let description = Arc::new(answer.description(name)?);
         tracing::info!(driver = name, version = description.version, actions = ?description.actions, "found a driver");
-        self.folders.remember(&program, &description);
+        self.directories.remember(&program, &description);
         Ok(description)
     }
 
     /// Reports whether the service runs, and starts watching it. A stopped service is watched only if its driver
     /// reports events.
     pub(super) async fn probe(self: &Arc<Context>, service: &ServiceDefinition) -> Observed {
-        let observed = self.seen(service).await;
+        let observed = self.observe(service).await;
         match &observed {
             Observed::Running => self.watch(service, true).await,
             Observed::NotRunning => self.watch(service, false).await,
@@ -88,17 +88,17 @@ impl Context {
     }
 
     /// Reports whether the service runs.
-    pub(super) async fn seen(&self, service: &ServiceDefinition) -> Observed {
-        let observed = match named(service) {
-            Ok(spec) => match self.folders.program(&spec.name) {
+    pub(super) async fn observe(&self, service: &ServiceDefinition) -> Observed {
+        let observed = match external_spec(service) {
+            Ok(spec) => match self.directories.program(&spec.name) {
                 Ok(_) => {
-                    let asked = Asked::plain(Action::Probe, service.timeouts.monitor_ms());
-                    match self.ask(service, asked).await {
+                    let request_parameters = DriverRequest::new(Action::Probe, service.timeouts.monitor_ms());
+                    match self.ask(service, request_parameters).await {
                         Ok(answer) => answer.observed(),
                         Err(failure) => Observed::Unknown(failure.message),
                     }
                 }
-                Err(why) if self.programs.is_begun(service) => Observed::Unknown(why),
+                Err(why) if self.programs.is_start_recorded(service) => Observed::Unknown(why),
                 Err(_) => Observed::NotRunning,
             },
             Err(failure) => Observed::Unknown(failure.message),
@@ -107,14 +107,14 @@ impl Context {
             return observed;
         }
         // A start command of an earlier agent may still be in progress.
-        match self.programs.remains(service).await {
-            Ok(remains) if remains.is_empty() => {
-                self.programs.forget_begun(service);
+        match self.programs.leftover_processes(service).await {
+            Ok(leftovers) if leftovers.is_empty() => {
+                self.programs.forget_start(service);
                 Observed::NotRunning
             }
-            Ok(remains) => Observed::Unknown(format!(
+            Ok(leftovers) => Observed::Unknown(format!(
                 "driver reports not running, but processes remain: {}",
-                remains.describe()
+                leftovers.describe()
             )),
             Err(failure) => Observed::Unknown(failure.message),
         }
@@ -122,14 +122,14 @@ impl Context {
 
     /// Starts the service, unless it already runs.
     pub(super) async fn start(self: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
-        self.usable(service).await?;
-        let runs = self.seen(service).await == Observed::Running;
-        self.programs.begin(service)?;
+        self.usable_driver(service).await?;
+        let runs = self.observe(service).await == Observed::Running;
+        self.programs.record_start(service)?;
         if !runs {
             self.watches.end(&service.name);
-            let asked = Asked::plain(Action::Start, service.timeouts.start_ms());
-            self.ask(service, asked).await?.done(Action::Start)?;
-            match self.seen(service).await {
+            let request_parameters = DriverRequest::new(Action::Start, service.timeouts.start_ms());
+            self.ask(service, request_parameters).await?.done(Action::Start)?;
+            match self.observe(service).await {
                 Observed::Running => {}
                 Observed::NotRunning => {
                     let message = "driver reports that the service does not run after its start";
@@ -154,7 +154,7 @@ impl Context {
         if graceful_ms == 0 {
             return self.kill(service).await;
         }
-        match self.order(service, Asked::plain(Action::Stop, graceful_ms)).await {
+        match self.run_command(service, DriverRequest::new(Action::Stop, graceful_ms)).await {
             Ok(()) => self.confirm_stopped(service, None).await,
             Err(failure) => {
                 tracing::warn!(
@@ -170,14 +170,14 @@ impl Context {
     /// Kills the service's processes, then runs the driver's `kill` or `stop` to clean up everything else.
     pub(super) async fn kill(self: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         self.watches.end(&service.name);
-        self.programs.clear_remains(service).await?;
-        let description = match named(service) {
+        self.programs.kill_leftovers(service).await?;
+        let description = match external_spec(service) {
             Ok(spec) => self.description(&spec.name).await.ok(),
             Err(_) => None,
         };
         let has_kill = description.is_some_and(|description| description.has(Action::Kill));
         let action = if has_kill { Action::Kill } else { Action::Stop };
-        let ended = self.order(service, Asked::plain(action, KILL_MS)).await;
+        let ended = self.run_command(service, DriverRequest::new(action, KILL_MS)).await;
         self.confirm_stopped(service, ended.err()).await
     }
 
@@ -187,10 +187,10 @@ impl Context {
         service: &ServiceDefinition,
         stop: Option<DriverFailure>,
     ) -> Result<(), DriverFailure> {
-        self.programs.clear_remains(service).await?;
+        self.programs.kill_leftovers(service).await?;
         let until = Instant::now() + REAP_GRACE;
         let seen = loop {
-            match self.seen(service).await {
+            match self.observe(service).await {
                 Observed::NotRunning => {
                     if let Some(cgroup) = self.programs.cgroup_of(&service.name) {
                         cgroup.remove();
@@ -198,7 +198,7 @@ impl Context {
                     self.watch(service, false).await;
                     return Ok(());
                 }
-                Observed::Running if Instant::now() < until => sleep(LOOK).await,
+                Observed::Running if Instant::now() < until => sleep(POLL_INTERVAL).await,
                 Observed::Running => break "driver reports that the service still runs".to_owned(),
                 Observed::Remnant(message) | Observed::Unknown(message) => break message,
             }
@@ -209,14 +209,14 @@ impl Context {
 
     /// Prepares this node, the target of a live migration.
     pub(super) async fn receive(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
-        let description = self.usable(service).await?;
-        can_move(service, &description)?;
+        let description = self.usable_driver(service).await?;
+        check_can_migrate(service, &description)?;
         if !description.has(Action::Receive) {
             return Ok(());
         }
         self.watches.end(&service.name);
-        self.programs.begin(service)?;
-        self.order(service, Asked::plain(Action::Receive, service.timeouts.start_ms())).await
+        self.programs.record_start(service)?;
+        self.run_command(service, DriverRequest::new(Action::Receive, service.timeouts.start_ms())).await
     }
 
     /// Live-migrates the service from this node to `target`.
@@ -225,11 +225,11 @@ impl Context {
         service: &ServiceDefinition,
         target: &NodeName,
     ) -> Result<(), DriverFailure> {
-        let description = self.usable(service).await?;
-        can_move(service, &description)?;
+        let description = self.usable_driver(service).await?;
+        check_can_migrate(service, &description)?;
         self.watches.end(&service.name);
-        let asked = Asked::plain(Action::Migrate, service.timeouts.migrate_ms());
-        self.order(service, Asked { target: Some(target), ..asked }).await
+        let request_parameters = DriverRequest::new(Action::Migrate, service.timeouts.migrate_ms());
+        self.run_command(service, DriverRequest { target: Some(target), ..request_parameters }).await
     }
 
     /// Takes over the service on this node, the target of a live migration, once the source has handed it over.
@@ -238,13 +238,13 @@ impl Context {
         service: &ServiceDefinition,
         source: &NodeName,
     ) -> Result<(), DriverFailure> {
-        let description = self.usable(service).await?;
-        self.programs.begin(service)?;
+        let description = self.usable_driver(service).await?;
+        self.programs.record_start(service)?;
         if !description.has(Action::Arrive) {
             return Ok(());
         }
-        let asked = Asked::plain(Action::Arrive, service.timeouts.migrate_ms());
-        self.order(service, Asked { source: Some(source), ..asked }).await
+        let request_parameters = DriverRequest::new(Action::Arrive, service.timeouts.migrate_ms());
+        self.run_command(service, DriverRequest { source: Some(source), ..request_parameters }).await
     }
 
     /// Returns the service's resource usage, from its driver's `measure` if supported, otherwise from its processes.
@@ -253,9 +253,9 @@ impl Context {
         service: &ServiceDefinition,
         at: Mono,
     ) -> Option<Sample> {
-        let spec = named(service).ok()?;
+        let spec = external_spec(service).ok()?;
         if self.description(&spec.name).await.ok()?.has(Action::Measure) {
-            let answer = self.ask(service, Asked::plain(Action::Measure, MEASURE_MS)).await;
+            let answer = self.ask(service, DriverRequest::new(Action::Measure, MEASURE_MS)).await;
             return answer.ok()?.sample(at);
         }
         let (context, service) = (Arc::clone(self), service.clone());
@@ -265,8 +265,8 @@ impl Context {
     }
 
     /// Returns the description of the service's driver, if the driver is installed and accepts the service's settings.
-    async fn usable(&self, service: &ServiceDefinition) -> Result<Arc<Description>, DriverFailure> {
-        let spec = named(service)?;
+    async fn usable_driver(&self, service: &ServiceDefinition) -> Result<Arc<Description>, DriverFailure> {
+        let spec = external_spec(service)?;
         let description = self.description(&spec.name).await.map_err(|message| DriverFailure {
             class: FailureClass::NeverHere,
             reason: Reason::NotInstalled,
@@ -280,25 +280,36 @@ impl Context {
             [] => Ok(description),
             problems => {
                 let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
-                Err(wrong_configuration(all.join("; ")))
+                Err(configuration_wrong(all.join("; ")))
             }
         }
     }
 
-    async fn order(&self, service: &ServiceDefinition, asked: Asked<'_>) -> Result<(), DriverFailure> {
-        self.ask(service, asked).await?.done(asked.action)
+    async fn run_command(
+        &self,
+        service: &ServiceDefinition,
+        request_parameters: DriverRequest<'_>,
+    ) -> Result<(), DriverFailure> {
+        self.ask(service, request_parameters).await?.done(request_parameters.action)
     }
 
     /// Sends the driver a request about a service, and returns its answer.
-    async fn ask(&self, service: &ServiceDefinition, asked: Asked<'_>) -> Result<Answer, DriverFailure> {
+    async fn ask(
+        &self,
+        service: &ServiceDefinition,
+        request_parameters: DriverRequest<'_>,
+    ) -> Result<Answer, DriverFailure> {
         let request = Request {
-            source: asked.source,
-            target: asked.target,
-            timeout_milliseconds: Some(asked.limit_ms),
-            ..self.request(service, asked.action)?
+            source: request_parameters.source,
+            target: request_parameters.target,
+            timeout_milliseconds: Some(request_parameters.limit_ms),
+            ..self.request(service, request_parameters.action)?
         };
         let run = self.run_of(service, &request)?;
-        answer(asked.action, self.programs.run(&service.name, run.as_run(), asked.limit_ms).await)
+        answer(
+            request_parameters.action,
+            self.programs.run(&service.name, run.as_run(), request_parameters.limit_ms).await,
+        )
     }
 
     /// Returns a request about a service.
@@ -307,7 +318,7 @@ impl Context {
         service: &'a ServiceDefinition,
         action: Action,
     ) -> Result<Request<'a>, DriverFailure> {
-        let spec = named(service)?;
+        let spec = external_spec(service)?;
         Ok(Request {
             resource: Some(&service.name),
             uid: Some(&service.uid),
@@ -322,8 +333,8 @@ impl Context {
         service: &ServiceDefinition,
         request: &Request<'_>,
     ) -> Result<Prepared, DriverFailure> {
-        let spec = named(service)?;
-        let program = self.folders.program(&spec.name).map_err(|message| DriverFailure {
+        let spec = external_spec(service)?;
+        let program = self.directories.program(&spec.name).map_err(|message| DriverFailure {
             class: FailureClass::NeverHere,
             reason: Reason::NotInstalled,
             message,
@@ -332,7 +343,7 @@ impl Context {
             self.programs.environment(service, &std::collections::BTreeMap::new(), request.target);
         let made = || {
             let made = self.programs.make_cgroup(&service.name);
-            made.map_err(|error| broken("cannot create the control group of the service", &error))
+            made.map_err(|error| io_failure("cannot create the control group of the service", &error))
         };
         let (environment, cgroup) = match request.action {
             // Processes that these actions start are the service.
@@ -394,18 +405,18 @@ fn answer(action: Action, end: std::io::Result<End>) -> Result<Answer, DriverFai
         }
         Ok(End::Ended(ended)) => {
             let how = describe(ended.status);
-            Err(failure(action, &format!("driver action {name} failed: {how}{}", ended.said_last())))
+            Err(failure(action, &format!("driver action {name} failed: {how}{}", ended.last_line_suffix())))
         }
         Ok(End::TimedOut) => {
             Err(failed(Reason::TimedOut, &format!("driver action {name} timed out and was killed")))
         }
         Ok(End::NotLaunched(failure)) => Err(LaunchFailure::to_driver_failure(&failure)),
-        Err(error) => Err(broken(&format!("cannot run driver action {name}"), &error)),
+        Err(error) => Err(io_failure(&format!("cannot run driver action {name}"), &error)),
     }
 }
 
-fn can_move(service: &ServiceDefinition, description: &Description) -> Result<(), DriverFailure> {
-    let spec = named(service)?;
+fn check_can_migrate(service: &ServiceDefinition, description: &Description) -> Result<(), DriverFailure> {
+    let spec = external_spec(service)?;
     if !spec.allow_migrate {
         return Err(failed(Reason::MoveFailed, "spec.driver.external.allowMigrate is not set"));
     }
@@ -417,11 +428,11 @@ fn can_move(service: &ServiceDefinition, description: &Description) -> Result<()
     Ok(())
 }
 
-fn named(service: &ServiceDefinition) -> Result<&ExternalSpec, DriverFailure> {
+fn external_spec(service: &ServiceDefinition) -> Result<&ExternalSpec, DriverFailure> {
     let spec = service.driver.external.as_ref();
-    spec.ok_or_else(|| wrong_configuration("spec.driver.external is missing".to_owned()))
+    spec.ok_or_else(|| configuration_wrong("spec.driver.external is missing".to_owned()))
 }
 
-fn wrong_configuration(message: String) -> DriverFailure {
+fn configuration_wrong(message: String) -> DriverFailure {
     DriverFailure { class: FailureClass::ConfigurationWrong, reason: Reason::BadConfiguration, message }
 }

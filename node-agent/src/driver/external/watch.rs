@@ -16,10 +16,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// First and longest delay between two runs of a driver's `monitor`; the delay doubles each time.
-const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const MONITOR_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// Time for which a service that does not run here is watched.
-const STOPPED: Duration = Duration::from_secs(3600);
+const STOPPED_WATCH_TIME: Duration = Duration::from_secs(3600);
 
 /// Maximum length of a line in bytes; a longer line is not valid in the protocol.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
@@ -30,8 +30,8 @@ impl Context {
     pub(super) async fn watch(self: &Arc<Context>, service: &ServiceDefinition, runs: bool) {
         let Some(spec) = &service.driver.external else { return };
         let description = self.description(&spec.name).await;
-        let tells = description.is_ok_and(|description| description.has(Action::Monitor));
-        if !runs && !tells {
+        let reports_events = description.is_ok_and(|description| description.has(Action::Monitor));
+        if !runs && !reports_events {
             return;
         }
         // A strong reference in the task would keep the driver alive.
@@ -39,11 +39,11 @@ impl Context {
             driver: Arc::downgrade(self),
             service: service.clone(),
             runs,
-            until: Instant::now() + STOPPED,
+            until: Instant::now() + STOPPED_WATCH_TIME,
             logged: String::new(),
         };
         let key = (format!("{} {runs}", service.uid), spec.clone());
-        self.watches.ensure(&service.name, key, || watched.run(tells));
+        self.watches.ensure(&service.name, key, || watched.run(reports_events));
     }
 }
 
@@ -60,18 +60,18 @@ struct Watched {
 }
 
 impl Watched {
-    async fn run(mut self, tells: bool) {
-        let mut backoff = Backoff::new(AGAIN.0, AGAIN.1);
+    async fn run(mut self, reports_events: bool) {
+        let mut backoff = Backoff::new(MONITOR_BACKOFF.0, MONITOR_BACKOFF.1);
         let Some(interval) = self.driver.upgrade().map(|context| context.monitor_interval) else { return };
-        let mut next_look = Instant::now() + interval;
-        let mut stream = if tells { self.listen().await } else { None };
+        let mut next_probe = Instant::now() + interval;
+        let mut stream = if reports_events { self.start_monitor().await } else { None };
         let mut next_stream = Instant::now() + backoff.advance();
-        while self.runs || (tells && Instant::now() < self.until) {
+        while self.runs || (reports_events && Instant::now() < self.until) {
             tokio::select! {
-                heard = hear(&mut stream) => match heard {
+                event = next_event(&mut stream) => match event {
                     Some(Ok(event)) => {
                         self.logged.clear();
-                        self.happened(event).await;
+                        self.handle_event(event).await;
                     }
                     Some(Err(message)) => {
                         self.log(message);
@@ -83,28 +83,28 @@ impl Watched {
                         next_stream = Instant::now() + backoff.advance();
                     }
                 },
-                () = sleep_until(next_stream), if tells && stream.is_none() => {
-                    stream = self.listen().await;
+                () = sleep_until(next_stream), if reports_events && stream.is_none() => {
+                    stream = self.start_monitor().await;
                     next_stream = Instant::now() + backoff.advance();
                 }
-                () = sleep_until(next_look), if self.runs => {
+                () = sleep_until(next_probe), if self.runs => {
                     if self.is_gone().await {
                         self.exited("driver reports that the service does not run".to_owned(), false);
                     }
-                    next_look = Instant::now() + interval;
+                    next_probe = Instant::now() + interval;
                 }
             }
         }
     }
 
     /// Reports an event of the driver to the agent, if a probe agrees.
-    async fn happened(&mut self, event: Event) {
+    async fn handle_event(&mut self, event: Event) {
         let Some(context) = self.driver.upgrade() else { return };
-        let seen = context.seen(&self.service).await;
+        let seen = context.observe(&self.service).await;
         match (event, seen) {
-            (Event::Exited { message, by_hand }, Observed::NotRunning) if self.runs => {
+            (Event::Exited { message, by_hand: stopped_externally }, Observed::NotRunning) if self.runs => {
                 let message = if message.is_empty() { "reported by the driver".to_owned() } else { message };
-                self.exited(message, by_hand);
+                self.exited(message, stopped_externally);
             }
             (Event::Appeared, Observed::Running) if !self.runs => {
                 self.runs = true;
@@ -129,7 +129,7 @@ impl Watched {
     async fn is_gone(&self) -> bool {
         for _ in 0..2 {
             let Some(context) = self.driver.upgrade() else { return false };
-            if context.seen(&self.service).await != Observed::NotRunning {
+            if context.observe(&self.service).await != Observed::NotRunning {
                 return false;
             }
             drop(context);
@@ -138,15 +138,15 @@ impl Watched {
         true
     }
 
-    fn exited(&mut self, message: String, by_hand: bool) {
+    fn exited(&mut self, message: String, stopped_externally: bool) {
         self.runs = false;
-        self.until = Instant::now() + STOPPED;
+        self.until = Instant::now() + STOPPED_WATCH_TIME;
         if let Some(context) = self.driver.upgrade() {
             let _ = context.events.send(DriverEvent::Exited {
                 name: self.service.name.clone(),
                 uid: self.service.uid.clone(),
                 message,
-                by_hand,
+                stopped_externally,
             });
         }
     }
@@ -164,7 +164,7 @@ impl Watched {
     }
 
     /// Starts the driver's `monitor`.
-    async fn listen(&mut self) -> Option<Stream> {
+    async fn start_monitor(&mut self) -> Option<Stream> {
         let context = self.driver.upgrade()?;
         let begun = async {
             let request =
@@ -202,7 +202,7 @@ impl Stream {
 }
 
 /// Returns the next event, or `None` once the monitor has ended. Never returns without a stream.
-async fn hear(stream: &mut Option<Stream>) -> Option<Result<Event, String>> {
+async fn next_event(stream: &mut Option<Stream>) -> Option<Result<Event, String>> {
     match stream {
         Some(stream) => stream.events.recv().await,
         None => std::future::pending().await,
@@ -224,8 +224,8 @@ async fn read(output: ChildStdout, events: mpsc::Sender<Result<Event, String>>) 
             continue;
         }
         let event = Event::parse(line);
-        let is_garbage = event.is_err();
-        if events.send(event).await.is_err() || is_garbage {
+        let is_invalid = event.is_err();
+        if events.send(event).await.is_err() || is_invalid {
             return;
         }
     }

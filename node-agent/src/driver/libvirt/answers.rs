@@ -68,7 +68,7 @@ pub(super) fn job(answer: Result<&str, &str>) -> Option<Job> {
     let printed = match answer {
         Ok(printed) => printed,
         // The target of a migration reports this error, because only the source has statistics.
-        Err(said) if said.contains("only on the source host") => return Some(Job::Incoming),
+        Err(error_text) if error_text.contains("only on the source host") => return Some(Job::Incoming),
         Err(_) => return None,
     };
     let field = |name: &str| {
@@ -214,8 +214,9 @@ mod tests {
         assert_eq!(found.to_string(), "25 % sent, 96 of 128 MiB left, 3.952 MiB/s, round 2");
         assert_eq!(Outgoing::default().to_string(), "starting");
         assert_eq!(job(Ok("Job type:         None        \n\n")), Some(Job::None));
-        let said = "Operation not supported: migration statistics are available only on the source host";
-        assert_eq!(job(Err(said)), Some(Job::Incoming));
+        let error_text =
+            "Operation not supported: migration statistics are available only on the source host";
+        assert_eq!(job(Err(error_text)), Some(Job::Incoming));
         assert_eq!(job(Err("failed to get domain 'x'")), None);
         assert_eq!(
             job(Ok("Job type:         Unbounded\nOperation:        Backup\n")),

@@ -1,6 +1,6 @@
 //! Sources of a domain's definition, and the definition that is passed to libvirt.
 
-use super::failure::{elsewhere, nowhere};
+use super::failure::{configuration_wrong, try_elsewhere};
 use crate::core::DriverFailure;
 use ha_api_types::driver::{DomainDefinition, LibvirtDriver as LibvirtSpec};
 use ha_api_types::reason::Reason;
@@ -31,7 +31,7 @@ impl Source<'_> {
 
 /// Reads a definition from a file. A read that exceeds `limit` is a failure of this node.
 pub(super) async fn read(path: &str, limit: Duration) -> Result<String, DriverFailure> {
-    let failed = |why: String| elsewhere(Reason::StartFailed, format!("cannot read {path}: {why}"));
+    let failed = |why: String| try_elsewhere(Reason::StartFailed, format!("cannot read {path}: {why}"));
     match tokio::time::timeout(limit, tokio::fs::read_to_string(path)).await {
         Ok(Ok(xml)) => Ok(xml),
         Ok(Err(error)) => Err(failed(error.to_string())),
@@ -46,9 +46,9 @@ pub(super) fn prepare(
     resource_uid: &str,
 ) -> Result<(DomainDefinition, String), DriverFailure> {
     let read = DomainDefinition::parse(xml)
-        .map_err(|error| nowhere(format!("invalid domain definition: {error}")))?;
+        .map_err(|error| configuration_wrong(format!("invalid domain definition: {error}")))?;
     if read.name != domain {
-        return Err(nowhere(format!(
+        return Err(configuration_wrong(format!(
             "domain definition has the name {:?}, but spec.driver.libvirt.domain is {domain:?}",
             read.name
         )));

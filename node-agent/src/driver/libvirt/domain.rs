@@ -2,8 +2,8 @@
 
 use super::answers::{self, Info};
 use super::definition::{self, Source};
-use super::failure::{self, elsewhere, nowhere, passing};
-use super::standing::Standing;
+use super::domain_state::DomainState;
+use super::failure::{self, configuration_wrong, retry_here, try_elsewhere};
 use super::virsh::{Virsh, VirshError};
 use super::{Context, qemu};
 use crate::core::{DriverEvent, DriverFailure};
@@ -21,15 +21,15 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::{Instant, sleep};
 
 /// Time limit for queries that libvirt answers from memory.
-pub(super) const QUICK: Duration = Duration::from_secs(10);
+pub(super) const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for libvirt to destroy a domain before the driver kills its QEMU directly.
-const DESTROY: Duration = Duration::from_secs(3);
+const DESTROY_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time limit of a kill.
-const KILL: Duration = Duration::from_secs(20);
+const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval between checks of a domain that is ending.
-const LOOK: Duration = Duration::from_millis(300);
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
 /// Delay before the guest is asked again to switch off: a guest that is booting ignores the request.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
+const SHUTDOWN_REQUEST_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The domain of a service, with the connection to its libvirt.
 pub(super) struct Domain {
@@ -42,11 +42,11 @@ pub(super) struct Domain {
 
 /// State of a domain as seen by one query.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct DomainObservation {
     /// Uuid of the domain, used in commands because virsh may take a name for a number. Empty if the domain does not
     /// exist in libvirt.
     pub(super) uuid: String,
-    pub(super) standing: Standing,
+    pub(super) state: DomainState,
 }
 
 impl Domain {
@@ -55,62 +55,67 @@ impl Domain {
     /// # Errors
     /// Fails if the domain's name cannot be determined. The API checks objects when they are applied, so this is rare.
     pub(super) fn of(context: &Arc<Context>, service: &ServiceDefinition) -> Result<Domain, DriverFailure> {
-        let spec = service.driver.libvirt.clone().ok_or_else(|| nowhere("spec.driver.libvirt is missing"))?;
-        let name =
-            spec.domain_name().map_err(|error| nowhere(format!("spec.driver.libvirt.xml: {error}")))?;
-        let virsh = Virsh::new(spec.uri(), &context.folder);
+        let spec = service
+            .driver
+            .libvirt
+            .clone()
+            .ok_or_else(|| configuration_wrong("spec.driver.libvirt is missing"))?;
+        let name = spec
+            .domain_name()
+            .map_err(|error| configuration_wrong(format!("spec.driver.libvirt.xml: {error}")))?;
+        let virsh = Virsh::new(spec.uri(), &context.directory);
         Ok(Domain { context: Arc::clone(context), virsh, name, service: service.clone(), spec })
     }
 
     /// Queries the state of the domain.
-    pub(super) async fn look(&self) -> Result<Seen, VirshError> {
+    pub(super) async fn query_state(&self) -> Result<DomainObservation, VirshError> {
         let Some(uuid) = self.uuid().await? else { return Ok(absent()) };
-        let printed = match self.virsh.ask(QUICK, &["domstate", "--reason", &uuid]).await {
+        let printed = match self.virsh.ask(QUERY_TIMEOUT, &["domstate", "--reason", &uuid]).await {
             Ok(printed) => printed,
             // The domain may have ended since the list was read.
             Err(error) if error.is_answer() && self.uuid().await?.is_none() => return Ok(absent()),
             Err(error) => return Err(error),
         };
-        let state = answers::state(&printed)
-            .ok_or_else(|| VirshError::Said(format!("virsh domstate printed {printed:?}")))?;
-        let job = match self.virsh.ask(QUICK, &["domjobinfo", &uuid]).await {
+        let reported = answers::state(&printed)
+            .ok_or_else(|| VirshError::Reported(format!("virsh domstate printed {printed:?}")))?;
+        let job = match self.virsh.ask(QUERY_TIMEOUT, &["domjobinfo", &uuid]).await {
             Ok(printed) => answers::job(Ok(&printed)),
             Err(error) if error.is_answer() => answers::job(Err(&error.to_string())),
             Err(error) => return Err(error),
         };
-        let standing = match (state.state.as_str(), job) {
-            ("shut off", _) => Standing::Off,
-            (_, Some(job)) => Standing::of_active(&state, &job, self.receiving().exists()),
-            (_, None) => Standing::Changing("state of the domain in libvirt is unclear".to_owned()),
+        let state = match (reported.state.as_str(), job) {
+            ("shut off", _) => DomainState::Off,
+            (_, Some(job)) => DomainState::of_active(&reported, &job, self.receiving().exists()),
+            (_, None) => DomainState::Changing("state of the domain in libvirt is unclear".to_owned()),
         };
-        Ok(Seen { uuid, standing })
+        Ok(DomainObservation { uuid, state })
     }
 
     /// Returns the domain's uuid, or `None` if the domain does not exist in libvirt.
     pub(super) async fn uuid(&self) -> Result<Option<String>, VirshError> {
-        let printed = self.virsh.ask(QUICK, &["list", "--all", "--uuid", "--name"]).await?;
+        let printed = self.virsh.ask(QUERY_TIMEOUT, &["list", "--all", "--uuid", "--name"]).await?;
         Ok(answers::domains(&printed).into_iter().find(|listed| listed.name == self.name).map(|it| it.uuid))
     }
 
     /// Returns the domain's `dominfo`.
     pub(super) async fn info(&self, uuid: &str) -> Result<Info, VirshError> {
-        self.virsh.ask(QUICK, &["dominfo", uuid]).await.map(|printed| answers::info(&printed))
+        self.virsh.ask(QUERY_TIMEOUT, &["dominfo", uuid]).await.map(|printed| answers::info(&printed))
     }
 
     /// Returns the path of the marker file of a reception. It exists from the time at which this node prepares to
     /// receive the domain until the domain is started here or removed.
     pub(super) fn receiving(&self) -> PathBuf {
-        self.context.folder.join(format!("{}.receiving", self.service.name))
+        self.context.directory.join(format!("{}.receiving", self.service.name))
     }
 
     /// Returns the lock for commands that can make the domain run. Libvirt completes a command even if its caller has
     /// gone, so the lock is held until the command ends.
-    pub(super) fn hand(&self) -> Arc<Mutex<()>> {
-        self.context.hand(&self.virsh, &self.name)
+    pub(super) fn start_lock(&self) -> Arc<Mutex<()>> {
+        self.context.start_lock(&self.virsh, &self.name)
     }
 
-    pub(super) fn note(&self, runs: bool) {
-        self.context.watches.note(&self.virsh, &self.name, &self.service, runs);
+    pub(super) fn record_state(&self, runs: bool) {
+        self.context.watches.record_state(&self.virsh, &self.name, &self.service, runs);
     }
 
     pub(super) fn end_watch(&self) {
@@ -119,23 +124,23 @@ impl Domain {
 
     /// Reports whether the domain runs here.
     pub(super) async fn probe(&self) -> Observed {
-        let hand = self.hand();
-        let Ok(_held) = hand.try_lock() else {
+        let start_lock = self.start_lock();
+        let Ok(_held) = start_lock.try_lock() else {
             return Observed::Unknown("an earlier command for the domain is still in progress".to_owned());
         };
-        match self.look().await {
+        match self.query_state().await {
             Ok(seen) => {
-                let observed = seen.standing.observed();
+                let observed = seen.state.observed();
                 match &observed {
-                    Observed::Running => self.note(true),
-                    Observed::NotRunning => self.note(false),
+                    Observed::Running => self.record_state(true),
+                    Observed::NotRunning => self.record_state(false),
                     Observed::Remnant(_) | Observed::Unknown(_) => {}
                 }
                 // A migration that an earlier agent started has no other time limit.
-                if let Standing::Leaving(outgoing) = &seen.standing
+                if let DomainState::Leaving(outgoing) = &seen.state
                     && outgoing.elapsed_ms > self.service.timeouts.migrate_ms()
                 {
-                    let aborted = self.virsh.ask(QUICK, &["domjobabort", &seen.uuid]).await;
+                    let aborted = self.virsh.ask(QUERY_TIMEOUT, &["domjobabort", &seen.uuid]).await;
                     tracing::info!(
                         resource = self.service.name.as_str(),
                         ?aborted,
@@ -156,38 +161,38 @@ impl Domain {
 
     /// Starts the domain, or adopts it if it already runs.
     pub(super) async fn start(self: &Arc<Self>) -> Result<(), DriverFailure> {
-        let called_off = CancelFlag::default();
-        let (domain, asked) = (Arc::clone(self), called_off.0.clone());
+        let cancelled = CancelFlag::default();
+        let (domain, cancel_flag) = (Arc::clone(self), cancelled.0.clone());
         let begun = tokio::spawn(async move {
-            let held = domain.hand().lock_owned().await;
-            domain.start_it(&asked, held).await
+            let held = domain.start_lock().lock_owned().await;
+            domain.start_locked(&cancel_flag, held).await
         });
-        begun.await.unwrap_or_else(|error| Err(passing(Reason::StartFailed, error.to_string())))
+        begun.await.unwrap_or_else(|error| Err(retry_here(Reason::StartFailed, error.to_string())))
     }
 
-    async fn start_it(
+    async fn start_locked(
         &self,
-        called_off: &AtomicBool,
+        cancelled: &AtomicBool,
         _held: OwnedMutexGuard<()>,
     ) -> Result<(), DriverFailure> {
-        let mut seen = self.look().await.map_err(|error| failure::of_start(&error))?;
-        if matches!(seen.standing, Standing::Arriving | Standing::Broken(_)) {
-            let destroyed = self.virsh.ask(KILL, &["destroy", &seen.uuid]).await;
+        let mut seen = self.query_state().await.map_err(|error| failure::of_start(&error))?;
+        if matches!(seen.state, DomainState::Arriving | DomainState::Broken(_)) {
+            let destroyed = self.virsh.ask(KILL_TIMEOUT, &["destroy", &seen.uuid]).await;
             destroyed.map_err(|error| failure::of_start(&error))?;
-            seen = self.look().await.map_err(|error| failure::of_start(&error))?;
+            seen = self.query_state().await.map_err(|error| failure::of_start(&error))?;
         }
         let may_begin = || {
-            let off = called_off.load(Ordering::SeqCst);
-            if off { Err(passing(Reason::Interrupted, "start canceled")) } else { Ok(()) }
+            let is_cancelled = cancelled.load(Ordering::SeqCst);
+            if is_cancelled { Err(retry_here(Reason::Interrupted, "start canceled")) } else { Ok(()) }
         };
-        match &seen.standing {
-            Standing::Runs | Standing::Paused { by_migration: false } => {}
-            Standing::Paused { by_migration: true } => {
+        match &seen.state {
+            DomainState::Runs | DomainState::Paused { by_migration: false } => {}
+            DomainState::Paused { by_migration: true } => {
                 may_begin()?;
                 let resumed = self.virsh.ask(self.start_limit(), &["resume", &seen.uuid]).await;
                 resumed.map_err(|error| failure::of_start(&error))?;
             }
-            Standing::Absent | Standing::Off => {
+            DomainState::Absent | DomainState::Off => {
                 let xml = self.definition(&seen).await?;
                 may_begin()?;
                 let begun = match &xml {
@@ -202,19 +207,22 @@ impl Domain {
                 }
                 begun.map_err(|error| failure::of_start(&error))?;
             }
-            Standing::Arriving | Standing::Broken(_) | Standing::Leaving(_) | Standing::Changing(_) => {
-                return Err(passing(Reason::StartFailed, said(&seen.standing.observed())));
+            DomainState::Arriving
+            | DomainState::Broken(_)
+            | DomainState::Leaving(_)
+            | DomainState::Changing(_) => {
+                return Err(retry_here(Reason::StartFailed, observed_text(&seen.state.observed())));
             }
         }
         self.forget_receiving()?;
-        let seen = self.look().await.map_err(|error| failure::of_start(&error))?;
-        match seen.standing.observed() {
+        let seen = self.query_state().await.map_err(|error| failure::of_start(&error))?;
+        match seen.state.observed() {
             Observed::Running => {
-                self.note(true);
+                self.record_state(true);
                 Ok(())
             }
             observed @ (Observed::NotRunning | Observed::Remnant(_) | Observed::Unknown(_)) => {
-                Err(passing(Reason::StartFailed, said(&observed)))
+                Err(retry_here(Reason::StartFailed, observed_text(&observed)))
             }
         }
     }
@@ -231,12 +239,18 @@ impl Domain {
     }
 
     pub(super) fn unwritable(&self, error: &io::Error) -> DriverFailure {
-        elsewhere(Reason::StartFailed, format!("cannot write {}: {error}", self.context.folder.display()))
+        try_elsewhere(
+            Reason::StartFailed,
+            format!("cannot write {}: {error}", self.context.directory.display()),
+        )
     }
 
     /// Writes the definition to a file and returns its path, or returns `None` if libvirt has the definition.
-    pub(super) async fn definition(&self, seen: &Seen) -> Result<Option<PathBuf>, DriverFailure> {
-        if seen.standing == Standing::Off
+    pub(super) async fn definition(
+        &self,
+        seen: &DomainObservation,
+    ) -> Result<Option<PathBuf>, DriverFailure> {
+        if seen.state == DomainState::Off
             && self.info(&seen.uuid).await.map_err(|error| failure::of_start(&error))?.autostart
         {
             let message = format!(
@@ -244,10 +258,10 @@ impl Domain {
                 self.virsh.uri(),
                 self.name
             );
-            return Err(elsewhere(Reason::BadConfiguration, message));
+            return Err(try_elsewhere(Reason::BadConfiguration, message));
         }
         let xml = match Source::of(&self.spec) {
-            Source::Libvirt if seen.standing == Standing::Absent => {
+            Source::Libvirt if seen.state == DomainState::Absent => {
                 let message =
                     format!("domain {} is not defined in {} of this node", self.name, self.virsh.uri());
                 let class = FailureClass::NeverHere;
@@ -255,20 +269,20 @@ impl Domain {
             }
             Source::Libvirt => return Ok(None),
             Source::Resource(xml) => xml.to_owned(),
-            Source::File(path) => definition::read(path, QUICK).await?,
+            Source::File(path) => definition::read(path, QUERY_TIMEOUT).await?,
         };
         let (read, xml) = definition::prepare(&xml, &self.name, &self.service.uid)?;
-        self.tell_asked(read.amounts);
-        let path = self.context.folder.join(format!("{}.xml", self.service.name));
+        self.report_requested_amounts(read.amounts);
+        let path = self.context.directory.join(format!("{}.xml", self.service.name));
         std::fs::write(&path, xml).map_err(|error| self.unwritable(&error))?;
         Ok(Some(path))
     }
 
     /// Reports the definition's requests to the leader, if the leader cannot read the definition itself.
-    pub(super) fn tell_asked(&self, amounts: ha_api_types::quantity::Amounts) {
+    pub(super) fn report_requested_amounts(&self, amounts: ha_api_types::quantity::Amounts) {
         if self.spec.xml.is_empty() {
             // Sending fails only when the agent is ending.
-            let _ = self.context.events.send(DriverEvent::Asks {
+            let _ = self.context.events.send(DriverEvent::RequestedAmounts {
                 name: self.service.name.clone(),
                 uid: self.service.uid.clone(),
                 amounts,
@@ -282,37 +296,37 @@ impl Domain {
         let until = Instant::now() + Duration::from_millis(graceful_ms);
         let mut ask_at = Instant::now();
         while Instant::now() < until {
-            match self.look().await {
-                Ok(seen) => match seen.standing {
-                    Standing::Runs | Standing::Changing(_) => {
+            match self.query_state().await {
+                Ok(seen) => match seen.state {
+                    DomainState::Runs | DomainState::Changing(_) => {
                         if Instant::now() >= ask_at {
-                            ask_at = Instant::now() + ASK_AGAIN;
+                            ask_at = Instant::now() + SHUTDOWN_REQUEST_INTERVAL;
                             let asked = self
                                 .virsh
-                                .ask(QUICK, &["shutdown", &seen.uuid, "--mode", "acpi,agent"])
+                                .ask(QUERY_TIMEOUT, &["shutdown", &seen.uuid, "--mode", "acpi,agent"])
                                 .await;
                             if let Err(error) = asked {
                                 tracing::debug!(resource = self.service.name.as_str(), %error, "cannot request a shutdown of the guest");
                             }
                         }
                     }
-                    Standing::Leaving(_) => {
+                    DomainState::Leaving(_) => {
                         // The domain may survive the abort, but the migration must not complete.
-                        let _ = self.virsh.ask(QUICK, &["domjobabort", &seen.uuid]).await;
+                        let _ = self.virsh.ask(QUERY_TIMEOUT, &["domjobabort", &seen.uuid]).await;
                     }
                     // A guest that does not run cannot handle the request.
-                    Standing::Absent
-                    | Standing::Off
-                    | Standing::Paused { .. }
-                    | Standing::Arriving
-                    | Standing::Broken(_) => break,
+                    DomainState::Absent
+                    | DomainState::Off
+                    | DomainState::Paused { .. }
+                    | DomainState::Arriving
+                    | DomainState::Broken(_) => break,
                 },
                 Err(error) if error.is_not_running() => break,
                 Err(error) => {
                     tracing::debug!(resource = self.service.name.as_str(), %error, "cannot query libvirt");
                 }
             }
-            sleep(LOOK.min(until.saturating_duration_since(Instant::now()))).await;
+            sleep(POLL_INTERVAL.min(until.saturating_duration_since(Instant::now()))).await;
         }
         self.kill().await
     }
@@ -321,20 +335,20 @@ impl Domain {
     /// start to.
     pub(super) async fn kill(&self) -> Result<(), DriverFailure> {
         self.end_watch();
-        let until = Instant::now() + KILL;
-        let hand = self.hand();
+        let until = Instant::now() + KILL_TIMEOUT;
+        let start_lock = self.start_lock();
         let mut held = None;
         loop {
             let held_before = held.is_some();
             let left = self.destroy_once().await;
             if held.is_none() {
-                held = hand.try_lock().ok();
+                held = start_lock.try_lock().ok();
             }
             let why = match left {
                 // This loop held the lock before the check, so no other command could start the domain since.
                 None if held_before => {
                     self.forget_receiving()?;
-                    self.note(false);
+                    self.record_state(false);
                     return Ok(());
                 }
                 None if held.is_some() => continue,
@@ -342,16 +356,16 @@ impl Domain {
                 Some(why) => why,
             };
             if Instant::now() >= until {
-                return Err(passing(Reason::StopFailed, why));
+                return Err(retry_here(Reason::StopFailed, why));
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Tries once to destroy the domain. Returns `None` if nothing is left, otherwise the reason.
     async fn destroy_once(&self) -> Option<String> {
-        let seen = match self.look().await {
-            Ok(Seen { standing: Standing::Absent | Standing::Off, .. }) => return None,
+        let seen = match self.query_state().await {
+            Ok(DomainObservation { state: DomainState::Absent | DomainState::Off, .. }) => return None,
             Ok(seen) => Ok(seen),
             Err(error) => match qemu::of_domain(&self.name) {
                 Ok(found) if found.is_empty() && error.is_not_running() => return None,
@@ -359,7 +373,7 @@ impl Domain {
             },
         };
         let destroyed = match seen {
-            Ok(seen) => self.virsh.ask(DESTROY, &["destroy", &seen.uuid]).await.map(|_| ()),
+            Ok(seen) => self.virsh.ask(DESTROY_TIMEOUT, &["destroy", &seen.uuid]).await.map(|_| ()),
             Err(error) => Err(error),
         };
         let error = destroyed.err()?;
@@ -372,12 +386,12 @@ impl Domain {
     }
 }
 
-fn absent() -> Seen {
-    Seen { uuid: String::new(), standing: Standing::Absent }
+fn absent() -> DomainObservation {
+    DomainObservation { uuid: String::new(), state: DomainState::Absent }
 }
 
 /// Returns the observed state as text for a message.
-fn said(observed: &Observed) -> String {
+fn observed_text(observed: &Observed) -> String {
     match observed {
         Observed::Running => "domain runs".to_owned(),
         Observed::NotRunning => "domain does not run after its start".to_owned(),

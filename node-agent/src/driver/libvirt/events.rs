@@ -25,7 +25,7 @@ pub(super) enum Change {
         /// Clause that describes the end of the domain.
         message: &'static str,
         /// `true` if libvirt's own tools ended the domain.
-        by_hand: bool,
+        stopped_externally: bool,
     },
     /// Any other event.
     Other,
@@ -46,7 +46,7 @@ pub(super) fn parse(line: &str) -> Option<LifecycleEvent> {
     let (domain, what) = rest.rsplit_once(": ")?;
     let domain = domain.trim().trim_matches('\'').to_owned();
     let (event, detail) = what.trim().split_once(' ').unwrap_or((what.trim(), ""));
-    let ended = |message, by_hand| Change::Ended { message, by_hand };
+    let ended = |message, stopped_externally| Change::Ended { message, stopped_externally };
     let change = match (event, detail) {
         ("Started", _) => Change::Started,
         ("Shutdown", detail) => Change::SwitchesOff { by_host: detail.contains("host") },
@@ -74,7 +74,7 @@ mod tests {
             let found = parse(line).expect(line);
             assert_eq!((found.domain.as_str(), found.change), (domain, expected), "{line}");
         };
-        let ended = |message, by_hand| Change::Ended { message, by_hand };
+        let ended = |message, stopped_externally| Change::Ended { message, stopped_externally };
         check("event 'lifecycle' for domain 'g1': Started Booted", "g1", Change::Started);
         check("event 'lifecycle' for domain g1: Started Migrated", "g1", Change::Started);
         check(

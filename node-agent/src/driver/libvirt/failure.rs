@@ -12,13 +12,13 @@ pub(super) fn of_start(error: &VirshError) -> DriverFailure {
         VirshError::Missing => (FailureClass::NeverHere, Reason::NotInstalled),
         VirshError::TimedOut { .. } => (FailureClass::RetryHere, Reason::TimedOut),
         VirshError::Broken(_) => (FailureClass::RetryHere, Reason::StartFailed),
-        VirshError::Said(said) => {
-            let says = |texts: &[&str]| texts.iter().any(|text| said.contains(text));
-            if says(&NOWHERE) {
+        VirshError::Reported(error_text) => {
+            let contains_any = |texts: &[&str]| texts.iter().any(|text| error_text.contains(text));
+            if contains_any(&DEFINITION_ERRORS) {
                 (FailureClass::ConfigurationWrong, Reason::BadConfiguration)
-            } else if says(&NEVER_HERE) {
+            } else if contains_any(&UNSUPPORTED_ERRORS) {
                 (FailureClass::NeverHere, Reason::NotInstalled)
-            } else if says(&ELSEWHERE) {
+            } else if contains_any(&DEPENDENCY_ERRORS) {
                 (FailureClass::TryElsewhere, Reason::StartFailed)
             } else {
                 (FailureClass::RetryHere, Reason::StartFailed)
@@ -29,9 +29,9 @@ pub(super) fn of_start(error: &VirshError) -> DriverFailure {
 }
 
 /// Texts of errors in the definition, which occur on every node.
-const NOWHERE: [&str; 3] = ["XML error", "XML document failed to validate", "(domain_definition)"];
+const DEFINITION_ERRORS: [&str; 3] = ["XML error", "XML document failed to validate", "(domain_definition)"];
 /// Texts of errors about features that this node's hardware or software does not have.
-const NEVER_HERE: [&str; 7] = [
+const UNSUPPORTED_ERRORS: [&str; 7] = [
     "does not support virt type",
     "could not find capabilities for",
     "Cannot check QEMU binary",
@@ -41,7 +41,7 @@ const NEVER_HERE: [&str; 7] = [
     "unknown OS type",
 ];
 /// Texts of errors about missing or insufficient storage, network, memory and other dependencies.
-const ELSEWHERE: [&str; 9] = [
+const DEPENDENCY_ERRORS: [&str; 9] = [
     "No such file or directory",
     "Cannot access storage file",
     "Cannot access backing file",
@@ -54,17 +54,17 @@ const ELSEWHERE: [&str; 9] = [
 ];
 
 /// Returns a failure that a retry on this node may resolve.
-pub(super) fn passing(reason: Reason, message: impl Into<String>) -> DriverFailure {
+pub(super) fn retry_here(reason: Reason, message: impl Into<String>) -> DriverFailure {
     DriverFailure { class: FailureClass::RetryHere, reason, message: message.into() }
 }
 
 /// Returns a failure that another node may not have.
-pub(super) fn elsewhere(reason: Reason, message: impl Into<String>) -> DriverFailure {
+pub(super) fn try_elsewhere(reason: Reason, message: impl Into<String>) -> DriverFailure {
     DriverFailure { class: FailureClass::TryElsewhere, reason, message: message.into() }
 }
 
 /// Returns a failure of the resource's configuration, on every node.
-pub(super) fn nowhere(message: impl Into<String>) -> DriverFailure {
+pub(super) fn configuration_wrong(message: impl Into<String>) -> DriverFailure {
     let class = FailureClass::ConfigurationWrong;
     DriverFailure { class, reason: Reason::BadConfiguration, message: message.into() }
 }
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn where_to_try_next() {
-        for (said, expected) in [
+        for (error_text, expected) in [
             ("Failed to create domain from /x: XML error: no OS", FailureClass::ConfigurationWrong),
             ("(domain_definition):3: Opening and ending tag mismatch", FailureClass::ConfigurationWrong),
             (
@@ -93,7 +93,11 @@ mod tests {
             ("Requested operation is not valid: network 'default' is not active", FailureClass::TryElsewhere),
             ("internal error: qemu unexpectedly closed the monitor", FailureClass::RetryHere),
         ] {
-            assert_eq!(of_start(&VirshError::Said(said.to_owned())).class, expected, "{said}");
+            assert_eq!(
+                of_start(&VirshError::Reported(error_text.to_owned())).class,
+                expected,
+                "{error_text}"
+            );
         }
         assert_eq!(of_start(&VirshError::Missing).class, FailureClass::NeverHere);
     }

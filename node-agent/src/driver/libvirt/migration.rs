@@ -6,9 +6,9 @@
 //! the source has committed that nothing is left there.
 
 use super::answers::{self, Job, Outgoing};
-use super::domain::{Domain, QUICK};
-use super::failure::{elsewhere, passing};
-use super::standing::Standing;
+use super::domain::{Domain, QUERY_TIMEOUT};
+use super::domain_state::DomainState;
+use super::failure::{retry_here, try_elsewhere};
 use super::virsh::VirshError;
 use crate::core::{DriverEvent, DriverFailure};
 use ha_api_types::driver::LibvirtMigration;
@@ -21,40 +21,47 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 /// Interval between queries of the migration's progress.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between progress reports.
-const TELL: Duration = Duration::from_secs(5);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// Time limit for libvirt to cancel a migration: it detects a lost connection after half a minute.
-const CALL_OFF: Duration = Duration::from_secs(90);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(90);
 /// Time limit of one attempt to end a migration of an earlier agent; the caller retries.
-const END: Duration = Duration::from_secs(20);
+const END_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Domain {
     /// Prepares to receive the domain.
     pub(super) async fn receive(&self) -> Result<(), DriverFailure> {
-        let hand = self.hand();
-        let _held = hand.lock().await;
+        let start_lock = self.start_lock();
+        let _held = start_lock.lock().await;
         self.end_watch();
-        let mut seen = self.look().await.map_err(|error| elsewhere(Reason::MoveFailed, error.to_string()))?;
-        if matches!(seen.standing, Standing::Arriving | Standing::Broken(_)) {
-            let destroyed = self.virsh.ask(QUICK, &["destroy", &seen.uuid]).await;
-            destroyed.map_err(|error| elsewhere(Reason::MoveFailed, error.to_string()))?;
-            seen = self.look().await.map_err(|error| elsewhere(Reason::MoveFailed, error.to_string()))?;
+        let mut seen =
+            self.query_state().await.map_err(|error| try_elsewhere(Reason::MoveFailed, error.to_string()))?;
+        if matches!(seen.state, DomainState::Arriving | DomainState::Broken(_)) {
+            let destroyed = self.virsh.ask(QUERY_TIMEOUT, &["destroy", &seen.uuid]).await;
+            destroyed.map_err(|error| try_elsewhere(Reason::MoveFailed, error.to_string()))?;
+            seen = self
+                .query_state()
+                .await
+                .map_err(|error| try_elsewhere(Reason::MoveFailed, error.to_string()))?;
         }
-        match &seen.standing {
-            Standing::Absent | Standing::Off => {}
-            Standing::Runs | Standing::Paused { .. } => {
-                return Err(elsewhere(
+        match &seen.state {
+            DomainState::Absent | DomainState::Off => {}
+            DomainState::Runs | DomainState::Paused { .. } => {
+                return Err(try_elsewhere(
                     Reason::MoveFailed,
                     format!("domain {} already runs on this node", self.name),
                 ));
             }
-            Standing::Leaving(_) | Standing::Changing(_) | Standing::Arriving | Standing::Broken(_) => {
+            DomainState::Leaving(_)
+            | DomainState::Changing(_)
+            | DomainState::Arriving
+            | DomainState::Broken(_) => {
                 let message = format!(
                     "domain {} already exists on this node, and a libvirt operation on it is in progress",
                     self.name
                 );
-                return Err(elsewhere(Reason::MoveFailed, message));
+                return Err(try_elsewhere(Reason::MoveFailed, message));
             }
         }
         // Write the definition once as a test: a start from scratch on this node must be possible.
@@ -68,36 +75,36 @@ impl Domain {
     /// report that it is in progress.
     pub(super) async fn migrate(self: &Arc<Self>, target: &NodeName) -> Result<(), DriverFailure> {
         // Dropped with this future, which cancels the migration.
-        let (_goes_on, called_off) = oneshot::channel();
+        let (_cancel_on_drop, cancelled) = oneshot::channel();
         let (domain, target) = (Arc::clone(self), target.to_owned());
-        let moving = tokio::spawn(async move { domain.migrate_it(&target, called_off).await });
+        let moving = tokio::spawn(async move { domain.migrate_locked(&target, cancelled).await });
         moving.await.unwrap_or_else(|error| Err(failed(error.to_string())))
     }
 
-    async fn migrate_it(
+    async fn migrate_locked(
         &self,
         target: &NodeName,
-        mut called_off: oneshot::Receiver<()>,
+        mut cancelled: oneshot::Receiver<()>,
     ) -> Result<(), DriverFailure> {
-        let _held = self.hand().lock_owned().await;
-        let seen = self.look().await.map_err(|error| failed(error.to_string()))?;
-        match seen.standing {
-            Standing::Runs => {}
-            Standing::Paused { .. } => {
+        let _held = self.start_lock().lock_owned().await;
+        let seen = self.query_state().await.map_err(|error| failed(error.to_string()))?;
+        match seen.state {
+            DomainState::Runs => {}
+            DomainState::Paused { .. } => {
                 return Err(failed(format!("domain is paused: run virsh resume {}", self.name)));
             }
-            Standing::Leaving(_) => {
+            DomainState::Leaving(_) => {
                 return Err(failed("another migration of the domain is in progress".to_owned()));
             }
-            Standing::Absent | Standing::Off => {
+            DomainState::Absent | DomainState::Off => {
                 return Err(failed("domain does not run on this node".to_owned()));
             }
-            Standing::Arriving | Standing::Broken(_) | Standing::Changing(_) => {
-                return Err(failed(format!("libvirt reports the state {:?}", seen.standing)));
+            DomainState::Arriving | DomainState::Broken(_) | DomainState::Changing(_) => {
+                return Err(failed(format!("libvirt reports the state {:?}", seen.state)));
             }
         }
         self.end_watch();
-        if called_off.try_recv() != Err(oneshot::error::TryRecvError::Empty) {
+        if cancelled.try_recv() != Err(oneshot::error::TryRecvError::Empty) {
             return Err(failed("migration canceled".to_owned()));
         }
         let arguments = arguments(&self.spec.migration, &seen.uuid, target);
@@ -105,16 +112,16 @@ impl Domain {
         let running = self.virsh.begin(&arguments).map_err(|error| failed(error.to_string()))?;
         let moved = running.end();
         tokio::pin!(moved);
-        let mut guide = Guide::new(self, &seen.uuid);
-        let mut looks = interval(LOOK);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut supervisor = MigrationSupervisor::new(self, &seen.uuid);
+        let mut ticks = interval(POLL_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let limit = sleep(Duration::from_millis(self.service.timeouts.migrate_ms()));
         tokio::pin!(limit);
         let why = loop {
             tokio::select! {
                 ended = &mut moved => return ended.map(|_| ()).map_err(|error| failed(error.to_string())),
-                _ = looks.tick() => guide.look().await,
-                _ = &mut called_off => break failed("migration canceled".to_owned()),
+                _ = ticks.tick() => supervisor.update().await,
+                _ = &mut cancelled => break failed("migration canceled".to_owned()),
                 () = &mut limit => break DriverFailure {
                     reason: Reason::TimedOut,
                     ..failed(format!(
@@ -124,13 +131,13 @@ impl Domain {
                 },
             }
         };
-        let until = Instant::now() + CALL_OFF;
+        let until = Instant::now() + CANCEL_TIMEOUT;
         while Instant::now() < until {
-            let aborted = self.virsh.ask(QUICK, &["domjobabort", &seen.uuid]).await;
+            let aborted = self.virsh.ask(QUERY_TIMEOUT, &["domjobabort", &seen.uuid]).await;
             if let Err(error) = aborted {
                 tracing::debug!(resource = self.service.name.as_str(), %error, "cannot cancel the migration yet");
             }
-            match tokio::time::timeout(LOOK, &mut moved).await {
+            match tokio::time::timeout(POLL_INTERVAL, &mut moved).await {
                 // The migration completed before it could be canceled.
                 Ok(Ok(_)) => return Ok(()),
                 Ok(Err(_)) => break,
@@ -144,24 +151,24 @@ impl Domain {
 impl Domain {
     /// Cancels a migration from this node, until libvirt has no job for it and no command of this agent is left.
     pub(super) async fn end_migration(&self) -> Result<(), DriverFailure> {
-        let until = Instant::now() + END;
-        let hand = self.hand();
+        let until = Instant::now() + END_ATTEMPT_TIMEOUT;
+        let start_lock = self.start_lock();
         loop {
-            let why = match self.look().await {
-                Ok(seen) => match seen.standing {
-                    Standing::Leaving(outgoing) => {
-                        let aborted = self.virsh.ask(QUICK, &["domjobabort", &seen.uuid]).await;
+            let why = match self.query_state().await {
+                Ok(seen) => match seen.state {
+                    DomainState::Leaving(outgoing) => {
+                        let aborted = self.virsh.ask(QUERY_TIMEOUT, &["domjobabort", &seen.uuid]).await;
                         let why = aborted.err().map_or_else(String::new, |error| format!(": {error}"));
                         format!("migration from this node is still in progress ({outgoing}){why}")
                     }
-                    Standing::Absent
-                    | Standing::Off
-                    | Standing::Runs
-                    | Standing::Paused { .. }
-                    | Standing::Arriving
-                    | Standing::Broken(_)
-                    | Standing::Changing(_) => {
-                        if hand.try_lock().is_ok() {
+                    DomainState::Absent
+                    | DomainState::Off
+                    | DomainState::Runs
+                    | DomainState::Paused { .. }
+                    | DomainState::Arriving
+                    | DomainState::Broken(_)
+                    | DomainState::Changing(_) => {
+                        if start_lock.try_lock().is_ok() {
                             return Ok(());
                         }
                         "an earlier command for the domain is still in progress".to_owned()
@@ -172,7 +179,7 @@ impl Domain {
             if Instant::now() >= until {
                 return Err(failed(why));
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -185,38 +192,47 @@ impl Domain {
                 ..failed("libvirt cannot reject a migration that changes to post-copy".to_owned())
             });
         }
-        match self.look().await.map_err(|error| failed(error.to_string()))?.standing {
-            Standing::Absent | Standing::Off => Ok(()),
-            found @ (Standing::Runs
-            | Standing::Paused { .. }
-            | Standing::Arriving
-            | Standing::Broken(_)
-            | Standing::Leaving(_)
-            | Standing::Changing(_)) => Err(failed(format!("domain still exists on this node: {found:?}"))),
+        match self.query_state().await.map_err(|error| failed(error.to_string()))?.state {
+            DomainState::Absent | DomainState::Off => Ok(()),
+            found @ (DomainState::Runs
+            | DomainState::Paused { .. }
+            | DomainState::Arriving
+            | DomainState::Broken(_)
+            | DomainState::Leaving(_)
+            | DomainState::Changing(_)) => {
+                Err(failed(format!("domain still exists on this node: {found:?}")))
+            }
         }
     }
 }
 
 /// Supervision of a migration in progress: reports progress, sets the downtime, changes to post-copy.
-struct Guide<'a> {
+struct MigrationSupervisor<'a> {
     domain: &'a Domain,
     uuid: &'a str,
     begin: Instant,
-    tell_at: Instant,
+    report_progress_at: Instant,
     is_downtime_set: bool,
     is_post_copy: bool,
 }
 
-impl Guide<'_> {
-    fn new<'a>(domain: &'a Domain, uuid: &'a str) -> Guide<'a> {
+impl MigrationSupervisor<'_> {
+    fn new<'a>(domain: &'a Domain, uuid: &'a str) -> MigrationSupervisor<'a> {
         let now = Instant::now();
-        Guide { domain, uuid, begin: now, tell_at: now, is_downtime_set: false, is_post_copy: false }
+        MigrationSupervisor {
+            domain,
+            uuid,
+            begin: now,
+            report_progress_at: now,
+            is_downtime_set: false,
+            is_post_copy: false,
+        }
     }
 
-    async fn look(&mut self) {
+    async fn update(&mut self) {
         let Ok(printed) = self.ask(&["domjobinfo", self.uuid]).await else { return };
         let Some(Job::Outgoing(outgoing)) = answers::job(Ok(&printed)) else { return };
-        self.tell(&outgoing);
+        self.report_progress(&outgoing);
         let migration = &self.domain.spec.migration;
         if let Some(milliseconds) = migration.max_downtime_ms().filter(|_| !self.is_downtime_set) {
             let set = self.ask(&["migrate-setmaxdowntime", self.uuid, &milliseconds.to_string()]).await;
@@ -235,17 +251,17 @@ impl Guide<'_> {
     }
 
     async fn ask(&self, arguments: &[&str]) -> Result<String, VirshError> {
-        let answer = self.domain.virsh.ask(QUICK, arguments).await;
+        let answer = self.domain.virsh.ask(QUERY_TIMEOUT, arguments).await;
         answer.inspect_err(|error| {
             tracing::debug!(resource = self.domain.service.name.as_str(), %error, "cannot change the migration");
         })
     }
 
-    fn tell(&mut self, outgoing: &Outgoing) {
-        if Instant::now() < self.tell_at {
+    fn report_progress(&mut self, outgoing: &Outgoing) {
+        if Instant::now() < self.report_progress_at {
             return;
         }
-        self.tell_at = Instant::now() + TELL;
+        self.report_progress_at = Instant::now() + PROGRESS_INTERVAL;
         let service = &self.domain.service;
         let message = outgoing.to_string();
         tracing::info!(resource = service.name.as_str(), progress = message, "migrating a service");
@@ -279,7 +295,7 @@ fn arguments(migration: &LibvirtMigration, uuid: &str, target: &NodeName) -> Vec
 }
 
 fn failed(message: String) -> DriverFailure {
-    passing(Reason::MoveFailed, message)
+    retry_here(Reason::MoveFailed, message)
 }
 
 #[cfg(test)]

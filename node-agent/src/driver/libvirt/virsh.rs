@@ -13,14 +13,14 @@ use tokio::process::{Child, ChildStdout, Command};
 /// Environment variable that marks every `virsh` of an agent, so that the next agent finds leftover processes.
 const MARK: &str = "HA_LIBVIRT_FOLDER";
 /// Maximum length of an error message, in characters.
-const MAX_SAID: usize = 4000;
+const MAX_ERROR_CHARACTERS: usize = 4000;
 
 /// A connection to one libvirt of this node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Virsh {
     uri: String,
     /// The driver's directory.
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 /// Reason for a missing answer.
@@ -42,7 +42,7 @@ pub(super) enum VirshError {
     },
     /// `virsh` reported an error.
     #[error("{0}")]
-    Said(String),
+    Reported(String),
 }
 
 impl VirshError {
@@ -50,11 +50,11 @@ impl VirshError {
     pub(super) fn is_not_running(&self) -> bool {
         match self {
             VirshError::Missing => true,
-            VirshError::Said(said) => {
-                said.contains("Failed to connect socket")
+            VirshError::Reported(error_text) => {
+                error_text.contains("Failed to connect socket")
                     && ["No such file or directory", "Connection refused"]
                         .iter()
-                        .any(|why| said.contains(why))
+                        .any(|why| error_text.contains(why))
             }
             VirshError::Broken(_) | VirshError::TimedOut { .. } => false,
         }
@@ -63,14 +63,14 @@ impl VirshError {
     /// Returns `true` if libvirt was reached and reported an error.
     pub(super) fn is_answer(&self) -> bool {
         match self {
-            VirshError::Said(said) => !is_unreachable(said),
+            VirshError::Reported(error_text) => !is_unreachable(error_text),
             VirshError::Missing | VirshError::Broken(_) | VirshError::TimedOut { .. } => false,
         }
     }
 }
 
 /// Returns `true` if the error of virsh means that it could not reach libvirt.
-fn is_unreachable(said: &str) -> bool {
+fn is_unreachable(error_text: &str) -> bool {
     [
         "failed to connect to the hypervisor",
         "Failed to connect socket",
@@ -78,12 +78,12 @@ fn is_unreachable(said: &str) -> bool {
         "End of file while reading data",
     ]
     .iter()
-    .any(|text| said.contains(text))
+    .any(|text| error_text.contains(text))
 }
 
 impl Virsh {
-    pub(super) fn new(uri: &str, folder: &Path) -> Virsh {
-        Virsh { uri: uri.to_owned(), folder: folder.to_owned() }
+    pub(super) fn new(uri: &str, directory: &Path) -> Virsh {
+        Virsh { uri: uri.to_owned(), directory: directory.to_owned() }
     }
 
     /// Returns the connection URI of libvirt.
@@ -108,7 +108,7 @@ impl Virsh {
             .args(arguments)
             // The output is parsed, so it must be in English.
             .env("LC_ALL", "C")
-            .env(MARK, &self.folder)
+            .env(MARK, &self.directory)
             .current_dir("/")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -138,7 +138,7 @@ impl Running {
 
     /// Waits for the end, and returns the output.
     pub(super) async fn end(mut self) -> Result<String, VirshError> {
-        let (mut printed, mut said) = (Vec::new(), Vec::new());
+        let (mut printed, mut error_text) = (Vec::new(), Vec::new());
         let (stdout, stderr) = (self.group.child.stdout.take(), self.group.child.stderr.take());
         let status: io::Result<ExitStatus> = async {
             let read_out = async {
@@ -149,7 +149,7 @@ impl Running {
             };
             let read_err = async {
                 match stderr {
-                    Some(mut stderr) => stderr.read_to_end(&mut said).await,
+                    Some(mut stderr) => stderr.read_to_end(&mut error_text).await,
                     None => Ok(0),
                 }
             };
@@ -161,29 +161,29 @@ impl Running {
         if status.map_err(VirshError::Broken)?.success() {
             return Ok(String::from_utf8_lossy(&printed).into_owned());
         }
-        Err(VirshError::Said(plain(&String::from_utf8_lossy(&said))))
+        Err(VirshError::Reported(join_error_lines(&String::from_utf8_lossy(&error_text))))
     }
 }
 
 /// Joins lines such as `error: a` and `error: b` to `a: b`.
-fn plain(said: &str) -> String {
-    let lines: Vec<&str> = said
+fn join_error_lines(error_text: &str) -> String {
+    let lines: Vec<&str> = error_text
         .lines()
         .map(|line| line.strip_prefix("error: ").unwrap_or(line).trim())
         .filter(|line| !line.is_empty())
         .collect();
     let mut text = lines.join(": ");
-    if let Some((end, _)) = text.char_indices().nth(MAX_SAID) {
+    if let Some((end, _)) = text.char_indices().nth(MAX_ERROR_CHARACTERS) {
         text.truncate(end);
     }
     if text.is_empty() { "virsh failed without a message".to_owned() } else { text }
 }
 
 /// Kills each virsh of an earlier agent, so that no old command can still take effect.
-pub(super) fn end_left_behind(folder: &Path) -> io::Result<()> {
-    let mark = format!("{MARK}={}", folder.display());
+pub(super) fn kill_leftovers(directory: &Path) -> io::Result<()> {
+    let mark = format!("{MARK}={}", directory.display());
     for process in ProcessStatus::all()? {
-        if process.name == "virsh" && process.holds([&mark, &mark])[0] {
+        if process.name == "virsh" && process.has_variables([&mark, &mark])[0] {
             tracing::info!(pid = process.identity.pid, "killing a virsh process of an earlier agent");
             process.identity.signal(rustix::process::Signal::KILL)?;
         }
@@ -210,8 +210,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_it_says_becomes_one_sentence() {
-        for (said, expected, answer, nobody) in [
+    fn error_lines_are_joined() {
+        for (error_text, expected, answer, not_running) in [
             (
                 "error: Failed to create domain from /x\nerror: XML error: no OS\n\n",
                 "Failed to create domain from /x: XML error: no OS",
@@ -232,9 +232,9 @@ mod tests {
             ),
             ("", "virsh failed without a message", true, false),
         ] {
-            let error = VirshError::Said(plain(said));
+            let error = VirshError::Reported(join_error_lines(error_text));
             assert_eq!((error.to_string().as_str(), error.is_answer()), (expected, answer));
-            assert_eq!(error.is_not_running(), nobody, "{said}");
+            assert_eq!(error.is_not_running(), not_running, "{error_text}");
         }
     }
 }

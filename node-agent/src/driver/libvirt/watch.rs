@@ -16,15 +16,15 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
 /// Interval between polls of the list of running domains.
-const LOOK: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// Delay before `virsh event` is started again.
-const AGAIN: Duration = Duration::from_secs(2);
+const RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Delay before `virsh qemu-monitor-event` is started again. It fails at once if the hypervisor is not QEMU.
 const POWER_BUTTONS_AGAIN: Duration = Duration::from_secs(30);
 /// Longest time between a request to shut down and the end of the guest that is considered to follow it.
 const SHUTDOWN_TIME: Duration = Duration::from_secs(10 * 60);
 /// Time limit for a poll of the list.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Watched services of a driver. Dropping it ends all watches.
 #[derive(Debug)]
@@ -50,9 +50,9 @@ struct Service {
     /// Last seen state: `true` if the domain runs.
     runs: bool,
     /// Time at which the state was last confirmed by a command.
-    noted: Instant,
+    confirmed_at: Instant,
     /// `true` if an event announced that the host switches off the domain.
-    by_host: bool,
+    host_shutdown_announced: bool,
     /// Time at which the domain was asked to shut down; `None` if it was not.
     power_button: Option<Instant>,
 }
@@ -64,21 +64,21 @@ impl Watches {
     }
 
     /// Records the current state, and reports changes from now on.
-    pub(super) fn note(&self, virsh: &Virsh, domain: &str, service: &ServiceDefinition, runs: bool) {
+    pub(super) fn record_state(&self, virsh: &Virsh, domain: &str, service: &ServiceDefinition, runs: bool) {
         {
             let mut watched = self.shared.locked();
             let new = Service {
                 name: service.name.clone(),
                 uid: service.uid.clone(),
                 runs,
-                noted: Instant::now(),
-                by_host: false,
+                confirmed_at: Instant::now(),
+                host_shutdown_announced: false,
                 power_button: None,
             };
             match watched.entry((virsh.clone(), domain.to_owned())) {
                 Entry::Occupied(mut known) if known.get().runs == runs && known.get().uid == new.uid => {
-                    // Keep `by_host`: the event for the end may still follow.
-                    known.get_mut().noted = new.noted;
+                    // Keep `host_shutdown_announced`: the event for the end may still follow.
+                    known.get_mut().confirmed_at = new.confirmed_at;
                 }
                 Entry::Occupied(mut known) => {
                     known.insert(new);
@@ -112,14 +112,14 @@ impl Drop for Watches {
 }
 
 async fn watch(shared: Weak<Shared>, virsh: Virsh) {
-    let mut looks = tokio::time::interval(LOOK);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = tokio::time::interval(POLL_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let running = virsh.begin(&["event", "--event", "lifecycle", "--loop"]);
         let mut running = running.inspect_err(|error| tracing::debug!(%error, "cannot watch libvirt")).ok();
         let mut lines = running.as_mut().and_then(super::virsh::Running::lines);
-        let again = tokio::time::sleep(AGAIN);
-        tokio::pin!(again);
+        let retry = tokio::time::sleep(RETRY_DELAY);
+        tokio::pin!(retry);
         loop {
             let line = async {
                 match &mut lines {
@@ -130,25 +130,25 @@ async fn watch(shared: Weak<Shared>, virsh: Virsh) {
             tokio::select! {
                 line = line => match (line, shared.upgrade()) {
                     (_, None) => return,
-                    (Some(line), Some(shared)) => shared.told(&virsh, &line),
+                    (Some(line), Some(shared)) => shared.handle_event_line(&virsh, &line),
                     // The process ends when libvirt ends. The list shows changes in the meantime.
                     (None, Some(_)) => {
                         lines = None;
                         running = None;
                     }
                 },
-                _ = looks.tick() => {
-                    if !look(&shared, &virsh).await {
+                _ = ticks.tick() => {
+                    if !poll_domains(&shared, &virsh).await {
                         return;
                     }
                 }
-                () = &mut again, if running.is_none() => break,
+                () = &mut retry, if running.is_none() => break,
             }
         }
     }
 }
 
-/// Reads requests to shut down. `virsh event` does not report them, and a guest that follows one looks like a guest that
+/// Reads requests to shut down. `virsh event` does not report them, and a guest that follows one ticks like a guest that
 /// shuts itself down.
 async fn watch_power_buttons(shared: Weak<Shared>, virsh: Virsh) {
     loop {
@@ -159,7 +159,7 @@ async fn watch_power_buttons(shared: Weak<Shared>, virsh: Virsh) {
         {
             while let Ok(Some(line)) = lines.next_line().await {
                 let Some(shared) = shared.upgrade() else { return };
-                shared.told(&virsh, &line);
+                shared.handle_event_line(&virsh, &line);
             }
         }
         if shared.strong_count() == 0 {
@@ -170,13 +170,13 @@ async fn watch_power_buttons(shared: Weak<Shared>, virsh: Virsh) {
 }
 
 /// Compares the list of domains with the known states. Returns `false` if the driver was dropped.
-async fn look(shared: &Weak<Shared>, virsh: &Virsh) -> bool {
+async fn poll_domains(shared: &Weak<Shared>, virsh: &Virsh) -> bool {
     let begin = Instant::now();
-    let listed = virsh.ask(PATIENCE, &["list", "--uuid", "--name"]).await;
+    let listed = virsh.ask(LIST_TIMEOUT, &["list", "--uuid", "--name"]).await;
     let Some(shared) = shared.upgrade() else { return false };
     if let Ok(printed) = listed {
         let listed = answers::domains(&printed);
-        shared.listed(virsh, begin, |domain| listed.iter().any(|listed| listed.name == domain));
+        shared.compare_with_list(virsh, begin, |domain| listed.iter().any(|listed| listed.name == domain));
     }
     true
 }
@@ -186,15 +186,15 @@ impl Shared {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn told(&self, virsh: &Virsh, line: &str) {
+    fn handle_event_line(&self, virsh: &Virsh, line: &str) {
         let Some(event) = events::parse(line) else { return };
         let mut watched = self.locked();
         let Some(service) = watched.get_mut(&(virsh.clone(), event.domain)) else { return };
         match event.change {
             Change::Started => self.appeared(service),
-            Change::SwitchesOff { by_host } => service.by_host = by_host,
+            Change::SwitchesOff { by_host } => service.host_shutdown_announced = by_host,
             Change::PowerButton => service.power_button = Some(Instant::now()),
-            Change::Ended { by_hand: false, .. } if service.by_host => {
+            Change::Ended { stopped_externally: false, .. } if service.host_shutdown_announced => {
                 self.exited(service, "QEMU was terminated on this node", true);
             }
             Change::Ended { message: events::GUEST_SHUTDOWN, .. }
@@ -202,15 +202,17 @@ impl Shared {
             {
                 self.exited(service, "guest was asked to shut down, as with \"virsh shutdown\"", true);
             }
-            Change::Ended { message, by_hand } => self.exited(service, message, by_hand),
+            Change::Ended { message, stopped_externally } => {
+                self.exited(service, message, stopped_externally)
+            }
             Change::Other => {}
         }
     }
 
-    fn listed(&self, virsh: &Virsh, asked: Instant, is_listed: impl Fn(&str) -> bool) {
+    fn compare_with_list(&self, virsh: &Virsh, asked: Instant, is_listed: impl Fn(&str) -> bool) {
         for ((of, domain), service) in &mut *self.locked() {
             // A state recorded after the list was requested is newer than the list.
-            if of != virsh || service.noted >= asked {
+            if of != virsh || service.confirmed_at >= asked {
                 continue;
             }
             if is_listed(domain) {
@@ -223,24 +225,24 @@ impl Shared {
 
     fn appeared(&self, service: &mut Service) {
         if !std::mem::replace(&mut service.runs, true) {
-            self.tell(DriverEvent::Appeared { name: service.name.clone(), uid: service.uid.clone() });
+            self.send(DriverEvent::Appeared { name: service.name.clone(), uid: service.uid.clone() });
         }
     }
 
-    fn exited(&self, service: &mut Service, message: &str, by_hand: bool) {
-        service.by_host = false;
+    fn exited(&self, service: &mut Service, message: &str, stopped_externally: bool) {
+        service.host_shutdown_announced = false;
         service.power_button = None;
         if std::mem::replace(&mut service.runs, false) {
-            self.tell(DriverEvent::Exited {
+            self.send(DriverEvent::Exited {
                 name: service.name.clone(),
                 uid: service.uid.clone(),
                 message: message.to_owned(),
-                by_hand,
+                stopped_externally,
             });
         }
     }
 
-    fn tell(&self, event: DriverEvent) {
+    fn send(&self, event: DriverEvent) {
         // Sending fails only when the agent is ending.
         let _ = self.events.send(event);
     }
@@ -257,32 +259,45 @@ mod tests {
     #[tokio::test]
     async fn what_is_told() {
         let check = async |runs: bool, lines: &[&str], expected: &[&str]| {
-            let (events, mut told) = unbounded_channel();
+            let (events, mut reported) = unbounded_channel();
             let watches = Watches::new(events);
             let virsh = Virsh::new("qemu:///of-this-test", Path::new("/nonexistent"));
             let service = ServiceDefinition { name: "web".into(), uid: "u".into(), ..Default::default() };
-            watches.note(&virsh, "g1", &service, runs);
+            watches.record_state(&virsh, "g1", &service, runs);
             for line in lines {
                 match *line {
-                    "-" | "+" => watches.shared.listed(&virsh, Instant::now() + LOOK, |_| *line == "+"),
-                    "old" => watches.shared.listed(&virsh, Instant::now() - LOOK, |_| false),
-                    "button" => {
+                    "-" | "+" => {
                         watches
                             .shared
-                            .told(&virsh, "event POWERDOWN at 1700000000.123456 for domain g1: <null>");
+                            .compare_with_list(&virsh, Instant::now() + POLL_INTERVAL, |_| *line == "+")
+                    }
+                    "old" => {
+                        watches.shared.compare_with_list(&virsh, Instant::now() - POLL_INTERVAL, |_| false)
+                    }
+                    "button" => {
+                        watches.shared.handle_event_line(
+                            &virsh,
+                            "event POWERDOWN at 1700000000.123456 for domain g1: <null>",
+                        );
                     }
                     line => {
-                        watches.shared.told(&virsh, &format!("event 'lifecycle' for domain 'g1': {line}"));
+                        watches
+                            .shared
+                            .handle_event_line(&virsh, &format!("event 'lifecycle' for domain 'g1': {line}"));
                     }
                 }
             }
             drop(watches);
             let mut found = Vec::new();
-            while let Ok(event) = told.try_recv() {
+            while let Ok(event) = reported.try_recv() {
                 found.push(match &event {
-                    DriverEvent::Exited { message, by_hand, .. } => format!("{message}, {by_hand}"),
+                    DriverEvent::Exited { message, stopped_externally, .. } => {
+                        format!("{message}, {stopped_externally}")
+                    }
                     DriverEvent::Appeared { .. } => "appeared".to_owned(),
-                    DriverEvent::Progress { .. } | DriverEvent::Asks { .. } => panic!("{event:?}"),
+                    DriverEvent::Progress { .. } | DriverEvent::RequestedAmounts { .. } => {
+                        panic!("{event:?}")
+                    }
                 });
             }
             assert_eq!(found, expected, "{lines:?}");

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 /// Short options that have a value, of all programs that are recognized.
-const VALUED: &str = "cfgLnoPpstu";
+const SHORT_VALUE_OPTIONS: &str = "cfgLnoPpstu";
 /// Long options that have a value.
-const LONG_VALUED: [&str; 15] = [
+const LONG_VALUE_OPTIONS: [&str; 15] = [
     "--console",
     "--console-log",
     "--define",
@@ -23,7 +23,7 @@ const LONG_VALUED: [&str; 15] = [
     "--timeout",
 ];
 /// Beginning of the title that LXC gives to a monitor in the background.
-const TITLE: &str = "[lxc monitor] ";
+const MONITOR_TITLE: &str = "[lxc monitor] ";
 
 /// Role of a process of LXC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Invocation {
     /// Parses the content of `/proc/PID/cmdline`; `None` if the process is not one of LXC's.
     pub(super) fn parse(line: &[u8]) -> Option<Invocation> {
         let text = String::from_utf8_lossy(line);
-        if let Some(title) = text.strip_prefix(TITLE) {
+        if let Some(title) = text.strip_prefix(MONITOR_TITLE) {
             // The name of a container contains no space.
             let (path, name) = title.trim_end_matches('\0').trim_end().rsplit_once(' ')?;
             let (name, path) = (name.to_owned(), Some(PathBuf::from(path)));
@@ -59,7 +59,7 @@ impl Invocation {
             "lxc-stop" | "lxc-destroy" => Role::Stopper,
             _ => return None,
         };
-        let (mut name, mut path, mut free) = (None, None, None);
+        let (mut name, mut path, mut positional) = (None, None, None);
         while let Some(word) = words.next() {
             if word == "--" {
                 break;
@@ -67,17 +67,19 @@ impl Invocation {
             let (option, value) = match word.strip_prefix('-') {
                 Some(long) if long.starts_with('-') => match word.split_once('=') {
                     Some((option, value)) => (option, Some(value)),
-                    None if LONG_VALUED.contains(&word) => (word, words.next()),
+                    None if LONG_VALUE_OPTIONS.contains(&word) => (word, words.next()),
                     None => continue,
                 },
                 Some(short) => {
-                    let Some(at) = short.find(|option| VALUED.contains(option)) else { continue };
+                    let Some(at) = short.find(|option| SHORT_VALUE_OPTIONS.contains(option)) else {
+                        continue;
+                    };
                     let attached = &short[at + 1..];
                     let value = if attached.is_empty() { words.next() } else { Some(attached) };
                     (&short[at..=at], value)
                 }
                 None => {
-                    free = free.or((!word.is_empty()).then_some(word));
+                    positional = positional.or((!word.is_empty()).then_some(word));
                     continue;
                 }
             };
@@ -87,7 +89,7 @@ impl Invocation {
                 _ => {}
             }
         }
-        Some(Invocation { role, name: name.or(free)?.to_owned(), path: path.map(PathBuf::from) })
+        Some(Invocation { role, name: name.or(positional)?.to_owned(), path: path.map(PathBuf::from) })
     }
 }
 

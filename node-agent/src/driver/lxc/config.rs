@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Maximum depth of included files; LXC itself has no limit.
 const MAX_DEPTH: u32 = 10;
 /// Directories with the units that systemd starts at boot.
-const UNIT_FOLDERS: [&str; 2] = ["/etc/systemd/system", "/usr/lib/systemd/system"];
+const UNIT_DIRECTORIES: [&str; 2] = ["/etc/systemd/system", "/usr/lib/systemd/system"];
 
 /// Settings of a container by key. Of a repeated key, the last value that is not empty counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Settings {
     }
 
     /// Returns the reason why a container with these settings cannot be a service of hactl.
-    pub(super) fn unfit(&self, file: &Path) -> Option<String> {
+    pub(super) fn unsuitable_reason(&self, file: &Path) -> Option<String> {
         let file = file.display();
         if self.is_on("lxc.start.auto") {
             return Some(format!("started at boot (lxc.start.auto = 1): set lxc.start.auto = 0 in {file}"));
@@ -118,25 +118,25 @@ fn included(path: &Path) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// Fails if the configuration of the container cannot be read.
-pub(super) fn unfit(container: &Container) -> io::Result<Option<String>> {
-    let in_folder = container.folder().join("config");
+pub(super) fn unsuitable_reason(container: &Container) -> io::Result<Option<String>> {
+    let in_own_directory = container.directory().join("config");
     let mut files = vec![container.config_file()];
     // LXC starts a container at boot by the file in its directory, even if hactl uses another one.
-    if container.config.is_some() && in_folder.exists() {
-        files.push(in_folder);
+    if container.config.is_some() && in_own_directory.exists() {
+        files.push(in_own_directory);
     }
     for file in files {
-        if let Some(why) = Settings::read(&file)?.unfit(&file) {
+        if let Some(why) = Settings::read(&file)?.unsuitable_reason(&file) {
             return Ok(Some(why));
         }
     }
-    Ok(UNIT_FOLDERS.iter().find_map(|folder| enabled_unit(Path::new(folder), &container.name)))
+    Ok(UNIT_DIRECTORIES.iter().find_map(|directory| enabled_unit(Path::new(directory), &container.name)))
 }
 
 /// Returns the reason if systemd starts the container at boot, as a unit `lxc@NAME.service`.
-fn enabled_unit(folder: &Path, container: &str) -> Option<String> {
+fn enabled_unit(directory: &Path, container: &str) -> Option<String> {
     let unit = format!("lxc@{container}.service");
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut starters = entries
         .filter(|entry| entry.path().extension().is_some_and(|end| end == "wants" || end == "requires"));
     // The link may lead to a file that does not exist.
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn settings_that_start_or_keep_a_container_are_unfit() {
         let check = |text: &str, expected: Option<&str>| {
-            let why = settings(text).unfit(Path::new("/c/config"));
+            let why = settings(text).unsuitable_reason(Path::new("/c/config"));
             let matches =
                 expected.map_or(why.is_none(), |part| why.as_ref().is_some_and(|why| why.contains(part)));
             assert!(matches, "{text}: {why:?}");
@@ -190,8 +190,8 @@ mod tests {
 
     #[test]
     fn included_files_count() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
         fs::create_dir(path("all")).unwrap();
         fs::write(path("all/a.conf"), "lxc.start.auto = 1\n").unwrap();
         fs::write(path("all/ignored"), "lxc.ephemeral = 1\n").unwrap();
@@ -207,13 +207,13 @@ mod tests {
 
     #[test]
     fn an_enabled_unit_is_found() {
-        let folder = tempfile::tempdir().unwrap();
-        let wants = folder.path().join("multi-user.target.wants");
+        let directory = tempfile::tempdir().unwrap();
+        let wants = directory.path().join("multi-user.target.wants");
         fs::create_dir(&wants).unwrap();
-        assert_eq!(enabled_unit(folder.path(), "web"), None);
+        assert_eq!(enabled_unit(directory.path(), "web"), None);
         symlink("/lib/systemd/system/lxc@.service", wants.join("lxc@web.service")).unwrap();
-        let why = enabled_unit(folder.path(), "web").unwrap();
+        let why = enabled_unit(directory.path(), "web").unwrap();
         assert!(why.contains("systemctl disable lxc@web.service"), "{why}");
-        assert_eq!(enabled_unit(folder.path(), "other"), None);
+        assert_eq!(enabled_unit(directory.path(), "other"), None);
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Run {
 
 /// State of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum ContainerState {
     /// The container runs or is frozen, so it holds its data.
     Runs(Run),
     /// No process of the container and no monitor runs.
@@ -56,13 +56,13 @@ impl Container {
     }
 
     /// Returns the directory of the container.
-    pub(super) fn folder(&self) -> PathBuf {
+    pub(super) fn directory(&self) -> PathBuf {
         self.path.join(&self.name)
     }
 
     /// Returns the configuration file of the container.
     pub(super) fn config_file(&self) -> PathBuf {
-        self.config.clone().unwrap_or_else(|| self.folder().join("config"))
+        self.config.clone().unwrap_or_else(|| self.directory().join("config"))
     }
 
     fn is_defined(&self) -> bool {
@@ -71,31 +71,36 @@ impl Container {
 }
 
 /// Queries a container.
-pub(super) async fn look(context: &Arc<Context>, container: &Container) -> Result<Standing, ToolError> {
+pub(super) async fn query_state(
+    context: &Arc<Context>,
+    container: &Container,
+) -> Result<ContainerState, ToolError> {
     match tools::info(container).await {
         Ok(info) if info.is_running() => {
             if let Some(run) = run(info.pid, info.state != "RUNNING") {
                 remember(context, container, run.init.pid);
-                return Ok(Standing::Runs(run));
+                return Ok(ContainerState::Runs(run));
             }
-            return Ok(Standing::Changing("ending".to_owned()));
+            return Ok(ContainerState::Changing("ending".to_owned()));
         }
-        Ok(info) if info.state != "STOPPED" => return Ok(Standing::Changing(info.state.to_lowercase())),
+        Ok(info) if info.state != "STOPPED" => {
+            return Ok(ContainerState::Changing(info.state.to_lowercase()));
+        }
         // The kernel's view decides. A container with an invalid configuration has no state.
         Ok(_) | Err(ToolError::Missing(_) | ToolError::Failed(..)) => {}
         Err(error @ (ToolError::Broken(..) | ToolError::TimedOut { .. })) => return Err(error),
     }
-    let broken = |error: io::Error| ToolError::Broken("the search for processes of LXC", error);
+    let search_failed = |error: io::Error| ToolError::Broken("the search for processes of LXC", error);
     let (context, container) = (Arc::clone(context), container.clone());
     // Reading all of /proc may take long.
-    let search = tokio::task::spawn_blocking(move || without_answer(&context, &container));
-    search.await.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(broken)
+    let search = tokio::task::spawn_blocking(move || state_from_processes(&context, &container));
+    search.await.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(search_failed)
 }
 
-fn without_answer(context: &Context, container: &Container) -> io::Result<Standing> {
+fn state_from_processes(context: &Context, container: &Container) -> io::Result<ContainerState> {
     if let Some(monitor) = monitors(container)?.first() {
         // A container that restarts itself has no state for a moment, and so has one whose hooks run.
-        return Ok(Standing::Changing(format!(
+        return Ok(ContainerState::Changing(format!(
             "ending or starting (monitor process {})",
             monitor.process.pid
         )));
@@ -105,9 +110,9 @@ fn without_answer(context: &Context, container: &Container) -> io::Result<Standi
         pids.extend(context.groups.members(&group)?.into_iter().filter(|pid| *pid > 0));
     }
     if !pids.is_empty() {
-        return Ok(Standing::Orphaned(pids));
+        return Ok(ContainerState::Orphaned(pids));
     }
-    Ok(if container.is_defined() { Standing::Ended } else { Standing::Undefined })
+    Ok(if container.is_defined() { ContainerState::Ended } else { ContainerState::Undefined })
 }
 
 fn run(pid: Option<i32>, is_frozen: bool) -> Option<Run> {

@@ -17,16 +17,18 @@ const ATTACH: &str = "lxc-attach: ";
 pub(super) async fn ask(container: &Container, check: &HealthCheck) -> Health {
     match tools::info(container).await {
         // A frozen container runs no check: `lxc-attach` waits until the container is thawed.
-        Ok(info) if info.state != "RUNNING" => return Health::Untold(format!("container is {}", info.state)),
+        Ok(info) if info.state != "RUNNING" => {
+            return Health::Unknown(format!("container is {}", info.state));
+        }
         Ok(_) => {}
-        Err(error) => return Health::Untold(error.to_string()),
+        Err(error) => return Health::Unknown(error.to_string()),
     }
     let mut command = tools::command("lxc-attach", container);
     command.args(["--clear-env", "--"]).args(&check.command);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = match command.spawn() {
         Ok(child) => child,
-        Err(error) => return Health::Untold(format!("cannot run lxc-attach: {error}")),
+        Err(error) => return Health::Unknown(format!("cannot run lxc-attach: {error}")),
     };
     let attached = child.id().and_then(|pid| i32::try_from(pid).ok());
     let mut waiting = Box::pin(child.wait_with_output());
@@ -41,7 +43,7 @@ pub(super) async fn ask(container: &Container, check: &HealthCheck) -> Health {
             .into_owned();
             failed(output.status.code(), text.trim())
         }
-        Ok(Err(error)) => Health::Untold(format!("cannot run lxc-attach: {error}")),
+        Ok(Err(error)) => Health::Unknown(format!("cannot run lxc-attach: {error}")),
         Err(_) => {
             // The check would outlive lxc-attach. As long as that is not reaped, its pid is not reused.
             let search = move || attached.map_or(Ok(()), kill_children);
@@ -68,7 +70,7 @@ fn failed(status: Option<i32>, text: &str) -> Health {
     let last = text.lines().last().unwrap_or("no output");
     // 126 and 127: the program cannot be executed, so no check can succeed.
     if text.starts_with(ATTACH) && !matches!(status, Some(126 | 127)) {
-        return Health::Untold(last.to_owned());
+        return Health::Unknown(last.to_owned());
     }
     let status = status.map_or("killed".to_owned(), |status| format!("exit status {status}"));
     Health::Unhealthy(format!("{status}: {last}"))
@@ -85,7 +87,7 @@ mod tests {
         assert_eq!(failed(Some(1), ""), unhealthy("exit status 1: no output"));
         assert_eq!(failed(None, ""), unhealthy("killed: no output"));
         let refused = "lxc-attach: web: a.c: b: 406 Connection refused - Failed to get init pid";
-        assert_eq!(failed(Some(1), refused), Health::Untold(refused.to_owned()));
+        assert_eq!(failed(Some(1), refused), Health::Unknown(refused.to_owned()));
         let missing = "lxc-attach: web: a.c: b: 1841 No such file or directory - Failed to exec \"/nope\"";
         assert_eq!(failed(Some(127), missing), unhealthy(&format!("exit status 127: {missing}")));
     }

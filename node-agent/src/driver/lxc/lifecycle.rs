@@ -1,6 +1,6 @@
 //! The driver's commands: probe, start or adopt, stop, kill.
 
-use super::container::{self, Container, Run, Standing, look, orphans};
+use super::container::{self, Container, ContainerState, Run, orphans, query_state};
 use super::log::{self, Files};
 use super::tools::{self, ToolError};
 use super::{Context, config, health, limits, watch};
@@ -20,59 +20,59 @@ use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// Time after the start before which the end of a container counts as a failed start.
-const SETTLING: Duration = Duration::from_millis(200);
+const MIN_RUN_TIME: Duration = Duration::from_millis(200);
 /// Time that a container may spend between two states before a probe reports an unknown state.
-const TRANSITION: Duration = Duration::from_secs(3);
+const MAX_TRANSITION: Duration = Duration::from_secs(3);
 /// Time limit of a kill; a process that takes longer is stuck in the kernel.
-const KILLING: Duration = Duration::from_secs(15);
+const KILL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time limit for LXC to kill a container, before the driver kills its processes.
-const ASKING: Duration = Duration::from_secs(3);
+const LXC_KILL_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time after a kill for the hooks of the container, such as one that detaches storage. Then its monitor is killed.
-const HOOKS: Duration = Duration::from_secs(6);
+const HOOK_GRACE: Duration = Duration::from_secs(6);
 /// Time for a last query after the time limit of a start.
-const LATE: Duration = Duration::from_secs(1);
+const FINAL_QUERY_TIME: Duration = Duration::from_secs(1);
 /// Interval between queries while a container changes.
-const LOOK: Duration = Duration::from_millis(25);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// First and longest delay before the health check runs again while the service becomes ready; the delay doubles each
 /// time.
-const READINESS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+const READINESS_BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// Starts a program without the protection from the OOM killer that the service manager set for the agent only.
-const UNPROTECTED: &str = "read score </proc/self/oom_score_adj; \
+const CLEAR_OOM_PROTECTION: &str = "read score </proc/self/oom_score_adj; \
     case $score in -*) echo 0 >/proc/self/oom_score_adj;; esac; exec \"$@\"";
 
 fn failure(class: FailureClass, reason: Reason, message: impl Into<String>) -> DriverFailure {
     DriverFailure { class, reason, message: message.into() }
 }
 
-fn may_pass(reason: Reason, message: impl Into<String>) -> DriverFailure {
+fn retry_here(reason: Reason, message: impl Into<String>) -> DriverFailure {
     failure(FailureClass::RetryHere, reason, message)
 }
 
-fn unseen(error: &ToolError) -> DriverFailure {
-    may_pass(Reason::StartFailed, format!("cannot query the container: {error}"))
+fn query_failed(error: &ToolError) -> DriverFailure {
+    retry_here(Reason::StartFailed, format!("cannot query the container: {error}"))
 }
 
 /// Reports whether the service runs, and starts watching it.
 pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -> Observed {
     let Some(container) = Container::of(&context.settings, service) else { return Observed::NotRunning };
-    warn_if_unfit(context, service, &container).await;
-    let until = Instant::now() + TRANSITION;
+    warn_if_unsuitable(context, service, &container).await;
+    let until = Instant::now() + MAX_TRANSITION;
     loop {
-        match look(context, &container).await {
-            Ok(Standing::Runs(run)) => {
+        match query_state(context, &container).await {
+            Ok(ContainerState::Runs(run)) => {
                 watch::ensure(context, service, Some(run));
                 return Observed::Running;
             }
-            Ok(Standing::Ended | Standing::Undefined) => {
+            Ok(ContainerState::Ended | ContainerState::Undefined) => {
                 watch::ensure(context, service, None);
                 return Observed::NotRunning;
             }
-            Ok(Standing::Changing(_)) if Instant::now() < until => sleep(LOOK).await,
-            Ok(Standing::Changing(state)) => {
+            Ok(ContainerState::Changing(_)) if Instant::now() < until => sleep(POLL_INTERVAL).await,
+            Ok(ContainerState::Changing(state)) => {
                 return Observed::Unknown(format!("container {} is {state}", container.name));
             }
-            Ok(Standing::Orphaned(pids)) => return Observed::Unknown(orphans(&container.name, &pids)),
+            Ok(ContainerState::Orphaned(pids)) => return Observed::Unknown(orphans(&container.name, &pids)),
             Err(error) => return Observed::Unknown(error.to_string()),
         }
     }
@@ -80,10 +80,10 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -
 
 /// Warns once if the container cannot be a service. A node that is only probed could start the container at its next
 /// boot, before any agent can prevent it.
-async fn warn_if_unfit(context: &Context, service: &ServiceDefinition, container: &Container) {
+async fn warn_if_unsuitable(context: &Context, service: &ServiceDefinition, container: &Container) {
     // An error: a node without the container, or without the storage of its configuration.
-    let problem = unfit(container).await.unwrap_or_default();
-    if context.unfit.note(&service.name, problem.clone())
+    let problem = unsuitable_reason(container).await.unwrap_or_default();
+    if context.unsuitable.record(&service.name, problem.clone())
         && let Some(why) = problem
     {
         tracing::warn!(
@@ -95,9 +95,9 @@ async fn warn_if_unfit(context: &Context, service: &ServiceDefinition, container
     }
 }
 
-async fn unfit(container: &Container) -> std::io::Result<Option<String>> {
+async fn unsuitable_reason(container: &Container) -> std::io::Result<Option<String>> {
     let container = container.clone();
-    let read = tokio::task::spawn_blocking(move || config::unfit(&container)).await;
+    let read = tokio::task::spawn_blocking(move || config::unsuitable_reason(&container)).await;
     read.unwrap_or_else(|error| Err(std::io::Error::other(error)))
 }
 
@@ -113,7 +113,7 @@ pub(super) async fn start(context: &Arc<Context>, service: &ServiceDefinition) -
     context.watches.end(&service.name);
     let until = Instant::now() + Duration::from_millis(service.timeouts.start_ms());
     // The inner steps have the same time limit, and report the condition that they waited for. So this limit is longer.
-    match timeout_at(until + LATE, start_or_adopt(context, service, &container, until)).await {
+    match timeout_at(until + FINAL_QUERY_TIME, start_or_adopt(context, service, &container, until)).await {
         Ok(Ok(run)) => {
             watch::ensure(context, service, Some(run));
             Ok(())
@@ -121,7 +121,7 @@ pub(super) async fn start(context: &Arc<Context>, service: &ServiceDefinition) -
         Ok(Err(failure)) => Err(failure),
         Err(_) => {
             stop(context, service, 0).await?;
-            Err(may_pass(Reason::TimedOut, "service was not running in time and was killed"))
+            Err(retry_here(Reason::TimedOut, "service was not running in time and was killed"))
         }
     }
 }
@@ -133,14 +133,14 @@ async fn start_or_adopt(
     until: Instant,
 ) -> Result<Run, DriverFailure> {
     loop {
-        match look(context, container).await.map_err(|error| unseen(&error))? {
-            Standing::Runs(run) => {
-                fit(container).await?;
-                return ready(context, service, container, run, until).await;
+        match query_state(context, container).await.map_err(|error| query_failed(&error))? {
+            ContainerState::Runs(run) => {
+                check_suitable(container).await?;
+                return wait_until_ready(context, service, container, run, until).await;
             }
-            Standing::Changing(_) => sleep(LOOK).await,
-            Standing::Orphaned(_) => end(context, service, container, 0).await?,
-            Standing::Undefined => {
+            ContainerState::Changing(_) => sleep(POLL_INTERVAL).await,
+            ContainerState::Orphaned(_) => end(context, service, container, 0).await?,
+            ContainerState::Undefined => {
                 let file = container.config_file();
                 let message = format!(
                     "container {} does not exist on this node ({} is missing): create it with lxc-create, or mount the storage of the file",
@@ -149,38 +149,42 @@ async fn start_or_adopt(
                 );
                 return Err(failure(FailureClass::NeverHere, Reason::NotInstalled, message));
             }
-            Standing::Ended => {
-                fit(container).await?;
+            ContainerState::Ended => {
+                check_suitable(container).await?;
                 launch(context, service, container, until).await?;
                 // A container that has ended again is not started a second time.
-                return launched(context, service, container, until).await;
+                return wait_for_launch(context, service, container, until).await;
             }
         }
     }
 }
 
-async fn launched(
+async fn wait_for_launch(
     context: &Arc<Context>,
     service: &ServiceDefinition,
     container: &Container,
     until: Instant,
 ) -> Result<Run, DriverFailure> {
     loop {
-        match look(context, container).await.map_err(|error| unseen(&error))? {
-            Standing::Runs(run) => return ready(context, service, container, run, until).await,
-            Standing::Changing(_) => sleep(LOOK).await,
-            Standing::Ended | Standing::Undefined => return Err(ended_early(context, service, None).await),
-            Standing::Orphaned(pids) => {
-                return Err(may_pass(Reason::StartFailed, orphans(&container.name, &pids)));
+        match query_state(context, container).await.map_err(|error| query_failed(&error))? {
+            ContainerState::Runs(run) => {
+                return wait_until_ready(context, service, container, run, until).await;
+            }
+            ContainerState::Changing(_) => sleep(POLL_INTERVAL).await,
+            ContainerState::Ended | ContainerState::Undefined => {
+                return Err(ended_early(context, service, None).await);
+            }
+            ContainerState::Orphaned(pids) => {
+                return Err(retry_here(Reason::StartFailed, orphans(&container.name, &pids)));
             }
         }
     }
 }
 
 /// Checks that a container can be a service of hactl.
-async fn fit(container: &Container) -> Result<(), DriverFailure> {
+async fn check_suitable(container: &Container) -> Result<(), DriverFailure> {
     let class = FailureClass::NeverHere;
-    match unfit(container).await {
+    match unsuitable_reason(container).await {
         Ok(None) => Ok(()),
         Ok(Some(why)) => {
             let message = format!("container {} cannot be used: {why}", container.name);
@@ -202,10 +206,12 @@ async fn launch(
 ) -> Result<(), DriverFailure> {
     let files = Files::of(&context.settings, service);
     files.prepare().map_err(|error| {
-        may_pass(Reason::StartFailed, format!("cannot write {}: {error}", files.lxc().display()))
+        retry_here(Reason::StartFailed, format!("cannot write {}: {error}", files.lxc().display()))
     })?;
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", UNPROTECTED, "sh", "lxc-start", "-n", &container.name, "-P"]).arg(&container.path);
+    command
+        .args(["-c", CLEAR_OOM_PROTECTION, "sh", "lxc-start", "-n", &container.name, "-P"])
+        .arg(&container.path);
     if let Some(config) = &container.config {
         command.arg("-f").arg(config);
     }
@@ -242,10 +248,10 @@ async fn launch(
             let text = files.text();
             Err(of_start(&container.name, &text, &status.to_string()))
         }
-        Ok(Err(error)) => Err(may_pass(Reason::StartFailed, format!("cannot run /bin/sh: {error}"))),
+        Ok(Err(error)) => Err(retry_here(Reason::StartFailed, format!("cannot run /bin/sh: {error}"))),
         Err(_) => {
             let message = format!("container {} did not start within startSeconds", container.name);
-            Err(may_pass(Reason::TimedOut, message))
+            Err(retry_here(Reason::TimedOut, message))
         }
     }
 }
@@ -272,13 +278,13 @@ fn of_start(name: &str, log: &str, status: &str) -> DriverFailure {
         // The storage may not be mounted on this node.
         failure(FailureClass::TryElsewhere, Reason::StartFailed, message)
     } else {
-        may_pass(Reason::StartFailed, message)
+        retry_here(Reason::StartFailed, message)
     }
 }
 
 /// Waits until the service is confirmed: its health check succeeds, or, without one, its container does not end
 /// immediately.
-async fn ready(
+async fn wait_until_ready(
     context: &Arc<Context>,
     service: &ServiceDefinition,
     container: &Container,
@@ -286,50 +292,50 @@ async fn ready(
     until: Instant,
 ) -> Result<Run, DriverFailure> {
     let check: Option<&HealthCheck> = service.driver.lxc.as_ref().and_then(|lxc| lxc.health_check.as_ref());
-    let mut backoff = Backoff::new(READINESS.0, READINESS.1);
+    let mut backoff = Backoff::new(READINESS_BACKOFF.0, READINESS_BACKOFF.1);
     let mut last = "nothing".to_owned();
     if check.is_none() {
-        sleep(SETTLING).await;
+        sleep(MIN_RUN_TIME).await;
     }
     loop {
-        match look(context, container).await.map_err(|error| unseen(&error))? {
-            Standing::Runs(now) => {
+        match query_state(context, container).await.map_err(|error| query_failed(&error))? {
+            ContainerState::Runs(now) => {
                 let Some(check) = check else { return Ok(now) };
                 match timeout_at(until, health::ask(container, check)).await {
                     Ok(Health::Healthy) => return Ok(now),
-                    Ok(Health::Unhealthy(why) | Health::Untold(why)) => last = why,
+                    Ok(Health::Unhealthy(why) | Health::Unknown(why)) => last = why,
                     Ok(Health::Undefined) | Err(_) => {}
                 }
             }
-            Standing::Ended | Standing::Undefined => {
+            ContainerState::Ended | ContainerState::Undefined => {
                 return Err(ended_early(context, service, Some(run)).await);
             }
-            Standing::Orphaned(pids) => {
-                return Err(may_pass(Reason::StartFailed, orphans(&container.name, &pids)));
+            ContainerState::Orphaned(pids) => {
+                return Err(retry_here(Reason::StartFailed, orphans(&container.name, &pids)));
             }
-            Standing::Changing(_) => {}
+            ContainerState::Changing(_) => {}
         }
         tokio::time::sleep_until((Instant::now() + backoff.advance()).min(until)).await;
         if Instant::now() >= until {
             let message =
                 format!("container was not healthy in time, last result of the health check: {last}");
-            return Err(may_pass(Reason::TimedOut, message));
+            return Err(retry_here(Reason::TimedOut, message));
         }
     }
 }
 
 async fn ended_early(context: &Context, service: &ServiceDefinition, run: Option<Run>) -> DriverFailure {
     let how = how_it_ended(context, service, run).await;
-    may_pass(Reason::StartFailed, format!("service exited immediately after its start: {how}"))
+    retry_here(Reason::StartFailed, format!("service exited immediately after its start: {how}"))
 }
 
 /// Returns how a run ended, with the last output of the container, as a clause for a message.
 pub(super) async fn how_it_ended(context: &Context, service: &ServiceDefinition, run: Option<Run>) -> String {
     let text = Files::of(&context.settings, service).text();
-    let how = run.and_then(|run| log::ending(&text, run.init.pid));
+    let how = run.and_then(|run| log::init_exit(&text, run.init.pid));
     let how = how.unwrap_or_else(|| "container has stopped".to_owned());
-    let said = log::last_line(context, service).await;
-    format!("{how}{said}")
+    let last_output = log::last_line(context, service).await;
+    format!("{how}{last_output}")
 }
 
 /// Stops the service: gracefully for at most `graceful_ms`, then by force.
@@ -353,11 +359,11 @@ async fn end(
     graceful_ms: Millis,
 ) -> Result<(), DriverFailure> {
     if graceful_ms > 0
-        && let Ok(Standing::Runs(run)) = look(context, container).await
+        && let Ok(ContainerState::Runs(run)) = query_state(context, container).await
     {
         let graceful = Duration::from_millis(graceful_ms);
         let seconds = graceful.as_millis().div_ceil(1000).to_string();
-        let asked = async {
+        let graceful_stop = async {
             if run.is_frozen {
                 // A frozen container does not handle the signal.
                 tools::run("lxc-unfreeze", container, &[], graceful).await?;
@@ -365,31 +371,31 @@ async fn end(
             tools::run("lxc-stop", container, &["--nokill", "--timeout", &seconds], graceful).await
         };
         // The loop below checks the container itself, and kills its remaining processes.
-        if let Ok(Err(error)) = timeout(graceful, asked).await {
+        if let Ok(Err(error)) = timeout(graceful, graceful_stop).await {
             tracing::debug!(resource = service.name.as_str(), %error, "container was not stopped gracefully");
         }
     }
     let begin = Instant::now();
-    let until = begin + KILLING;
-    let (mut was_asked, mut told) = (false, String::new());
+    let until = begin + KILL_TIMEOUT;
+    let (mut kill_requested, mut last_error) = (false, String::new());
     loop {
-        let done = match look(context, container).await {
-            Ok(Standing::Ended | Standing::Undefined) => return Ok(()),
+        let done = match query_state(context, container).await {
+            Ok(ContainerState::Ended | ContainerState::Undefined) => return Ok(()),
             // LXC runs the hooks of the container and removes its network devices.
-            _ if !was_asked => {
-                was_asked = true;
-                tools::run("lxc-stop", container, &["--kill", "--nolock"], ASKING).await.map(drop)
+            _ if !kill_requested => {
+                kill_requested = true;
+                tools::run("lxc-stop", container, &["--kill", "--nolock"], LXC_KILL_TIMEOUT).await.map(drop)
             }
-            standing => kill_processes(context, container, standing, begin.elapsed() > HOOKS).await,
+            state => kill_processes(context, container, state, begin.elapsed() > HOOK_GRACE).await,
         };
         if let Err(error) = done {
-            told = format!(": {error}");
+            last_error = format!(": {error}");
         }
         if Instant::now() > until {
-            let message = format!("container {} does not stop{told}", container.name);
-            return Err(may_pass(Reason::StopFailed, message));
+            let message = format!("container {} does not stop{last_error}", container.name);
+            return Err(retry_here(Reason::StopFailed, message));
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -397,19 +403,19 @@ async fn end(
 async fn kill_processes(
     context: &Arc<Context>,
     container: &Container,
-    standing: Result<Standing, ToolError>,
+    state: Result<ContainerState, ToolError>,
     is_late: bool,
 ) -> Result<(), ToolError> {
-    let is_silent = matches!(standing, Err(ToolError::TimedOut { .. }));
-    if let Ok(Standing::Runs(run)) = &standing {
+    let timed_out = matches!(state, Err(ToolError::TimedOut { .. }));
+    if let Ok(ContainerState::Runs(run)) = &state {
         // The kernel kills all processes of the container with the first one.
         let _ = run.init.signal(Signal::KILL);
     }
-    let broken = |error: std::io::Error| ToolError::Broken("the search for processes of LXC", error);
+    let search_failed = |error: std::io::Error| ToolError::Broken("the search for processes of LXC", error);
     let (context, container) = (Arc::clone(context), container.clone());
     let search = tokio::task::spawn_blocking(move || -> std::io::Result<()> {
         let monitors = container::monitors(&container)?;
-        if is_silent || is_late {
+        if timed_out || is_late {
             // By LXC's default, the kernel kills the first process of a container with the monitor.
             for monitor in &monitors {
                 monitor.process.signal(Signal::KILL)?;
@@ -422,7 +428,7 @@ async fn kill_processes(
         }
         Ok(())
     });
-    search.await.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(broken)
+    search.await.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(search_failed)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::processes::group_of;
 use crate::core::Meter;
 use crate::driver::Sample;
 use crate::driver::program::measure;
-use crate::driver::systemd::group::Groups;
+use crate::driver::systemd::group::CgroupHierarchies;
 use ha_api_types::driver::Limits;
 use ha_api_types::time::Mono;
 use std::fs;
@@ -42,10 +42,10 @@ pub(super) fn is_v2() -> bool {
 }
 
 /// Returns the usage of a container, by the pid of its first process.
-pub(super) fn usage(groups: &Groups, init: i32, at: Mono) -> Option<Sample> {
+pub(super) fn usage(groups: &CgroupHierarchies, init: i32, at: Mono) -> Option<Sample> {
     let group = group_of(init)?;
-    let folder = groups.counters(&group)?;
-    let mut sample = measure::of_group(&folder, || groups.members(&group).ok(), at)?;
+    let directory = groups.counters(&group)?;
+    let mut sample = measure::of_group(&directory, || groups.members(&group).ok(), at)?;
     // With the network of the node, the counters would be those of the whole node.
     let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
     let init = init.to_string();

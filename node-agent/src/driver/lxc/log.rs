@@ -19,32 +19,32 @@ const LOG_BYTES_MAX: u64 = 1 << 20;
 /// Files of a service.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Files {
     pub(super) fn of(settings: &LxcSettings, service: &ServiceDefinition) -> Files {
-        Files { folder: settings.folder.join(service.name.as_str()) }
+        Files { directory: settings.directory.join(service.name.as_str()) }
     }
 
     /// Returns the file for the output of the console.
     pub(super) fn console(&self) -> PathBuf {
-        self.folder.join("output.log")
+        self.directory.join("output.log")
     }
 
     /// Returns the file for LXC's own log of the container.
     pub(super) fn lxc(&self) -> PathBuf {
-        self.folder.join("lxc.log")
+        self.directory.join("lxc.log")
     }
 
     /// Creates the directory, and empties LXC's log before a start.
     pub(super) fn prepare(&self) -> io::Result<()> {
-        fs::create_dir_all(&self.folder)?;
+        fs::create_dir_all(&self.directory)?;
         fs::write(self.lxc(), "")
     }
 
     /// Empties LXC's log if it is long. The monitor appends to it.
-    pub(super) fn tidy(&self) {
+    pub(super) fn truncate_if_long(&self) {
         if fs::metadata(self.lxc()).is_ok_and(|metadata| metadata.len() > LOG_BYTES_MAX)
             && let Ok(file) = OpenOptions::new().write(true).open(self.lxc())
         {
@@ -103,7 +103,7 @@ pub(super) fn first_error(text: &str) -> Option<&str> {
 }
 
 /// Returns how the first process of a container ended, according to LXC's log.
-pub(super) fn ending(text: &str, init: i32) -> Option<String> {
+pub(super) fn init_exit(text: &str, init: i32) -> Option<String> {
     let beginning = format!("Child <{init}> ended on ");
     let found = text.lines().filter_map(parse).find_map(|(_, message)| message.strip_prefix(&beginning));
     let how = found?;
@@ -139,24 +139,24 @@ mod tests {
             )
         };
         let check = |how: &str, init: i32, expected: Option<&str>| {
-            assert_eq!(ending(&line(how), init).as_deref(), expected, "{how}");
+            assert_eq!(init_exit(&line(how), init).as_deref(), expected, "{how}");
         };
         check("signal Killed(9)", 7, Some("init process was killed by signal 9"));
         check("error (3)", 7, Some("init process exited with status 3"));
         check("signal Killed(9)", 8, None);
-        assert_eq!(ending(LOG, 7), None);
+        assert_eq!(init_exit(LOG, 7), None);
     }
 
     #[test]
     fn a_long_log_is_emptied() {
-        let folder = tempfile::tempdir().unwrap();
-        let files = Files { folder: folder.path().join("web") };
+        let directory = tempfile::tempdir().unwrap();
+        let files = Files { directory: directory.path().join("web") };
         files.prepare().unwrap();
         fs::write(files.lxc(), "short").unwrap();
-        files.tidy();
+        files.truncate_if_long();
         assert_eq!(files.text(), "short");
         fs::write(files.lxc(), "x".repeat((1 << 20) + 1)).unwrap();
-        files.tidy();
+        files.truncate_if_long();
         assert_eq!(files.text(), "");
     }
 }

@@ -3,7 +3,7 @@
 use super::command::{Invocation, Role};
 use super::container::Container;
 use crate::driver::program::process::{ProcessIdentity, ProcessStatus};
-use crate::driver::systemd::group::Groups;
+use crate::driver::systemd::group::CgroupHierarchies;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -38,7 +38,7 @@ pub(super) fn all() -> io::Result<Vec<LxcProcess>> {
 /// Returns `true` if a process runs as root and outside of containers: every process can choose its title.
 fn is_of_node(pid: i32) -> bool {
     let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/pid")).ok();
-    let is_root = fs::metadata(format!("/proc/{pid}")).is_ok_and(|folder| folder.uid() == 0);
+    let is_root = fs::metadata(format!("/proc/{pid}")).is_ok_and(|directory| directory.uid() == 0);
     is_root && namespace(&pid.to_string()).is_some_and(|own| namespace("self") == Some(own))
 }
 
@@ -55,11 +55,11 @@ impl LxcProcess {
 
     fn is_of(&self, container: &Container) -> bool {
         let path = self.invocation.path.as_deref().unwrap_or(Path::new(super::DEFAULT_PATH));
-        self.invocation.name == container.name && is_same_folder(path, &container.path)
+        self.invocation.name == container.name && is_same_directory(path, &container.path)
     }
 }
 
-fn is_same_folder(one: &Path, other: &Path) -> bool {
+fn is_same_directory(one: &Path, other: &Path) -> bool {
     // The comparison of components ignores a final slash.
     one == other || one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
@@ -69,13 +69,13 @@ fn is_same_folder(one: &Path, other: &Path) -> bool {
 /// The names are the same for containers in all directories. A group whose first process is the child of a monitor
 /// belongs to the container of that monitor.
 pub(super) fn orphaned_groups(
-    groups: &Groups,
+    groups: &CgroupHierarchies,
     container: &Container,
     configured: Option<String>,
     last: Option<String>,
 ) -> io::Result<Vec<String>> {
     let mut found: Vec<String> = groups
-        .top()
+        .top_level_groups()
         .iter()
         .filter_map(|group| group.strip_prefix(PAYLOAD))
         .filter(|owner| is_group_of(&container.name, owner, |other| container.path.join(other).is_dir()))

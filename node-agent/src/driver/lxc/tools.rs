@@ -8,7 +8,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 /// Time limit of a query. A monitor that was stopped by a signal does not answer.
-const ANSWER: Duration = Duration::from_secs(3);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Reason for a missing answer.
 #[derive(Debug, thiserror::Error)]
@@ -81,11 +81,11 @@ pub(super) async fn run(
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said =
+    let message =
         String::from_utf8_lossy(if output.stderr.is_empty() { &output.stdout } else { &output.stderr });
-    let said = said.trim();
-    let said = if said.is_empty() { output.status.to_string() } else { said.to_owned() };
-    Err(ToolError::Failed(program, said))
+    let message = message.trim();
+    let message = if message.is_empty() { output.status.to_string() } else { message.to_owned() };
+    Err(ToolError::Failed(program, message))
 }
 
 /// Runs a command within a time limit.
@@ -105,15 +105,15 @@ pub(super) async fn output(
 /// Asks the monitor of a container for the state. A container that is not defined is reported as stopped, or as an
 /// error.
 pub(super) async fn info(container: &Container) -> Result<Info, ToolError> {
-    run("lxc-info", container, &["--state", "--pid"], ANSWER).await.map(|text| Info::parse(&text))
+    run("lxc-info", container, &["--state", "--pid"], QUERY_TIMEOUT).await.map(|text| Info::parse(&text))
 }
 
 /// Checks that this machine has LXC.
-pub(super) async fn able() -> Result<(), String> {
+pub(super) async fn check_usable() -> Result<(), String> {
     for program in ["lxc-start", "lxc-stop", "lxc-info", "lxc-attach"] {
         let mut command = Command::new(program);
         command.arg("--version").stdin(Stdio::null()).kill_on_drop(true);
-        output(program, &mut command, ANSWER).await.map_err(|error| error.to_string())?;
+        output(program, &mut command, QUERY_TIMEOUT).await.map_err(|error| error.to_string())?;
     }
     if !nix::unistd::geteuid().is_root() {
         return Err("the agent does not run as root".to_owned());

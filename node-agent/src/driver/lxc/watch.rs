@@ -1,7 +1,7 @@
 //! Watches of containers: the kernel reports the end of the first process immediately; a container that was started by
 //! hand is detected by the socket of its monitor.
 
-use super::container::{Container, Run, Standing, look, orphans};
+use super::container::{Container, ContainerState, Run, orphans, query_state};
 use super::log::Files;
 use super::{Context, health, lifecycle, processes};
 use crate::core::DriverEvent;
@@ -17,12 +17,12 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// Interval between checks of whether a stopped container has a monitor.
-const STARTED: Duration = Duration::from_secs(1);
+const MONITOR_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between queries of a container that is between two states.
-const CHANGING: Duration = Duration::from_millis(100);
+const TRANSITION_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Time that a container may be between two states after the end of its first process, for its hooks or for a restart
 /// from inside. Then the end is reported.
-const RESTARTING: Duration = Duration::from_secs(30);
+const RESTART_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Identity of a watch: uid of the service, container, first process, and health check.
 type Watched = (String, Container, Option<ProcessIdentity>, Option<HealthCheck>);
@@ -32,7 +32,7 @@ pub(super) type Watches = watches::Watches<Watched>;
 /// End of a run.
 struct End {
     message: String,
-    by_hand: bool,
+    stopped_externally: bool,
 }
 
 /// Starts to watch a service, unless it is already watched. Without a `run`, the service does not run.
@@ -50,7 +50,12 @@ async fn watch(driver: Weak<Context>, service: ServiceDefinition, container: Con
     let event = match run {
         Some(run) => {
             let Some(end) = ended(&driver, &service, &container, run).await else { return };
-            DriverEvent::Exited { name, uid, message: end.message, by_hand: end.by_hand }
+            DriverEvent::Exited {
+                name,
+                uid,
+                message: end.message,
+                stopped_externally: end.stopped_externally,
+            }
         }
         None if appeared(&driver, &container).await => DriverEvent::Appeared { name, uid },
         None => return,
@@ -70,7 +75,7 @@ async fn ended(
 ) -> Option<End> {
     loop {
         let check = service.driver.lxc.as_ref().and_then(|lxc| lxc.health_check.as_ref());
-        let sick = async {
+        let health_failed = async {
             match check {
                 Some(check) => unhealthy(&container.name, check, || health::ask(container, check)).await,
                 None => std::future::pending().await,
@@ -78,38 +83,38 @@ async fn ended(
         };
         let broken = tokio::select! {
             () = process_ended(run.init) => None,
-            message = polled(driver, service, container, run) => Some(message?),
-            message = sick => Some(message),
+            message = ended_by_poll(driver, service, container, run) => Some(message?),
+            message = health_failed => Some(message),
         };
         if let Some(message) = broken {
-            return Some(End { message, by_hand: false });
+            return Some(End { message, stopped_externally: false });
         }
         // `lxc-stop` waits for the end of the container, so it still runs now.
-        let by_hand = is_being_stopped(container).await;
-        let until = Instant::now() + RESTARTING;
+        let stopped_externally = is_being_stopped(container).await;
+        let until = Instant::now() + RESTART_TIMEOUT;
         run = loop {
             let context = driver.upgrade()?;
-            match look(&context, container).await {
-                Ok(Standing::Runs(next)) => break next,
-                Ok(Standing::Ended | Standing::Undefined) => {
+            match query_state(&context, container).await {
+                Ok(ContainerState::Runs(next)) => break next,
+                Ok(ContainerState::Ended | ContainerState::Undefined) => {
                     let message = lifecycle::how_it_ended(&context, service, Some(run)).await;
-                    return Some(End { message, by_hand });
+                    return Some(End { message, stopped_externally });
                 }
-                Ok(Standing::Orphaned(pids)) => {
-                    return Some(End { message: orphans(&container.name, &pids), by_hand: false });
+                Ok(ContainerState::Orphaned(pids)) => {
+                    return Some(End { message: orphans(&container.name, &pids), stopped_externally: false });
                 }
-                Ok(Standing::Changing(state)) if Instant::now() > until => {
+                Ok(ContainerState::Changing(state)) if Instant::now() > until => {
                     let message = format!("init process has exited, but the container is {state}");
-                    return Some(End { message, by_hand });
+                    return Some(End { message, stopped_externally });
                 }
                 Err(error) if Instant::now() > until => {
                     let message = format!("init process has exited: {error}");
-                    return Some(End { message, by_hand });
+                    return Some(End { message, stopped_externally });
                 }
-                Ok(Standing::Changing(_)) | Err(_) => {}
+                Ok(ContainerState::Changing(_)) | Err(_) => {}
             }
             drop(context);
-            sleep(CHANGING).await;
+            sleep(TRANSITION_POLL_INTERVAL).await;
         };
     }
 }
@@ -129,7 +134,7 @@ async fn process_ended(process: ProcessIdentity) {
 
 /// Queries the container at an interval. Returns the reason if the run has ended although its first process is alive;
 /// `None` if the driver was dropped.
-async fn polled(
+async fn ended_by_poll(
     driver: &Weak<Context>,
     service: &ServiceDefinition,
     container: &Container,
@@ -138,11 +143,11 @@ async fn polled(
     let files = Files::of(&driver.upgrade()?.settings, service);
     loop {
         sleep(driver.upgrade()?.settings.poll_interval).await;
-        files.tidy();
+        files.truncate_if_long();
         let context = driver.upgrade()?;
-        match look(&context, container).await {
-            Ok(Standing::Orphaned(pids)) => return Some(orphans(&container.name, &pids)),
-            Ok(Standing::Ended | Standing::Undefined) if !run.init.is_alive().unwrap_or(true) => {
+        match query_state(&context, container).await {
+            Ok(ContainerState::Orphaned(pids)) => return Some(orphans(&container.name, &pids)),
+            Ok(ContainerState::Ended | ContainerState::Undefined) if !run.init.is_alive().unwrap_or(true) => {
                 return Some(lifecycle::how_it_ended(&context, service, Some(run)).await);
             }
             Ok(_) => {}
@@ -167,15 +172,15 @@ async fn appeared(driver: &Weak<Context>, container: &Container) -> bool {
     let Some(poll_interval) = driver.upgrade().map(|context| context.settings.poll_interval) else {
         return false;
     };
-    let mut look_at = Instant::now() + poll_interval;
+    let mut query_at = Instant::now() + poll_interval;
     loop {
-        sleep(STARTED.min(poll_interval)).await;
-        if Instant::now() < look_at && !has_monitor(container).await {
+        sleep(MONITOR_CHECK_INTERVAL.min(poll_interval)).await;
+        if Instant::now() < query_at && !has_monitor(container).await {
             continue;
         }
-        look_at = Instant::now() + poll_interval;
+        query_at = Instant::now() + poll_interval;
         let Some(context) = driver.upgrade() else { return false };
-        if let Ok(Standing::Runs(_)) = look(&context, container).await {
+        if let Ok(ContainerState::Runs(_)) = query_state(&context, container).await {
             return true;
         }
     }

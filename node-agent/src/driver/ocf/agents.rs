@@ -1,7 +1,7 @@
 //! The resource agents installed on this node: their programs and their metadata.
 
-use super::request::STATE_FOLDER;
-use ha_api_types::ocf::{AgentMetadata, AgentName, agents_folder};
+use super::request::STATE_DIRECTORY;
+use ha_api_types::ocf::{AgentMetadata, AgentName, agents_directory};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -24,13 +24,13 @@ impl Agents {
     }
 
     /// Checks whether any resource agent is installed. The error is the reason for a message.
-    pub(super) fn able(&self) -> Result<(), String> {
-        let folder = agents_folder(&self.root);
-        let is_there = fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some());
-        if is_there {
+    pub(super) fn check_usable(&self) -> Result<(), String> {
+        let directory = agents_directory(&self.root);
+        let is_installed = fs::read_dir(&directory).is_ok_and(|mut entries| entries.next().is_some());
+        if is_installed {
             Ok(())
         } else {
-            Err(format!("no resource agents in {}: install the package resource-agents", folder.display()))
+            Err(format!("no resource agents in {}: install the package resource-agents", directory.display()))
         }
     }
 
@@ -46,25 +46,25 @@ impl Agents {
     }
 
     /// Creates the directory for the resource agents' state, because the agents expect that it exists.
-    pub(super) fn make_state_folder(&self) -> io::Result<()> {
-        fs::create_dir_all(self.run.join(STATE_FOLDER))
+    pub(super) fn make_state_directory(&self) -> io::Result<()> {
+        fs::create_dir_all(self.run.join(STATE_DIRECTORY))
     }
 
     /// Returns the cached metadata of a resource agent if its program has not changed since.
     pub(super) fn known(&self, program: &Path) -> Option<Arc<AgentMetadata>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (read_at, metadata) = known.get(program)?;
-        (changed(program)? == *read_at).then(|| Arc::clone(metadata))
+        (modification_time(program)? == *read_at).then(|| Arc::clone(metadata))
     }
 
     pub(super) fn remember(&self, program: &Path, metadata: &Arc<AgentMetadata>) {
-        if let Some(changed) = changed(program) {
+        if let Some(modified_at) = modification_time(program) {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.insert(program.to_owned(), (changed, Arc::clone(metadata)));
+            known.insert(program.to_owned(), (modified_at, Arc::clone(metadata)));
         }
     }
 }
 
-fn changed(program: &Path) -> Option<SystemTime> {
+fn modification_time(program: &Path) -> Option<SystemTime> {
     fs::metadata(program).ok()?.modified().ok()
 }

@@ -25,7 +25,7 @@ pub(super) enum Outcome {
 
 /// Result of a run of `monitor`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum MonitorResult {
     /// The service runs.
     Running,
     /// The service does not run.
@@ -54,13 +54,13 @@ impl Outcome {
     pub(super) fn of(end: io::Result<End>) -> Outcome {
         match end {
             Ok(End::Ended(ended)) => match ended.status.code() {
-                Some(code) => Outcome::Exited(code, said(&ended.said)),
+                Some(code) => Outcome::Exited(code, exit_reason(&ended.logged_output)),
                 None => Outcome::Killed(describe(ended.status)),
             },
             Ok(End::TimedOut) => Outcome::TimedOut,
             Ok(End::NotLaunched(failure)) => Outcome::NotRun(LaunchFailure::to_driver_failure(&failure)),
             Err(error) => {
-                Outcome::NotRun(crate::driver::program::broken("cannot run the resource agent", &error))
+                Outcome::NotRun(crate::driver::program::io_failure("cannot run the resource agent", &error))
             }
         }
     }
@@ -72,7 +72,7 @@ impl Outcome {
 
     /// Returns `true` if the result of `validate-all` rules out a start. Other failures do not: some resource agents
     /// have no `validate-all`, and with some it fails only because the service does not run.
-    pub(super) fn rules_out(&self) -> bool {
+    pub(super) fn rules_out_start(&self) -> bool {
         match self {
             Outcome::Exited(code, _) => {
                 matches!(*code, INVALID_ARGUMENTS | NO_PERMISSION | NOT_INSTALLED | NOT_CONFIGURED)
@@ -84,24 +84,28 @@ impl Outcome {
 
     /// Interprets the result of `monitor`. `begun` is `true` if this resource agent was requested to start the service
     /// since the boot. If not, a service that cannot run here with these parameters counts as not running.
-    pub(super) fn seen(&self, begun: bool) -> Seen {
+    pub(super) fn monitor_result(&self, begun: bool) -> MonitorResult {
         let message = || self.message("monitor");
         match self {
-            Outcome::Exited(SUCCESS | RUNNING_PROMOTED | DEGRADED | DEGRADED_PROMOTED, _) => Seen::Running,
-            Outcome::Exited(NOT_RUNNING, _) => Seen::NotRunning,
+            Outcome::Exited(SUCCESS | RUNNING_PROMOTED | DEGRADED | DEGRADED_PROMOTED, _) => {
+                MonitorResult::Running
+            }
+            Outcome::Exited(NOT_RUNNING, _) => MonitorResult::NotRunning,
             Outcome::Exited(INVALID_ARGUMENTS | NOT_INSTALLED | NOT_CONFIGURED, _)
             | Outcome::NotInstalled(_)
                 if !begun =>
             {
-                Seen::NotRunning
+                MonitorResult::NotRunning
             }
             Outcome::Exited(
                 INVALID_ARGUMENTS | NOT_IMPLEMENTED | NO_PERMISSION | NOT_INSTALLED | NOT_CONFIGURED,
                 _,
             )
             | Outcome::NotInstalled(_)
-            | Outcome::NotRun(_) => Seen::Unclear(message()),
-            Outcome::Exited(_, _) | Outcome::Killed(_) | Outcome::TimedOut => Seen::Failing(message()),
+            | Outcome::NotRun(_) => MonitorResult::Unclear(message()),
+            Outcome::Exited(_, _) | Outcome::Killed(_) | Outcome::TimedOut => {
+                MonitorResult::Failing(message())
+            }
         }
     }
 
@@ -125,7 +129,7 @@ impl Outcome {
     /// Returns the result as a clause for a message.
     pub(super) fn message(&self, action: &str) -> String {
         match self {
-            Outcome::Exited(code, said) => {
+            Outcome::Exited(code, reason_text) => {
                 let meaning = match *code {
                     SUCCESS => " (success)",
                     INVALID_ARGUMENTS => " (invalid arguments)",
@@ -137,8 +141,9 @@ impl Outcome {
                     FAILED_PROMOTED => " (failed while promoted)",
                     _ => "",
                 };
-                let said = if said.is_empty() { String::new() } else { format!(": {said}") };
-                format!("resource agent action {action} failed: exit status {code}{meaning}{said}")
+                let reason_text =
+                    if reason_text.is_empty() { String::new() } else { format!(": {reason_text}") };
+                format!("resource agent action {action} failed: exit status {code}{meaning}{reason_text}")
             }
             Outcome::Killed(how) => format!("resource agent action {action} was {how}"),
             Outcome::TimedOut => format!("resource agent action {action} timed out and was killed"),
@@ -149,18 +154,18 @@ impl Outcome {
 }
 
 /// Returns the observed state for a result of `monitor`. A failing service that was started counts as running.
-pub(super) fn observed(seen: Seen, begun: bool) -> Observed {
+pub(super) fn observed(seen: MonitorResult, begun: bool) -> Observed {
     match seen {
-        Seen::Running => Observed::Running,
-        Seen::NotRunning => Observed::NotRunning,
-        Seen::Failing(_) if begun => Observed::Running,
-        Seen::Failing(message) | Seen::Unclear(message) => Observed::Unknown(message),
+        MonitorResult::Running => Observed::Running,
+        MonitorResult::NotRunning => Observed::NotRunning,
+        MonitorResult::Failing(_) if begun => Observed::Running,
+        MonitorResult::Failing(message) | MonitorResult::Unclear(message) => Observed::Unknown(message),
     }
 }
 
 /// Returns the reason from a resource agent's output: the line marked as the exit reason, else the last error, else the
 /// last line.
-fn said(text: &str) -> String {
+fn exit_reason(text: &str) -> String {
     const MARK: &str = "ocf-exit-reason:";
     let marked = text.lines().rev().find_map(|line| line.split_once(MARK).map(|(_, reason)| reason));
     let error = || text.lines().rev().find(|line| line.contains("ERROR"));
@@ -191,7 +196,7 @@ mod tests {
     #[test]
     fn monitors_tell_by_their_status() {
         let check = |outcome: &Outcome, begun: &str, not_begun: &str| {
-            let word = |begun: bool| match observed(outcome.seen(begun), begun) {
+            let word = |begun: bool| match observed(outcome.monitor_result(begun), begun) {
                 Observed::Running => "running",
                 Observed::NotRunning => "not running",
                 Observed::Remnant(_) | Observed::Unknown(_) => "unknown",
@@ -238,7 +243,7 @@ mod tests {
         for (code, expected) in
             [(0, false), (1, false), (2, true), (3, false), (4, true), (5, true), (6, true), (7, false)]
         {
-            assert_eq!(exited(code).rules_out(), expected, "{code}");
+            assert_eq!(exited(code).rules_out_start(), expected, "{code}");
         }
     }
 
@@ -255,7 +260,7 @@ mod tests {
             ("plain words\n", "plain words"),
             ("2026 is not a date", "2026 is not a date"),
         ] {
-            assert_eq!(said(text), expected, "{text:?}");
+            assert_eq!(exit_reason(text), expected, "{text:?}");
         }
         let outcome = Outcome::Exited(6, "no psql".to_owned());
         assert_eq!(

@@ -62,7 +62,7 @@ impl Action<'_> {
 
 /// Paths and node name for a resource agent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct AgentContext<'a> {
     /// Name of this node.
     pub(super) node: &'a NodeName,
     /// Value of `OCF_ROOT`.
@@ -72,17 +72,17 @@ pub(super) struct Place<'a> {
 }
 
 /// Directory below `HA_VARRUN` for the resource agents' own state.
-pub(super) const STATE_FOLDER: &str = "resource-agents";
+pub(super) const STATE_DIRECTORY: &str = "resource-agents";
 
 /// Returns the environment for a request.
 pub(super) fn environment(
-    place: Place<'_>,
+    context: AgentContext<'_>,
     resource: &str,
     name: &AgentName,
     spec: &OcfSpec,
     request: Request<'_>,
 ) -> BTreeMap<String, String> {
-    let mut variables: BTreeMap<String, String> = name.environment(place.root).into_iter().collect();
+    let mut variables: BTreeMap<String, String> = name.environment(context.root).into_iter().collect();
     let mut set = |name: &str, value: &str| {
         variables.insert(name.to_owned(), value.to_owned());
     };
@@ -90,8 +90,8 @@ pub(super) fn environment(
         set(&format!("OCF_RESKEY_{parameter}"), value);
     }
     set("OCF_RESOURCE_INSTANCE", resource);
-    set("HA_VARRUN", &place.run.display().to_string());
-    set("HA_RSCTMP", &place.run.join(STATE_FOLDER).display().to_string());
+    set("HA_VARRUN", &context.run.display().to_string());
+    set("HA_RSCTMP", &context.run.join(STATE_DIRECTORY).display().to_string());
     // Format of the date before every line that the resource agents' shell library logs.
     set("HA_DATEFMT", "%FT%T ");
     let (interval_ms, level) = match request.action {
@@ -109,10 +109,10 @@ pub(super) fn environment(
     meta("name", request.action.name());
     meta("interval", &interval_ms.to_string());
     meta("timeout", &request.timeout_ms.to_string());
-    meta("on_node", place.node);
+    meta("on_node", context.node);
     let (source, target) = match request.action {
-        Action::MigrateTo { target } => (place.node, target),
-        Action::MigrateFrom { source } => (source, place.node),
+        Action::MigrateTo { target } => (context.node, target),
+        Action::MigrateFrom { source } => (source, context.node),
         Action::Probe
         | Action::Monitor { .. }
         | Action::Validate
@@ -171,16 +171,16 @@ mod tests {
 
     fn check(action: Action<'_>, expected: &[(&str, Option<&str>)]) {
         let node = "n1".into();
-        let place = Place { node: &node, root: Path::new("/usr/lib/ocf"), run: Path::new("/run") };
+        let context = AgentContext { node: &node, root: Path::new("/usr/lib/ocf"), run: Path::new("/run") };
         let name = "heartbeat:Dummy".parse().expect("a name");
-        let found = environment(place, "web", &name, &spec(), Request { action, timeout_ms: 20_000 });
+        let found = environment(context, "web", &name, &spec(), Request { action, timeout_ms: 20_000 });
         for (name, value) in expected {
             assert_eq!(found.get(*name).map(String::as_str), *value, "{action:?} {name}");
         }
     }
 
     #[test]
-    fn agents_find_what_they_are_asked() {
+    fn the_environment_contains_the_request() {
         check(
             Action::Start,
             &[

@@ -1,7 +1,7 @@
 //! Commands for one service of a resource agent: probe, start or adopt, stop, kill, move.
 
-use super::outcome::{Outcome, Seen, observed};
-use super::request::{self, Action, Place, Request};
+use super::outcome::{MonitorResult, Outcome, observed};
+use super::request::{self, Action, AgentContext, Request};
 use super::{Context, OcfSpec};
 use crate::core::DriverFailure;
 use crate::driver::program::run::{End, Output, Run};
@@ -21,14 +21,14 @@ use tokio::time::{Instant, sleep};
 /// until process 1 reaps it.
 const REAP_GRACE: Duration = Duration::from_secs(3);
 /// Interval between runs of `monitor` during that time.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum time limit of the stop action after all processes were killed.
 const KILLED_STOP_MS: Millis = 20_000;
 
 impl Context {
     /// Reports whether the service runs, and starts watching it if so.
     pub(super) async fn probe(self: &Arc<Context>, service: &ServiceDefinition) -> Observed {
-        let begun = self.programs.is_begun(service);
+        let begun = self.programs.is_start_recorded(service);
         let seen = self.monitor(service, Action::Probe).await;
         let observed = observed(seen, begun);
         match &observed {
@@ -39,10 +39,10 @@ impl Context {
             }
             Observed::Remnant(_) | Observed::Unknown(_) => {}
             // A start by an earlier node agent may still be in progress.
-            Observed::NotRunning => match self.programs.remains(service).await {
-                Ok(remains) if remains.is_empty() => self.programs.forget_begun(service),
-                Ok(remains) => {
-                    let left = remains.describe();
+            Observed::NotRunning => match self.programs.leftover_processes(service).await {
+                Ok(leftovers) if leftovers.is_empty() => self.programs.forget_start(service),
+                Ok(leftovers) => {
+                    let left = leftovers.describe();
                     return Observed::Unknown(format!(
                         "resource agent reports not running, but processes remain: {left}"
                     ));
@@ -55,38 +55,38 @@ impl Context {
 
     /// Starts the service, unless it already runs.
     pub(super) async fn start(self: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
-        let (_, spec) = named(service)?;
+        let (_, spec) = agent_of(service)?;
         let mut seen = self.monitor(service, Action::Probe).await;
-        if matches!(seen, Seen::Failing(_)) {
+        if matches!(seen, MonitorResult::Failing(_)) {
             seen = self.monitor(service, Action::Probe).await;
         }
         match seen {
-            Seen::Running => self.programs.begin(service)?,
-            Seen::NotRunning => self.start_afresh(service).await?,
-            Seen::Failing(_) | Seen::Unclear(_) => {
+            MonitorResult::Running => self.programs.record_start(service)?,
+            MonitorResult::NotRunning => self.start_stopped(service).await?,
+            MonitorResult::Failing(_) | MonitorResult::Unclear(_) => {
                 self.kill(service).await?;
-                self.start_afresh(service).await?;
+                self.start_stopped(service).await?;
             }
         }
         self.watch(service, spec);
         Ok(())
     }
 
-    async fn start_afresh(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
+    async fn start_stopped(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         self.validate(service).await?;
-        self.programs.begin(service)?;
+        self.programs.record_start(service)?;
         let timeout_ms = self.timeouts(service).await.start_ms();
         let outcome = self.ask(service, Request { action: Action::Start, timeout_ms }).await;
         if !outcome.is_success() {
             return Err(outcome.failure("start", Reason::StartFailed));
         }
         match self.monitor(service, Action::Probe).await {
-            Seen::Running => Ok(()),
-            Seen::NotRunning => {
+            MonitorResult::Running => Ok(()),
+            MonitorResult::NotRunning => {
                 let message = "resource agent reports that the service does not run after its start";
                 Err(failed(Reason::StartFailed, message))
             }
-            Seen::Failing(message) | Seen::Unclear(message) => {
+            MonitorResult::Failing(message) | MonitorResult::Unclear(message) => {
                 Err(failed(Reason::StartFailed, &format!("after the start: {message}")))
             }
         }
@@ -95,12 +95,16 @@ impl Context {
     /// Checks whether the parameters can work on this node, as far as the resource agent can determine before a start.
     async fn validate(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         let metadata = self.metadata(service).await;
-        if !metadata.actions.is_empty() && !metadata.knows(Action::Validate.name()) {
+        if !metadata.actions.is_empty() && !metadata.supports(Action::Validate.name()) {
             return Ok(());
         }
         let timeout_ms = self.timeouts(service).await.start_ms();
         let outcome = self.ask(service, Request { action: Action::Validate, timeout_ms }).await;
-        if outcome.rules_out() { Err(outcome.failure("validate-all", Reason::StartFailed)) } else { Ok(()) }
+        if outcome.rules_out_start() {
+            Err(outcome.failure("validate-all", Reason::StartFailed))
+        } else {
+            Ok(())
+        }
     }
 
     /// Stops the service. If the resource agent's stop fails, or leaves processes of the service, they are killed.
@@ -131,7 +135,7 @@ impl Context {
     /// Kills the service's processes, then runs the resource agent's stop action to clean up everything else.
     pub(super) async fn kill(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         self.watches.end(&service.name);
-        self.programs.clear_remains(service).await?;
+        self.programs.kill_leftovers(service).await?;
         let timeout_ms = self.timeouts(service).await.stop_ms().min(KILLED_STOP_MS);
         let outcome = self.ask(service, Request { action: Action::Stop, timeout_ms }).await;
         self.confirm_stopped(service, &outcome).await
@@ -143,20 +147,24 @@ impl Context {
         service: &ServiceDefinition,
         stop: &Outcome,
     ) -> Result<(), DriverFailure> {
-        self.programs.clear_remains(service).await?;
+        self.programs.kill_leftovers(service).await?;
         let until = Instant::now() + REAP_GRACE;
         let seen = loop {
             match self.monitor(service, Action::Probe).await {
-                Seen::NotRunning => {
-                    self.programs.forget_begun(service);
+                MonitorResult::NotRunning => {
+                    self.programs.forget_start(service);
                     if let Some(cgroup) = self.programs.cgroup_of(&service.name) {
                         cgroup.remove();
                     }
                     return Ok(());
                 }
-                Seen::Running | Seen::Failing(_) if Instant::now() < until => sleep(LOOK).await,
-                Seen::Running => break "resource agent reports that the service still runs".to_owned(),
-                Seen::Failing(message) | Seen::Unclear(message) => break message,
+                MonitorResult::Running | MonitorResult::Failing(_) if Instant::now() < until => {
+                    sleep(POLL_INTERVAL).await
+                }
+                MonitorResult::Running => {
+                    break "resource agent reports that the service still runs".to_owned();
+                }
+                MonitorResult::Failing(message) | MonitorResult::Unclear(message) => break message,
             }
         };
         let why = if stop.is_success() { String::new() } else { format!("{}; ", stop.message("stop")) };
@@ -165,9 +173,9 @@ impl Context {
 
     /// Checks whether the service could run on this node, the target of a live migration.
     pub(super) async fn receive(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
-        let (name, _) = named(service)?;
+        let (name, _) = agent_of(service)?;
         self.agents.program(&name).map_err(|message| not_installed(&message))?;
-        self.can_move(service, &["migrate_from"]).await?;
+        self.check_can_migrate(service, &["migrate_from"]).await?;
         self.validate(service).await
     }
 
@@ -177,7 +185,7 @@ impl Context {
         service: &ServiceDefinition,
         source: &NodeName,
     ) -> Result<(), DriverFailure> {
-        self.programs.begin(service)?;
+        self.programs.record_start(service)?;
         let timeout_ms = self.timeouts(service).await.migrate_ms();
         let outcome = self.ask(service, Request { action: Action::MigrateFrom { source }, timeout_ms }).await;
         if outcome.is_success() { Ok(()) } else { Err(outcome.failure("migrate_from", Reason::MoveFailed)) }
@@ -189,20 +197,25 @@ impl Context {
         service: &ServiceDefinition,
         target: &NodeName,
     ) -> Result<(), DriverFailure> {
-        self.can_move(service, &["migrate_to", "migrate_from"]).await?;
+        self.check_can_migrate(service, &["migrate_to", "migrate_from"]).await?;
         self.watches.end(&service.name);
         let timeout_ms = self.timeouts(service).await.migrate_ms();
         let outcome = self.ask(service, Request { action: Action::MigrateTo { target }, timeout_ms }).await;
         if outcome.is_success() { Ok(()) } else { Err(outcome.failure("migrate_to", Reason::MoveFailed)) }
     }
 
-    async fn can_move(&self, service: &ServiceDefinition, actions: &[&str]) -> Result<(), DriverFailure> {
-        let (name, spec) = named(service)?;
+    async fn check_can_migrate(
+        &self,
+        service: &ServiceDefinition,
+        actions: &[&str],
+    ) -> Result<(), DriverFailure> {
+        let (name, spec) = agent_of(service)?;
         if !spec.allow_migrate {
             return Err(failed(Reason::MoveFailed, "spec.driver.ocf.allowMigrate is not set"));
         }
         let metadata = self.metadata(service).await;
-        let lacking = actions.iter().find(|action| !metadata.actions.is_empty() && !metadata.knows(action));
+        let lacking =
+            actions.iter().find(|action| !metadata.actions.is_empty() && !metadata.supports(action));
         match lacking {
             Some(action) => Err(failed(
                 Reason::MoveFailed,
@@ -213,9 +226,11 @@ impl Context {
     }
 
     /// Runs the resource agent's `monitor`.
-    pub(super) async fn monitor(&self, service: &ServiceDefinition, action: Action<'_>) -> Seen {
+    pub(super) async fn monitor(&self, service: &ServiceDefinition, action: Action<'_>) -> MonitorResult {
         let timeout_ms = self.timeouts(service).await.monitor_ms();
-        self.ask(service, Request { action, timeout_ms }).await.seen(self.programs.is_begun(service))
+        self.ask(service, Request { action, timeout_ms })
+            .await
+            .monitor_result(self.programs.is_start_recorded(service))
     }
 
     /// Returns the time limits of the service's actions.
@@ -225,13 +240,13 @@ impl Context {
 
     /// Returns the metadata of the service's resource agent; empty metadata if it cannot be read.
     pub(super) async fn metadata(&self, service: &ServiceDefinition) -> Arc<AgentMetadata> {
-        let Ok((name, _)) = named(service) else { return Arc::default() };
+        let Ok((name, _)) = agent_of(service) else { return Arc::default() };
         let Ok(program) = self.agents.program(&name) else { return Arc::default() };
         if let Some(known) = self.agents.known(&program) {
             return known;
         }
         let request = Request { action: Action::Metadata, timeout_ms: METADATA_LIMIT_SECONDS * 1000 };
-        let (metadata, for_good) = match self.run(service, request, Output::Captured).await {
+        let (metadata, is_cacheable) = match self.run(service, request, Output::Captured).await {
             Ok(End::Ended(ended)) if ended.status.success() => {
                 (AgentMetadata::parse(&ended.output).map_err(|error| error.to_string()), true)
             }
@@ -246,7 +261,7 @@ impl Context {
             AgentMetadata::default()
         });
         let metadata = Arc::new(metadata);
-        if for_good {
+        if is_cacheable {
             self.agents.remember(&program, &metadata);
         }
         metadata
@@ -254,7 +269,7 @@ impl Context {
 
     /// Runs an action of the service's resource agent.
     async fn ask(&self, service: &ServiceDefinition, request: Request<'_>) -> Outcome {
-        let (name, _) = match named(service) {
+        let (name, _) = match agent_of(service) {
             Ok(named) => named,
             Err(failure) => return Outcome::NotRun(failure),
         };
@@ -270,11 +285,14 @@ impl Context {
         request: Request<'_>,
         output: Output,
     ) -> io::Result<End> {
-        let (name, spec) = named(service).map_err(|failure| io::Error::other(failure.message))?;
-        self.agents.make_state_folder()?;
-        let place =
-            Place { node: &self.programs.settings.node, root: &self.agents.root, run: &self.agents.run };
-        let variables = request::environment(place, &service.name, &name, spec, request);
+        let (name, spec) = agent_of(service).map_err(|failure| io::Error::other(failure.message))?;
+        self.agents.make_state_directory()?;
+        let context = AgentContext {
+            node: &self.programs.settings.node,
+            root: &self.agents.root,
+            run: &self.agents.run,
+        };
+        let variables = request::environment(context, &service.name, &name, spec, request);
         let environment = self.programs.environment(service, &variables, None);
         let (environment, cgroup) = match request.action {
             // The processes that these actions start belong to the service.
@@ -307,7 +325,7 @@ impl Context {
 }
 
 /// Returns the name and the settings of the service's resource agent.
-fn named(service: &ServiceDefinition) -> Result<(AgentName, &OcfSpec), DriverFailure> {
+fn agent_of(service: &ServiceDefinition) -> Result<(AgentName, &OcfSpec), DriverFailure> {
     let wrong = |message: String| DriverFailure {
         class: FailureClass::ConfigurationWrong,
         reason: Reason::BadConfiguration,

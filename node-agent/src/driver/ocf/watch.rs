@@ -1,7 +1,7 @@
 //! Watches of running services: the resource agent is asked at an interval, and immediately after the last process of
 //! the service has ended.
 
-use super::outcome::Seen;
+use super::outcome::MonitorResult;
 use super::request::{Action, interval_ms};
 use super::{Context, OcfSpec};
 use crate::core::DriverEvent;
@@ -11,16 +11,16 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 /// Interval between checks of whether the service still has processes.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Interval and number of further runs of `monitor` after the last process has ended. The resource agent may still find
 /// the process, which keeps its pid until process 1 reaps it.
-const AGAIN: Duration = Duration::from_secs(1);
-const AGAIN_TIMES: u32 = 5;
+const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
+const RECHECKS: u32 = 5;
 
 /// Number of consecutive reports after which a service counts as ended: the resource agent may be restarting it at
 /// the first one.
-const TIMES: u32 = 2;
+const REPORTS_TO_CONFIRM: u32 = 2;
 
 impl Context {
     /// Starts to watch a service, unless it is already watched.
@@ -32,7 +32,7 @@ impl Context {
 }
 
 async fn watch(driver: Weak<Context>, service: ServiceDefinition, mut populated: bool) {
-    let mut again = 0_u32;
+    let mut rechecks_left = 0_u32;
     let mut is_unclear = false;
     loop {
         let Some(context) = driver.upgrade() else { return };
@@ -41,16 +41,16 @@ async fn watch(driver: Weak<Context>, service: ServiceDefinition, mut populated:
         let interval_ms = interval_ms(spec, &metadata);
         drop(context);
         let usual = Duration::from_millis(interval_ms);
-        let next = Instant::now() + if again > 0 { usual.min(AGAIN) } else { usual };
-        again = again.saturating_sub(1);
+        let next = Instant::now() + if rechecks_left > 0 { usual.min(RECHECK_INTERVAL) } else { usual };
+        rechecks_left = rechecks_left.saturating_sub(1);
         while Instant::now() < next {
-            sleep_until(next.min(Instant::now() + LOOK)).await;
+            sleep_until(next.min(Instant::now() + POLL_INTERVAL)).await;
             let Some(context) = driver.upgrade() else { return };
-            let now = context.has_processes(&service);
-            let emptied = populated && !now;
-            populated = now;
+            let is_populated = context.has_processes(&service);
+            let emptied = populated && !is_populated;
+            populated = is_populated;
             if emptied {
-                again = AGAIN_TIMES;
+                rechecks_left = RECHECKS;
                 break;
             }
         }
@@ -61,7 +61,7 @@ async fn watch(driver: Weak<Context>, service: ServiceDefinition, mut populated:
                 name: service.name,
                 uid: service.uid,
                 message,
-                by_hand: false,
+                stopped_externally: false,
             });
             return;
         }
@@ -83,15 +83,17 @@ impl Context {
         is_unclear: &mut bool,
     ) -> Option<String> {
         let mut message = String::new();
-        for _ in 0..TIMES {
+        for _ in 0..REPORTS_TO_CONFIRM {
             message = match self.monitor(service, Action::Monitor { interval_ms }).await {
-                Seen::Running => {
+                MonitorResult::Running => {
                     *is_unclear = false;
                     return None;
                 }
-                Seen::NotRunning => "resource agent reports that the service does not run".to_owned(),
-                Seen::Failing(message) => message,
-                Seen::Unclear(message) => {
+                MonitorResult::NotRunning => {
+                    "resource agent reports that the service does not run".to_owned()
+                }
+                MonitorResult::Failing(message) => message,
+                MonitorResult::Unclear(message) => {
                     if !std::mem::replace(is_unclear, true) {
                         tracing::warn!(
                             resource = service.name.as_str(),

@@ -3,7 +3,7 @@
 use super::connection::{Answer, ApiError, Call, escaped};
 use super::container::{self, Container, Process};
 use super::frames;
-use crate::driver::log::{Ending, LogQuery, LogTail};
+use crate::driver::log::{LogQuery, LogTail, TailBuffer};
 use http_body_util::BodyExt;
 use hyper::{Method, StatusCode};
 use serde::Deserialize;
@@ -14,13 +14,13 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 /// Age in seconds up to which a line of output is considered related to a container's end.
-const LATELY_SECONDS: i64 = 60;
+const RECENT_OUTPUT_SECONDS: i64 = 60;
 /// Time limit for reading a container's last output, which delays the report of its end.
-const READING: Duration = Duration::from_secs(1);
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum length of one piece of output, in bytes. Podman's pieces are at most 32 KiB long.
 const LINE_BYTES_MAX: usize = 1 << 20;
 /// First podman version that can change restart policies.
-const UPDATES_SINCE: (u32, u32) = (5, 1);
+const POLICY_UPDATE_VERSION: (u32, u32) = (5, 1);
 
 /// Client of podman's service.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ impl Client {
         }
         let proc = Path::new("/proc");
         match container::process(proc, container.state.pid, &container.id) {
-            Process::Gone if container::conmon_lives(proc, container.state.conmon_pid, &container.id) => {
+            Process::Gone if container::is_conmon_alive(proc, container.state.conmon_pid, &container.id) => {
                 Process::Ending
             }
             process @ (Process::Alive | Process::Ending | Process::Gone | Process::Hidden) => process,
@@ -89,15 +89,15 @@ impl Client {
     }
 
     /// Starts a container, or does nothing if it runs.
-    pub(super) async fn start(&self, container: &str, patience: Duration) -> Result<(), ApiError> {
-        self.of(Method::POST, container, "/start").patience(patience).bytes().await.map(drop)
+    pub(super) async fn start(&self, container: &str, limit: Duration) -> Result<(), ApiError> {
+        self.of(Method::POST, container, "/start").extend_timeout(limit).bytes().await.map(drop)
     }
 
     /// Stops a container: by its stop signal, then by SIGKILL after `graceful`.
     pub(super) async fn stop(&self, container: &str, graceful: Duration) -> Result<(), ApiError> {
         let seconds = graceful.as_millis().div_ceil(1000);
         let what = format!("/stop?timeout={seconds}&ignore=true");
-        self.of(Method::POST, container, &what).patience(graceful).bytes().await.map(drop)
+        self.of(Method::POST, container, &what).extend_timeout(graceful).bytes().await.map(drop)
     }
 
     /// Kills a container by SIGKILL.
@@ -119,10 +119,10 @@ impl Client {
     }
 
     /// Removes the restart policy of a container. Returns `false` if this version of podman cannot do that.
-    pub(super) async fn forbid_restarts(&self, container: &str) -> Result<bool, ApiError> {
+    pub(super) async fn disable_restarts(&self, container: &str) -> Result<bool, ApiError> {
         let ping = self.call(Method::GET, "/_ping").answer().await?;
         let version = ping.response.headers().get("libpod-api-version").and_then(|text| text.to_str().ok());
-        if !version.is_some_and(changes_policies) {
+        if !version.is_some_and(can_update_policies) {
             return Ok(false);
         }
         let call = self.of(Method::POST, container, "/update?restartPolicy=no").body(&json!({}));
@@ -138,9 +138,9 @@ impl Client {
         }
     }
 
-    pub(super) async fn pull(&self, image: &str, patience: Duration) -> Result<(), ApiError> {
+    pub(super) async fn pull(&self, image: &str, limit: Duration) -> Result<(), ApiError> {
         let path = format!("/images/pull?reference={}&policy=missing&quiet=true", escaped(image));
-        let text = self.call(Method::POST, path).patience(patience).bytes().await?;
+        let text = self.call(Method::POST, path).extend_timeout(limit).bytes().await?;
         // Podman sends status 200 before the pull ends, so an error is in the body.
         match pull_error(&text) {
             None => Ok(()),
@@ -158,13 +158,13 @@ impl Client {
     }
 
     /// Runs the container's health check and waits for its end. Returns `true` if the result is healthy.
-    pub(super) async fn check(&self, container: &str, patience: Duration) -> Result<bool, ApiError> {
+    pub(super) async fn check(&self, container: &str, limit: Duration) -> Result<bool, ApiError> {
         #[derive(Deserialize)]
         struct Report {
             #[serde(rename = "Status")]
             status: String,
         }
-        let text = self.of(Method::GET, container, "/healthcheck").patience(patience).bytes().await?;
+        let text = self.of(Method::GET, container, "/healthcheck").extend_timeout(limit).bytes().await?;
         let report: Report =
             serde_json::from_slice(&text).map_err(|error| ApiError::Unreadable(error.to_string()))?;
         Ok(report.status == "healthy")
@@ -180,13 +180,13 @@ impl Client {
 
     /// Returns the last line that the container printed, for the end of a message; empty if podman does not keep the
     /// output.
-    pub(super) async fn said_last(&self, container: &str) -> String {
-        let lately = format!("since={}", seconds_since_1970() - LATELY_SECONDS);
-        let last = match timeout(READING, self.log(container, &lately)).await {
+    pub(super) async fn last_output_suffix(&self, container: &str) -> String {
+        let recent = format!("since={}", seconds_since_1970() - RECENT_OUTPUT_SECONDS);
+        let last = match timeout(READ_TIMEOUT, self.log(container, &recent)).await {
             Ok(last) => last,
             // Reading only the last line is quick for a long log, but returns only a piece of a line that was written
             // in pieces.
-            Err(_) => timeout(READING, self.log(container, "tail=1")).await.ok().flatten(),
+            Err(_) => timeout(READ_TIMEOUT, self.log(container, "tail=1")).await.ok().flatten(),
         };
         last.map_or_else(String::new, |last| format!(": {last}"))
     }
@@ -212,18 +212,18 @@ impl Client {
             Err(ApiError::Refused { status: StatusCode::NOT_FOUND, .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let (mut ending, mut read) = (Ending::default(), Vec::new());
+        let (mut log_end, mut read) = (TailBuffer::default(), Vec::new());
         while let Some(frame) = answer.response.body_mut().frame().await {
             let frame = frame.map_err(|error| ApiError::Unreadable(error.to_string()))?;
             if let Ok(data) = frame.into_data() {
                 read.extend_from_slice(&data);
-                frames::take_whole(&mut read, |text| ending.push(text));
+                frames::take_complete(&mut read, |text| log_end.push(text));
                 if read.len() > LINE_BYTES_MAX {
                     return Err(ApiError::Unreadable("a line of output is too long".to_owned()));
                 }
             }
         }
-        Ok(Some(ending.tail(query.lines)))
+        Ok(Some(log_end.tail(query.lines)))
     }
 
     /// Returns the resource usage of a container; `None` if it does not run.
@@ -298,7 +298,7 @@ impl Usage {
 
 /// An event of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Happening {
+pub(super) struct ContainerEvent {
     pub(super) container: String,
     pub(super) id: String,
     pub(super) action: String,
@@ -314,12 +314,12 @@ pub(super) struct Events {
 
 impl Events {
     /// Returns the next event; `None` when podman ends the stream. Canceling the future loses no event.
-    pub(super) async fn next(&mut self) -> Option<Happening> {
+    pub(super) async fn next(&mut self) -> Option<ContainerEvent> {
         loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.read.drain(..=end).collect();
-                if let Some(happening) = happening(&line) {
-                    return Some(happening);
+                if let Some(event) = parse_event(&line) {
+                    return Some(event);
                 }
                 continue;
             }
@@ -331,7 +331,7 @@ impl Events {
     }
 }
 
-fn happening(line: &[u8]) -> Option<Happening> {
+fn parse_event(line: &[u8]) -> Option<ContainerEvent> {
     #[derive(Deserialize)]
     struct Event {
         #[serde(rename = "Action")]
@@ -350,7 +350,7 @@ fn happening(line: &[u8]) -> Option<Happening> {
     }
     let event: Event = serde_json::from_slice(line).ok()?;
     let container = event.actor.attributes.get("name")?.as_str()?.to_owned();
-    Some(Happening { container, id: event.actor.id, action: event.action, at: event.time })
+    Some(ContainerEvent { container, id: event.actor.id, action: event.action, at: event.time })
 }
 
 /// Returns this machine's time, which podman uses too, in seconds since 1970.
@@ -368,9 +368,9 @@ fn pull_error(text: &[u8]) -> Option<String> {
 }
 
 /// Returns `true` if podman of this version can change the restart policy of a container.
-fn changes_policies(version: &str) -> bool {
+fn can_update_policies(version: &str) -> bool {
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= UPDATES_SINCE
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= POLICY_UPDATE_VERSION
 }
 
 #[cfg(test)]
@@ -382,10 +382,10 @@ mod tests {
         let line = br#"{"status":"died","id":"abc","from":"i","Type":"container","Action":"died","Actor":{"ID":"abc",
             "Attributes":{"containerExitCode":"137","name":"hactl-web"}},"scope":"local","time":17,"timeNano":17000}"#;
         let expected =
-            Happening { container: "hactl-web".into(), id: "abc".into(), action: "died".into(), at: 17 };
-        assert_eq!(happening(line), Some(expected));
-        assert_eq!(happening(b"{}"), None);
-        assert_eq!(happening(b"\n"), None);
+            ContainerEvent { container: "hactl-web".into(), id: "abc".into(), action: "died".into(), at: 17 };
+        assert_eq!(parse_event(line), Some(expected));
+        assert_eq!(parse_event(b"{}"), None);
+        assert_eq!(parse_event(b"\n"), None);
     }
 
     #[test]
@@ -403,7 +403,7 @@ mod tests {
         for (version, expected) in
             [("4.3.1", false), ("5.0.3", false), ("5.1.0", true), ("6.0.0-rc1", true), ("", false)]
         {
-            assert_eq!(changes_policies(version), expected, "{version}");
+            assert_eq!(can_update_policies(version), expected, "{version}");
         }
     }
 

@@ -12,7 +12,7 @@ use tokio::net::UnixStream;
 use tokio::task::AbortHandle;
 
 /// Time limit of requests that podman answers immediately.
-const PATIENCE: Duration = Duration::from_secs(20);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum length of an answer in bytes; podman's answers are shorter.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// Oldest API version, supported by every podman since 4.0.
@@ -45,7 +45,7 @@ pub(super) struct Call<'a> {
     method: Method,
     path: String,
     body: Option<String>,
-    patience: Duration,
+    limit: Duration,
 }
 
 /// An answer whose body has not been read yet. Dropping it closes the connection.
@@ -67,7 +67,7 @@ impl<'a> Call<'a> {
     /// Returns a request for a path below `/libpod`, including the query.
     pub(super) fn new(socket: &'a Path, method: Method, path: impl AsRef<str>) -> Call<'a> {
         let path = format!("{API}{}", path.as_ref());
-        Call { socket, method, path, body: None, patience: PATIENCE }
+        Call { socket, method, path, body: None, limit: REQUEST_TIMEOUT }
     }
 
     /// Sets the JSON body.
@@ -77,35 +77,34 @@ impl<'a> Call<'a> {
     }
 
     /// Extends the time limit by `longer`, the time for which podman has to wait.
-    pub(super) fn patience(mut self, longer: Duration) -> Call<'a> {
-        self.patience = PATIENCE.saturating_add(longer);
+    pub(super) fn extend_timeout(mut self, longer: Duration) -> Call<'a> {
+        self.limit = REQUEST_TIMEOUT.saturating_add(longer);
         self
     }
 
     /// Sends the request. Fails if podman answers with an error status.
     pub(super) async fn answer(self) -> Result<Answer, ApiError> {
-        let patience = self.patience;
-        let answer =
-            tokio::time::timeout(patience, self.send()).await.map_err(|_| ApiError::Slow(patience))??;
+        let limit = self.limit;
+        let answer = tokio::time::timeout(limit, self.send()).await.map_err(|_| ApiError::Slow(limit))??;
         let status = answer.response.status();
         if status.is_success() || status == StatusCode::NOT_MODIFIED {
             return Ok(answer);
         }
         let text = answer.bytes().await?;
-        let told: ErrorBody = serde_json::from_slice(&text).unwrap_or_default();
-        let message = if told.message.is_empty() {
+        let error_body: ErrorBody = serde_json::from_slice(&text).unwrap_or_default();
+        let message = if error_body.message.is_empty() {
             String::from_utf8_lossy(&text).trim().to_owned()
         } else {
-            told.message
+            error_body.message
         };
-        Err(ApiError::Refused { status, cause: told.cause, message })
+        Err(ApiError::Refused { status, cause: error_body.cause, message })
     }
 
     /// Sends the request, and reads the whole answer.
     pub(super) async fn bytes(self) -> Result<Bytes, ApiError> {
-        let patience = self.patience;
+        let limit = self.limit;
         let read = async { self.answer().await?.bytes().await };
-        tokio::time::timeout(patience, read).await.map_err(|_| ApiError::Slow(patience))?
+        tokio::time::timeout(limit, read).await.map_err(|_| ApiError::Slow(limit))?
     }
 
     async fn send(self) -> Result<Answer, ApiError> {

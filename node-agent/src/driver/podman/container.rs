@@ -18,7 +18,7 @@ pub(super) struct Container {
     host_config: HostConfig,
     /// Ids of the container's exec sessions, including ended ones that podman still keeps.
     #[serde(rename = "ExecIDs")]
-    commands: Option<Vec<String>>,
+    exec_sessions: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -112,7 +112,7 @@ pub(super) enum Process {
 
 /// State of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum ContainerState {
     /// The container runs or is paused, so it holds its data.
     Runs(Run),
     /// No process of the container runs.
@@ -146,7 +146,7 @@ impl Container {
     }
 
     /// Returns the reason why an existing container cannot be a service of hactl, apart from its restart policy.
-    pub(super) fn unfit(&self) -> Option<String> {
+    pub(super) fn unsuitable_reason(&self) -> Option<String> {
         if let Some(unit) = self.label("PODMAN_SYSTEMD_UNIT") {
             return Some(format!("managed by the systemd unit {unit}: use driver systemd with this unit"));
         }
@@ -164,8 +164,8 @@ impl Container {
     }
 
     /// Returns the ids of the container's exec sessions.
-    pub(super) fn commands(&self) -> &[String] {
-        self.commands.as_deref().unwrap_or_default()
+    pub(super) fn exec_sessions(&self) -> &[String] {
+        self.exec_sessions.as_deref().unwrap_or_default()
     }
 
     /// Returns the health check's command, as podman executes it.
@@ -191,26 +191,26 @@ impl Container {
     }
 
     /// Returns the state of the container, given the state of its main process.
-    pub(super) fn standing(&self, process: Process) -> Standing {
+    pub(super) fn container_state(&self, process: Process) -> ContainerState {
         let state = &self.state;
         match state.status.as_str() {
             "running" | "paused" | "stopping" => match process {
                 Process::Alive | Process::Hidden => {
-                    Standing::Runs(Run { id: self.id.clone(), started_at: state.started_at.clone() })
+                    ContainerState::Runs(Run { id: self.id.clone(), started_at: state.started_at.clone() })
                 }
-                Process::Ending => Standing::Changing("ending".to_owned()),
+                Process::Ending => ContainerState::Changing("ending".to_owned()),
                 // The conmon that would report the end was killed, so podman considers the container running
                 // indefinitely.
-                Process::Gone => Standing::Ended(Exit { unnoticed: true, ..Exit::default() }),
+                Process::Gone => ContainerState::Ended(Exit { unnoticed: true, ..Exit::default() }),
             },
-            "created" | "configured" | "exited" | "stopped" => Standing::Ended(Exit {
+            "created" | "configured" | "exited" | "stopped" => ContainerState::Ended(Exit {
                 code: state.exit_code,
                 oom_killed: state.oom_killed,
                 stopped_by_user: state.stopped_by_user,
                 error: state.error.clone(),
                 unnoticed: false,
             }),
-            other => Standing::Changing(other.to_owned()),
+            other => ContainerState::Changing(other.to_owned()),
         }
     }
 }
@@ -232,10 +232,11 @@ impl Exit {
 
 /// Returns the state of a container's main process according to `proc`.
 pub(super) fn process(proc: &Path, pid: i32, container: &str) -> Process {
-    let folder = proc.join(pid.to_string());
+    let directory = proc.join(pid.to_string());
     let state =
         |text: &str| text.rsplit_once(')').map(|(_, after)| after.trim_start().starts_with(['Z', 'X']));
-    let (Ok(stat), Ok(groups)) = (fs::read(folder.join("stat")), fs::read_to_string(folder.join("cgroup")))
+    let (Ok(stat), Ok(groups)) =
+        (fs::read(directory.join("stat")), fs::read_to_string(directory.join("cgroup")))
     else {
         return Process::Gone;
     };
@@ -245,7 +246,7 @@ pub(super) fn process(proc: &Path, pid: i32, container: &str) -> Process {
 }
 
 /// Returns `true` if the conmon of a container is alive: a process that has the container's id among its arguments.
-pub(super) fn conmon_lives(proc: &Path, pid: i32, container: &str) -> bool {
+pub(super) fn is_conmon_alive(proc: &Path, pid: i32, container: &str) -> bool {
     let arguments = fs::read(proc.join(pid.to_string()).join("cmdline")).unwrap_or_default();
     !container.is_empty() && String::from_utf8_lossy(&arguments).contains(container)
 }
@@ -259,35 +260,35 @@ pub(super) mod tests {
         serde_json::from_value(json!({"Id": "abc", "Name": "web", "State": state})).expect("a container")
     }
 
-    fn check(state: &Value, process: Process, expected: &Standing) {
-        assert_eq!(&container(state).standing(process), expected, "{state}");
+    fn check(state: &Value, process: Process, expected: &ContainerState) {
+        assert_eq!(&container(state).container_state(process), expected, "{state}");
     }
 
     #[test]
     fn states_are_what_they_mean() {
-        let runs = Standing::Runs(Run { id: "abc".into(), started_at: "t1".into() });
+        let runs = ContainerState::Runs(Run { id: "abc".into(), started_at: "t1".into() });
         for status in ["running", "paused", "stopping"] {
             let state = json!({"Status": status, "StartedAt": "t1", "Pid": 7});
             check(&state, Process::Alive, &runs);
             check(&state, Process::Hidden, &runs);
-            check(&state, Process::Ending, &Standing::Changing("ending".into()));
+            check(&state, Process::Ending, &ContainerState::Changing("ending".into()));
             let unnoticed = Exit { unnoticed: true, ..Exit::default() };
-            check(&state, Process::Gone, &Standing::Ended(unnoticed));
+            check(&state, Process::Gone, &ContainerState::Ended(unnoticed));
         }
         for status in ["created", "configured", "exited", "stopped"] {
             let state = json!({"Status": status, "ExitCode": 3});
-            check(&state, Process::Gone, &Standing::Ended(Exit { code: 3, ..Exit::default() }));
+            check(&state, Process::Gone, &ContainerState::Ended(Exit { code: 3, ..Exit::default() }));
         }
         for status in ["initialized", "removing", "unknown", ""] {
-            check(&json!({"Status": status}), Process::Gone, &Standing::Changing(status.into()));
+            check(&json!({"Status": status}), Process::Gone, &ContainerState::Changing(status.into()));
         }
     }
 
     #[test]
     fn ends_are_told() {
-        let describe = |state: Value| match container(&state).standing(Process::Gone) {
-            Standing::Ended(exit) => exit.describe(),
-            other @ (Standing::Runs(_) | Standing::Changing(_)) => panic!("{other:?}"),
+        let describe = |state: Value| match container(&state).container_state(Process::Gone) {
+            ContainerState::Ended(exit) => exit.describe(),
+            other @ (ContainerState::Runs(_) | ContainerState::Changing(_)) => panic!("{other:?}"),
         };
         for (state, expected) in [
             (json!({"Status": "exited", "ExitCode": 0}), "exit status 0"),
@@ -314,13 +315,13 @@ pub(super) mod tests {
         assert_eq!(policy("").restart_policy(), None);
         assert_eq!(policy("no").restart_policy(), None);
         assert_eq!(policy("always").restart_policy(), Some("always"));
-        assert_eq!(policy("always").unfit(), None);
+        assert_eq!(policy("always").unsuitable_reason(), None);
         let unit = of(json!({"Config": {"Labels": {"PODMAN_SYSTEMD_UNIT": "web.service"}}}));
-        assert!(unit.unfit().is_some_and(|why| why.contains("web.service")));
+        assert!(unit.unsuitable_reason().is_some_and(|why| why.contains("web.service")));
         let host = of(json!({"HostConfig": {"PidMode": "host"}, "Config": {"Labels": null}}));
-        assert!(host.unfit().is_some_and(|why| why.contains("--pid=host")));
+        assert!(host.unsuitable_reason().is_some_and(|why| why.contains("--pid=host")));
         let passing = of(json!({"HostConfig": {"AutoRemove": true}}));
-        assert!(passing.unfit().is_some_and(|why| why.contains("--rm")));
+        assert!(passing.unsuitable_reason().is_some_and(|why| why.contains("--rm")));
         assert_eq!(host.resource(), None);
         let ours =
             of(json!({"Config": {"Labels": {"io.hactl.resource": "web", "io.hactl.definition": "d1"}}}));
@@ -346,15 +347,15 @@ pub(super) mod tests {
 
     #[test]
     fn a_process_is_the_containers_by_its_control_group() {
-        let folder = tempfile::tempdir().expect("a temporary directory");
+        let directory = tempfile::tempdir().expect("a temporary directory");
         let of = |pid: i32, state: char, group: &str| {
-            let path = folder.path().join(pid.to_string());
+            let path = directory.path().join(pid.to_string());
             fs::create_dir_all(&path).expect("made");
             fs::write(path.join("stat"), format!("{pid} (a) b) {state} 1 1")).expect("written");
             fs::write(path.join("cgroup"), format!("0::{group}\n")).expect("written");
-            process(folder.path(), pid, "abc")
+            process(directory.path(), pid, "abc")
         };
-        assert_eq!(process(folder.path(), 5, "abc"), Process::Gone);
+        assert_eq!(process(directory.path(), 5, "abc"), Process::Gone);
         assert_eq!(of(7, 'S', "/machine.slice/libpod-abc.scope"), Process::Alive);
         assert_eq!(of(7, 'Z', "/machine.slice/libpod-abc.scope"), Process::Gone);
         assert_eq!(

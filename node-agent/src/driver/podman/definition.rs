@@ -82,8 +82,8 @@ pub(super) fn create_body(service: &ServiceDefinition, podman: &PodmanSpec, node
     if let Some(user) = &podman.user {
         set("user", json!(user));
     }
-    if let Some(folder) = &podman.working_directory {
-        set("work_dir", json!(folder));
+    if let Some(directory) = &podman.working_directory {
+        set("work_dir", json!(directory));
     }
     let limits = limits(podman);
     if !limits.is_empty() {

@@ -11,7 +11,7 @@ pub(super) fn failure(class: FailureClass, reason: Reason, message: impl Into<St
 }
 
 /// Returns a failure that a retry on this node may resolve.
-pub(super) fn may_pass(reason: Reason, message: impl Into<String>) -> DriverFailure {
+pub(super) fn retry_here(reason: Reason, message: impl Into<String>) -> DriverFailure {
     failure(FailureClass::RetryHere, reason, message)
 }
 
@@ -19,7 +19,7 @@ pub(super) fn may_pass(reason: Reason, message: impl Into<String>) -> DriverFail
 pub(super) fn of_start(what: &str, error: &ApiError) -> DriverFailure {
     let text = error.to_string();
     let message = format!("{what}: {text}");
-    let ApiError::Refused { cause, .. } = error else { return may_pass(Reason::StartFailed, message) };
+    let ApiError::Refused { cause, .. } = error else { return retry_here(Reason::StartFailed, message) };
     let says = |part: &str| cause.contains(part) || text.contains(part);
     if says("invalid reference format") {
         failure(FailureClass::ConfigurationWrong, Reason::BadConfiguration, message)
@@ -37,7 +37,7 @@ pub(super) fn of_start(what: &str, error: &ApiError) -> DriverFailure {
     {
         failure(FailureClass::NeverHere, Reason::BadConfiguration, message)
     } else {
-        may_pass(Reason::StartFailed, message)
+        retry_here(Reason::StartFailed, message)
     }
 }
 
@@ -69,7 +69,7 @@ pub(super) fn of_early_end(code: i32, how: &str) -> DriverFailure {
     match code {
         126 => failure(FailureClass::NeverHere, Reason::BadConfiguration, message),
         127 => failure(FailureClass::NeverHere, Reason::NotInstalled, message),
-        _ => may_pass(Reason::StartFailed, message),
+        _ => retry_here(Reason::StartFailed, message),
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) fn text(bytes: &[u8]) -> String {
 
 /// Removes the complete frames from the start of `bytes`, and passes their texts on. The rest continues with what
 /// arrives next.
-pub(super) fn take_whole(bytes: &mut Vec<u8>, mut with: impl FnMut(&[u8])) {
+pub(super) fn take_complete(bytes: &mut Vec<u8>, mut with: impl FnMut(&[u8])) {
     let mut taken = 0;
     while let Some((header, after)) = bytes[taken..].split_first_chunk::<8>() {
         let [_, _, _, _, length @ ..] = *header;
@@ -59,7 +59,7 @@ mod tests {
             let (mut bytes, mut out) = (Vec::new(), Vec::new());
             for piece in all.chunks(size) {
                 bytes.extend_from_slice(piece);
-                take_whole(&mut bytes, |text| out.extend_from_slice(text));
+                take_complete(&mut bytes, |text| out.extend_from_slice(text));
             }
             assert_eq!(
                 (out.as_slice(), bytes.as_slice()),

@@ -2,7 +2,7 @@
 //! systemd for that, and would not report the results.
 
 use super::client::Client;
-use super::hanging;
+use super::exec_processes;
 use crate::driver::health::{self, seconds};
 use ha_api_types::driver::HealthCheck;
 use nix::sys::signal::{Signal, kill};
@@ -23,7 +23,7 @@ pub(super) async fn ask(client: &Client, container: &str, check: &HealthCheck) -
             Health::Unhealthy(how.unwrap_or_else(|| "no output".to_owned()))
         }
         Ok(Err(error)) if error.to_string().contains("no defined healthcheck") => Health::Undefined,
-        Ok(Err(error)) => Health::Untold(error.to_string()),
+        Ok(Err(error)) => Health::Unknown(error.to_string()),
         Err(_) => {
             end(client, container).await;
             Health::Unhealthy(format!("timed out after {} s", check.timeout_seconds))
@@ -36,13 +36,13 @@ async fn end(client: &Client, name: &str) {
     let Ok(Some(container)) = client.inspect(name).await else { return };
     let Some(check) = container.check() else { return };
     let mut checks = Vec::new();
-    for id in container.commands() {
+    for id in container.exec_sessions() {
         if client.runs(id, &check).await.unwrap_or(false) {
             checks.push(id.clone());
         }
     }
     // Reading all of /proc may take long.
-    let search = move || hanging::processes(Path::new("/proc"), &container.id, &checks);
+    let search = move || exec_processes::processes(Path::new("/proc"), &container.id, &checks);
     for pid in tokio::task::spawn_blocking(search).await.unwrap_or_default() {
         // The process may have ended already.
         let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);

@@ -9,37 +9,37 @@ use ha_api_types::time::Millis;
 
 /// Maximum time from a request to the end of the container that it caused; podman's own graceful stop takes up to 10
 /// s.
-const ASKED_WITHIN_MS: Millis = 15_000;
+const STOP_REQUEST_WINDOW_MS: Millis = 15_000;
 /// Time after an end during which an event may still show that it was requested.
-pub(super) const SIGN_WITHIN_MS: Millis = 1_000;
+pub(super) const STOP_EVIDENCE_WINDOW_MS: Millis = 1_000;
 
 /// Events of one container's run, with times in milliseconds of the driver's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Hints {
-    asked_at: Option<Millis>,
+pub(super) struct StopEvidence {
+    stop_requested_at: Option<Millis>,
     /// Number of cleanups since the container died; `None` before that.
-    cleaned: Option<u32>,
+    cleanups: Option<u32>,
 }
 
 /// Cause of a container's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
-    ByItself,
-    ByHand,
+pub(super) enum EndCause {
+    OnItsOwn,
+    External,
     /// A later event may still show a request.
     Unclear,
 }
 
-impl Hints {
+impl StopEvidence {
     /// Records an event.
     pub(super) fn record(&mut self, action: &str, at: Millis) {
         match action {
-            "start" => *self = Hints::default(),
-            "kill" | "stop" | "restart" | "remove" => self.asked_at = Some(at),
-            "died" => self.cleaned = Some(0),
+            "start" => *self = StopEvidence::default(),
+            "kill" | "stop" | "restart" | "remove" => self.stop_requested_at = Some(at),
+            "died" => self.cleanups = Some(0),
             "cleanup" => {
-                if let Some(cleaned) = &mut self.cleaned {
-                    *cleaned += 1;
+                if let Some(cleanups) = &mut self.cleanups {
+                    *cleanups += 1;
                 }
             }
             _ => {}
@@ -47,14 +47,16 @@ impl Hints {
     }
 
     /// Returns the cause of the end of a container that was first seen ended at `seen_at`, as far as known at `now`.
-    pub(super) fn judge(&self, exit: &Exit, seen_at: Millis, now: Millis) -> Ended {
-        let asked = self.asked_at.is_some_and(|asked_at| seen_at.saturating_sub(asked_at) <= ASKED_WITHIN_MS);
-        if exit.stopped_by_user || asked || self.cleaned.is_some_and(|cleaned| cleaned > 1) {
-            Ended::ByHand
-        } else if is_like_a_stop(exit) && now.saturating_sub(seen_at) < SIGN_WITHIN_MS {
-            Ended::Unclear
+    pub(super) fn end_cause(&self, exit: &Exit, seen_at: Millis, now: Millis) -> EndCause {
+        let stop_requested = self.stop_requested_at.is_some_and(|stop_requested_at| {
+            seen_at.saturating_sub(stop_requested_at) <= STOP_REQUEST_WINDOW_MS
+        });
+        if exit.stopped_by_user || stop_requested || self.cleanups.is_some_and(|cleanups| cleanups > 1) {
+            EndCause::External
+        } else if is_like_a_stop(exit) && now.saturating_sub(seen_at) < STOP_EVIDENCE_WINDOW_MS {
+            EndCause::Unclear
         } else {
-            Ended::ByItself
+            EndCause::OnItsOwn
         }
     }
 }
@@ -69,41 +71,41 @@ mod tests {
     use super::*;
 
     /// Checks the cause for events at 1000 ms, when the end is first seen (2000 ms) and one second later.
-    fn check(events: &[&str], code: i32, expected: (Ended, Ended)) {
-        let mut hints = Hints::default();
+    fn check(events: &[&str], code: i32, expected: (EndCause, EndCause)) {
+        let mut evidence = StopEvidence::default();
         for event in events {
-            hints.record(event, 1000);
+            evidence.record(event, 1000);
         }
         let exit = Exit { code, ..Exit::default() };
-        let told = (hints.judge(&exit, 2000, 2000), hints.judge(&exit, 2000, 3000));
+        let told = (evidence.end_cause(&exit, 2000, 2000), evidence.end_cause(&exit, 2000, 3000));
         assert_eq!(told, expected, "{events:?} {code}");
     }
 
     #[test]
     fn signs_tell_a_stop_from_a_crash() {
-        use Ended::{ByHand, ByItself, Unclear};
+        use EndCause::{External, OnItsOwn, Unclear};
         // Sequences of events as recorded with podman 4.3.
-        check(&["start", "died", "cleanup"], 137, (Unclear, ByItself));
-        check(&["start", "died", "cleanup"], 1, (ByItself, ByItself));
-        check(&["start", "stop", "died", "cleanup", "cleanup"], 0, (ByHand, ByHand));
-        check(&["start", "died", "cleanup", "cleanup"], 0, (ByHand, ByHand));
-        check(&["start", "kill", "died", "cleanup"], 137, (ByHand, ByHand));
-        check(&["start", "restart", "died"], 0, (ByHand, ByHand));
-        check(&["kill", "died", "cleanup", "init", "start"], 139, (ByItself, ByItself));
-        check(&["cleanup", "cleanup"], 0, (Unclear, ByItself));
-        check(&[], 0, (Unclear, ByItself));
-        check(&["remove"], 0, (ByHand, ByHand));
+        check(&["start", "died", "cleanup"], 137, (Unclear, OnItsOwn));
+        check(&["start", "died", "cleanup"], 1, (OnItsOwn, OnItsOwn));
+        check(&["start", "stop", "died", "cleanup", "cleanup"], 0, (External, External));
+        check(&["start", "died", "cleanup", "cleanup"], 0, (External, External));
+        check(&["start", "kill", "died", "cleanup"], 137, (External, External));
+        check(&["start", "restart", "died"], 0, (External, External));
+        check(&["kill", "died", "cleanup", "init", "start"], 139, (OnItsOwn, OnItsOwn));
+        check(&["cleanup", "cleanup"], 0, (Unclear, OnItsOwn));
+        check(&[], 0, (Unclear, OnItsOwn));
+        check(&["remove"], 0, (External, External));
     }
 
     #[test]
     fn a_signal_of_long_ago_ended_nothing() {
-        let mut hints = Hints::default();
-        hints.record("kill", 1000);
+        let mut evidence = StopEvidence::default();
+        evidence.record("kill", 1000);
         let exit = Exit { code: 1, ..Exit::default() };
-        assert_eq!(hints.judge(&exit, 16_000, 16_000), Ended::ByHand);
+        assert_eq!(evidence.end_cause(&exit, 16_000, 16_000), EndCause::External);
         assert_eq!(
-            hints.judge(&exit, 16_001, 16_001),
-            Ended::ByItself,
+            evidence.end_cause(&exit, 16_001, 16_001),
+            EndCause::OnItsOwn,
             "it was told to read its settings again"
         );
     }
@@ -111,8 +113,8 @@ mod tests {
     #[test]
     fn what_podman_says_itself_counts() {
         let exit = Exit { code: 1, stopped_by_user: true, ..Exit::default() };
-        assert_eq!(Hints::default().judge(&exit, 0, 0), Ended::ByHand);
+        assert_eq!(StopEvidence::default().end_cause(&exit, 0, 0), EndCause::External);
         let oom = Exit { code: 137, oom_killed: true, ..Exit::default() };
-        assert_eq!(Hints::default().judge(&oom, 0, 0), Ended::ByItself);
+        assert_eq!(StopEvidence::default().end_cause(&oom, 0, 0), EndCause::OnItsOwn);
     }
 }

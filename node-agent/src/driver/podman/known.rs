@@ -1,7 +1,7 @@
 //! The known state of a watched service, and its changes after each query of the container.
 
 use super::container::{Exit, Run};
-use super::hints::{Ended, Hints, SIGN_WITHIN_MS};
+use super::hints::{EndCause, STOP_EVIDENCE_WINDOW_MS, StopEvidence};
 use ha_api_types::time::Millis;
 
 /// Known state of a service.
@@ -19,7 +19,7 @@ pub(super) enum Known {
 
 /// Result of a query of the container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum QueryResult {
     Runs(Run),
     /// The container has ended; with its last output.
     Ended(Exit, String),
@@ -31,8 +31,8 @@ pub(super) enum Seen {
 
 /// A change that is reported to the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Noticed {
-    Exited { message: String, by_hand: bool },
+pub(super) enum ReportedChange {
+    Exited { message: String, stopped_externally: bool },
     Appeared,
 }
 
@@ -46,34 +46,43 @@ impl Known {
     }
 
     /// Returns the time until the next query, in milliseconds; `None` if only an event requires one.
-    pub(super) fn look_after(&self, now: Millis) -> Option<Millis> {
+    pub(super) fn next_query_ms(&self, now: Millis) -> Option<Millis> {
         match self {
-            Known::Ended { seen_at, .. } => Some((seen_at + SIGN_WITHIN_MS).saturating_sub(now)),
+            Known::Ended { seen_at, .. } => Some((seen_at + STOP_EVIDENCE_WINDOW_MS).saturating_sub(now)),
             Known::Busy | Known::Stopped | Known::Running(_) => None,
         }
     }
 
     /// Records the result of a query at `now`. Returns the change to report, if any.
-    pub(super) fn observe(&mut self, seen: Seen, hints: &Hints, now: Millis) -> Option<Noticed> {
+    pub(super) fn observe(
+        &mut self,
+        seen: QueryResult,
+        evidence: &StopEvidence,
+        now: Millis,
+    ) -> Option<ReportedChange> {
         match (self.clone(), seen) {
-            (Known::Busy, _) | (_, Seen::Unclear) | (Known::Stopped, Seen::Ended(..) | Seen::Nothing) => None,
-            (Known::Stopped, Seen::Runs(run)) => {
+            (Known::Busy, _)
+            | (_, QueryResult::Unclear)
+            | (Known::Stopped, QueryResult::Ended(..) | QueryResult::Nothing) => None,
+            (Known::Stopped, QueryResult::Runs(run)) => {
                 *self = Known::Running(run);
-                Some(Noticed::Appeared)
+                Some(ReportedChange::Appeared)
             }
             // A restart by hand begins another run.
-            (Known::Running(_) | Known::Ended { .. }, Seen::Runs(run)) => {
+            (Known::Running(_) | Known::Ended { .. }, QueryResult::Runs(run)) => {
                 *self = Known::Running(run);
                 None
             }
-            (Known::Running(_) | Known::Ended { .. }, Seen::Nothing) => {
+            (Known::Running(_) | Known::Ended { .. }, QueryResult::Nothing) => {
                 *self = Known::Stopped;
                 let message = "container was removed".to_owned();
-                Some(Noticed::Exited { message, by_hand: true })
+                Some(ReportedChange::Exited { message, stopped_externally: true })
             }
-            (Known::Running(run), Seen::Ended(exit, said)) => self.ended(run, now, &exit, &said, hints, now),
-            (Known::Ended { run, seen_at }, Seen::Ended(exit, said)) => {
-                self.ended(run, seen_at, &exit, &said, hints, now)
+            (Known::Running(run), QueryResult::Ended(exit, last_output)) => {
+                self.ended(run, now, &exit, &last_output, evidence, now)
+            }
+            (Known::Ended { run, seen_at }, QueryResult::Ended(exit, last_output)) => {
+                self.ended(run, seen_at, &exit, &last_output, evidence, now)
             }
         }
     }
@@ -83,48 +92,57 @@ impl Known {
         run: Run,
         seen_at: Millis,
         exit: &Exit,
-        said: &str,
-        hints: &Hints,
+        last_output: &str,
+        evidence: &StopEvidence,
         now: Millis,
-    ) -> Option<Noticed> {
-        let by_hand = match hints.judge(exit, seen_at, now) {
-            Ended::Unclear => {
+    ) -> Option<ReportedChange> {
+        let stopped_externally = match evidence.end_cause(exit, seen_at, now) {
+            EndCause::Unclear => {
                 *self = Known::Ended { run, seen_at };
                 return None;
             }
-            Ended::ByHand => true,
-            Ended::ByItself => false,
+            EndCause::External => true,
+            EndCause::OnItsOwn => false,
         };
         *self = Known::Stopped;
-        Some(Noticed::Exited { message: format!("{}{said}", exit.describe()), by_hand })
+        Some(ReportedChange::Exited {
+            message: format!("{}{last_output}", exit.describe()),
+            stopped_externally,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::container::tests::container;
-    use super::super::container::{Process, Standing};
+    use super::super::container::{ContainerState, Process};
     use super::*;
     use serde_json::json;
 
     fn run(started: &str) -> Run {
-        match container(&json!({"Status": "running", "StartedAt": started})).standing(Process::Alive) {
-            Standing::Runs(run) => run,
-            other @ (Standing::Ended(_) | Standing::Changing(_)) => panic!("{other:?}"),
+        match container(&json!({"Status": "running", "StartedAt": started})).container_state(Process::Alive) {
+            ContainerState::Runs(run) => run,
+            other @ (ContainerState::Ended(_) | ContainerState::Changing(_)) => panic!("{other:?}"),
         }
     }
 
-    fn exit(code: i32) -> Seen {
-        Seen::Ended(Exit { code, ..Exit::default() }, ": bye".into())
+    fn exit(code: i32) -> QueryResult {
+        QueryResult::Ended(Exit { code, ..Exit::default() }, ": bye".into())
     }
 
-    fn exited(message: &str, by_hand: bool) -> Noticed {
-        Noticed::Exited { message: message.into(), by_hand }
+    fn exited(message: &str, stopped_externally: bool) -> ReportedChange {
+        ReportedChange::Exited { message: message.into(), stopped_externally }
     }
 
-    fn check(mut known: Known, seen: Seen, now: Millis, told: impl Into<Option<Noticed>>, after: &Known) {
+    fn check(
+        mut known: Known,
+        seen: QueryResult,
+        now: Millis,
+        told: impl Into<Option<ReportedChange>>,
+        after: &Known,
+    ) {
         let case = format!("{known:?} {seen:?} {now}");
-        assert_eq!(known.observe(seen, &Hints::default(), now), told.into(), "{case}");
+        assert_eq!(known.observe(seen, &StopEvidence::default(), now), told.into(), "{case}");
         assert_eq!(&known, after, "{case}");
     }
 
@@ -133,30 +151,30 @@ mod tests {
         let running = || Known::Running(run("t1"));
         let ended = || Known::Ended { run: run("t1"), seen_at: 100 };
         check(Known::Busy, exit(1), 100, None, &Known::Busy);
-        check(Known::Busy, Seen::Runs(run("t1")), 100, None, &Known::Busy);
+        check(Known::Busy, QueryResult::Runs(run("t1")), 100, None, &Known::Busy);
         check(Known::Stopped, exit(1), 100, None, &Known::Stopped);
-        check(Known::Stopped, Seen::Nothing, 100, None, &Known::Stopped);
-        check(Known::Stopped, Seen::Runs(run("t1")), 100, Noticed::Appeared, &running());
-        check(running(), Seen::Runs(run("t1")), 100, None, &running());
-        check(running(), Seen::Runs(run("t2")), 100, None, &Known::Running(run("t2")));
-        check(running(), Seen::Unclear, 100, None, &running());
-        check(running(), Seen::Nothing, 100, exited("container was removed", true), &Known::Stopped);
+        check(Known::Stopped, QueryResult::Nothing, 100, None, &Known::Stopped);
+        check(Known::Stopped, QueryResult::Runs(run("t1")), 100, ReportedChange::Appeared, &running());
+        check(running(), QueryResult::Runs(run("t1")), 100, None, &running());
+        check(running(), QueryResult::Runs(run("t2")), 100, None, &Known::Running(run("t2")));
+        check(running(), QueryResult::Unclear, 100, None, &running());
+        check(running(), QueryResult::Nothing, 100, exited("container was removed", true), &Known::Stopped);
         check(running(), exit(1), 100, exited("exit status 1: bye", false), &Known::Stopped);
         check(running(), exit(0), 100, None, &ended());
         check(ended(), exit(0), 500, None, &ended());
         check(ended(), exit(0), 1100, exited("exit status 0: bye", false), &Known::Stopped);
-        check(ended(), Seen::Runs(run("t2")), 500, None, &Known::Running(run("t2")));
-        assert_eq!(ended().look_after(600), Some(500));
-        assert_eq!(running().look_after(600), None);
+        check(ended(), QueryResult::Runs(run("t2")), 500, None, &Known::Running(run("t2")));
+        assert_eq!(ended().next_query_ms(600), Some(500));
+        assert_eq!(running().next_query_ms(600), None);
     }
 
     #[test]
     fn a_sign_ends_the_wait() {
         let mut known = Known::Ended { run: run("t1"), seen_at: 100 };
-        let mut hints = Hints::default();
+        let mut evidence = StopEvidence::default();
         for action in ["died", "cleanup", "cleanup"] {
-            hints.record(action, 150);
+            evidence.record(action, 150);
         }
-        assert_eq!(known.observe(exit(0), &hints, 150), Some(exited("exit status 0: bye", true)));
+        assert_eq!(known.observe(exit(0), &evidence, 150), Some(exited("exit status 0: bye", true)));
     }
 }

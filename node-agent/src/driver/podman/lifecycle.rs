@@ -2,8 +2,8 @@
 
 use super::client::Client;
 use super::connection::ApiError;
-use super::container::{Container, Process, Run, Standing};
-use super::failure::{failure, may_pass, of_early_end, of_pull, of_start};
+use super::container::{Container, ContainerState, Process, Run};
+use super::failure::{failure, of_early_end, of_pull, of_start, retry_here};
 use super::health::{self, Health};
 use super::{Context, definition};
 use crate::core::DriverFailure;
@@ -18,23 +18,23 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// Time after the start before which the end of a container counts as a failed start.
-const SETTLING: Duration = Duration::from_millis(200);
+const MIN_RUN_TIME: Duration = Duration::from_millis(200);
 /// Time that a container may spend between two states before a probe reports an unknown state.
-const TRANSITION: Duration = Duration::from_secs(3);
+const MAX_TRANSITION: Duration = Duration::from_secs(3);
 /// Time limit of a kill; a process that takes longer is stuck in the kernel.
-const KILLING: Duration = Duration::from_secs(15);
+const KILL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Interval between queries while podman changes a container.
-const LOOK: Duration = Duration::from_millis(25);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// First and longest delay before the health check runs again while the service becomes ready; the delay doubles each
 /// time.
-const READINESS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+const READINESS_BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// Container found under the service's container name.
 pub(super) enum Found {
     Nothing,
     /// A container that hactl did not create, although the service needs one that it creates. It is left unchanged.
     Foreign,
-    Container(Box<Container>, Standing),
+    Container(Box<Container>, ContainerState),
 }
 
 /// Container that a service's definition describes.
@@ -55,13 +55,16 @@ impl<'a> Target<'a> {
     }
 
     /// Returns `true` if hactl creates and removes the container.
-    fn is_made(&self) -> bool {
+    fn is_created_by_hactl(&self) -> bool {
         !self.podman.image.is_empty()
     }
 }
 
 /// Queries the service's container.
-pub(super) async fn look(context: &Context, service: &ServiceDefinition) -> Result<Found, ApiError> {
+pub(super) async fn query_container(
+    context: &Context,
+    service: &ServiceDefinition,
+) -> Result<Found, ApiError> {
     match Target::of(service) {
         Some(target) => find(&context.client, &target).await,
         None => Ok(Found::Nothing),
@@ -72,39 +75,41 @@ async fn find(client: &Client, target: &Target<'_>) -> Result<Found, ApiError> {
     let mut was_gone = false;
     loop {
         let Some(container) = client.inspect(&target.name).await? else { return Ok(Found::Nothing) };
-        if target.is_made() && container.resource() != Some(&target.service.name) {
+        if target.is_created_by_hactl() && container.resource() != Some(&target.service.name) {
             return Ok(Found::Foreign);
         }
         let process = client.process(&container).await;
-        let standing = container.standing(process);
+        let container_state = container.container_state(process);
         // Conmon reports the end to podman before it ends itself, so a second answer of podman is up to date.
         if process == Process::Gone
-            && matches!(&standing, Standing::Ended(exit) if exit.unnoticed)
+            && matches!(&container_state, ContainerState::Ended(exit) if exit.unnoticed)
             && !was_gone
         {
             was_gone = true;
             continue;
         }
-        return Ok(Found::Container(Box::new(container), standing));
+        return Ok(Found::Container(Box::new(container), container_state));
     }
 }
 
 /// Reports whether the service runs, and starts watching it.
 pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -> Observed {
     let Some(target) = Target::of(service) else { return Observed::NotRunning };
-    let until = Instant::now() + TRANSITION;
+    let until = Instant::now() + MAX_TRANSITION;
     loop {
         match find(&context.client, &target).await {
-            Ok(Found::Container(_, Standing::Runs(run))) => {
+            Ok(Found::Container(_, ContainerState::Runs(run))) => {
                 context.watches.running(context, service, &target.name, run);
                 return Observed::Running;
             }
-            Ok(Found::Nothing | Found::Foreign | Found::Container(_, Standing::Ended(_))) => {
+            Ok(Found::Nothing | Found::Foreign | Found::Container(_, ContainerState::Ended(_))) => {
                 context.watches.stopped(service, &target.name);
                 return Observed::NotRunning;
             }
-            Ok(Found::Container(_, Standing::Changing(_))) if Instant::now() < until => sleep(LOOK).await,
-            Ok(Found::Container(_, Standing::Changing(state))) => {
+            Ok(Found::Container(_, ContainerState::Changing(_))) if Instant::now() < until => {
+                sleep(POLL_INTERVAL).await
+            }
+            Ok(Found::Container(_, ContainerState::Changing(state))) => {
                 return Observed::Unknown(format!("container {} is {state}", target.name));
             }
             Err(_) if context.is_absent() => return Observed::NotRunning,
@@ -125,7 +130,7 @@ pub(super) async fn start(context: &Arc<Context>, service: &ServiceDefinition) -
     context.watches.busy(&service.name);
     let until = Instant::now() + Duration::from_millis(service.timeouts.start_ms());
     // The inner steps have the same time limit, and report the condition that they waited for. So this limit is longer.
-    match timeout_at(until + LOOK, start_or_adopt(context, &target, until)).await {
+    match timeout_at(until + POLL_INTERVAL, start_or_adopt(context, &target, until)).await {
         Ok(Ok(run)) => {
             context.watches.running(context, service, &target.name, run);
             Ok(())
@@ -133,7 +138,7 @@ pub(super) async fn start(context: &Arc<Context>, service: &ServiceDefinition) -
         Ok(Err(failure)) => Err(failure),
         Err(_) => {
             kill(context, service).await?;
-            Err(may_pass(Reason::TimedOut, "service was not running in time and was killed"))
+            Err(retry_here(Reason::TimedOut, "service was not running in time and was killed"))
         }
     }
 }
@@ -145,32 +150,32 @@ async fn start_or_adopt(
 ) -> Result<Run, DriverFailure> {
     let (client, name) = (&context.client, &target.name);
     loop {
-        match find(client, target).await.map_err(|error| unseen(&error))? {
-            Found::Foreign => return Err(taken(name)),
-            Found::Nothing if target.is_made() => create(context, target, until).await?,
+        match find(client, target).await.map_err(|error| query_failed(&error))? {
+            Found::Foreign => return Err(name_taken(name)),
+            Found::Nothing if target.is_created_by_hactl() => create(context, target, until).await?,
             Found::Nothing => {
                 let message = format!(
                     "container {name} does not exist on this node: create it with podman create, or set spec.driver.podman.image"
                 );
                 return Err(failure(FailureClass::NeverHere, Reason::NotInstalled, message));
             }
-            Found::Container(_, Standing::Changing(_)) => {
-                sleep(LOOK).await;
+            Found::Container(_, ContainerState::Changing(_)) => {
+                sleep(POLL_INTERVAL).await;
                 continue;
             }
-            Found::Container(container, Standing::Runs(run)) => {
-                if !target.is_made() {
-                    fit(client, &container).await?;
+            Found::Container(container, ContainerState::Runs(run)) => {
+                if !target.is_created_by_hactl() {
+                    check_suitable(client, &container).await?;
                 } else if container.definition() != Some(&definition::digest(target.podman)) {
                     // The container has another definition, for example after a change while no agent ran.
                     let graceful_ms = target.service.timeouts.stop_ms();
                     end(context, target, graceful_ms).await?;
                     continue;
                 }
-                return ready(client, target, run, until).await;
+                return wait_until_ready(client, target, run, until).await;
             }
-            Found::Container(container, Standing::Ended(exit)) => {
-                if target.is_made() {
+            Found::Container(container, ContainerState::Ended(exit)) => {
+                if target.is_created_by_hactl() {
                     // Every start begins with the content of the image.
                     end(context, target, 0).await?;
                     continue;
@@ -181,22 +186,24 @@ async fn start_or_adopt(
                     );
                     return Err(failure(FailureClass::TryElsewhere, Reason::StartFailed, message));
                 }
-                fit(client, &container).await?;
+                check_suitable(client, &container).await?;
             }
         }
-        let patience = until.saturating_duration_since(Instant::now());
-        let started = client.start(name, patience).await;
+        let limit = until.saturating_duration_since(Instant::now());
+        let started = client.start(name, limit).await;
         started.map_err(|error| of_start(&format!("cannot start container {name}"), &error))?;
         // Find the new run, and wait until it is ready.
-        sleep(LOOK).await;
-        match find(client, target).await.map_err(|error| unseen(&error))? {
-            Found::Container(_, Standing::Runs(run)) => return ready(client, target, run, until).await,
-            Found::Container(_, Standing::Ended(exit)) => {
+        sleep(POLL_INTERVAL).await;
+        match find(client, target).await.map_err(|error| query_failed(&error))? {
+            Found::Container(_, ContainerState::Runs(run)) => {
+                return wait_until_ready(client, target, run, until).await;
+            }
+            Found::Container(_, ContainerState::Ended(exit)) => {
                 return Err(ended_early(client, name, exit.code, &exit.describe()).await);
             }
-            Found::Container(_, Standing::Changing(_)) => {}
+            Found::Container(_, ContainerState::Changing(_)) => {}
             Found::Nothing | Found::Foreign => {
-                return Err(may_pass(
+                return Err(retry_here(
                     Reason::StartFailed,
                     format!("container {name} was removed during its start"),
                 ));
@@ -227,7 +234,7 @@ async fn create(context: &Context, target: &Target<'_>, until: Instant) -> Resul
         // A power loss during an earlier creation left an unfinished container.
         let removed = client.remove(&target.name).await;
         tracing::info!(container = target.name, ?removed, "removed an incomplete container");
-        return Err(may_pass(Reason::StartFailed, error.to_string()));
+        return Err(retry_here(Reason::StartFailed, error.to_string()));
     }
     Err(of_start(&format!("cannot create container {}", target.name), &error))
 }
@@ -237,8 +244,8 @@ async fn pull(client: &Client, image: &str, until: Instant) -> Result<(), Driver
         let message = format!("image {image} is not on this node: add it with podman load, import or build");
         return Err(failure(FailureClass::NeverHere, Reason::NotInstalled, message));
     }
-    let patience = until.saturating_duration_since(Instant::now());
-    let Ok(pulled) = timeout(patience, client.pull(image, patience)).await else {
+    let limit = until.saturating_duration_since(Instant::now());
+    let Ok(pulled) = timeout(limit, client.pull(image, limit)).await else {
         let message = format!(
             "image {image} was not pulled within startSeconds: pull it on the nodes in advance, or increase startSeconds"
         );
@@ -249,7 +256,7 @@ async fn pull(client: &Client, image: &str, until: Instant) -> Result<(), Driver
 
 /// Checks that an existing container can be a service of hactl, and removes its restart policy if podman supports
 /// that.
-async fn fit(client: &Client, container: &Container) -> Result<(), DriverFailure> {
+async fn check_suitable(client: &Client, container: &Container) -> Result<(), DriverFailure> {
     let name = &container.name;
     let wrong = |why: &str| {
         failure(
@@ -258,13 +265,13 @@ async fn fit(client: &Client, container: &Container) -> Result<(), DriverFailure
             format!("container {name} cannot be used: {why}"),
         )
     };
-    if let Some(why) = container.unfit() {
+    if let Some(why) = container.unsuitable_reason() {
         return Err(wrong(&why));
     }
     let Some(policy) = container.restart_policy() else { return Ok(()) };
-    let changed = client.forbid_restarts(name).await;
+    let changed = client.disable_restarts(name).await;
     if changed.map_err(|error| of_start("cannot change the restart policy of the container", &error))? {
-        let now = client.inspect(name).await.map_err(|error| unseen(&error))?;
+        let now = client.inspect(name).await.map_err(|error| query_failed(&error))?;
         if now.is_some_and(|now| now.restart_policy().is_none()) {
             return Ok(());
         }
@@ -276,19 +283,24 @@ async fn fit(client: &Client, container: &Container) -> Result<(), DriverFailure
 
 /// Waits until the service is confirmed: its health check succeeds, or, without one, its container does not end
 /// immediately.
-async fn ready(client: &Client, target: &Target<'_>, run: Run, until: Instant) -> Result<Run, DriverFailure> {
-    let mut backoff = Backoff::new(READINESS.0, READINESS.1);
+async fn wait_until_ready(
+    client: &Client,
+    target: &Target<'_>,
+    run: Run,
+    until: Instant,
+) -> Result<Run, DriverFailure> {
+    let mut backoff = Backoff::new(READINESS_BACKOFF.0, READINESS_BACKOFF.1);
     let mut last = "nothing".to_owned();
     if target.podman.health_check.is_none() {
-        sleep(SETTLING).await;
+        sleep(MIN_RUN_TIME).await;
     }
     loop {
-        match find(client, target).await.map_err(|error| unseen(&error))? {
-            Found::Container(_, Standing::Runs(now)) => {
+        match find(client, target).await.map_err(|error| query_failed(&error))? {
+            Found::Container(_, ContainerState::Runs(now)) => {
                 let Some(check) = &target.podman.health_check else { return Ok(now) };
                 match timeout_at(until, health::ask(client, &target.name, check)).await {
                     Ok(Health::Healthy) => return Ok(run),
-                    Ok(Health::Unhealthy(why) | Health::Untold(why)) => last = why,
+                    Ok(Health::Unhealthy(why) | Health::Unknown(why)) => last = why,
                     Ok(Health::Undefined) => {
                         let message = format!(
                             "container {} has no health check: create it with --health-cmd",
@@ -299,26 +311,26 @@ async fn ready(client: &Client, target: &Target<'_>, run: Run, until: Instant) -
                     Err(_) => {}
                 }
             }
-            Found::Container(_, Standing::Ended(exit)) => {
+            Found::Container(_, ContainerState::Ended(exit)) => {
                 return Err(ended_early(client, &target.name, exit.code, &exit.describe()).await);
             }
-            Found::Container(_, Standing::Changing(_)) => {}
+            Found::Container(_, ContainerState::Changing(_)) => {}
             Found::Nothing | Found::Foreign => {
-                return Err(may_pass(Reason::StartFailed, "container was removed during its start"));
+                return Err(retry_here(Reason::StartFailed, "container was removed during its start"));
             }
         }
         if Instant::now() >= until {
             let message =
                 format!("container was not healthy in time, last result of the health check: {last}");
-            return Err(may_pass(Reason::TimedOut, message));
+            return Err(retry_here(Reason::TimedOut, message));
         }
         tokio::time::sleep_until((Instant::now() + backoff.advance()).min(until)).await;
     }
 }
 
 async fn ended_early(client: &Client, name: &str, code: i32, how: &str) -> DriverFailure {
-    let said = client.said_last(name).await;
-    of_early_end(code, &format!("{how}{said}"))
+    let last_output = client.last_output_suffix(name).await;
+    of_early_end(code, &format!("{how}{last_output}"))
 }
 
 /// Stops the service: gracefully for at most `graceful_ms`, then by force.
@@ -343,52 +355,59 @@ pub(super) async fn kill(context: &Arc<Context>, service: &ServiceDefinition) ->
 async fn end(context: &Context, target: &Target<'_>, graceful_ms: Millis) -> Result<(), DriverFailure> {
     let (client, name) = (&context.client, &target.name);
     if graceful_ms > 0
-        && let Ok(Found::Container(container, Standing::Runs(_))) = find(client, target).await
+        && let Ok(Found::Container(container, ContainerState::Runs(_))) = find(client, target).await
     {
         let graceful = Duration::from_millis(graceful_ms);
-        let asked = async {
+        let graceful_stop = async {
             if container.is_paused() {
                 client.unpause(name).await?;
             }
             client.stop(name, graceful).await
         };
         // The loop below checks the container itself, and kills its remaining processes.
-        if let Ok(Err(error)) = timeout(graceful, asked).await {
+        if let Ok(Err(error)) = timeout(graceful, graceful_stop).await {
             tracing::warn!(resource = target.service.name.as_str(), %error, "podman failed to stop the container gracefully");
         }
     }
-    let until = Instant::now() + KILLING;
-    let mut told = String::new();
+    let until = Instant::now() + KILL_TIMEOUT;
+    let mut last_error = String::new();
     loop {
         let done = match find(client, target).await {
             Ok(Found::Nothing | Found::Foreign) => return Ok(()),
-            Ok(Found::Container(_, Standing::Ended(_))) if !target.is_made() => return Ok(()),
-            Ok(Found::Container(container, Standing::Runs(_))) => match client.kill(name).await {
+            Ok(Found::Container(_, ContainerState::Ended(_))) if !target.is_created_by_hactl() => {
+                return Ok(());
+            }
+            Ok(Found::Container(container, ContainerState::Runs(_))) => match client.kill(name).await {
                 // In some versions of podman, a paused container dies of the signal only after it is resumed.
                 Err(_) if container.is_paused() => client.unpause(name).await,
                 done => done,
             },
             // Wait for the change. A container that stays between two states is removed after half of the time.
-            Ok(Found::Container(_, Standing::Changing(_)))
-                if !target.is_made() || Instant::now() < until - KILLING / 2 =>
+            Ok(Found::Container(_, ContainerState::Changing(_)))
+                if !target.is_created_by_hactl() || Instant::now() < until - KILL_TIMEOUT / 2 =>
             {
                 Ok(())
             }
-            Ok(Found::Container(_, Standing::Ended(_) | Standing::Changing(_))) => client.remove(name).await,
+            Ok(Found::Container(_, ContainerState::Ended(_) | ContainerState::Changing(_))) => {
+                client.remove(name).await
+            }
             Err(_) if context.is_absent() => return Ok(()),
             Err(error) => Err(error),
         };
         if let Err(error) = done {
-            told = format!(": {error}");
+            last_error = format!(": {error}");
         }
         if Instant::now() > until {
-            return Err(may_pass(Reason::StopFailed, format!("container {name} does not stop{told}")));
+            return Err(retry_here(
+                Reason::StopFailed,
+                format!("container {name} does not stop{last_error}"),
+            ));
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
-fn taken(name: &str) -> DriverFailure {
+fn name_taken(name: &str) -> DriverFailure {
     failure(
         FailureClass::NeverHere,
         Reason::BadConfiguration,
@@ -398,6 +417,6 @@ fn taken(name: &str) -> DriverFailure {
     )
 }
 
-fn unseen(error: &ApiError) -> DriverFailure {
-    may_pass(Reason::StartFailed, format!("cannot inspect the container: {error}"))
+fn query_failed(error: &ApiError) -> DriverFailure {
+    retry_here(Reason::StartFailed, format!("cannot inspect the container: {error}"))
 }

@@ -2,11 +2,11 @@
 //! event.
 
 use super::Context;
-use super::client::{Events, Happening, seconds_since_1970};
-use super::container::{Run, Standing};
+use super::client::{ContainerEvent, Events, seconds_since_1970};
+use super::container::{ContainerState, Run};
 use super::health;
-use super::hints::Hints;
-use super::known::{Known, Noticed, Seen};
+use super::hints::StopEvidence;
+use super::known::{Known, QueryResult, ReportedChange};
 use super::lifecycle::{self, Found};
 use crate::core::DriverEvent;
 use ha_api_types::id::ResourceName;
@@ -21,10 +21,10 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 /// First and longest delay before podman's events are requested again; the delay doubles each time.
-const REOPEN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const REOPEN_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// Delay before a container between two states is queried again.
-const CHANGING: Duration = Duration::from_millis(100);
+const TRANSITION_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Watched services of the driver. Dropping it ends all watches.
 #[derive(Debug)]
@@ -40,10 +40,10 @@ struct Entry {
     service: ServiceDefinition,
     container: String,
     known: Known,
-    hints: Hints,
+    evidence: StopEvidence,
     /// Increased by every command, so that the result of a query that began before the command is ignored.
     generation: u64,
-    look_at: Instant,
+    next_query_at: Instant,
     health: Option<Health>,
 }
 
@@ -83,7 +83,7 @@ impl Watches {
 
     /// Records that the service does not run, as just confirmed.
     pub(super) fn stopped(&self, service: &ServiceDefinition, container: &str) {
-        self.settle(service, container, Known::Stopped);
+        self.set_confirmed_state(service, container, Known::Stopped);
     }
 
     /// Records that the service runs, as just confirmed, and starts its health checks.
@@ -95,7 +95,7 @@ impl Watches {
         run: Run,
     ) {
         let id = run.id.clone();
-        if !self.settle(service, container, Known::Running(run)) {
+        if !self.set_confirmed_state(service, container, Known::Running(run)) {
             return;
         }
         let check = service.driver.podman.as_ref().and_then(|podman| podman.health_check.clone());
@@ -114,9 +114,9 @@ impl Watches {
     }
 
     /// Records a confirmed state. Returns `true` if the state is new.
-    fn settle(&self, service: &ServiceDefinition, container: &str, known: Known) -> bool {
+    fn set_confirmed_state(&self, service: &ServiceDefinition, container: &str, known: Known) -> bool {
         let mut entries = self.lock();
-        let look_at = Instant::now();
+        let next_query_at = Instant::now();
         let same =
             |entry: &Entry| entry.known == known && entry.container == container && entry.service == *service;
         if entries.get(&service.name).is_some_and(same) {
@@ -127,9 +127,9 @@ impl Watches {
             service: service.clone(),
             container: container.to_owned(),
             known,
-            hints: Hints::default(),
+            evidence: StopEvidence::default(),
             generation,
-            look_at,
+            next_query_at,
             health: None,
         };
         entries.insert(service.name.clone(), entry);
@@ -148,25 +148,25 @@ impl Watches {
         // The agent kills the service before it starts it again; until then, reports that it runs are wrong.
         entry.known = Known::Busy;
         entry.generation += 1;
-        entry.tell(context, Noticed::Exited { message, by_hand: false });
+        entry.send(context, ReportedChange::Exited { message, stopped_externally: false });
     }
 
-    fn record(&self, happening: &Happening) {
+    fn record(&self, event: &ContainerEvent) {
         let now = self.now();
-        for entry in self.lock().values_mut().filter(|entry| entry.container == happening.container) {
-            if entry.known.run().is_some_and(|run| run.id == happening.id) {
-                entry.hints.record(&happening.action, now);
+        for entry in self.lock().values_mut().filter(|entry| entry.container == event.container) {
+            if entry.known.run().is_some_and(|run| run.id == event.id) {
+                entry.evidence.record(&event.action, now);
             }
             // Commands in a container, such as its health checks, do not change its state.
-            if !["exec", "health"].iter().any(|beginning| happening.action.starts_with(beginning)) {
-                entry.look_at = Instant::now();
+            if !["exec", "health"].iter().any(|beginning| event.action.starts_with(beginning)) {
+                entry.next_query_at = Instant::now();
             }
         }
     }
 
-    fn look_at_all(&self) {
+    fn query_all_now(&self) {
         for entry in self.lock().values_mut() {
-            entry.look_at = Instant::now();
+            entry.next_query_at = Instant::now();
         }
     }
 
@@ -175,20 +175,21 @@ impl Watches {
         let now = Instant::now();
         let entries = self.lock();
         let watched = || entries.iter().filter(|(_, entry)| entry.known != Known::Busy);
-        let due = watched().filter(|(_, entry)| entry.look_at <= now).map(|(name, _)| name.clone()).collect();
-        (due, watched().map(|(_, entry)| entry.look_at).min())
+        let due =
+            watched().filter(|(_, entry)| entry.next_query_at <= now).map(|(name, _)| name.clone()).collect();
+        (due, watched().map(|(_, entry)| entry.next_query_at).min())
     }
 }
 
 impl Entry {
-    fn tell(&mut self, context: &Context, noticed: Noticed) {
+    fn send(&mut self, context: &Context, change: ReportedChange) {
         let (name, uid) = (self.service.name.clone(), self.service.uid.clone());
-        let event = match noticed {
-            Noticed::Exited { message, by_hand } => {
+        let event = match change {
+            ReportedChange::Exited { message, stopped_externally } => {
                 self.health = None;
-                DriverEvent::Exited { name, uid, message, by_hand }
+                DriverEvent::Exited { name, uid, message, stopped_externally }
             }
-            Noticed::Appeared => DriverEvent::Appeared { name, uid },
+            ReportedChange::Appeared => DriverEvent::Appeared { name, uid },
         };
         // Sending fails only when the agent is ending.
         let _ = context.events.send(event);
@@ -199,7 +200,7 @@ impl Entry {
 pub(super) async fn run(driver: Weak<Context>) {
     let Some(wake) = driver.upgrade().map(|context| Arc::clone(&context.watches.wake)) else { return };
     let mut events: Option<Events> = None;
-    let mut backoff = Backoff::new(REOPEN.0, REOPEN.1);
+    let mut backoff = Backoff::new(REOPEN_BACKOFF.0, REOPEN_BACKOFF.1);
     let mut open_at = Instant::now();
     // The first stream of events starts at this time, so that no event before its opening is lost.
     let mut since = seconds_since_1970();
@@ -215,7 +216,7 @@ pub(super) async fn run(driver: Weak<Context>) {
                 Ok(opened) => {
                     events = Some(opened);
                     backoff.reset();
-                    context.watches.look_at_all();
+                    context.watches.query_all_now();
                 }
                 Err(error) => {
                     tracing::debug!(%error, "cannot watch the events of podman");
@@ -224,7 +225,7 @@ pub(super) async fn run(driver: Weak<Context>) {
             }
         }
         for name in context.watches.due().0 {
-            look_at(&context, &name).await;
+            query_service(&context, &name).await;
         }
         let mut until =
             context.watches.due().1.unwrap_or_else(|| Instant::now() + context.settings.poll_interval);
@@ -232,18 +233,18 @@ pub(super) async fn run(driver: Weak<Context>) {
             until = until.min(open_at);
         }
         drop(context);
-        let happening = async {
+        let event = async {
             match &mut events {
                 Some(events) => events.next().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            happening = happening => {
-                if let Some(happening) = happening {
-                    since = happening.at;
+            event = event => {
+                if let Some(event) = event {
+                    since = event.at;
                     if let Some(context) = driver.upgrade() {
-                        context.watches.record(&happening);
+                        context.watches.record(&event);
                     }
                 } else {
                     events = None;
@@ -256,26 +257,28 @@ pub(super) async fn run(driver: Weak<Context>) {
     }
 }
 
-async fn look_at(context: &Context, resource: &ResourceName) {
+async fn query_service(context: &Context, resource: &ResourceName) {
     let (service, generation) = {
         let entries = context.watches.lock();
         let Some(entry) = entries.get(resource).filter(|entry| entry.known != Known::Busy) else { return };
         (entry.service.clone(), entry.generation)
     };
     let mut wait = context.settings.poll_interval;
-    let seen = match lifecycle::look(context, &service).await {
-        Ok(Found::Nothing | Found::Foreign) => Seen::Nothing,
-        Ok(Found::Container(container, standing)) => match standing {
-            Standing::Runs(run) => Seen::Runs(run),
-            Standing::Ended(exit) => Seen::Ended(exit, context.client.said_last(&container.name).await),
-            Standing::Changing(_) => {
-                wait = wait.min(CHANGING);
-                Seen::Unclear
+    let seen = match lifecycle::query_container(context, &service).await {
+        Ok(Found::Nothing | Found::Foreign) => QueryResult::Nothing,
+        Ok(Found::Container(container, container_state)) => match container_state {
+            ContainerState::Runs(run) => QueryResult::Runs(run),
+            ContainerState::Ended(exit) => {
+                QueryResult::Ended(exit, context.client.last_output_suffix(&container.name).await)
+            }
+            ContainerState::Changing(_) => {
+                wait = wait.min(TRANSITION_POLL_INTERVAL);
+                QueryResult::Unclear
             }
         },
         Err(error) => {
             tracing::debug!(resource = resource.as_str(), %error, "cannot check a service");
-            Seen::Unclear
+            QueryResult::Unclear
         }
     };
     let now = context.watches.now();
@@ -283,9 +286,9 @@ async fn look_at(context: &Context, resource: &ResourceName) {
     let Some(entry) = entries.get_mut(resource).filter(|entry| entry.generation == generation) else {
         return;
     };
-    let noticed = entry.known.observe(seen, &entry.hints, now);
-    entry.look_at = Instant::now() + entry.known.look_after(now).map_or(wait, Duration::from_millis);
-    if let Some(noticed) = noticed {
-        entry.tell(context, noticed);
+    let change = entry.known.observe(seen, &entry.evidence, now);
+    entry.next_query_at = Instant::now() + entry.known.next_query_ms(now).map_or(wait, Duration::from_millis);
+    if let Some(change) = change {
+        entry.send(context, change);
     }
 }

@@ -24,8 +24,8 @@ impl CgroupRoot {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let membership = fs::read_to_string("/proc/self/cgroup").ok()?;
         let path =
-            own_folder(&mounts, &membership)?.join(format!("ha-exec-{:016x}", fnv1a(owner.as_bytes())));
-        make_folder(&path).ok()?;
+            own_directory(&mounts, &membership)?.join(format!("ha-exec-{:016x}", fnv1a(owner.as_bytes())));
+        make_directory(&path).ok()?;
         // The file is missing in a directory outside a cgroup file system, and with an older kernel.
         path.join(KILL).exists().then_some(CgroupRoot { path })
     }
@@ -36,7 +36,7 @@ impl CgroupRoot {
     }
 
     /// Returns the control group of a service.
-    pub(in crate::driver) fn service(&self, name: &str) -> ServiceCgroup {
+    pub(in crate::driver) fn service_cgroup(&self, name: &str) -> ServiceCgroup {
         ServiceCgroup { path: self.path.join(name) }
     }
 }
@@ -62,11 +62,11 @@ impl ServiceCgroup {
     pub(in crate::driver) fn make(&self) -> io::Result<()> {
         // Another agent on this node may just have removed the empty root.
         if let Some(root) = self.path.parent() {
-            make_folder(root)?;
+            make_directory(root)?;
         }
-        make_folder(&self.path)?;
-        make_folder(&self.path.join(SUPERVISOR))?;
-        make_folder(&self.path.join(SERVICE))
+        make_directory(&self.path)?;
+        make_directory(&self.path.join(SUPERVISOR))?;
+        make_directory(&self.path.join(SERVICE))
     }
 
     /// Moves the calling process to the subgroup for the service's processes.
@@ -87,15 +87,15 @@ impl ServiceCgroup {
     /// Returns the pids of the service's processes, including those in subgroups that the service created.
     pub(in crate::driver) fn members(&self) -> io::Result<Vec<i32>> {
         let mut pids = Vec::new();
-        let mut folders = vec![self.path.join(SERVICE)];
-        while let Some(folder) = folders.pop() {
-            match fs::read_to_string(folder.join(MEMBERS)) {
+        let mut directories = vec![self.path.join(SERVICE)];
+        while let Some(directory) = directories.pop() {
+            match fs::read_to_string(directory.join(MEMBERS)) {
                 // Zero stands for a process outside this pid namespace; killing the group also kills it.
                 Ok(text) => pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok())),
-                Err(error) if gone(&error) => continue,
+                Err(error) if is_gone_error(&error) => continue,
                 Err(error) => return Err(error),
             }
-            folders.extend(subfolders(&folder));
+            directories.extend(subdirectories(&directory));
         }
         Ok(pids)
     }
@@ -112,51 +112,51 @@ impl ServiceCgroup {
     /// Kills every process of the service at the same time, even while processes fork.
     pub(in crate::driver) fn kill(&self) -> io::Result<()> {
         match fs::write(self.path.join(SERVICE).join(KILL), "1") {
-            Err(error) if gone(&error) => Ok(()),
+            Err(error) if is_gone_error(&error) => Ok(()),
             written => written,
         }
     }
 
     /// Removes the group and its subgroups, except those with members.
     pub(in crate::driver) fn remove(&self) {
-        let mut folders = vec![self.path.clone()];
+        let mut directories = vec![self.path.clone()];
         let mut index = 0;
-        while let Some(folder) = folders.get(index).cloned() {
-            folders.extend(subfolders(&folder));
+        while let Some(directory) = directories.get(index).cloned() {
+            directories.extend(subdirectories(&directory));
             index += 1;
         }
-        for folder in folders.iter().rev() {
+        for directory in directories.iter().rev() {
             // The group is busy or already removed; both are expected.
-            let _ = fs::remove_dir(folder);
+            let _ = fs::remove_dir(directory);
         }
     }
 }
 
-fn gone(error: &io::Error) -> bool {
+fn is_gone_error(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(nix::libc::ENODEV)
 }
 
-fn make_folder(path: &Path) -> io::Result<()> {
+fn make_directory(path: &Path) -> io::Result<()> {
     match fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => made,
     }
 }
 
-fn subfolders(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+fn subdirectories(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
 /// Returns the path of the calling process's own v2 group.
-fn own_folder(mounts: &str, membership: &str) -> Option<PathBuf> {
+fn own_directory(mounts: &str, membership: &str) -> Option<PathBuf> {
     let group = Path::new(membership.lines().find_map(|line| line.strip_prefix("0::"))?);
     if group.components().any(|part| part == Component::ParentDir) {
         return None;
     }
     mounts.lines().find_map(|line| {
-        let (place, kind) = line.split_once(" - ")?;
-        let fields: Vec<&str> = place.split(' ').collect();
+        let (mount_fields, kind) = line.split_once(" - ")?;
+        let fields: Vec<&str> = mount_fields.split(' ').collect();
         let (root, mount) = (fields.get(3)?, fields.get(4)?);
         if kind.split(' ').next() != Some("cgroup2") {
             return None;
@@ -178,7 +178,7 @@ mod tests {
 
     fn check(mounts: &str, membership: &str, expected: Option<&str>) {
         assert_eq!(
-            own_folder(mounts, membership).as_deref(),
+            own_directory(mounts, membership).as_deref(),
             expected.map(Path::new),
             "{mounts} {membership}"
         );

@@ -1,6 +1,6 @@
 //! Search for and killing of leftover processes of a service.
 
-use super::remains::{MIGRATION_MARK, Remains, Search};
+use super::leftovers::{LeftoverProcesses, MIGRATION_MARK, Search};
 use super::{Programs, failed};
 use crate::core::DriverFailure;
 use ha_api_types::reason::Reason;
@@ -11,24 +11,24 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// Time limit of a kill; a process that takes longer is stuck in the kernel.
-pub(in crate::driver) const KILLING: Duration = Duration::from_secs(10);
+pub(in crate::driver) const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between searches while processes are ending.
-pub(in crate::driver) const LOOK: Duration = Duration::from_millis(10);
+pub(in crate::driver) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Programs {
     /// Returns the leftover processes of a service.
-    pub(in crate::driver) async fn remains(
+    pub(in crate::driver) async fn leftover_processes(
         &self,
         service: &ServiceDefinition,
-    ) -> Result<Remains, DriverFailure> {
-        search_beside(self.search(service)).await.map_err(|error| {
+    ) -> Result<LeftoverProcesses, DriverFailure> {
+        search_in_thread(self.search(service)).await.map_err(|error| {
             failed(Reason::StopFailed, &format!("cannot search for processes of the service: {error}"))
         })
     }
 
     /// Returns the environment variable that marks the program of a live migration.
     pub(in crate::driver) fn migration_mark(&self, service: &ServiceDefinition) -> (String, String) {
-        let mark = self.folder_of(&service.name).path().join("migration").display().to_string();
+        let mark = self.directory_of(&service.name).path().join("migration").display().to_string();
         (MIGRATION_MARK.to_owned(), mark)
     }
 
@@ -43,7 +43,7 @@ impl Programs {
     }
 
     /// Kills a service's processes until none is left. A supervisor first gets time to record the exit status.
-    pub(in crate::driver) async fn clear_remains(
+    pub(in crate::driver) async fn kill_leftovers(
         &self,
         service: &ServiceDefinition,
     ) -> Result<(), DriverFailure> {
@@ -53,38 +53,38 @@ impl Programs {
 
 /// Repeats the search, and kills all processes found, until none is left.
 pub(in crate::driver) async fn clear(search: impl Fn() -> Search) -> Result<(), DriverFailure> {
-    let until = Instant::now() + KILLING;
-    let spare = Instant::now() + KILLING / 5;
+    let until = Instant::now() + KILL_TIMEOUT;
+    let spare_supervisors_until = Instant::now() + KILL_TIMEOUT / 5;
     loop {
         let search = search();
-        let remains = search_beside(search.clone()).await.map_err(|error| {
+        let leftovers = search_in_thread(search.clone()).await.map_err(|error| {
             failed(Reason::StopFailed, &format!("cannot search for processes of the service: {error}"))
         })?;
-        if remains.is_empty() && remains.supervisors.is_empty() {
+        if leftovers.is_empty() && leftovers.supervisors.is_empty() {
             return Ok(());
         }
         if Instant::now() > until {
-            let left = if remains.is_empty() {
+            let left = if leftovers.is_empty() {
                 "the supervisor of the service".to_owned()
             } else {
-                remains.describe()
+                leftovers.describe()
             };
             return Err(failed(Reason::StopFailed, &format!("{left} did not exit after SIGKILL")));
         }
         // Not in another thread: once this future is dropped, nothing more may be killed.
-        search.kill(&remains).map_err(|error| {
+        search.kill(&leftovers).map_err(|error| {
             failed(Reason::StopFailed, &format!("cannot kill the processes of the service: {error}"))
         })?;
-        if Instant::now() > spare {
-            for supervisor in &remains.supervisors {
+        if Instant::now() > spare_supervisors_until {
+            for supervisor in &leftovers.supervisors {
                 let _ = supervisor.identity.signal(Signal::KILL);
             }
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Runs a search in another thread: on a large machine it takes long, and the agent must continue to send heartbeats.
-pub(in crate::driver) async fn search_beside(search: Search) -> io::Result<Remains> {
+pub(in crate::driver) async fn search_in_thread(search: Search) -> io::Result<LeftoverProcesses> {
     tokio::task::spawn_blocking(move || search.run()).await.map_err(io::Error::other)?
 }

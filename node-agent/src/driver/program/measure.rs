@@ -36,18 +36,18 @@ fn sample(cgroup: &ServiceCgroup, at: Mono) -> Option<Sample> {
 
 /// Returns the same as [`sample`], for any v2 group; `members` returns its processes.
 pub(in crate::driver) fn of_group(
-    folder: &Path,
+    directory: &Path,
     members: impl FnOnce() -> Option<Vec<i32>>,
     at: Mono,
 ) -> Option<Sample> {
-    let cpu = field(&fs::read_to_string(folder.join("cpu.stat")).ok()?, "usage_usec")?;
+    let cpu = field(&fs::read_to_string(directory.join("cpu.stat")).ok()?, "usage_usec")?;
     let own_memory =
         || Some(members()?.into_iter().filter_map(|pid| anonymous(Path::new("/proc"), pid)).sum());
     Some(Sample {
         at,
         cpu: Some(Meter::Total(cpu)),
-        memory: working_set(folder).or_else(own_memory),
-        disk: fs::read_to_string(folder.join("io.stat")).ok().map(|text| Meter::Total(disk_bytes(&text))),
+        memory: working_set(directory).or_else(own_memory),
+        disk: fs::read_to_string(directory.join("io.stat")).ok().map(|text| Meter::Total(disk_bytes(&text))),
         // The kernel does not count network traffic of a control group.
         network: None,
     })
@@ -108,9 +108,9 @@ fn field(text: &str, name: &str) -> Option<u64> {
 }
 
 /// Returns the memory without caches that were not used recently, which the kernel reclaims first.
-fn working_set(folder: &Path) -> Option<u64> {
-    let current: u64 = fs::read_to_string(folder.join("memory.current")).ok()?.trim().parse().ok()?;
-    let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+fn working_set(directory: &Path) -> Option<u64> {
+    let current: u64 = fs::read_to_string(directory.join("memory.current")).ok()?.trim().parse().ok()?;
+    let stat = fs::read_to_string(directory.join("memory.stat")).unwrap_or_default();
     Some(current.saturating_sub(field(&stat, "inactive_file").unwrap_or(0)))
 }
 
@@ -142,8 +142,8 @@ mod tests {
 
     /// Checks a directory with these files. It is not a real control group, so it has no members.
     fn check(files: &[(&str, &str)], expected: Option<Sample>) {
-        let folder = tempfile::tempdir().expect("a temporary directory");
-        let cgroup = ServiceCgroup::at(folder.path().to_owned());
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let cgroup = ServiceCgroup::at(directory.path().to_owned());
         fs::create_dir_all(cgroup.counters()).expect("made");
         for (name, text) in files {
             fs::write(cgroup.counters().join(name), text).expect("written");
@@ -170,9 +170,9 @@ mod tests {
 
     #[test]
     fn without_a_group_processes_are_added_up() {
-        let folder = tempfile::tempdir().expect("a temporary directory");
+        let directory = tempfile::tempdir().expect("a temporary directory");
         let process = |pid: i32, threads: &[(i32, &str)], stat: &str, status: &str| {
-            let path = folder.path().join(pid.to_string());
+            let path = directory.path().join(pid.to_string());
             for (thread, children) in threads {
                 let task = path.join("task").join(thread.to_string());
                 fs::create_dir_all(&task).expect("made");
@@ -181,7 +181,7 @@ mod tests {
             fs::write(path.join("stat"), stat).expect("written");
             fs::write(path.join("status"), status).expect("written");
         };
-        let read = || of_processes(folder.path(), 10, Mono(5));
+        let read = || of_processes(directory.path(), 10, Mono(5));
         assert_eq!(read(), None);
         let stat =
             |name: &str, times: &str| format!("1 ({name}) S 1 1 1 0 -1 0 0 0 0 0 {times} 20 0 1 0 9 9 9\n");

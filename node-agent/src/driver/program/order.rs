@@ -70,7 +70,7 @@ pub(in crate::driver) struct Record {
 /// Outcome of the main process, stored in the service's directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::driver) struct Ending {
+pub(in crate::driver) struct RecordedExit {
     pub(in crate::driver) main: ProcessIdentity,
     /// Description of the end.
     pub(in crate::driver) message: String,

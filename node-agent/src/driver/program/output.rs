@@ -143,8 +143,8 @@ mod tests {
 
     #[test]
     fn a_log_keeps_its_bound_and_the_one_before() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("output.log");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("output.log");
         let mut log = Log::new(path.clone(), 10);
         for line in ["12345678\n", "abcdefgh\n", "x\n"] {
             log.write(line.as_bytes()).unwrap();
@@ -164,8 +164,8 @@ mod tests {
 
     #[test]
     fn a_log_that_others_hold_is_emptied_in_place() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("output.log");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("output.log");
         let mut held = open(&path).unwrap();
         held.write_all(b"0123456789").unwrap();
         rotate_in_place(&path, 10).unwrap();
@@ -178,8 +178,8 @@ mod tests {
 
     #[test]
     fn the_last_line_is_what_was_said_since() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("output.log");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("output.log");
         assert_eq!(last_line(&path, 0), None);
         fs::write(&path, "old\n").unwrap();
         assert_eq!(last_line(&path, 4), None);
@@ -190,8 +190,8 @@ mod tests {
 
     #[test]
     fn the_journal_gets_whole_lines_with_any_bytes() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("socket");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
         let listener = UnixDatagram::bind(&path).unwrap();
         let mut journal = Journal::new(journal::Journal::connect_to(&path).unwrap(), "db");
         journal.write(b"a");

@@ -134,7 +134,7 @@ impl ProcessStatus {
     }
 
     /// Returns for each variable (`NAME=value`) whether the process's environment at its last exec contains it.
-    pub(in crate::driver) fn holds(&self, variables: [&str; 2]) -> [bool; 2] {
+    pub(in crate::driver) fn has_variables(&self, variables: [&str; 2]) -> [bool; 2] {
         // Unreadable means that the process has ended, or belongs to another user and was not started by the agent.
         let environment = fs::read(format!("/proc/{}/environ", self.identity.pid)).unwrap_or_default();
         variables.map(|wanted| environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes()))

@@ -2,7 +2,7 @@
 //! limit, or when the future is dropped.
 
 use super::cgroup::ServiceCgroup;
-use super::folder::ServiceFolder;
+use super::directory::ServiceDirectory;
 use super::order::{LaunchFailure, LaunchOrder};
 use super::{LAUNCH, Programs, launch, output};
 use ha_api_types::time::Millis;
@@ -63,15 +63,15 @@ pub(in crate::driver) enum End {
 pub(in crate::driver) struct Ended {
     pub(in crate::driver) status: ExitStatus,
     /// End of the output that was logged during the run.
-    pub(in crate::driver) said: String,
+    pub(in crate::driver) logged_output: String,
     /// Captured standard output, if any, cut at [`OUTPUT_BYTES_MAX`].
     pub(in crate::driver) output: String,
 }
 
 impl Ended {
     /// Returns `: ` and the last line of output for the end of a message, or an empty string.
-    pub(in crate::driver) fn said_last(&self) -> String {
-        output::last_of(&self.said).map_or_else(String::new, |line| format!(": {line}"))
+    pub(in crate::driver) fn last_line_suffix(&self) -> String {
+        output::last_of(&self.logged_output).map_or_else(String::new, |line| format!(": {line}"))
     }
 }
 
@@ -79,15 +79,15 @@ impl Ended {
 pub(in crate::driver) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Time after a program's end to wait for more output, if a process that it started still holds its standard output.
-const HELD_OUTPUT: Duration = Duration::from_millis(200);
+const HELD_OUTPUT_WAIT: Duration = Duration::from_millis(200);
 
 /// A running program. Dropping it kills the program with its process group.
 pub(in crate::driver) struct Running {
     group: Group,
     output: Option<ChildStdout>,
-    folder: ServiceFolder,
+    directory: ServiceDirectory,
     /// Offset in the log at which the program's own output begins.
-    from: u64,
+    log_offset: u64,
 }
 
 impl Programs {
@@ -114,9 +114,9 @@ impl Programs {
         resource: &str,
         run: Run<'_>,
     ) -> io::Result<Result<Running, LaunchFailure>> {
-        let folder = self.folder_of(resource);
-        let log = open_log(&folder, self.settings.log_bytes_max)?;
-        let from = output::end(&folder.log());
+        let directory = self.directory_of(resource);
+        let log = open_log(&directory, self.settings.log_bytes_max)?;
+        let log_offset = output::end(&directory.log());
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(&self.settings.shim);
         command.arg(LAUNCH).env_clear().envs(run.environment).stdin(OwnedFd::from(theirs)).kill_on_drop(true);
@@ -144,7 +144,7 @@ impl Programs {
         if let Some(failure) = launch::give_order(ours, &order).await? {
             return Ok(Err(failure));
         }
-        Ok(Ok(Running { group, output, folder, from }))
+        Ok(Ok(Running { group, output, directory, log_offset }))
     }
 }
 
@@ -153,8 +153,8 @@ impl Running {
     pub(in crate::driver) async fn end(mut self) -> io::Result<Ended> {
         let mut printed = Vec::new();
         let status = self.collect(&mut printed).await?;
-        let said = output::since(&self.folder.log(), self.from);
-        Ok(Ended { status, said, output: String::from_utf8_lossy(&printed).into_owned() })
+        let logged_output = output::since(&self.directory.log(), self.log_offset);
+        Ok(Ended { status, logged_output, output: String::from_utf8_lossy(&printed).into_owned() })
     }
 
     /// Returns the captured standard output for reading during the run; `None` if not captured, or already taken.
@@ -169,13 +169,15 @@ impl Running {
             tokio::select! {
                 read = output.read(&mut buffer) => match read? {
                     0 => return self.group.child.wait().await,
-                    length => keep(printed, &buffer[..length]),
+                    length => append_bounded(printed, &buffer[..length]),
                 },
                 status = self.group.child.wait() => break status?,
             }
         };
-        while let Ok(Ok(length @ 1..)) = tokio::time::timeout(HELD_OUTPUT, output.read(&mut buffer)).await {
-            keep(printed, &buffer[..length]);
+        while let Ok(Ok(length @ 1..)) =
+            tokio::time::timeout(HELD_OUTPUT_WAIT, output.read(&mut buffer)).await
+        {
+            append_bounded(printed, &buffer[..length]);
             if printed.len() >= OUTPUT_BYTES_MAX {
                 break;
             }
@@ -184,20 +186,20 @@ impl Running {
     }
 }
 
-fn keep(printed: &mut Vec<u8>, more: &[u8]) {
-    let room = OUTPUT_BYTES_MAX.saturating_sub(printed.len()).min(more.len());
-    printed.extend_from_slice(&more[..room]);
+fn append_bounded(printed: &mut Vec<u8>, more: &[u8]) {
+    let remaining = OUTPUT_BYTES_MAX.saturating_sub(printed.len()).min(more.len());
+    printed.extend_from_slice(&more[..remaining]);
 }
 
 /// Opens the log for a program's output. On a full or broken disk, the output is lost and the program runs without a
 /// log, so that a service can still be stopped.
-fn open_log(folder: &ServiceFolder, bytes_max: u64) -> io::Result<File> {
-    let log = folder.make().and_then(|()| {
-        output::rotate_in_place(&folder.log(), bytes_max)?;
-        output::open(&folder.log())
+fn open_log(directory: &ServiceDirectory, bytes_max: u64) -> io::Result<File> {
+    let log = directory.make().and_then(|()| {
+        output::rotate_in_place(&directory.log(), bytes_max)?;
+        output::open(&directory.log())
     });
     log.or_else(|error| {
-        tracing::warn!(log = %folder.log().display(), %error, "cannot write the log; output is lost");
+        tracing::warn!(log = %directory.log().display(), %error, "cannot write the log; output is lost");
         File::options().write(true).open("/dev/null")
     })
 }

@@ -32,8 +32,8 @@ pub(super) struct Starter {
 }
 
 /// Returns the reason why the boot starts a unit; `None` if it does not.
-pub(super) fn at_boot(unit: &str, state: &UnitState) -> Option<Starter> {
-    let (how, can_be_disabled) = match state.file.as_str() {
+pub(super) fn boot_starter(unit: &str, state: &UnitState) -> Option<Starter> {
+    let (how, can_be_disabled) = match state.file_state.as_str() {
         "enabled" | "enabled-runtime" => ("is enabled at boot".to_owned(), true),
         "generated" => (
             "is created and started at boot by a generator (such as from /etc/init.d or /etc/fstab)"
@@ -59,10 +59,10 @@ pub(super) async fn starters(
     unit: &str,
     state: &UnitState,
 ) -> Result<Vec<Starter>, BusError> {
-    let mut found: Vec<Starter> = at_boot(unit, state).into_iter().collect();
+    let mut found: Vec<Starter> = boot_starter(unit, state).into_iter().collect();
     for trigger in &state.triggered_by {
         let by = session.unit(trigger).await?;
-        if let Some(starter) = at_boot(trigger, &by) {
+        if let Some(starter) = boot_starter(trigger, &by) {
             found.push(Starter { how: format!("{} and starts {unit} on demand", starter.how), ..starter });
         } else if !by.has_ended() {
             let how = format!("is active and starts {unit} on demand");
@@ -139,7 +139,7 @@ mod tests {
             ),
         ] {
             let state = unit(&[("UnitFileState", Value::from(file)), ("WantedBy", Value::from(wanted_by))]);
-            let found = at_boot("web.service", &state);
+            let found = boot_starter("web.service", &state);
             assert_eq!(
                 found.as_ref().map(|found| (found.how.as_str(), found.can_be_disabled)),
                 expected,

@@ -23,9 +23,9 @@ pub(super) const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 pub(super) const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 
 /// Time limit for an answer of the manager, which answers no calls while it reloads its units.
-const ANSWER: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit for a connection: a bus that is stopping still accepts connections, but does not answer.
-const CONNECT: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Number of signals by which a subscriber may lag behind; a slower one has to query the state.
 const BACKLOG: usize = 1024;
 
@@ -40,7 +40,7 @@ pub(super) enum Signal {
     Changed { path: String },
     /// A call with this serial number was answered. All signals that the manager sent before its answer have been
     /// distributed.
-    Answered { question: u32 },
+    Answered { serial: u32 },
 }
 
 /// Reason for a failed call of the manager.
@@ -115,9 +115,10 @@ impl Bus {
             return Ok(session.clone());
         }
         *held = None;
-        let connected = tokio::time::timeout(CONNECT, connect(&self.socket)).await;
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, connect(&self.socket)).await;
         let session = connected.unwrap_or_else(|_| {
-            let why = format!("{} did not respond within {} s", self.socket.display(), CONNECT.as_secs());
+            let why =
+                format!("{} did not respond within {} s", self.socket.display(), CONNECT_TIMEOUT.as_secs());
             Err(BusError::Unreachable(why))
         })?;
         *held = Some(session.clone());
@@ -129,10 +130,10 @@ async fn connect(socket: &Path) -> Result<Session, BusError> {
     let stream = UnixStream::connect(socket)
         .await
         .map_err(|error| BusError::Unreachable(format!("{}: {error}", socket.display())))?;
-    let connection = Builder::unix_stream(stream).method_timeout(ANSWER).build().await?;
+    let connection = Builder::unix_stream(stream).method_timeout(ANSWER_TIMEOUT).build().await?;
     let (signals, _) = broadcast::channel(BACKLOG);
     // Spawned before the manager is asked to send signals: an unread stream blocks all messages of the connection.
-    tokio::spawn(spread(MessageStream::from(&connection), signals.clone()));
+    tokio::spawn(distribute_signals(MessageStream::from(&connection), signals.clone()));
     let bus = zbus::fdo::DBusProxy::new(&connection).await?;
     for rule in rules()? {
         bus.add_match_rule(rule).await.map_err(zbus::Error::from)?;
@@ -150,7 +151,7 @@ fn rules() -> Result<[MatchRule<'static>; 2], BusError> {
 }
 
 /// Distributes signals until the connection ends.
-async fn spread(mut messages: MessageStream, signals: broadcast::Sender<Signal>) {
+async fn distribute_signals(mut messages: MessageStream, signals: broadcast::Sender<Signal>) {
     while let Some(message) = messages.next().await {
         if let Some(signal) = message.ok().as_ref().and_then(signal) {
             // Sending fails if there is no subscriber.
@@ -163,7 +164,7 @@ fn signal(message: &Message) -> Option<Signal> {
     let header = message.header();
     match header.message_type() {
         Type::Signal => {}
-        Type::MethodReturn => return Some(Signal::Answered { question: header.reply_serial()?.get() }),
+        Type::MethodReturn => return Some(Signal::Answered { serial: header.reply_serial()?.get() }),
         Type::MethodCall | Type::Error => return None,
     }
     let body = message.body();

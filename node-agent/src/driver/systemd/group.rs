@@ -19,33 +19,35 @@ struct Hierarchy {
 
 /// Cgroup hierarchies of this machine that contain the groups of units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::driver) struct Groups {
+pub(in crate::driver) struct CgroupHierarchies {
     hierarchies: Vec<Hierarchy>,
 }
 
-impl Groups {
+impl CgroupHierarchies {
     /// Returns the hierarchies among the mounts that this process sees.
-    pub(in crate::driver) fn here() -> io::Result<Groups> {
-        Ok(Groups::of(&fs::read_to_string("/proc/self/mountinfo")?))
+    pub(in crate::driver) fn mounted() -> io::Result<CgroupHierarchies> {
+        Ok(CgroupHierarchies::of(&fs::read_to_string("/proc/self/mountinfo")?))
     }
 
-    fn of(mounts: &str) -> Groups {
+    fn of(mounts: &str) -> CgroupHierarchies {
         let hierarchies = mounts.lines().filter_map(|line| {
-            let (place, kind) = line.split_once(" - ")?;
-            let (places, kinds): (Vec<&str>, Vec<&str>) =
-                (place.split(' ').collect(), kind.split(' ').collect());
-            let counts = match *kinds.first()? {
+            let (mount_part, kind) = line.split_once(" - ")?;
+            let (mount_fields, file_system_fields): (Vec<&str>, Vec<&str>) =
+                (mount_part.split(' ').collect(), kind.split(' ').collect());
+            let counts = match *file_system_fields.first()? {
                 "cgroup2" => true,
-                "cgroup" if kinds.last()?.split(',').any(|option| option == "name=systemd") => false,
+                "cgroup" if file_system_fields.last()?.split(',').any(|option| option == "name=systemd") => {
+                    false
+                }
                 _ => return None,
             };
-            Some(Hierarchy { root: places.get(3)?.into(), mount: places.get(4)?.into(), counts })
+            Some(Hierarchy { root: mount_fields.get(3)?.into(), mount: mount_fields.get(4)?.into(), counts })
         });
-        Groups { hierarchies: hierarchies.collect() }
+        CgroupHierarchies { hierarchies: hierarchies.collect() }
     }
 
     /// Returns the existing directories of a group, those with counters first.
-    fn folders(&self, group: &str) -> Vec<(PathBuf, bool)> {
+    fn directories(&self, group: &str) -> Vec<(PathBuf, bool)> {
         let mut found: Vec<(PathBuf, bool)> = self
             .hierarchies
             .iter()
@@ -53,7 +55,7 @@ impl Groups {
                 let below = Path::new(group).strip_prefix(&hierarchy.root).ok()?;
                 Some((hierarchy.mount.join(below), hierarchy.counts))
             })
-            .filter(|(folder, _)| folder.is_dir())
+            .filter(|(directory, _)| directory.is_dir())
             .collect();
         found.sort_by_key(|(_, counts)| !counts);
         found
@@ -64,7 +66,7 @@ impl Groups {
         if group.is_empty() {
             return None;
         }
-        self.folders(group).into_iter().find(|(_, counts)| *counts).map(|(folder, _)| folder)
+        self.directories(group).into_iter().find(|(_, counts)| *counts).map(|(directory, _)| directory)
     }
 
     /// Returns the pids of the processes in a group and its subgroups.
@@ -81,17 +83,18 @@ impl Groups {
             let message = format!("no mounted cgroup hierarchy contains {group}");
             return Err(io::Error::other(message));
         }
-        let mut folders: Vec<PathBuf> = self.folders(group).into_iter().map(|(folder, _)| folder).collect();
-        while let Some(folder) = folders.pop() {
-            match fs::read_to_string(folder.join("cgroup.procs")) {
+        let mut directories: Vec<PathBuf> =
+            self.directories(group).into_iter().map(|(directory, _)| directory).collect();
+        while let Some(directory) = directories.pop() {
+            match fs::read_to_string(directory.join("cgroup.procs")) {
                 Ok(text) => pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok())),
                 // The group was removed in the meantime, or is a threaded one, whose processes are listed in its
                 // parent.
-                Err(error) if passes(&error) => {}
+                Err(error) if is_ignorable(&error) => {}
                 Err(error) => return Err(error),
             }
-            let Ok(entries) = fs::read_dir(&folder) else { continue };
-            folders.extend(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()));
+            let Ok(entries) = fs::read_dir(&directory) else { continue };
+            directories.extend(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()));
         }
         pids.sort_unstable();
         pids.dedup();
@@ -99,11 +102,11 @@ impl Groups {
     }
 
     /// Returns the names of the groups directly below the root of any hierarchy.
-    pub(in crate::driver) fn top(&self) -> Vec<String> {
+    pub(in crate::driver) fn top_level_groups(&self) -> Vec<String> {
         let entries = self.hierarchies.iter().filter_map(|hierarchy| fs::read_dir(&hierarchy.mount).ok());
-        let folders = entries.flat_map(Iterator::flatten).filter(|entry| entry.path().is_dir());
+        let directories = entries.flat_map(Iterator::flatten).filter(|entry| entry.path().is_dir());
         let mut names: Vec<String> =
-            folders.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+            directories.filter_map(|entry| entry.file_name().into_string().ok()).collect();
         names.sort_unstable();
         names.dedup();
         names
@@ -123,7 +126,7 @@ impl Groups {
     }
 }
 
-fn passes(error: &io::Error) -> bool {
+fn is_ignorable(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || matches!(error.raw_os_error(), Some(nix::libc::ENODEV | nix::libc::EOPNOTSUPP))
 }
@@ -142,7 +145,7 @@ mod tests {
     #[test]
     fn the_hierarchies_of_systemd_are_found() {
         let check = |mounts: &str, expected: &[(&str, &str, bool)]| {
-            let found = Groups::of(mounts).hierarchies;
+            let found = CgroupHierarchies::of(mounts).hierarchies;
             let found: Vec<(&str, &str, bool)> = found
                 .iter()
                 .map(|one| (one.root.to_str().unwrap(), one.mount.to_str().unwrap(), one.counts))
@@ -164,20 +167,20 @@ mod tests {
 
     #[test]
     fn members_are_those_of_all_groups_below() {
-        let folder = tempfile::tempdir().unwrap();
-        let mount = folder.path().to_str().unwrap();
-        let unit = folder.path().join("system.slice/web.service");
+        let directory = tempfile::tempdir().unwrap();
+        let mount = directory.path().to_str().unwrap();
+        let unit = directory.path().join("system.slice/web.service");
         fs::create_dir_all(unit.join("worker")).unwrap();
         fs::write(unit.join("cgroup.procs"), "7\n5\n").unwrap();
         fs::write(unit.join("worker/cgroup.procs"), "9\n7\n").unwrap();
-        fs::write(folder.path().join("cgroup.procs"), "1\n").unwrap();
-        let groups = Groups::of(&format!("1 2 0:1 / {mount} rw - cgroup2 none rw\n"));
+        fs::write(directory.path().join("cgroup.procs"), "1\n").unwrap();
+        let groups = CgroupHierarchies::of(&format!("1 2 0:1 / {mount} rw - cgroup2 none rw\n"));
         assert_eq!(groups.members("/system.slice/web.service").unwrap(), [5, 7, 9]);
         assert_eq!(groups.members("/system.slice/gone.service").unwrap(), Vec::<i32>::new());
         assert_eq!(groups.members("").unwrap(), Vec::<i32>::new());
         assert_eq!(groups.counters("/system.slice/web.service"), Some(unit));
         assert_eq!((groups.counters("/gone"), groups.counters("")), (None, None));
-        let other = Groups::of(&format!("1 2 0:1 /machine {mount} rw - cgroup2 none rw\n"));
+        let other = CgroupHierarchies::of(&format!("1 2 0:1 /machine {mount} rw - cgroup2 none rw\n"));
         // A group that no mount shows is not known to be empty.
         let problem = other.members("/system.slice/web.service").unwrap_err().to_string();
         assert!(problem.contains("/system.slice/web.service"), "{problem}");

@@ -21,14 +21,14 @@ pub(super) enum Mode {
     /// Replaces conflicting jobs, as systemctl does.
     Replace,
     /// Runs immediately, without regard to other jobs.
-    AtOnce,
+    IgnoreDependencies,
 }
 
 impl Mode {
-    fn word(self) -> &'static str {
+    fn job_mode(self) -> &'static str {
         match self {
             Mode::Replace => "replace",
-            Mode::AtOnce => "ignore-dependencies",
+            Mode::IgnoreDependencies => "ignore-dependencies",
         }
     }
 }
@@ -79,7 +79,7 @@ impl Session {
 
     /// Makes a call without effect, and returns its serial number. Once the answer is distributed, so are all earlier
     /// signals.
-    pub(super) async fn question(&self) -> Result<u32, BusError> {
+    pub(super) async fn ping(&self) -> Result<u32, BusError> {
         let path = ObjectPath::from_static_str_unchecked(MANAGER_PATH);
         let answer = self.ask(&path, "org.freedesktop.DBus.Peer", "Ping", &()).await?;
         Ok(answer.header().reply_serial().map_or(0, NonZeroU32::get))
@@ -130,7 +130,7 @@ impl Session {
 
     /// Requests a start.
     pub(super) async fn start(&self, unit: &str) -> Result<Job, BusError> {
-        self.job("StartUnit", &(unit, Mode::Replace.word())).await
+        self.job("StartUnit", &(unit, Mode::Replace.job_mode())).await
     }
 
     /// Creates a transient unit, and requests its start.
@@ -140,12 +140,12 @@ impl Session {
         properties: &[(&str, Value<'_>)],
     ) -> Result<Job, BusError> {
         let beside: Vec<(&str, Vec<(&str, Value<'_>)>)> = Vec::new();
-        self.job("StartTransientUnit", &(unit, Mode::Replace.word(), properties, beside)).await
+        self.job("StartTransientUnit", &(unit, Mode::Replace.job_mode(), properties, beside)).await
     }
 
     /// Requests a stop.
     pub(super) async fn stop(&self, unit: &str, mode: Mode) -> Result<Job, BusError> {
-        self.job("StopUnit", &(unit, mode.word())).await
+        self.job("StopUnit", &(unit, mode.job_mode())).await
     }
 
     async fn job<B: Serialize + DynamicType>(&self, method: &str, body: &B) -> Result<Job, BusError> {
@@ -168,12 +168,12 @@ impl Session {
 
     /// Keeps a unit's state readable after its end until [`Session::unref`]; otherwise systemd unloads unreferenced
     /// units.
-    pub(super) async fn keep(&self, unit: &str) -> Result<(), BusError> {
+    pub(super) async fn add_ref(&self, unit: &str) -> Result<(), BusError> {
         let path = self.load(unit).await?;
         self.ask(&path, UNIT, "Ref", &()).await.map(|_| ())
     }
 
-    /// Reverts one [`Session::keep`].
+    /// Reverts one [`Session::add_ref`].
     pub(super) async fn unref(&self, unit: &str) -> Result<(), BusError> {
         let path = self.load(unit).await?;
         self.ask(&path, UNIT, "Unref", &()).await.map(|_| ())

@@ -16,7 +16,7 @@ use std::io;
 use std::path::Path;
 
 /// Directory of drop-ins that end with the boot.
-const FOLDER: &str = "/run/systemd/system";
+const DIRECTORY: &str = "/run/systemd/system";
 
 /// Returns the unit of this process; `None` if it is not a service, for example after a start by hand.
 pub(super) async fn own_unit(session: &Session) -> Result<Option<UnitState>, BusError> {
@@ -31,7 +31,7 @@ pub(super) async fn own_unit(session: &Session) -> Result<Option<UnitState>, Bus
 pub(super) async fn stop_mode(session: &Session) -> Result<Mode, BusError> {
     let job = own_unit(session).await?.map_or(0, |own| own.job);
     let ends = job != 0 && matches!(session.job_type(job).await.as_deref(), Some("stop" | "restart"));
-    Ok(if ends { Mode::AtOnce } else { Mode::Replace })
+    Ok(if ends { Mode::IgnoreDependencies } else { Mode::Replace })
 }
 
 /// Returns `true` if a unit needs an order before the agent. A unit that is already ordered after the agent cannot
@@ -50,7 +50,7 @@ pub(super) async fn ensure(
     if !is_missing(unit, agent) {
         return Ok(());
     }
-    if let Err(error) = write(Path::new(FOLDER), name, agent) {
+    if let Err(error) = write(Path::new(DIRECTORY), name, agent) {
         // Not an error: only the order at a shutdown is affected.
         tracing::warn!(unit = name, %error, "cannot order the unit before the agent, so a shutdown may stop the unit first");
         return Ok(());
@@ -58,15 +58,15 @@ pub(super) async fn ensure(
     session.reload().await
 }
 
-fn write(folder: &Path, unit: &str, agent: &str) -> io::Result<()> {
-    let folder = folder.join(format!("{unit}.d"));
-    fs::create_dir_all(&folder)?;
+fn write(directory: &Path, unit: &str, agent: &str) -> io::Result<()> {
+    let directory = directory.join(format!("{unit}.d"));
+    fs::create_dir_all(&directory)?;
     let text = format!(
         "# Written by ha-node-agent for this boot: at shutdown the agent stops first, and stops this unit itself.\n[Unit]\nBefore={agent}\n"
     );
-    let new = folder.join("50-hactl.conf.new");
+    let new = directory.join("50-hactl.conf.new");
     fs::write(&new, text)?;
-    fs::rename(new, folder.join("50-hactl.conf"))
+    fs::rename(new, directory.join("50-hactl.conf"))
 }
 
 #[cfg(test)]
@@ -82,9 +82,9 @@ mod tests {
         assert!(!is_missing(&unit(&[("Before", Value::from(vec!["shutdown.target", agent]))]), agent));
         // Another order would create a cycle.
         assert!(!is_missing(&unit(&[("After", Value::from(vec![agent]))]), agent));
-        let folder = tempfile::tempdir().unwrap();
-        write(folder.path(), "web@1.service", agent).unwrap();
-        let text = fs::read_to_string(folder.path().join("web@1.service.d/50-hactl.conf")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        write(directory.path(), "web@1.service", agent).unwrap();
+        let text = fs::read_to_string(directory.path().join("web@1.service.d/50-hactl.conf")).unwrap();
         assert!(text.ends_with("[Unit]\nBefore=ha-node-agent.service\n"), "{text}");
     }
 }

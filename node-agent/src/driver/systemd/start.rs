@@ -3,10 +3,10 @@
 use super::bus::{BusError, Session};
 use super::manager::Job;
 use super::state::{ActiveState, UnitState};
-use super::stop::release;
-use super::verdict::{JobResult, Standing, never_here, occupied, refusal, standing, start_failure};
-use super::watch::{self, change};
-use super::{Context, boot, broken, order, transient};
+use super::stop::release_unit;
+use super::verdict::{JobResult, RunState, never_here, occupied, refusal, run_state, start_failure};
+use super::watch::{self, wait_for_change};
+use super::{Context, boot, bus_failure, order, transient};
 use crate::core::DriverFailure;
 use ha_api_types::driver::{SystemdDriver as SystemdSpec, is_essential_unit};
 use ha_api_types::reason::Reason;
@@ -17,11 +17,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 /// Time after the start before which the end of a process counts as a failed start.
-const SETTLING: Duration = Duration::from_millis(100);
+const MIN_RUN_TIME: Duration = Duration::from_millis(100);
 /// Time limit for systemd to unload a transient unit that has ended.
-const FORGETTING: Duration = Duration::from_secs(5);
+const UNLOAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between queries of changes that have no signal.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Starts the unit, or adopts it. Returns `Ok` once the unit is active and has not ended immediately.
 pub(super) async fn start(
@@ -53,28 +53,28 @@ async fn start_or_adopt(
     spec: &SystemdSpec,
     unit: &str,
 ) -> Result<(), DriverFailure> {
-    let session = context.bus.session().await.map_err(|error| broken(&error))?;
-    let own = order::own_unit(&session).await.map_err(|error| broken(&error))?;
+    let session = context.bus.session().await.map_err(|error| bus_failure(&error))?;
+    let own = order::own_unit(&session).await.map_err(|error| bus_failure(&error))?;
     let own = own.as_ref().map(|own| own.id.as_str());
-    let state = session.unit(unit).await.map_err(|error| broken(&error))?;
+    let state = session.unit(unit).await.map_err(|error| bus_failure(&error))?;
     if is_essential_unit(&state.id) || own == Some(state.id.as_str()) {
         let message = format!("{unit} is {}, which the node requires, so it cannot be a service", state.id);
         return Err(never_here(Reason::BadConfiguration, message));
     }
     let job = if spec.command.is_empty() {
-        of_the_node(context, &session, spec, unit, &state, own).await?
+        start_node_unit(context, &session, spec, unit, &state, own).await?
     } else {
-        of_a_command(context, &session, service, spec, unit, &state, own).await?
+        start_transient_unit(context, &session, service, spec, unit, &state, own).await?
     };
     let result = match job {
         Some(job) => job.ended().await,
         None => JobResult::Done,
     };
-    settled(context, &session, unit, &result).await
+    wait_until_active(context, &session, unit, &result).await
 }
 
 /// Starts a unit of the node. Returns `None` if the unit is already active.
-async fn of_the_node(
+async fn start_node_unit(
     context: &Context,
     session: &Session,
     spec: &SystemdSpec,
@@ -99,7 +99,7 @@ async fn of_the_node(
         }
         Ok(starters)
     };
-    let starters = prepared.await.map_err(|error: BusError| broken(&error))?;
+    let starters = prepared.await.map_err(|error: BusError| bus_failure(&error))?;
     if let Some(failure) = boot::refusal(&starters, spec.disable_at_boot) {
         return Err(failure);
     }
@@ -115,7 +115,7 @@ async fn of_the_node(
 }
 
 /// Starts a transient unit. Returns `None` if the unit is already active.
-async fn of_a_command(
+async fn start_transient_unit(
     context: &Context,
     session: &Session,
     service: &ServiceDefinition,
@@ -130,7 +130,7 @@ async fn of_a_command(
     match state.active {
         ActiveState::Active => {
             // Keeps the reason for the unit's end readable. Without this call, only the end itself is known.
-            let _ = session.keep(unit).await;
+            let _ = session.add_ref(unit).await;
             return Ok(None);
         }
         ActiveState::Activating => {
@@ -142,50 +142,50 @@ async fn of_a_command(
     let mut properties = transient::properties(service, spec, &context.settings.node, own);
     // Keeps the cause of the unit's end readable until the unit is released.
     properties.push(("AddRef", true.into()));
-    let until = Instant::now() + FORGETTING;
+    let until = Instant::now() + UNLOAD_TIMEOUT;
     loop {
-        release(session, unit).await;
+        release_unit(session, unit).await;
         match session.start_transient(unit, &properties).await {
             Ok(job) => return Ok(Some(job)),
             // systemd has not unloaded the previous unit yet.
-            Err(error) if error.is("UnitExists") && Instant::now() < until => sleep(LOOK).await,
+            Err(error) if error.is("UnitExists") && Instant::now() < until => sleep(POLL_INTERVAL).await,
             Err(error) => return Err(refused(unit, &error)),
         }
     }
 }
 
 /// Waits until the unit is active and has not ended immediately. systemd may restart the unit in the meantime.
-async fn settled(
+async fn wait_until_active(
     context: &Context,
     session: &Session,
     unit: &str,
     result: &JobResult,
 ) -> Result<(), DriverFailure> {
     let mut signals = session.signals();
-    let path = session.load(unit).await.map_err(|error| broken(&error))?;
+    let path = session.load(unit).await.map_err(|error| bus_failure(&error))?;
     let mut active_since = None;
     loop {
-        let state = session.state(&path, unit).await.map_err(|error| broken(&error))?;
+        let state = session.state(&path, unit).await.map_err(|error| bus_failure(&error))?;
         context.remember_group(unit, &state.group);
         let now = Instant::now();
         let mut look_at = now + Duration::from_secs(1);
-        match standing(&state) {
-            Standing::Running if state.active == ActiveState::Active => {
+        match run_state(&state) {
+            RunState::Running if state.active == ActiveState::Active => {
                 let since = *active_since.get_or_insert(now);
-                if !ends_unnoticed(&state) || now >= since + SETTLING {
+                if !counts_as_started_early(&state) || now >= since + MIN_RUN_TIME {
                     return Ok(());
                 }
-                look_at = since + SETTLING;
+                look_at = since + MIN_RUN_TIME;
             }
-            Standing::Ended if state.job == 0 => return Err(start_failure(unit, result, &state)),
-            Standing::Running | Standing::Ending | Standing::Ended | Standing::Unclear => active_since = None,
+            RunState::Ended if state.job == 0 => return Err(start_failure(unit, result, &state)),
+            RunState::Running | RunState::Ending | RunState::Ended | RunState::Unclear => active_since = None,
         }
-        change(session, &mut signals, path.as_str(), unit, look_at).await;
+        wait_for_change(session, &mut signals, path.as_str(), unit, look_at).await;
     }
 }
 
 /// Returns `true` if the unit counts as started before its program reports readiness.
-fn ends_unnoticed(state: &UnitState) -> bool {
+fn counts_as_started_early(state: &UnitState) -> bool {
     state.service.as_ref().is_some_and(|service| matches!(service.kind.as_str(), "simple" | "exec" | "idle"))
 }
 

@@ -49,7 +49,7 @@ pub(super) struct ServiceState {
     /// `Type=`.
     pub(super) kind: String,
     /// `RemainAfterExit=`.
-    pub(super) remains: bool,
+    pub(super) remain_after_exit: bool,
     /// Outcome of the last main process.
     pub(super) main_end: MainEnd,
     /// Time of that end, in microseconds of the monotonic clock; 0 means never.
@@ -63,9 +63,9 @@ pub(super) struct UnitState {
     pub(super) load: LoadState,
     pub(super) active: ActiveState,
     /// `ActiveState/SubState`, for messages.
-    pub(super) words: String,
+    pub(super) description: String,
     /// `UnitFileState`: whether and how the unit is enabled.
-    pub(super) file: String,
+    pub(super) file_state: String,
     /// Path of the unit file; empty if there is none.
     pub(super) fragment: String,
     pub(super) is_transient: bool,
@@ -99,7 +99,7 @@ impl UnitState {
         let is_service = id.ends_with(".service");
         let service = is_service.then(|| ServiceState {
             kind: text(own, "Type"),
-            remains: flag(own, "RemainAfterExit"),
+            remain_after_exit: flag(own, "RemainAfterExit"),
             main_end: match (signed(own, "ExecMainCode"), signed(own, "ExecMainStatus")) {
                 // Numbers of waitid(2).
                 (1, status) => MainEnd::Exited(status),
@@ -123,8 +123,8 @@ impl UnitState {
                 "deactivating" | "maintenance" => ActiveState::Deactivating,
                 _ => ActiveState::Unknown,
             },
-            words: format!("{active}/{sub}"),
-            file: text(unit, "UnitFileState"),
+            description: format!("{active}/{sub}"),
+            file_state: text(unit, "UnitFileState"),
             fragment: text(unit, "FragmentPath"),
             is_transient: flag(unit, "Transient"),
             job: job(unit),
@@ -147,8 +147,8 @@ impl UnitState {
     }
 
     /// Returns `true` for a service that runs once and then is inactive again.
-    pub(super) fn ends_at_once(&self) -> bool {
-        self.service.as_ref().is_some_and(|service| service.kind == "oneshot" && !service.remains)
+    pub(super) fn ends_after_start(&self) -> bool {
+        self.service.as_ref().is_some_and(|service| service.kind == "oneshot" && !service.remain_after_exit)
     }
 }
 
@@ -244,7 +244,7 @@ mod tests {
             ("Transient", Value::from(true)),
             ("ActiveExitTimestampMonotonic", Value::from(12_u64)),
         ]);
-        assert_eq!(state.words, "active/running");
+        assert_eq!(state.description, "active/running");
         assert_eq!((state.active, state.load.clone()), (ActiveState::Active, LoadState::Loaded));
         assert_eq!((state.job, state.active_until_us, state.is_transient), (7, 12, true));
         assert_eq!(state.wanted_by, ["multi-user.target", "x.service"]);
@@ -278,10 +278,10 @@ mod tests {
     fn other_types_have_no_main_process() {
         let state = unit(&[("Id", Value::from("srv.mount")), ("ActiveState", Value::from("inactive"))]);
         assert_eq!(state.service, None);
-        assert!(state.has_ended() && !state.ends_at_once());
+        assert!(state.has_ended() && !state.ends_after_start());
         let state = unit(&[("Type", Value::from("oneshot"))]);
-        assert!(state.ends_at_once());
+        assert!(state.ends_after_start());
         let state = unit(&[("Type", Value::from("oneshot")), ("RemainAfterExit", Value::from(true))]);
-        assert!(!state.ends_at_once());
+        assert!(!state.ends_after_start());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::bus::{BusError, Session};
 use super::group::describe;
-use super::watch::{self, change};
+use super::watch::{self, wait_for_change};
 use super::{Context, order};
 use crate::core::DriverFailure;
 use ha_api_types::driver::SystemdDriver as SystemdSpec;
@@ -15,11 +15,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// Time limit of a kill; a unit that takes longer is stuck in the kernel or in systemd.
-const KILLING: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit of one query during a kill, including a new connection.
-const ANSWER: Duration = Duration::from_secs(4);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 /// Interval between queries during a kill.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Stops the unit: first by a job of systemd, then by SIGKILL after `graceful_ms`.
 pub(super) async fn stop(
@@ -32,7 +32,7 @@ pub(super) async fn stop(
     context.watches.end(&service.name);
     if graceful_ms > 0 {
         let until = Instant::now() + Duration::from_millis(graceful_ms);
-        if let Ok(Err(error)) = timeout_at(until, ask_to_end(context, &unit)).await {
+        if let Ok(Err(error)) = timeout_at(until, request_stop(context, &unit)).await {
             tracing::warn!(resource = service.name.as_str(), unit, %error, "cannot request a stop of the unit");
         }
     }
@@ -40,24 +40,25 @@ pub(super) async fn stop(
 }
 
 /// Requests a stop, and waits for the end of the unit.
-async fn ask_to_end(context: &Context, unit: &str) -> Result<(), BusError> {
+async fn request_stop(context: &Context, unit: &str) -> Result<(), BusError> {
     let session = context.bus.session().await?;
     let mut signals = session.signals();
     let path = session.load(unit).await?;
-    let mut is_asked = false;
+    let mut stop_requested = false;
     loop {
         let state = session.state(&path, unit).await?;
         context.remember_group(unit, &state.group);
         if state.has_ended() && state.job == 0 {
             return Ok(());
         }
-        if !is_asked {
+        if !stop_requested {
             let mode = order::stop_mode(&session).await?;
             session.stop(unit, mode).await?;
-            is_asked = true;
+            stop_requested = true;
             continue;
         }
-        change(&session, &mut signals, path.as_str(), unit, Instant::now() + Duration::from_secs(1)).await;
+        wait_for_change(&session, &mut signals, path.as_str(), unit, Instant::now() + Duration::from_secs(1))
+            .await;
     }
 }
 
@@ -69,36 +70,40 @@ pub(super) async fn kill(
 ) -> Result<(), DriverFailure> {
     let unit = spec.unit_name(&service.name);
     context.watches.end(&service.name);
-    let until = Instant::now() + KILLING;
-    let mut is_asked = false;
+    let until = Instant::now() + KILL_TIMEOUT;
+    let mut stop_requested = false;
     // Kill immediately, even if systemd does not answer. Processes that systemd restarts before the stop job are
     // killed below.
     let _ = context.groups.kill(&context.group_of(&unit));
     loop {
-        let looked = timeout(ANSWER, end_hard(context, &unit, &mut is_asked)).await;
+        let looked = timeout(ANSWER_TIMEOUT, force_stop_once(context, &unit, &mut stop_requested)).await;
         let left = match looked {
             Ok(Ok(None)) => break,
             Ok(Ok(Some(left))) => left,
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("systemd did not respond within {} s", ANSWER.as_secs()),
+            Err(_) => format!("systemd did not respond within {} s", ANSWER_TIMEOUT.as_secs()),
         };
         let _ = context.groups.kill(&context.group_of(&unit));
         if Instant::now() > until {
             return Err(not_stopped(&unit, &left));
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
     if !spec.command.is_empty()
         && let Ok(session) = context.bus.session().await
     {
-        release(&session, &unit).await;
+        release_unit(&session, &unit).await;
     }
     watch::begin(context, service, &unit, false);
     Ok(())
 }
 
 /// Checks the unit, requests a stop, and kills its processes. Returns `None` once nothing is left.
-async fn end_hard(context: &Context, unit: &str, is_asked: &mut bool) -> Result<Option<String>, BusError> {
+async fn force_stop_once(
+    context: &Context,
+    unit: &str,
+    stop_requested: &mut bool,
+) -> Result<Option<String>, BusError> {
     let session = context.bus.session().await?;
     let state = session.unit(unit).await?;
     context.remember_group(unit, &state.group);
@@ -110,15 +115,15 @@ async fn end_hard(context: &Context, unit: &str, is_asked: &mut bool) -> Result<
             Err(error) => Some(format!("cannot read its control group: {error}")),
         });
     }
-    if !*is_asked {
+    if !*stop_requested {
         // Before the kill, so that systemd does not restart the unit.
         let mode = order::stop_mode(&session).await?;
         session.stop(unit, mode).await?;
-        *is_asked = true;
+        *stop_requested = true;
     }
     // Fails if no process is left but systemd has not registered that yet.
     let _ = session.kill(unit).await;
-    Ok(Some(format!("unit is {}", state.words)))
+    Ok(Some(format!("unit is {}", state.description)))
 }
 
 impl Context {
@@ -126,7 +131,7 @@ impl Context {
     pub(super) async fn clear_group(&self, unit: &str, group: &str) -> Result<(), DriverFailure> {
         self.remember_group(unit, group);
         let group = self.group_of(unit);
-        let until = Instant::now() + KILLING;
+        let until = Instant::now() + KILL_TIMEOUT;
         loop {
             match self.groups.members(&group) {
                 Ok(pids) if pids.is_empty() => return Ok(()),
@@ -139,14 +144,14 @@ impl Context {
                 }
             }
             let _ = self.groups.kill(&group);
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 }
 
 /// Lets systemd unload a transient unit that has ended. Errors are ignored: the unit is possibly neither failed nor
 /// referenced.
-pub(super) async fn release(session: &Session, unit: &str) {
+pub(super) async fn release_unit(session: &Session, unit: &str) {
     let _ = session.reset_failed(unit).await;
     // Each start by the agent adds one reference.
     while session.unref(unit).await.is_ok() {}

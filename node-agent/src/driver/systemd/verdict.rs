@@ -8,7 +8,7 @@ use ha_api_types::record::FailureClass;
 
 /// Whether a unit runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum RunState {
     /// The unit runs, or systemd is about to start it, possibly after the delay before an automatic restart.
     Running,
     /// The unit is being stopped.
@@ -19,12 +19,12 @@ pub(super) enum Standing {
     Unclear,
 }
 
-pub(super) fn standing(state: &UnitState) -> Standing {
+pub(super) fn run_state(state: &UnitState) -> RunState {
     match state.active {
-        ActiveState::Active | ActiveState::Activating => Standing::Running,
-        ActiveState::Deactivating => Standing::Ending,
-        ActiveState::Inactive | ActiveState::Failed => Standing::Ended,
-        ActiveState::Unknown => Standing::Unclear,
+        ActiveState::Active | ActiveState::Activating => RunState::Running,
+        ActiveState::Deactivating => RunState::Ending,
+        ActiveState::Inactive | ActiveState::Failed => RunState::Ended,
+        ActiveState::Unknown => RunState::Unclear,
     }
 }
 
@@ -68,7 +68,7 @@ pub(super) fn refusal(unit: &str, state: &UnitState) -> Option<DriverFailure> {
             let why = if why.is_empty() { String::new() } else { format!(": {}", why.trim_end_matches('.')) };
             (Reason::BadConfiguration, format!("{unit} cannot be used ({word}){why}"))
         }
-        LoadState::Loaded if state.ends_at_once() => (
+        LoadState::Loaded if state.ends_after_start() => (
             Reason::BadConfiguration,
             format!(
                 "{unit} is Type=oneshot without RemainAfterExit=yes and exits immediately, so it cannot be a service"
@@ -121,7 +121,7 @@ pub(super) fn start_failure(unit: &str, result: &JobResult, state: &UnitState) -
             (class, how_it_ended(state))
         }
         JobResult::Done | JobResult::Unseen | JobResult::Failed => {
-            ((FailureClass::RetryHere, Reason::StartFailed), format!("unit is {}", state.words))
+            ((FailureClass::RetryHere, Reason::StartFailed), format!("unit is {}", state.description))
         }
     };
     DriverFailure { class: class.0, reason: class.1, message: format!("{unit}: {message}{hint}") }
@@ -184,14 +184,14 @@ fn main_end(end: MainEnd, result: &str) -> String {
 }
 
 /// Returns `true` if the end of a unit was requested outside hactl. The unit left the active state before its main
-/// process ended, because of a job (`told`) that the agent did not request.
+/// process ended, because of a job (`job_seen`) that the agent did not request.
 ///
 /// A process that exits or is killed ends before the unit leaves the active state. If systemd ends a unit for its own
 /// reasons, such as a watchdog or the OOM killer, the result shows that. The result `timeout` may also belong to a
 /// requested stop.
-pub(super) fn is_by_hand(state: &UnitState, told: bool) -> bool {
+pub(super) fn is_stopped_externally(state: &UnitState, job_seen: bool) -> bool {
     let began_before_the_end = match &state.service {
-        Some(service) if !service.remains && service.main_ended_us > 0 => {
+        Some(service) if !service.remain_after_exit && service.main_ended_us > 0 => {
             state.active_until_us < service.main_ended_us
         }
         // A unit without a main process cannot end on its own.
@@ -199,7 +199,7 @@ pub(super) fn is_by_hand(state: &UnitState, told: bool) -> bool {
         None => return state.result == "success",
     };
     let asked = matches!(state.result.as_str(), "" | "success" | "exit-code" | "signal" | "timeout");
-    told && began_before_the_end && asked
+    job_seen && began_before_the_end && asked
 }
 
 pub(super) fn never_here(reason: Reason, message: String) -> DriverFailure {
@@ -229,18 +229,18 @@ mod tests {
     #[test]
     fn a_unit_runs_also_while_systemd_restarts_it() {
         for (active, sub, expected) in [
-            ("active", "running", Standing::Running),
-            ("active", "exited", Standing::Running),
-            ("reloading", "reload", Standing::Running),
-            ("activating", "start", Standing::Running),
-            ("activating", "auto-restart", Standing::Running),
-            ("deactivating", "stop-sigterm", Standing::Ending),
-            ("inactive", "dead", Standing::Ended),
-            ("failed", "failed", Standing::Ended),
-            ("strange", "", Standing::Unclear),
+            ("active", "running", RunState::Running),
+            ("active", "exited", RunState::Running),
+            ("reloading", "reload", RunState::Running),
+            ("activating", "start", RunState::Running),
+            ("activating", "auto-restart", RunState::Running),
+            ("deactivating", "stop-sigterm", RunState::Ending),
+            ("inactive", "dead", RunState::Ended),
+            ("failed", "failed", RunState::Ended),
+            ("strange", "", RunState::Unclear),
         ] {
             let state = unit(&[("ActiveState", Value::from(active)), ("SubState", Value::from(sub))]);
-            assert_eq!(standing(&state), expected, "{active}/{sub}");
+            assert_eq!(run_state(&state), expected, "{active}/{sub}");
         }
     }
 
@@ -335,13 +335,17 @@ mod tests {
 
     #[test]
     fn a_stop_by_hand_is_told_from_a_crash() {
-        let check = |result: &str, active_until: u64, main_ended: u64, told: bool, expected: bool| {
+        let check = |result: &str, active_until: u64, main_ended: u64, job_seen: bool, expected: bool| {
             let mut state = ended(result, ("killed", 15));
             state.active_until_us = active_until;
             if let Some(service) = &mut state.service {
                 service.main_ended_us = main_ended;
             }
-            assert_eq!(is_by_hand(&state, told), expected, "{result} {active_until} {main_ended} {told}");
+            assert_eq!(
+                is_stopped_externally(&state, job_seen),
+                expected,
+                "{result} {active_until} {main_ended} {job_seen}"
+            );
         };
         // systemctl stop: the job comes first, then the end of the process with any result.
         check("success", 10, 20, true, true);
@@ -359,8 +363,8 @@ mod tests {
         // A service without a process, and a mount.
         check("success", 10, 0, true, true);
         let mut mount = unit(&[("Id", Value::from("srv.mount")), ("Result", Value::from("success"))]);
-        assert!(is_by_hand(&mount, false));
+        assert!(is_stopped_externally(&mount, false));
         mount.result = "exit-code".to_owned();
-        assert!(!is_by_hand(&mount, true));
+        assert!(!is_stopped_externally(&mount, true));
     }
 }

@@ -3,7 +3,7 @@
 use super::Context;
 use super::bus::{BusError, Session, Signal};
 use super::state::UnitState;
-use super::verdict::{Standing, how_it_ended, is_by_hand, standing};
+use super::verdict::{RunState, how_it_ended, is_stopped_externally, run_state};
 use crate::core::DriverEvent;
 use ha_api_types::resource::ServiceDefinition;
 use std::sync::{Arc, Weak};
@@ -13,9 +13,9 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
 
 /// Interval between queries of a unit without signals.
-const POLL: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// Delay before a failed connection is tried again.
-const AGAIN: Duration = Duration::from_secs(2);
+const RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// Starts to watch a unit whose state `runs` was just seen, and ends an earlier watch.
 pub(super) fn begin(context: &Arc<Context>, service: &ServiceDefinition, unit: &str, runs: bool) {
@@ -27,57 +27,57 @@ pub(super) fn begin(context: &Arc<Context>, service: &ServiceDefinition, unit: &
 
 /// State that a watch has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Track {
+struct WatchState {
     runs: bool,
     /// `true` if a job of the unit was seen since the unit last ran without one, or if such a job may have been
     /// missed.
-    told: bool,
+    job_seen: bool,
 }
 
 /// A change that hactl did not request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Noticed {
-    Exited { message: String, by_hand: bool },
+enum ReportedChange {
+    Exited { message: String, stopped_externally: bool },
     Appeared,
 }
 
-impl Track {
-    fn notice(&mut self, state: &UnitState) -> Option<Noticed> {
-        match standing(state) {
-            Standing::Running => {
-                self.told &= state.job != 0;
+impl WatchState {
+    fn update(&mut self, state: &UnitState) -> Option<ReportedChange> {
+        match run_state(state) {
+            RunState::Running => {
+                self.job_seen &= state.job != 0;
                 let appeared = !self.runs;
                 self.runs = true;
-                appeared.then_some(Noticed::Appeared)
+                appeared.then_some(ReportedChange::Appeared)
             }
             // With a job left, such as that of a restart, the unit is still changing.
-            Standing::Ended if self.runs && state.job == 0 => {
+            RunState::Ended if self.runs && state.job == 0 => {
                 self.runs = false;
-                let by_hand = is_by_hand(state, self.told);
-                let message = if by_hand {
+                let stopped_externally = is_stopped_externally(state, self.job_seen);
+                let message = if stopped_externally {
                     "systemd stopped the unit without a request from hactl".to_owned()
                 } else {
                     how_it_ended(state)
                 };
-                Some(Noticed::Exited { message, by_hand })
+                Some(ReportedChange::Exited { message, stopped_externally })
             }
-            Standing::Ended | Standing::Ending | Standing::Unclear => None,
+            RunState::Ended | RunState::Ending | RunState::Unclear => None,
         }
     }
 }
 
 async fn watch(context: Weak<Context>, service: ServiceDefinition, unit: String, runs: bool) {
-    let mut track = Track { runs, told: false };
+    let mut seen = WatchState { runs, job_seen: false };
     loop {
-        if let Err(error) = watch_once(&context, &service, &unit, &mut track).await {
+        if let Err(error) = watch_once(&context, &service, &unit, &mut seen).await {
             tracing::debug!(resource = service.name.as_str(), unit, %error, "cannot watch the unit");
         }
         if context.strong_count() == 0 {
             return;
         }
         // A job may be missed until the next connection.
-        track.told = true;
-        tokio::time::sleep(AGAIN).await;
+        seen.job_seen = true;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
@@ -86,7 +86,7 @@ async fn watch_once(
     context: &Weak<Context>,
     service: &ServiceDefinition,
     unit: &str,
-    track: &mut Track,
+    seen: &mut WatchState,
 ) -> Result<(), BusError> {
     let session = match context.upgrade() {
         Some(context) => context.bus.session().await?,
@@ -95,28 +95,36 @@ async fn watch_once(
     let mut signals = session.signals();
     let path = session.load(unit).await?;
     // Without this, only the end of the unit is known, but not how it ended.
-    let _ = session.keep(unit).await;
+    let _ = session.add_ref(unit).await;
     while !session.connection.is_closed() {
         let state = session.state(&path, unit).await?;
-        if state.has_ended() && track.runs {
+        if state.has_ended() && seen.runs {
             // systemd sends the signal about the job after those about its effects.
-            track.told |= job_was_made(&session, &mut signals, unit).await?;
+            seen.job_seen |= check_for_new_job(&session, &mut signals, unit).await?;
         }
         let Some(context) = context.upgrade() else { return Ok(()) };
         context.remember_group(unit, &state.group);
-        if let Some(noticed) = track.notice(&state) {
-            tracing::debug!(resource = service.name.as_str(), unit, ?noticed, words = state.words, "noticed");
+        if let Some(change) = seen.update(&state) {
+            tracing::debug!(
+                resource = service.name.as_str(),
+                unit,
+                ?change,
+                words = state.description,
+                "noticed"
+            );
             let (name, uid) = (service.name.clone(), service.uid.clone());
             // Sending fails only when the agent is ending.
-            let _ = context.events.send(match noticed {
-                Noticed::Exited { message, by_hand } => DriverEvent::Exited { name, uid, message, by_hand },
-                Noticed::Appeared => DriverEvent::Appeared { name, uid },
+            let _ = context.events.send(match change {
+                ReportedChange::Exited { message, stopped_externally } => {
+                    DriverEvent::Exited { name, uid, message, stopped_externally }
+                }
+                ReportedChange::Appeared => DriverEvent::Appeared { name, uid },
             });
         }
         drop(context);
-        let until = Instant::now() + POLL;
-        match change(&session, &mut signals, path.as_str(), unit, until).await {
-            Change::Job | Change::Missed => track.told = true,
+        let until = Instant::now() + POLL_INTERVAL;
+        match wait_for_change(&session, &mut signals, path.as_str(), unit, until).await {
+            Change::Job | Change::Missed => seen.job_seen = true,
             Change::Properties | Change::Nothing => {}
         }
     }
@@ -137,14 +145,14 @@ pub(super) enum Change {
 }
 
 /// Waits for a signal about a unit, at most until `until`.
-pub(super) async fn change(
+pub(super) async fn wait_for_change(
     session: &Session,
     signals: &mut Receiver<Signal>,
     path: &str,
     unit: &str,
     until: Instant,
 ) -> Change {
-    let heard = async {
+    let changed = async {
         loop {
             match signals.recv().await {
                 Ok(Signal::JobNew { unit: of }) if of == unit => return Change::Job,
@@ -162,28 +170,28 @@ pub(super) async fn change(
             }
         }
     };
-    let heard_or_closed = async {
+    let changed_or_closed = async {
         tokio::select! {
-            change = heard => change,
+            change = changed => change,
             () = session.connection.closed() => Change::Missed,
         }
     };
-    timeout_at(until, heard_or_closed).await.unwrap_or(Change::Nothing)
+    timeout_at(until, changed_or_closed).await.unwrap_or(Change::Nothing)
 }
 
 /// Reads all signals that were sent until now. Returns `true` if one reports a new job of the unit, or if it may have
 /// been missed.
-async fn job_was_made(
+async fn check_for_new_job(
     session: &Session,
     signals: &mut Receiver<Signal>,
     unit: &str,
 ) -> Result<bool, BusError> {
-    let asked = session.question().await?;
+    let asked_serial = session.ping().await?;
     let mut made = false;
     loop {
         match signals.recv().await {
             Ok(Signal::JobNew { unit: of }) => made |= of == unit,
-            Ok(Signal::Answered { question }) if question == asked => return Ok(made),
+            Ok(Signal::Answered { serial }) if serial == asked_serial => return Ok(made),
             Ok(Signal::JobRemoved { .. } | Signal::Changed { .. } | Signal::Answered { .. }) => {}
             Err(RecvError::Lagged(_) | RecvError::Closed) => return Ok(true),
         }
@@ -213,38 +221,39 @@ mod tests {
 
     /// Checks the change that is detected in the last of the states; `runs` is the state before them. The signal about
     /// a new job precedes the state with that job.
-    fn check(runs: bool, states: &[(&str, u32)], expected: Option<&Noticed>) {
-        let mut track = Track { runs, told: false };
+    fn check(runs: bool, states: &[(&str, u32)], expected: Option<&ReportedChange>) {
+        let mut seen = WatchState { runs, job_seen: false };
         let mut last = None;
         for (active, job) in states {
             if *job != 0 {
-                track.told = true;
+                seen.job_seen = true;
             }
-            last = track.notice(&state(active, *job));
+            last = seen.update(&state(active, *job));
         }
         assert_eq!(last.as_ref(), expected, "{states:?}");
     }
 
     #[test]
     fn changes_are_noticed_once_and_judged() {
-        let crash = Noticed::Exited { message: "service exited".to_owned(), by_hand: false };
-        let by_hand = Noticed::Exited {
+        let crash =
+            ReportedChange::Exited { message: "service exited".to_owned(), stopped_externally: false };
+        let stopped_externally = ReportedChange::Exited {
             message: "systemd stopped the unit without a request from hactl".to_owned(),
-            by_hand: true,
+            stopped_externally: true,
         };
         check(true, &[("active", 0)], None);
         check(true, &[("failed", 0)], Some(&crash));
         check(true, &[("failed", 0), ("failed", 0)], None);
         check(true, &[("deactivating", 0), ("inactive", 0)], Some(&crash));
         // systemctl stop.
-        check(true, &[("active", 7), ("deactivating", 7), ("inactive", 0)], Some(&by_hand));
+        check(true, &[("active", 7), ("deactivating", 7), ("inactive", 0)], Some(&stopped_externally));
         // systemctl restart: the unit is never gone.
         check(true, &[("active", 7), ("deactivating", 7), ("inactive", 7), ("active", 0)], None);
         // systemd's own restart, followed by a crash without a restart.
         check(true, &[("activating", 0), ("activating", 7), ("active", 0), ("failed", 0)], Some(&crash));
         check(false, &[("inactive", 0)], None);
         check(false, &[("inactive", 7)], None);
-        check(false, &[("activating", 7)], Some(&Noticed::Appeared));
+        check(false, &[("activating", 7)], Some(&ReportedChange::Appeared));
         check(false, &[("activating", 7), ("active", 0)], None);
     }
 }

@@ -31,11 +31,11 @@ impl Core {
 
     fn arm(&mut self, now: Moment, number: u64, arm: Arm) {
         if let Some(deadline) = arm.deadline {
-            if let Some(refusal) = too_far(now, deadline, arm.heartbeat_valid_ms) {
+            if let Some(refusal) = check_deadline_distance(now, deadline, arm.heartbeat_valid_ms) {
                 return self.refuse(number, refusal);
             }
             if !self.pet_fits(now, deadline) {
-                self.shorten(deadline);
+                self.apply_earlier_deadline(deadline);
                 return self.refuse(number, Refusal::DeadlinePassed);
             }
         }
@@ -43,7 +43,7 @@ impl Core {
             None => {
                 self.smallest_margin_ms = None;
                 self.worst_lateness_ms = None;
-                self.pending = Pending::Open { number, arm, again: false };
+                self.pending = Pending::Open { number, arm, reopens: false };
                 self.effects.push_back(Effect::Open { timeout_seconds: arm.timeout_seconds });
             }
             Some(device) => self.arm_again(now, number, arm, device),
@@ -57,7 +57,7 @@ impl Core {
         if arm.timeout_seconds < smallest_seconds || arm.timeout_seconds > largest_seconds {
             return self.refuse(number, Refusal::TimeoutNotTaken { smallest_seconds, largest_seconds });
         }
-        if let Some(refusal) = too_long(&device, arm.timeout_seconds, &arm) {
+        if let Some(refusal) = check_timeout_allowed(&device, arm.timeout_seconds, &arm) {
             return self.refuse(number, refusal);
         }
         let undo = Undo::Restore { timing: self.timing, state: self.state, arm };
@@ -69,8 +69,8 @@ impl Core {
     }
 
     pub(super) fn opened(&mut self, now: Moment, result: Result<DeviceFacts, Refusal>) {
-        let (number, arm, again) = match std::mem::replace(&mut self.pending, Pending::Nothing) {
-            Pending::Open { number, arm, again } => (number, arm, again),
+        let (number, arm, reopens) = match std::mem::replace(&mut self.pending, Pending::Nothing) {
+            Pending::Open { number, arm, reopens } => (number, arm, reopens),
             pending @ (Pending::Nothing | Pending::Pet { .. } | Pending::Close { .. }) => {
                 self.pending = pending;
                 return;
@@ -80,12 +80,12 @@ impl Core {
             Ok(device) => device,
             Err(refusal) => return self.refuse(number, refusal),
         };
-        if again {
+        if reopens {
             return self.opened_again(now, number, &arm, device);
         }
         self.device = Some(device);
         self.timing = Some(timing_of(&arm, device.timeout_seconds));
-        if let Some(refusal) = too_long(&device, device.timeout_seconds, &arm) {
+        if let Some(refusal) = check_timeout_allowed(&device, device.timeout_seconds, &arm) {
             return self.close(number, Outcome::Refused(refusal));
         }
         // Opening takes time, so the deadline may have passed. An idle machine must not be reset for that.
@@ -101,7 +101,7 @@ impl Core {
     /// Opens a device that refuses pets again. A driver that was bound again provides another device under the same
     /// name, and the open one never works again.
     fn open_again(&mut self, number: u64, arm: Arm) {
-        self.pending = Pending::Open { number, arm, again: true };
+        self.pending = Pending::Open { number, arm, reopens: true };
         self.effects.push_back(Effect::Open { timeout_seconds: arm.timeout_seconds });
     }
 
@@ -111,7 +111,7 @@ impl Core {
         self.device = Some(device);
         self.fires_at = None;
         self.save();
-        if let Some(refusal) = too_long(&device, device.timeout_seconds, arm) {
+        if let Some(refusal) = check_timeout_allowed(&device, device.timeout_seconds, arm) {
             return self.refuse(number, refusal);
         }
         if arm.deadline.is_some_and(|deadline| !self.pet_fits(now, deadline)) {
@@ -131,11 +131,11 @@ impl Core {
         if self.state == State::Released {
             return self.refuse(number, Refusal::NotArmed);
         }
-        if let Some(refusal) = too_far(now, deadline, timing.heartbeat_valid_ms) {
+        if let Some(refusal) = check_deadline_distance(now, deadline, timing.heartbeat_valid_ms) {
             return self.refuse(number, refusal);
         }
         if !self.pet_fits(now, deadline) {
-            self.shorten(deadline);
+            self.apply_earlier_deadline(deadline);
             return self.refuse(number, Refusal::DeadlinePassed);
         }
         self.state = State::Armed { deadline };
@@ -146,7 +146,7 @@ impl Core {
 
     /// Replaces the active deadline with an earlier one, even if the request that carried it fails: observers may
     /// already count by it.
-    fn shorten(&mut self, deadline: Moment) {
+    fn apply_earlier_deadline(&mut self, deadline: Moment) {
         if let State::Armed { deadline: in_force } = self.state
             && deadline.is_earlier_on_a_clock(in_force)
         {
@@ -184,7 +184,7 @@ impl Core {
         }
         // A full period first: other holders of the descriptor (the service manager) need time to close it.
         let timeout_seconds = self.full_timeout_seconds(&device);
-        self.asked_seconds = None;
+        self.requested_seconds = None;
         self.effects.push_back(Effect::Pet { timeout_seconds: Some(timeout_seconds) });
         self.effects.push_back(Effect::Close);
         self.pending = Pending::Close { number, outcome };
@@ -218,7 +218,7 @@ impl Core {
         number: u64,
         outcome: Outcome,
         undo: Undo,
-        asked: Option<u32>,
+        requested: Option<u32>,
         result: Result<u32, u32>,
     ) {
         let refusal = match result {
@@ -227,10 +227,12 @@ impl Core {
                 // refusal.
                 match undo {
                     Undo::Nothing | Undo::Again { .. } => {
-                        self.check_sliding(asked, read_back);
+                        self.check_sliding(requested, read_back);
                         None
                     }
-                    Undo::Restore { .. } | Undo::Close | Undo::Reopened => self.too_much(asked, read_back),
+                    Undo::Restore { .. } | Undo::Close | Undo::Reopened => {
+                        self.check_timeout_taken(requested, read_back)
+                    }
                 }
             }
             Err(errno) => Some(Refusal::DeviceFailed { errno }),
@@ -265,7 +267,7 @@ impl Core {
                 self.timing = timing;
                 self.save();
                 if let State::Armed { deadline } = refused_state {
-                    self.shorten(deadline);
+                    self.apply_earlier_deadline(deadline);
                 }
                 if result.is_err() && self.pets == Pets::Refused {
                     self.open_again(number, arm);
@@ -293,11 +295,11 @@ impl Core {
     }
 
     /// Returns a refusal if the device took a longer timeout than requested while it was being armed.
-    fn too_much(&self, asked: Option<u32>, read_back: u32) -> Option<Refusal> {
+    fn check_timeout_taken(&self, requested: Option<u32>, read_back: u32) -> Option<Refusal> {
         let (device, timing) = (self.device?, self.timing?);
         let largest_seconds = timing.largest.of(device.sliding, device.descriptor_retained);
-        asked
-            .filter(|asked| read_back > *asked && (device.sliding || read_back > largest_seconds))
+        requested
+            .filter(|requested| read_back > *requested && (device.sliding || read_back > largest_seconds))
             .map(|_| Refusal::TimeoutTooLong { read_back_seconds: read_back, largest_seconds })
     }
 
@@ -323,7 +325,7 @@ fn state_of(arm: &Arm) -> State {
 }
 
 /// Returns a refusal if the deadline is more than Th ahead. No heartbeat proves more than Th from a past moment.
-fn too_far(now: Moment, deadline: Moment, heartbeat_valid_ms: u32) -> Option<Refusal> {
+fn check_deadline_distance(now: Moment, deadline: Moment, heartbeat_valid_ms: u32) -> Option<Refusal> {
     let ahead_ns = now.longest_ns(deadline);
     (ahead_ns > u64::from(heartbeat_valid_ms) * NANOSECONDS_PER_MILLISECOND).then(|| {
         Refusal::DeadlineTooFar {
@@ -335,7 +337,7 @@ fn too_far(now: Moment, deadline: Moment, heartbeat_valid_ms: u32) -> Option<Ref
 
 /// Returns a refusal if the timeout breaks the inequality of `FENCING.md` 4, which the agent computed for each kind of
 /// device.
-fn too_long(device: &DeviceFacts, timeout_seconds: u32, arm: &Arm) -> Option<Refusal> {
+fn check_timeout_allowed(device: &DeviceFacts, timeout_seconds: u32, arm: &Arm) -> Option<Refusal> {
     let largest_seconds = arm.largest.of(device.sliding, device.descriptor_retained);
     (timeout_seconds > largest_seconds)
         .then_some(Refusal::TimeoutTooLong { read_back_seconds: timeout_seconds, largest_seconds })

@@ -35,7 +35,7 @@ fn facts(sliding: bool, nowayout: bool) -> DeviceFacts {
     DeviceFacts {
         kind: DeviceKind::Kernel,
         identity: Name::new(b"simulated"),
-        place: Name::tail(b"/dev/watchdog0"),
+        location: Name::tail(b"/dev/watchdog0"),
         timeout_seconds: 5,
         smallest_timeout_seconds: 1,
         largest_timeout_seconds: 600,
@@ -82,7 +82,7 @@ impl World {
         while let Some(effect) = self.core.poll_effect() {
             let answer = match effect {
                 Effect::Open { .. } if self.refuses => {
-                    Input::Opened(Err(Refusal::NoDevice { errno: 19, place: Name::default() }))
+                    Input::Opened(Err(Refusal::NoDevice { errno: 19, location: Name::default() }))
                 }
                 Effect::Pet { .. } if self.refuses => Input::Petted(Err(19)),
                 Effect::Reset => {

@@ -1,6 +1,6 @@
 //! The driver that is loaded when there is no device: the configured one, otherwise softdog, which every kernel has.
 
-use super::super::device::Place;
+use super::super::device::DeviceLocation;
 use ha_api_types::record::SOFTDOG_IDENTITY;
 use std::path::PathBuf;
 use tracing::{info, warn};
@@ -11,14 +11,14 @@ const FALLBACK: &str = "softdog";
 /// The machine's modules and devices; tests have their own implementation.
 pub(super) trait Modules {
     /// Returns `true` if the device exists: its path, or a listed device with that identity.
-    fn is_there(&self, place: &Place) -> bool;
+    fn exists(&self, location: &DeviceLocation) -> bool;
     /// Loads a module; the error is the reason for a failure.
     fn load(&mut self, module: &str) -> Result<(), String>;
 }
 
 /// The result of providing a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Provided {
+pub(super) enum ModuleOutcome {
     /// The device exists, or no module is to be loaded.
     NotNeeded,
     /// The configured driver was loaded, and its device exists.
@@ -34,19 +34,19 @@ pub(super) enum Provided {
     Failed(String),
 }
 
-impl Provided {
+impl ModuleOutcome {
     /// Logs the result.
-    pub(super) fn tell(&self) {
+    pub(super) fn log(&self) {
         match self {
-            Provided::NotNeeded => {}
-            Provided::Loaded(module) => info!(module, "loaded the watchdog driver"),
-            Provided::FellBack { module, why } => warn!(
+            ModuleOutcome::NotNeeded => {}
+            ModuleOutcome::Loaded(module) => info!(module, "loaded the watchdog driver"),
+            ModuleOutcome::FellBack { module, why } => warn!(
                 module,
                 why,
                 "cannot use the watchdog driver, using softdog instead, which cannot reset a machine whose kernel has \
                  stopped: set WATCHDOG_MODULE to the driver of this machine's hardware in /etc/default/ha-watchdogd"
             ),
-            Provided::Failed(why) => {
+            ModuleOutcome::Failed(why) => {
                 warn!(
                     why,
                     "cannot load a watchdog driver: check WATCHDOG_MODULE in /etc/default/ha-watchdogd"
@@ -57,30 +57,36 @@ impl Provided {
 }
 
 /// Ensures that there is a device, and returns the action taken. If softdog replaces a driver whose device was
-/// configured by name or by another path, `place` names softdog's device from then on.
+/// configured by name or by another path, `location` names softdog's device from then on.
 ///
 /// Runs before the daemon's loop, because a module may take seconds to load.
-pub(super) fn provide(place: &mut Place, module: &str, modules: &mut impl Modules) -> Provided {
-    match place {
-        Place::Simulated(_) => return Provided::NotNeeded,
-        Place::Kernel(_) if module.is_empty() || modules.is_there(place) => return Provided::NotNeeded,
-        Place::Kernel(_) => {}
+pub(super) fn load_module_if_needed(
+    location: &mut DeviceLocation,
+    module: &str,
+    modules: &mut impl Modules,
+) -> ModuleOutcome {
+    match location {
+        DeviceLocation::Simulated(_) => return ModuleOutcome::NotNeeded,
+        DeviceLocation::Kernel(_) if module.is_empty() || modules.exists(location) => {
+            return ModuleOutcome::NotNeeded;
+        }
+        DeviceLocation::Kernel(_) => {}
     }
     let why = match modules.load(module) {
-        Ok(()) if modules.is_there(place) => return Provided::Loaded(module.to_owned()),
+        Ok(()) if modules.exists(location) => return ModuleOutcome::Loaded(module.to_owned()),
         Ok(()) => "module was loaded, but no such device appeared".to_owned(),
         Err(why) => why,
     };
     if module == FALLBACK {
-        return Provided::Failed(format!("{module}: {why}"));
+        return ModuleOutcome::Failed(format!("{module}: {why}"));
     }
     if let Err(fallback_why) = modules.load(FALLBACK) {
-        return Provided::Failed(format!("{module}: {why}; {FALLBACK}: {fallback_why}"));
+        return ModuleOutcome::Failed(format!("{module}: {why}; {FALLBACK}: {fallback_why}"));
     }
-    if !modules.is_there(place) {
-        *place = Place::Kernel(PathBuf::from(SOFTDOG_IDENTITY));
+    if !modules.exists(location) {
+        *location = DeviceLocation::Kernel(PathBuf::from(SOFTDOG_IDENTITY));
     }
-    Provided::FellBack { module: module.to_owned(), why }
+    ModuleOutcome::FellBack { module: module.to_owned(), why }
 }
 
 #[cfg(test)]
@@ -95,8 +101,8 @@ mod tests {
     }
 
     impl Modules for Machine {
-        fn is_there(&self, place: &Place) -> bool {
-            let Place::Kernel(wanted) = place else { return false };
+        fn exists(&self, location: &DeviceLocation) -> bool {
+            let DeviceLocation::Kernel(wanted) = location else { return false };
             self.drivers.iter().any(|(module, path, identity)| {
                 let loaded = self.loaded.iter().any(|loaded| loaded == module);
                 loaded && (wanted == Path::new(path) || wanted == Path::new(identity))
@@ -120,21 +126,26 @@ mod tests {
         drivers: &[(&'static str, &'static str, &'static str)],
         wanted: &str,
         module: &str,
-        expected: &Provided,
-        place_after: &str,
+        expected: &ModuleOutcome,
+        location_after: &str,
     ) {
         let mut machine = Machine { drivers: drivers.to_vec(), loaded: Vec::new() };
-        let mut place = Place::Kernel(PathBuf::from(wanted));
-        assert_eq!(provide(&mut place, module, &mut machine), *expected, "{wanted} {module}");
-        assert_eq!(place, Place::Kernel(PathBuf::from(place_after)), "{wanted} {module}");
+        let mut location = DeviceLocation::Kernel(PathBuf::from(wanted));
+        assert_eq!(
+            load_module_if_needed(&mut location, module, &mut machine),
+            *expected,
+            "{wanted} {module}"
+        );
+        assert_eq!(location, DeviceLocation::Kernel(PathBuf::from(location_after)), "{wanted} {module}");
     }
 
     #[test]
     fn softdog_stands_in_for_a_driver_that_does_not_work() {
-        let fell_back = |why: &str| Provided::FellBack { module: "i6300esb".to_owned(), why: why.to_owned() };
+        let fell_back =
+            |why: &str| ModuleOutcome::FellBack { module: "i6300esb".to_owned(), why: why.to_owned() };
         let dog = "/dev/watchdog";
-        check(&[SOFTDOG, HARDWARE], dog, "i6300esb", &Provided::Loaded("i6300esb".to_owned()), dog);
-        check(&[SOFTDOG], dog, "softdog", &Provided::Loaded("softdog".to_owned()), dog);
+        check(&[SOFTDOG, HARDWARE], dog, "i6300esb", &ModuleOutcome::Loaded("i6300esb".to_owned()), dog);
+        check(&[SOFTDOG], dog, "softdog", &ModuleOutcome::Loaded("softdog".to_owned()), dog);
         check(&[SOFTDOG], dog, "i6300esb", &fell_back("module i6300esb not found"), dog);
         // The module loads on a machine without its hardware.
         let nothing = "module was loaded, but no such device appeared";
@@ -154,20 +165,29 @@ mod tests {
             &fell_back("module i6300esb not found"),
             "Software Watchdog",
         );
-        check(&[], dog, "softdog", &Provided::Failed("softdog: module softdog not found".to_owned()), dog);
+        check(
+            &[],
+            dog,
+            "softdog",
+            &ModuleOutcome::Failed("softdog: module softdog not found".to_owned()),
+            dog,
+        );
         let both = "i6300esb: module i6300esb not found; softdog: module softdog not found";
-        check(&[], dog, "i6300esb", &Provided::Failed(both.to_owned()), dog);
-        check(&[], dog, "", &Provided::NotNeeded, dog);
+        check(&[], dog, "i6300esb", &ModuleOutcome::Failed(both.to_owned()), dog);
+        check(&[], dog, "", &ModuleOutcome::NotNeeded, dog);
     }
 
     #[test]
     fn a_device_that_is_there_is_left_alone() {
         let mut machine = Machine { drivers: vec![HARDWARE, SOFTDOG], loaded: vec!["i6300esb".to_owned()] };
-        let mut place = Place::Kernel(PathBuf::from("/dev/watchdog"));
-        assert_eq!(provide(&mut place, "softdog", &mut machine), Provided::NotNeeded);
+        let mut location = DeviceLocation::Kernel(PathBuf::from("/dev/watchdog"));
+        assert_eq!(load_module_if_needed(&mut location, "softdog", &mut machine), ModuleOutcome::NotNeeded);
         // Another device exists, but not the configured one.
-        let mut place = Place::Kernel(PathBuf::from("Software Watchdog"));
-        assert_eq!(provide(&mut place, "softdog", &mut machine), Provided::Loaded("softdog".to_owned()));
+        let mut location = DeviceLocation::Kernel(PathBuf::from("Software Watchdog"));
+        assert_eq!(
+            load_module_if_needed(&mut location, "softdog", &mut machine),
+            ModuleOutcome::Loaded("softdog".to_owned())
+        );
         assert_eq!(machine.loaded, ["i6300esb", "softdog"]);
     }
 }

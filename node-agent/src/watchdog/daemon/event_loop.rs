@@ -5,7 +5,7 @@
 //! most 0.1 s. Opening and closing the device, while nothing is armed, may take longer.
 
 use super::super::core::{Core, Effect, Input};
-use super::super::device::{Device, Place};
+use super::super::device::{Device, DeviceLocation};
 use super::super::protocol::{
     DecodeError, MESSAGE_BYTES, Outcome, Refusal, Reply, State, VERSION, decode_request, encode_reply,
 };
@@ -33,7 +33,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 pub(super) struct EventLoop {
     core: Core,
     device: Option<Device>,
-    place: Place,
+    location: DeviceLocation,
     listener: UnixListener,
     signals: SignalFd,
     allowed_uid: Option<u32>,
@@ -49,7 +49,7 @@ impl EventLoop {
     pub(super) fn new(
         core: Core,
         device: Option<Device>,
-        place: Place,
+        location: DeviceLocation,
         listener: UnixListener,
         signals: SignalFd,
         allowed_uid: Option<u32>,
@@ -59,7 +59,7 @@ impl EventLoop {
         Self {
             core,
             device,
-            place,
+            location,
             listener,
             signals,
             allowed_uid,
@@ -74,14 +74,14 @@ impl EventLoop {
     pub(super) fn run(mut self) -> Result<State, Errno> {
         self.run_effects();
         loop {
-            if let Some(ended) = self.turn()? {
+            if let Some(ended) = self.handle_next_event()? {
                 return Ok(ended);
             }
         }
     }
 
     /// Waits for the next event and handles it. Returns the final state after a request to exit.
-    fn turn(&mut self) -> Result<Option<State>, Errno> {
+    fn handle_next_event(&mut self) -> Result<Option<State>, Errno> {
         self.wait()?;
         if self.signals.read_signal()?.is_some() {
             self.input(Input::ShutDown);
@@ -233,10 +233,12 @@ impl EventLoop {
     fn open(&mut self, timeout_seconds: u32) -> Input {
         // Nothing is armed yet, or the device takes no pets anyway, so files may be read: an operator's fix counts
         // immediately.
-        if let (Place::Kernel(_), Some(refusal)) = (&self.place, system_conf::refusal(Path::new("/"))) {
+        if let (DeviceLocation::Kernel(_), Some(refusal)) =
+            (&self.location, system_conf::refusal(Path::new("/")))
+        {
             return Input::Opened(Err(refusal));
         }
-        let opened = Device::open(&self.place, timeout_seconds, self.manager.retains());
+        let opened = Device::open(&self.location, timeout_seconds, self.manager.stores_descriptors());
         Input::Opened(opened.map(|(device, mut facts)| {
             if let Device::Kernel(kernel) = &device {
                 if self.device.is_some() {
@@ -262,7 +264,7 @@ impl EventLoop {
         let Some(connection) = &self.connection else { return };
         let mut reply = *reply;
         if let Some(device) = &self.device {
-            (reply.status.time_left_seconds, reply.status.pretimeout_seconds) = device.says();
+            (reply.status.time_left_seconds, reply.status.pretimeout_seconds) = device.reported_times();
         }
         if seqpacket::send_now(connection, &encode_reply(&reply)).is_err() {
             self.connection = None;

@@ -11,23 +11,23 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use tracing::warn;
 
 /// Number of descriptors that the daemon stores: the device and the record.
-const WANTED: u32 = 2;
+const DESCRIPTORS_STORED: u32 = 2;
 
 /// Time limit for the service manager to close a descriptor, milliseconds.
-const LET_GO_WITHIN_MS: u16 = 1000;
+const CLOSE_TIMEOUT_MS: u16 = 1000;
 
 /// The service manager that started this process, if any.
 #[derive(Debug)]
 pub(super) struct ServiceManager {
     address: Option<UnixAddr>,
-    retains: bool,
+    stores_descriptors: bool,
 }
 
 impl ServiceManager {
     /// Finds the service manager by `NOTIFY_SOCKET`. `FDSTORE` (systemd 254 and newer) states whether it stores
     /// descriptors. For older versions, the unit passes the same number as its `FileDescriptorStoreMax`.
     pub(super) fn from_environment(descriptor_store_max: u32) -> Self {
-        let told = std::env::var("FDSTORE").ok().and_then(|text| text.parse().ok());
+        let reported_max = std::env::var("FDSTORE").ok().and_then(|text| text.parse().ok());
         let address = std::env::var("NOTIFY_SOCKET").ok().and_then(|path| {
             let address = match path.strip_prefix('@') {
                 Some(name) => UnixAddr::new_abstract(name.as_bytes()),
@@ -37,37 +37,41 @@ impl ServiceManager {
                 .map_err(|errno| warn!(path, %errno, "cannot use NOTIFY_SOCKET: not a valid socket address"))
                 .ok()
         });
-        let retains = address.is_some() && told.unwrap_or(descriptor_store_max) >= WANTED;
-        Self { address, retains }
+        let stores_descriptors =
+            address.is_some() && reported_max.unwrap_or(descriptor_store_max) >= DESCRIPTORS_STORED;
+        Self { address, stores_descriptors }
     }
 
     /// Returns `true` if the service manager keeps descriptors.
-    pub(super) fn retains(&self) -> bool {
-        self.retains
+    pub(super) fn stores_descriptors(&self) -> bool {
+        self.stores_descriptors
     }
 
     /// Stores a descriptor under a name. Returns `true` if the service manager keeps it.
     pub(super) fn store(&self, name: &str, descriptor: BorrowedFd<'_>) -> bool {
-        self.retains && self.tell(&format!("FDSTORE=1\nFDNAME={name}\n"), Some(descriptor)).is_ok()
+        self.stores_descriptors
+            && self.notify(&format!("FDSTORE=1\nFDNAME={name}\n"), Some(descriptor)).is_ok()
     }
 
     /// Removes the descriptors of this name and waits until the service manager has closed them. A device stays open as
     /// long as any process holds it.
     pub(super) fn remove(&self, name: &str) {
-        if !self.retains || self.tell(&format!("FDSTOREREMOVE=1\nFDNAME={name}\n"), None).is_err() {
+        if !self.stores_descriptors
+            || self.notify(&format!("FDSTOREREMOVE=1\nFDNAME={name}\n"), None).is_err()
+        {
             return;
         }
         let Ok((reader, writer)) = pipe() else { return };
-        if self.tell("BARRIER=1\n", Some(writer.as_fd())).is_err() {
+        if self.notify("BARRIER=1\n", Some(writer.as_fd())).is_err() {
             return;
         }
         drop(writer);
         let mut descriptors = [PollFd::new(reader.as_fd(), PollFlags::empty())];
         // A service manager that does not answer in time is not awaited: the device was given a full period before.
-        let _ = poll(&mut descriptors, PollTimeout::from(LET_GO_WITHIN_MS));
+        let _ = poll(&mut descriptors, PollTimeout::from(CLOSE_TIMEOUT_MS));
     }
 
-    fn tell(&self, text: &str, descriptor: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+    fn notify(&self, text: &str, descriptor: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
         let Some(address) = &self.address else { return Ok(()) };
         let socket = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
         let raw = descriptor.map(|descriptor| [descriptor.as_raw_fd()]);

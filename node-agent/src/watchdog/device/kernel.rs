@@ -15,13 +15,13 @@ use std::path::Path;
 const LARGEST_TIMEOUT_SECONDS: u32 = u32::MAX / 1000;
 
 /// Number of timeouts that are tried when a device is opened.
-const TRIED_TIMEOUTS: u32 = 64;
+const MAX_TRIED_TIMEOUTS: u32 = 64;
 
 /// An open watchdog device. If it is dropped without [`KernelDevice::close`], the machine will be reset.
 #[derive(Debug)]
 pub(crate) struct KernelDevice {
     descriptor: OwnedFd,
-    place: Name,
+    location: Name,
     timeout_seconds: u32,
 }
 
@@ -32,26 +32,27 @@ impl KernelDevice {
     /// Refuses, with the device stopped again, a device that an accidental close would stop. Also refuses a device that
     /// another process holds (the refusal names it), and a missing device.
     pub(super) fn open(
-        place: &Path,
+        location: &Path,
         timeout_seconds: u32,
         descriptor_retained: bool,
     ) -> Result<(Self, DeviceFacts), Refusal> {
-        let path = sysfs::resolve(place);
+        let path = sysfs::resolve(location);
         let descriptor = open(&path, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())
             .map_err(|errno| refusal_of(errno, &path))?;
-        let mut device = Self { descriptor, place: name_of(&path), timeout_seconds };
-        let listed = device.listed();
+        let mut device = Self { descriptor, location: name_of(&path), timeout_seconds };
+        let sysfs_facts = device.sysfs_facts();
         // A device that rejects this query is not a watchdog, so nothing is written to it.
         let info = system_calls::get_support(&device.descriptor)
             .map_err(|errno| Refusal::DeviceFailed { errno: number(errno) })?;
         // If the kernel does not report `nowayout`, assume that the device cannot be stopped. The device is then petted
         // while idle.
-        let nowayout = listed.as_ref().is_none_or(|listed| listed.nowayout.unwrap_or(true));
-        if info.options & OPTION_MAGIC_CLOSE == 0 && !(nowayout && listed.is_some()) {
+        let nowayout = sysfs_facts.as_ref().is_none_or(|sysfs_facts| sysfs_facts.nowayout.unwrap_or(true));
+        if info.options & OPTION_MAGIC_CLOSE == 0 && !(nowayout && sysfs_facts.is_some()) {
             let _ = device.close();
             return Err(Refusal::StopsWhenClosed);
         }
-        let facts = device.examine(&info, listed.as_ref(), timeout_seconds, descriptor_retained, nowayout);
+        let facts =
+            device.examine(&info, sysfs_facts.as_ref(), timeout_seconds, descriptor_retained, nowayout);
         Ok((device, facts))
     }
 
@@ -60,23 +61,26 @@ impl KernelDevice {
     ///
     /// # Errors
     /// Returns the error number and the descriptor if the descriptor does not answer as a watchdog device.
-    pub(crate) fn inherit(descriptor: OwnedFd, place: &Path) -> Result<(Self, DeviceFacts), (u32, OwnedFd)> {
+    pub(crate) fn inherit(
+        descriptor: OwnedFd,
+        location: &Path,
+    ) -> Result<(Self, DeviceFacts), (u32, OwnedFd)> {
         let support = system_calls::get_support(&descriptor);
         let answers = support.and_then(|info| Ok((info, system_calls::get_timeout(&descriptor)?)));
         let (info, timeout_seconds) = match answers {
             Ok(answers) => answers,
             Err(errno) => return Err((number(errno), descriptor)),
         };
-        let device = Self { descriptor, place: name_of(place), timeout_seconds };
-        let listed = device.listed();
-        let nowayout = listed.as_ref().is_none_or(|listed| listed.nowayout.unwrap_or(true));
+        let device = Self { descriptor, location: name_of(location), timeout_seconds };
+        let sysfs_facts = device.sysfs_facts();
+        let nowayout = sysfs_facts.as_ref().is_none_or(|sysfs_facts| sysfs_facts.nowayout.unwrap_or(true));
         let facts = DeviceFacts {
             kind: DeviceKind::Kernel,
             identity: Name::new(&info.identity),
-            place: device.place,
+            location: device.location,
             timeout_seconds,
-            smallest_timeout_seconds: smallest(listed.as_ref()),
-            largest_timeout_seconds: largest(listed.as_ref(), timeout_seconds),
+            smallest_timeout_seconds: smallest(sysfs_facts.as_ref()),
+            largest_timeout_seconds: largest(sysfs_facts.as_ref(), timeout_seconds),
             sliding: false,
             descriptor_retained: true,
             nowayout,
@@ -85,8 +89,8 @@ impl KernelDevice {
     }
 
     /// Takes over a device of an earlier daemon that no longer answers: it takes no pets.
-    pub(crate) fn inherit_failed(descriptor: OwnedFd, place: &Path) -> Self {
-        Self { descriptor, place: name_of(place), timeout_seconds: 0 }
+    pub(crate) fn inherit_failed(descriptor: OwnedFd, location: &Path) -> Self {
+        Self { descriptor, location: name_of(location), timeout_seconds: 0 }
     }
 
     /// Returns the descriptor, which the service manager stores while no daemon runs.
@@ -94,8 +98,8 @@ impl KernelDevice {
         self.descriptor.as_fd()
     }
 
-    fn listed(&self) -> Option<sysfs::Listed> {
-        fstat(&self.descriptor).ok().and_then(|status| sysfs::listed(status.st_rdev))
+    fn sysfs_facts(&self) -> Option<sysfs::SysfsFacts> {
+        fstat(&self.descriptor).ok().and_then(|status| sysfs::sysfs_facts(status.st_rdev))
     }
 
     /// Sets the timeout, and returns the facts of the device. `sliding` requires that the device accepts the smaller
@@ -103,7 +107,7 @@ impl KernelDevice {
     fn examine(
         &mut self,
         info: &WatchdogInfo,
-        listed: Option<&sysfs::Listed>,
+        sysfs_facts: Option<&sysfs::SysfsFacts>,
         timeout_seconds: u32,
         descriptor_retained: bool,
         nowayout: bool,
@@ -114,38 +118,38 @@ impl KernelDevice {
             let _ = system_calls::set_pretimeout(&self.descriptor, 0);
         }
         let settable = info.options & OPTION_SET_TIMEOUT != 0;
-        let smallest_timeout_seconds = smallest(listed);
+        let smallest_timeout_seconds = smallest(sysfs_facts);
         // Only the kernel's watchdog core, which lists its devices, is known to pet when a timeout is set.
-        let mut sliding = settable && info.options & OPTION_KEEP_ALIVE != 0 && listed.is_some();
+        let mut sliding = settable && info.options & OPTION_KEEP_ALIVE != 0 && sysfs_facts.is_some();
         if settable {
-            sliding = sliding && self.takes_every(smallest_timeout_seconds, timeout_seconds);
+            sliding = sliding && self.accepts_all_timeouts(smallest_timeout_seconds, timeout_seconds);
             let _ = self.pet(Some(timeout_seconds));
-            sliding = sliding && self.setting_pets();
+            sliding = sliding && self.pets_on_set_timeout();
         }
         let read_back = system_calls::get_timeout(&self.descriptor).unwrap_or(u32::MAX);
         self.timeout_seconds = read_back;
         DeviceFacts {
             kind: DeviceKind::Kernel,
             identity: Name::new(&info.identity),
-            place: self.place,
+            location: self.location,
             timeout_seconds: read_back,
             smallest_timeout_seconds,
-            largest_timeout_seconds: if settable { largest(listed, read_back) } else { read_back },
+            largest_timeout_seconds: if settable { largest(sysfs_facts, read_back) } else { read_back },
             sliding,
             descriptor_retained,
             nowayout,
         }
     }
 
-    fn takes_every(&mut self, smallest_seconds: u32, timeout_seconds: u32) -> bool {
-        (smallest_seconds..=timeout_seconds.min(smallest_seconds + TRIED_TIMEOUTS))
+    fn accepts_all_timeouts(&mut self, smallest_seconds: u32, timeout_seconds: u32) -> bool {
+        (smallest_seconds..=timeout_seconds.min(smallest_seconds + MAX_TRIED_TIMEOUTS))
             .rev()
-            .all(|asked| self.pet(Some(asked)) == Ok(asked))
+            .all(|seconds| self.pet(Some(seconds)) == Ok(seconds))
     }
 
     /// Returns `true` if setting a timeout pets: directly after it was raised, a driver that reports the time left must
     /// report the new one.
-    fn setting_pets(&self) -> bool {
+    fn pets_on_set_timeout(&self) -> bool {
         system_calls::get_time_left(&self.descriptor)
             .map_or(true, |left| left.saturating_add(1) >= self.timeout_seconds)
     }
@@ -163,7 +167,7 @@ impl KernelDevice {
     }
 
     /// Returns the seconds until the reset and the pretimeout, if the driver reports them.
-    pub(super) fn says(&self) -> (Option<u32>, Option<u32>) {
+    pub(super) fn reported_times(&self) -> (Option<u32>, Option<u32>) {
         (
             system_calls::get_time_left(&self.descriptor).ok(),
             system_calls::get_pretimeout(&self.descriptor).ok(),
@@ -180,12 +184,12 @@ impl KernelDevice {
     }
 }
 
-fn smallest(listed: Option<&sysfs::Listed>) -> u32 {
-    listed.and_then(|listed| listed.smallest_timeout_seconds).unwrap_or(1).max(1)
+fn smallest(sysfs_facts: Option<&sysfs::SysfsFacts>) -> u32 {
+    sysfs_facts.and_then(|sysfs_facts| sysfs_facts.smallest_timeout_seconds).unwrap_or(1).max(1)
 }
 
-fn largest(listed: Option<&sysfs::Listed>, unknown: u32) -> u32 {
-    match listed.and_then(|listed| listed.largest_timeout_seconds) {
+fn largest(sysfs_facts: Option<&sysfs::SysfsFacts>, unknown: u32) -> u32 {
+    match sysfs_facts.and_then(|sysfs_facts| sysfs_facts.largest_timeout_seconds) {
         Some(0) => LARGEST_TIMEOUT_SECONDS,
         Some(seconds) => seconds,
         None => unknown,
@@ -210,7 +214,7 @@ fn refusal_of(errno: Errno, path: &Path) -> Refusal {
             Refusal::DeviceBusy { pid, name }
         }
         Errno::ENOENT | Errno::ENODEV | Errno::ENXIO => {
-            Refusal::NoDevice { errno: number(errno), place: name_of(path) }
+            Refusal::NoDevice { errno: number(errno), location: name_of(path) }
         }
         _ => Refusal::DeviceFailed { errno: number(errno) },
     }
@@ -226,7 +230,7 @@ mod tests {
             assert_eq!(KernelDevice::open(Path::new(path), 5, false).map(|(_, facts)| facts), Err(expected));
         };
         for missing in ["/dev/no-such-watchdog", "No such identity"] {
-            check(missing, Refusal::NoDevice { errno: 2, place: Name::new(missing.as_bytes()) });
+            check(missing, Refusal::NoDevice { errno: 2, location: Name::new(missing.as_bytes()) });
         }
         check("/dev/null", Refusal::DeviceFailed { errno: 25 });
         assert!(

@@ -21,7 +21,7 @@ fn alias_of(device_number: u64) -> Option<u64> {
     }
 }
 
-fn find(is_it: impl Fn(&std::fs::Metadata) -> bool) -> (u32, Name) {
+fn find(is_device: impl Fn(&std::fs::Metadata) -> bool) -> (u32, Name) {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     for process in processes {
         let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
@@ -29,7 +29,8 @@ fn find(is_it: impl Fn(&std::fs::Metadata) -> bool) -> (u32, Name) {
         };
         let descriptors = std::fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
         // The link is followed: a descriptor of a deleted or another device node still has the number.
-        if descriptors.flat_map(|entry| std::fs::metadata(entry.path())).any(|metadata| is_it(&metadata)) {
+        if descriptors.flat_map(|entry| std::fs::metadata(entry.path())).any(|metadata| is_device(&metadata))
+        {
             return (pid, name_of(&process.path()));
         }
     }

@@ -10,7 +10,7 @@ const MISC_WATCHDOG: (u64, u64) = (10, 130);
 
 /// The known facts about a device that is not opened. Only drivers on the kernel's watchdog core are listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(super) struct SysfsFacts {
     /// `true` if the device cannot be stopped once started; `None` if the kernel does not report that.
     pub(super) nowayout: Option<bool>,
     /// The smallest timeout, seconds; `None` if the driver reports none.
@@ -21,24 +21,24 @@ pub(super) struct Listed {
 
 /// Returns the path of the device. An absolute path is returned unchanged; any other text is matched against the
 /// identities.
-pub(super) fn resolve(place: &Path) -> PathBuf {
-    if place.is_absolute() {
-        return place.to_owned();
+pub(super) fn resolve(location: &Path) -> PathBuf {
+    if location.is_absolute() {
+        return location.to_owned();
     }
-    let wanted = place.to_string_lossy();
+    let wanted = location.to_string_lossy();
     entries(Path::new(CLASS))
         .into_iter()
         .find(|entry| read(entry, "identity").is_some_and(|identity| identity == wanted))
         .and_then(|entry| entry.file_name().map(|name| Path::new("/dev").join(name)))
-        .unwrap_or_else(|| place.to_owned())
+        .unwrap_or_else(|| location.to_owned())
 }
 
 /// Returns the known facts about the device with this number.
-pub(super) fn listed(device_number: u64) -> Option<Listed> {
-    listed_under(Path::new(CLASS), device_number)
+pub(super) fn sysfs_facts(device_number: u64) -> Option<SysfsFacts> {
+    sysfs_facts_under(Path::new(CLASS), device_number)
 }
 
-fn listed_under(class: &Path, device_number: u64) -> Option<Listed> {
+fn sysfs_facts_under(class: &Path, device_number: u64) -> Option<SysfsFacts> {
     let number = (nix::sys::stat::major(device_number), nix::sys::stat::minor(device_number));
     let entry = entries(class).into_iter().find(|entry| {
         if number == MISC_WATCHDOG {
@@ -47,7 +47,7 @@ fn listed_under(class: &Path, device_number: u64) -> Option<Listed> {
             read(entry, "dev").is_some_and(|text| text == format!("{}:{}", number.0, number.1))
         }
     })?;
-    Some(Listed {
+    Some(SysfsFacts {
         nowayout: read(&entry, "nowayout").map(|text| text != "0"),
         smallest_timeout_seconds: read(&entry, "min_timeout").and_then(|text| text.parse().ok()),
         largest_timeout_seconds: read(&entry, "max_timeout").and_then(|text| text.parse().ok()),
@@ -88,9 +88,9 @@ mod tests {
             }
         }
         let check = |major, minor, nowayout: Option<bool>, smallest| {
-            let found = listed_under(class.path(), nix::sys::stat::makedev(major, minor));
+            let found = sysfs_facts_under(class.path(), nix::sys::stat::makedev(major, minor));
             assert_eq!(
-                found.map(|listed| (listed.nowayout, listed.smallest_timeout_seconds)),
+                found.map(|sysfs_facts| (sysfs_facts.nowayout, sysfs_facts.smallest_timeout_seconds)),
                 nowayout.map(|nowayout| (Some(nowayout), Some(smallest)))
             );
         };
@@ -98,6 +98,6 @@ mod tests {
         check(247, 1, Some(true), 2);
         check(10, 130, Some(false), 1);
         check(5, 1, None, 0);
-        assert_eq!(listed_under(Path::new("/nowhere"), 0), None);
+        assert_eq!(sysfs_facts_under(Path::new("/nowhere"), 0), None);
     }
 }

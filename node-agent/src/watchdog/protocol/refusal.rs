@@ -62,13 +62,13 @@ pub enum Refusal {
     },
     /// The device does not exist.
     #[error(
-        "no watchdog device {place} (error {errno}): set WATCHDOG_MODULE, or another WATCHDOG_DEVICE, in /etc/default/ha-watchdogd, then run systemctl kill ha-watchdogd, which restarts it"
+        "no watchdog device {location} (error {errno}): set WATCHDOG_MODULE, or another WATCHDOG_DEVICE, in /etc/default/ha-watchdogd, then run systemctl kill ha-watchdogd, which restarts it"
     )]
     NoDevice {
         /// The error number from the kernel.
         errno: u32,
         /// The configured device: a path or the end of a longer one, or an identity.
-        place: Name,
+        location: Name,
     },
     /// Another process holds the device.
     #[error("the watchdog device is held by process {pid} ({name}): {}", fix_for(name.as_str()))]
@@ -177,9 +177,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_keeps_it_from_being_armed_has_a_word() {
+    fn every_refusal_has_a_reason_code() {
         let check = |refusal: Refusal, expected: Reason| assert_eq!(refusal.reason(), expected, "{refusal}");
-        check(Refusal::NoDevice { errno: 2, place: Name::new(b"/dev/watchdog") }, Reason::WatchdogMissing);
+        check(Refusal::NoDevice { errno: 2, location: Name::new(b"/dev/watchdog") }, Reason::WatchdogMissing);
         let too_long = Refusal::TimeoutTooLong { read_back_seconds: 60, largest_seconds: 5 };
         check(too_long, Reason::TimingRefused);
         let not_taken = Refusal::TimeoutNotTaken { smallest_seconds: 60, largest_seconds: 600 };
@@ -204,7 +204,7 @@ mod tests {
         let not_taken = Refusal::TimeoutNotTaken { smallest_seconds: 30, largest_seconds: 600 };
         check(not_taken, "from 30 to 600 s", "set timing.watchdogTimeoutSeconds within this range");
         check(
-            Refusal::NoDevice { errno: 2, place: Name::new(b"/dev/watchdog7") },
+            Refusal::NoDevice { errno: 2, location: Name::new(b"/dev/watchdog7") },
             "no watchdog device /dev/watchdog7",
             "in /etc/default/ha-watchdogd, then run systemctl kill ha-watchdogd, which restarts it",
         );

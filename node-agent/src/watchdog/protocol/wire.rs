@@ -243,7 +243,7 @@ impl Writer {
     fn device(&mut self, device: DeviceFacts) {
         self.bool(device.kind == DeviceKind::Simulated);
         self.put(&device.identity.0);
-        self.put(&device.place.0);
+        self.put(&device.location.0);
         self.u32(device.timeout_seconds);
         self.u32(device.smallest_timeout_seconds);
         self.u32(device.largest_timeout_seconds);
@@ -272,7 +272,7 @@ impl Writer {
                 Refusal::DeadlineTooFar { ahead_ms, heartbeat_valid_ms } => {
                     (28, ahead_ms.into(), heartbeat_valid_ms, none)
                 }
-                Refusal::NoDevice { errno, place } => (29, errno.into(), 0, place),
+                Refusal::NoDevice { errno, location } => (29, errno.into(), 0, location),
                 Refusal::DeviceBusy { pid, name } => (30, pid.into(), 0, name),
                 Refusal::StopsWhenClosed => (31, 0, 0, none),
                 Refusal::TimeoutTooLong { read_back_seconds, largest_seconds } => {
@@ -387,7 +387,7 @@ impl<'a> Reader<'a> {
         Ok(DeviceFacts {
             kind: if self.bool()? { DeviceKind::Simulated } else { DeviceKind::Kernel },
             identity: self.name()?,
-            place: self.name()?,
+            location: self.name()?,
             timeout_seconds: self.u32()?,
             smallest_timeout_seconds: self.u32()?,
             largest_timeout_seconds: self.u32()?,
@@ -415,7 +415,7 @@ impl<'a> Reader<'a> {
             26 => Refusal::NotArmed,
             27 => Refusal::DeadlinePassed,
             28 => Refusal::DeadlineTooFar { ahead_ms: small()?, heartbeat_valid_ms: second },
-            29 => Refusal::NoDevice { errno: small()?, place: name },
+            29 => Refusal::NoDevice { errno: small()?, location: name },
             30 => Refusal::DeviceBusy { pid: small()?, name },
             31 => Refusal::StopsWhenClosed,
             32 => Refusal::TimeoutTooLong { read_back_seconds: small()?, largest_seconds: second },

@@ -14,7 +14,7 @@ fn every_refusal() -> Vec<Refusal> {
         Refusal::NotArmed,
         Refusal::DeadlinePassed,
         Refusal::DeadlineTooFar { ahead_ms: 7000, heartbeat_valid_ms: 6000 },
-        Refusal::NoDevice { errno: 2, place: Name::new(b"/dev/watchdog") },
+        Refusal::NoDevice { errno: 2, location: Name::new(b"/dev/watchdog") },
         Refusal::DeviceBusy { pid: 1, name: Name::new(b"systemd") },
         Refusal::StopsWhenClosed,
         Refusal::TimeoutTooLong { read_back_seconds: 60, largest_seconds: 5 },
@@ -34,7 +34,7 @@ fn a_device() -> DeviceFacts {
     DeviceFacts {
         kind: DeviceKind::Simulated,
         identity: Name::new("A name with more than thirty-one bytes in it".as_bytes()),
-        place: Name::tail(b"/dev/watchdog0"),
+        location: Name::tail(b"/dev/watchdog0"),
         timeout_seconds: 5,
         smallest_timeout_seconds: 1,
         largest_timeout_seconds: 65535,
@@ -137,7 +137,7 @@ fn another_version_is_named() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_stumble(mut bytes in proptest::collection::vec(any::<u8>(), MESSAGE_BYTES), tag in 0u8..210) {
+    fn decoding_arbitrary_bytes_never_panics(mut bytes in proptest::collection::vec(any::<u8>(), MESSAGE_BYTES), tag in 0u8..210) {
         let _ = decode_request(&bytes);
         bytes[..8].copy_from_slice(&[b'H', b'A', b'W', b'D', 1, 0, tag, 0]);
         let _ = (decode_request(&bytes), decode_reply(&bytes), decode_saved(&bytes));

@@ -1,16 +1,16 @@
 //! The number of further services of one size that fit: now, with N+1 kept, and in tiers of decreasing sizes.
 
-use super::elsewhere::{most, shortlists, spots};
-use super::newcomer::{Newcomer, Refused};
+use super::new_service::{GroupRefusal, NewService};
+use super::other_groups::{most_frequent, placements, shortlists};
 use super::tiers::{self, Tier};
 use super::{failover, partition};
 use crate::balance::model::Cluster;
-use crate::balance::problem::{Problem, Settings, Spot};
-use crate::balance::state::{Keep, Lack, State};
+use crate::balance::problem::{Placement, Problem, Settings};
+use crate::balance::state::{BlockingReason, RequiredLimits, State};
 use std::collections::BTreeMap;
 
 /// Maximum number of services that are counted.
-pub const MOST: usize = 100_000;
+pub const MAX_COUNTED: usize = 100_000;
 
 /// The capacity of one group.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,21 +18,21 @@ pub struct GroupCapacity {
     /// Position of the group in the cluster.
     pub group: usize,
     /// Reason for which the group cannot accept the service; `None` if it can.
-    pub refused: Option<Refused>,
+    pub refused: Option<GroupRefusal>,
     /// Services that fit within the limits.
-    pub now: Filled,
+    pub within_limits: FillResult,
     /// Services that fit while N+1 is kept. Every node must survive the failure of a peer, and shared services of any
     /// failed node must fit on other nodes.
-    pub kept: Filled,
+    pub with_n_plus_one: FillResult,
     /// Reason for which N+1 does not hold even without further services; `None` if it holds.
-    pub broken: Option<Broken>,
+    pub n_plus_one_failure: Option<NPlusOneFailure>,
     /// With N+1 kept: services of the requested size as long as they fit, then of smaller sizes.
     pub tiers: Vec<Tier>,
 }
 
 /// The reason why N+1 does not hold now, with nodes by position in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Broken {
+pub enum NPlusOneFailure {
     /// These nodes have too little memory for the instances that would fail over to them from another node.
     Reserve(Vec<usize>),
     /// If this node failed, not all of its shared services would fit on other nodes.
@@ -41,17 +41,17 @@ pub enum Broken {
 
 /// Services that were placed one at a time.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Filled {
+pub struct FillResult {
     /// Primary and secondary of each service, by position in the cluster.
-    pub places: Vec<(usize, Option<usize>)>,
+    pub placements: Vec<(usize, Option<usize>)>,
     /// The most frequent reason that blocks a node for one more service.
-    pub lack: Option<Lack>,
+    pub blocking_reason: Option<BlockingReason>,
 }
 
-impl Filled {
+impl FillResult {
     /// Returns the number of placed services.
     pub fn count(&self) -> usize {
-        self.places.len()
+        self.placements.len()
     }
 }
 
@@ -60,46 +60,51 @@ impl Filled {
 pub fn capacity(
     cluster: &Cluster,
     settings: &Settings,
-    newcomer: &Newcomer,
-    tiered: Option<&Newcomer>,
+    new_service: &NewService,
+    tiered: Option<&NewService>,
 ) -> Vec<GroupCapacity> {
     partition::populated(cluster)
         .map(|group| {
-            if let Err(refused) = newcomer.permitted(cluster, group) {
-                let none = Filled::default();
+            if let Err(refused) = new_service.check_policy(cluster, group) {
+                let none = FillResult::default();
                 return GroupCapacity {
                     group,
                     refused: Some(refused),
-                    now: none.clone(),
-                    kept: none,
-                    broken: None,
+                    within_limits: none.clone(),
+                    with_n_plus_one: none,
+                    n_plus_one_failure: None,
                     tiers: Vec::new(),
                 };
             }
-            let problem = newcomer.problem(cluster, group, settings);
-            let broken = broken(&problem);
-            let fill = |keep| fill(cluster, settings, group, newcomer, keep, MOST);
-            let now = fill(Keep::Limits);
-            let kept = if broken.is_some() { Filled::default() } else { fill(Keep::NPlusOne) };
+            let problem = new_service.problem(cluster, group, settings);
+            let n_plus_one_failure = find_n_plus_one_failure(&problem);
+            let fill = |required| fill(cluster, settings, group, new_service, required, MAX_COUNTED);
+            let within_limits = fill(RequiredLimits::Limits);
+            let with_n_plus_one = if n_plus_one_failure.is_some() {
+                FillResult::default()
+            } else {
+                fill(RequiredLimits::NPlusOne)
+            };
             let tiers = match tiered {
-                Some(first) if broken.is_none() => tiers::tiers(cluster, settings, group, first),
+                Some(first) if n_plus_one_failure.is_none() => tiers::tiers(cluster, settings, group, first),
                 Some(_) | None => Vec::new(),
             };
-            GroupCapacity { group, refused: None, now, kept, broken, tiers }
+            GroupCapacity { group, refused: None, within_limits, with_n_plus_one, n_plus_one_failure, tiers }
         })
         .collect()
 }
 
-fn broken(problem: &Problem) -> Option<Broken> {
+fn find_n_plus_one_failure(problem: &Problem) -> Option<NPlusOneFailure> {
     let mut state = State::new(problem, &problem.start);
     let failing: Vec<usize> = (0..problem.hosts.len())
         .filter(|&host| state.fails_n1(host))
         .map(|host| problem.hosts[host].node)
         .collect();
     if !failing.is_empty() {
-        return Some(Broken::Reserve(failing));
+        return Some(NPlusOneFailure::Reserve(failing));
     }
-    failover::fatal(&mut state, &[]).map(|host| Broken::Failover(problem.hosts[host].node))
+    failover::first_fatal_failure(&mut state, &[])
+        .map(|host| NPlusOneFailure::Failover(problem.hosts[host].node))
 }
 
 /// Places a new service in a group repeatedly while it fits, at most `limit` times.
@@ -107,74 +112,82 @@ pub(super) fn fill(
     cluster: &Cluster,
     settings: &Settings,
     group: usize,
-    newcomer: &Newcomer,
-    keep: Keep,
+    new_service: &NewService,
+    required: RequiredLimits,
     limit: usize,
-) -> Filled {
-    let problem = newcomer.problem(cluster, group, settings);
+) -> FillResult {
+    let problem = new_service.problem(cluster, group, settings);
     let mut state = State::new(&problem, &problem.start);
-    let (placed, lack) = fill_problem(&mut state, problem.guests.len() - 1, keep, limit.min(MOST));
+    let (placed, reason) =
+        fill_problem(&mut state, problem.guests.len() - 1, required, limit.min(MAX_COUNTED));
     let node = |host: usize| problem.hosts[host].node;
-    let place = |spot: &Spot| (node(spot.primary), spot.secondary.map(node));
-    Filled { places: placed.iter().map(place).collect(), lack }
+    let nodes_of = |placement: &Placement| (node(placement.primary), placement.secondary.map(node));
+    FillResult { placements: placed.iter().map(nodes_of).collect(), blocking_reason: reason }
 }
 
-/// Returns the spots of all placed guests, and the most frequent shortage for one more.
-fn fill_problem(state: &mut State<'_>, guest: usize, keep: Keep, limit: usize) -> (Vec<Spot>, Option<Lack>) {
+/// Returns the placements of all placed guests, and the most frequent shortage for one more.
+fn fill_problem(
+    state: &mut State<'_>,
+    guest: usize,
+    required: RequiredLimits,
+    limit: usize,
+) -> (Vec<Placement>, Option<BlockingReason>) {
     let mut placed = Vec::new();
-    let mut lack = None;
+    let mut reason = None;
     while placed.len() < limit {
-        match best(state, guest, keep) {
-            Ok(spot) => placed.push(spot),
+        match place_best(state, guest, required) {
+            Ok(placement) => placed.push(placement),
             Err(none) => {
-                lack = none;
+                reason = none;
                 break;
             }
         }
     }
-    if keep == Keep::Limits || failover::fatal(state, &extra(guest, &placed)).is_none() {
-        return (placed, lack);
+    if required == RequiredLimits::Limits
+        || failover::first_fatal_failure(state, &as_extra_guests(guest, &placed)).is_none()
+    {
+        return (placed, reason);
     }
     // Some failure of a node would no longer be survived. A binary search finds how many guests to keep, and further ones
     // are added one at a time.
     let (mut survives, mut fails) = (0, placed.len());
     while fails - survives > 1 {
         let middle = usize::midpoint(survives, fails);
-        placed[middle..].iter().for_each(|&spot| state.dismiss(guest, spot));
-        if failover::fatal(state, &extra(guest, &placed[..middle])).is_none() {
+        placed[middle..].iter().for_each(|&placement| state.remove_added(guest, placement));
+        if failover::first_fatal_failure(state, &as_extra_guests(guest, &placed[..middle])).is_none() {
             survives = middle;
         } else {
             fails = middle;
         }
-        placed[middle..].iter().for_each(|&spot| state.force(guest, spot));
+        placed[middle..].iter().for_each(|&placement| state.add_unchecked(guest, placement));
     }
-    placed[survives..].iter().for_each(|&spot| state.dismiss(guest, spot));
+    placed[survives..].iter().for_each(|&placement| state.remove_added(guest, placement));
     placed.truncate(survives);
     while placed.len() < limit
-        && let Some(spot) = survivable(state, guest, &placed)
+        && let Some(placement) = place_survivably(state, guest, &placed)
     {
-        placed.push(spot);
+        placed.push(placement);
     }
-    (placed, Some(Lack::Reserve))
+    (placed, Some(BlockingReason::Reserve))
 }
 
-fn extra(guest: usize, placed: &[Spot]) -> Vec<(usize, Spot)> {
-    placed.iter().map(|&spot| (guest, spot)).collect()
+fn as_extra_guests(guest: usize, placed: &[Placement]) -> Vec<(usize, Placement)> {
+    placed.iter().map(|&placement| (guest, placement)).collect()
 }
 
-/// Adds a guest on a spot with which the cluster survives every failure.
-fn survivable(state: &mut State<'_>, guest: usize, placed: &[Spot]) -> Option<Spot> {
-    let mut offers = offers(state, guest, &all(state), Keep::NPlusOne).ok()?;
+/// Adds a guest on a placement with which the cluster survives every failure.
+fn place_survivably(state: &mut State<'_>, guest: usize, placed: &[Placement]) -> Option<Placement> {
+    let mut offers = scored_placements(state, guest, &all(state), RequiredLimits::NPlusOne).ok()?;
     offers.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
-    let mut known = extra(guest, placed);
-    for (_, spot) in offers {
-        state.force(guest, spot);
-        known.push((guest, spot));
-        if failover::fatal(state, &known).is_none() {
-            return Some(spot);
+    let mut known = as_extra_guests(guest, placed);
+    for (_, placement) in offers {
+        state.add_unchecked(guest, placement);
+        known.push((guest, placement));
+        if failover::first_fatal_failure(state, &known).is_none() {
+            return Some(placement);
         }
         known.pop();
-        state.dismiss(guest, spot);
+        state.remove_added(guest, placement);
     }
     None
 }
@@ -183,43 +196,47 @@ fn all(state: &State<'_>) -> Vec<usize> {
     (0..state.problem().hosts.len()).collect()
 }
 
-/// Adds a guest on the spot with the lowest resulting score.
-fn best(state: &mut State<'_>, guest: usize, keep: Keep) -> Result<Spot, Option<Lack>> {
-    let mut lack = None;
+/// Adds a guest on the placement with the lowest resulting score.
+fn place_best(
+    state: &mut State<'_>,
+    guest: usize,
+    required: RequiredLimits,
+) -> Result<Placement, Option<BlockingReason>> {
+    let mut reason = None;
     for hosts in shortlists(state, all(state)) {
-        match offers(state, guest, &hosts, keep) {
-            Err(none) => lack = none,
+        match scored_placements(state, guest, &hosts, required) {
+            Err(none) => reason = none,
             Ok(offers) => {
                 let least = offers
                     .into_iter()
                     .min_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
-                if let Some((_, spot)) = least {
-                    state.force(guest, spot);
-                    return Ok(spot);
+                if let Some((_, placement)) = least {
+                    state.add_unchecked(guest, placement);
+                    return Ok(placement);
                 }
             }
         }
     }
-    Err(lack)
+    Err(reason)
 }
 
-/// Returns the spots for one more guest with their scores, or the most frequent shortage.
-fn offers(
+/// Returns the placements for one more guest with their scores, or the most frequent shortage.
+fn scored_placements(
     state: &mut State<'_>,
     guest: usize,
     hosts: &[usize],
-    keep: Keep,
-) -> Result<Vec<(f64, Spot)>, Option<Lack>> {
-    let mut lacks: BTreeMap<Lack, usize> = BTreeMap::new();
+    required: RequiredLimits,
+) -> Result<Vec<(f64, Placement)>, Option<BlockingReason>> {
+    let mut reasons: BTreeMap<BlockingReason, usize> = BTreeMap::new();
     let mut found = Vec::new();
-    for spot in spots(state.problem().guests[guest].reach, hosts) {
-        match state.admit(guest, spot, keep) {
+    for placement in placements(state.problem().guests[guest].reach, hosts) {
+        match state.try_add(guest, placement, required) {
             Ok(()) => {
-                found.push((state.score(), spot));
-                state.dismiss(guest, spot);
+                found.push((state.score(), placement));
+                state.remove_added(guest, placement);
             }
-            Err(lack) => *lacks.entry(lack).or_default() += 1,
+            Err(reason) => *reasons.entry(reason).or_default() += 1,
         }
     }
-    if found.is_empty() { Err(most(&lacks)) } else { Ok(found) }
+    if found.is_empty() { Err(most_frequent(&reasons)) } else { Ok(found) }
 }

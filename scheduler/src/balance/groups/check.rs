@@ -1,6 +1,6 @@
 //! The state of groups: which are healthy, and which would gain from balancing.
 
-use super::span::Span;
+use super::all_groups::AllGroups;
 use crate::balance::model::Cluster;
 use crate::balance::plan::Plan;
 use crate::balance::problem::{Problem, Settings};
@@ -35,7 +35,7 @@ impl Health {
 
 /// The result of the check of one group.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct GroupCheck {
     /// Position of the group in the cluster.
     pub group: usize,
     /// Number of nodes in the group.
@@ -48,7 +48,7 @@ pub struct Checked {
     pub plan: Option<Plan>,
 }
 
-impl Checked {
+impl GroupCheck {
     /// Returns `true` if balancing would improve the group.
     pub fn needs_balancing(&self) -> bool {
         self.plan.as_ref().is_some_and(|plan| !plan.steps.is_empty())
@@ -61,16 +61,16 @@ impl Checked {
 }
 
 /// Computes the health of a group.
-pub fn health(span: &Span<'_>, state: &State<'_>, group: usize) -> Health {
-    let hosts = span.hosts(group);
-    let mut holds = vec![false; span.problem.hosts.len()];
-    for spot in state.spots() {
-        for host in spot.nodes() {
+pub fn health(all_groups: &AllGroups<'_>, state: &State<'_>, group: usize) -> Health {
+    let hosts = all_groups.hosts(group);
+    let mut holds = vec![false; all_groups.problem.hosts.len()];
+    for placement in state.placements() {
+        for host in placement.nodes() {
             holds[host] = true;
         }
     }
-    let node = |&host: &usize| span.problem.hosts[host].node;
-    let offline = |host: &&usize| span.problem.hosts[**host].offline && holds[**host];
+    let node = |&host: &usize| all_groups.problem.hosts[host].node;
+    let offline = |host: &&usize| all_groups.problem.hosts[**host].offline && holds[**host];
     let offline: Vec<usize> = hosts.iter().filter(offline).map(node).collect();
     let failing: Vec<usize> = hosts.iter().filter(|&&host| state.fails_n1(host)).map(node).collect();
     match (offline.is_empty(), failing.is_empty()) {
@@ -88,9 +88,9 @@ pub fn check<'c>(
     groups: &[usize],
     goal: Option<&Goal>,
     mut clock: impl FnMut(usize) -> Box<dyn FnMut() -> f64 + 'c>,
-) -> Vec<Checked> {
-    let span = Span::new(cluster, settings, true);
-    let state = State::new(&span.problem, &span.problem.start);
+) -> Vec<GroupCheck> {
+    let all_groups = AllGroups::new(cluster, settings, true);
+    let state = State::new(&all_groups.problem, &all_groups.problem.start);
     let each = groups.iter().enumerate().map(|(nth, &group)| {
         let problem = Problem::new(cluster, group, settings);
         let plan = goal.map(|goal| {
@@ -98,11 +98,11 @@ pub fn check<'c>(
             let clock: Clock<'_> = &mut *clock;
             search(&problem, goal, clock)
         });
-        Checked {
+        GroupCheck {
             group,
             nodes: problem.hosts.len(),
             instances: problem.guests.len(),
-            health: health(&span, &state, group),
+            health: health(&all_groups, &state, group),
             plan,
         }
     });

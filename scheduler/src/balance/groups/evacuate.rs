@@ -1,17 +1,17 @@
 //! New nodes for all instances of some nodes: in their own group first, or else in another group of the partition.
 
-use super::elsewhere::{NoPlace, Obstacle, place, shortlists};
+use super::all_groups::{AllGroups, PlannedMove};
+use super::other_groups::{NoEligibleGroup, Obstacle, move_within_limits, shortlists};
 use super::partition::Barrier;
-use super::span::{Moved, Span};
 use crate::balance::model::Reach;
 use crate::balance::moves::destinations;
 use crate::balance::plan::{Step, step};
-use crate::balance::problem::Spot;
+use crate::balance::problem::Placement;
 use crate::balance::state::State;
 
 /// The instances that have to leave the nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Part {
+pub enum EvacuatedCopies {
     /// All instances.
     #[default]
     All,
@@ -25,47 +25,49 @@ pub enum Part {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evacuation {
     /// Moves inside the group, in an executable order.
-    pub inside: Vec<Moved>,
+    pub inside: Vec<PlannedMove>,
     /// Moves to other groups, to be executed after `inside`.
-    pub outside: Vec<Moved>,
+    pub outside: Vec<PlannedMove>,
     /// Instances for which no other node was found.
-    pub stuck: Vec<NoPlace>,
+    pub stuck: Vec<NoEligibleGroup>,
 }
 
 /// Plans the evacuation of nodes, which must be drained in the problem's settings. `hosts` are their positions in the
 /// problem.
-pub fn evacuate(span: &Span<'_>, hosts: &[usize], part: Part) -> Evacuation {
-    let mut state = State::new(&span.problem, &span.problem.start);
-    let mut waiting: Vec<usize> = (0..span.problem.guests.len())
+pub fn evacuate(all_groups: &AllGroups<'_>, hosts: &[usize], part: EvacuatedCopies) -> Evacuation {
+    let mut state = State::new(&all_groups.problem, &all_groups.problem.start);
+    let mut waiting: Vec<usize> = (0..all_groups.problem.guests.len())
         .filter(|&guest| {
-            let spot = state.spot(guest);
-            let (primary, secondary) =
-                (hosts.contains(&spot.primary), spot.secondary.is_some_and(|host| hosts.contains(&host)));
+            let placement = state.placement(guest);
+            let (primary, secondary) = (
+                hosts.contains(&placement.primary),
+                placement.secondary.is_some_and(|host| hosts.contains(&host)),
+            );
             match part {
-                Part::All => primary || secondary,
-                Part::Primaries => primary,
-                Part::Secondaries => secondary,
+                EvacuatedCopies::All => primary || secondary,
+                EvacuatedCopies::Primaries => primary,
+                EvacuatedCopies::Secondaries => secondary,
             }
         })
         .collect();
     // The largest instances are the hardest to place.
-    waiting.sort_by_key(|&guest| (-span.problem.guests[guest].memory, guest));
+    waiting.sort_by_key(|&guest| (-all_groups.problem.guests[guest].memory, guest));
     let mut found = Evacuation { inside: Vec::new(), outside: Vec::new(), stuck: Vec::new() };
-    let mut rest = Vec::new();
+    let mut remaining = Vec::new();
     for guest in waiting {
-        let from = state.spot(guest);
-        match inside(span, &mut state, guest, from) {
-            Ok(steps) => found.inside.push(Moved::new(span, guest, from, steps)),
-            Err(obstacle) => rest.push((guest, obstacle)),
+        let from = state.placement(guest);
+        match inside(all_groups, &mut state, guest, from) {
+            Ok(steps) => found.inside.push(PlannedMove::new(all_groups, guest, from, steps)),
+            Err(obstacle) => remaining.push((guest, obstacle)),
         }
     }
-    for (guest, obstacle) in rest {
-        let from = state.spot(guest);
-        match span.elsewhere(&mut state, guest, &|_| true) {
-            Ok((_, steps)) => found.outside.push(Moved::new(span, guest, from, steps)),
-            Err(mut no_place) => {
-                no_place.obstacles.insert(0, (span.group_of(from.primary), obstacle));
-                found.stuck.push(no_place);
+    for (guest, obstacle) in remaining {
+        let from = state.placement(guest);
+        match all_groups.move_to_other_group(&mut state, guest, &|_| true) {
+            Ok((_, steps)) => found.outside.push(PlannedMove::new(all_groups, guest, from, steps)),
+            Err(mut no_eligible_group) => {
+                no_eligible_group.obstacles.insert(0, (all_groups.group_of(from.primary), obstacle));
+                found.stuck.push(no_eligible_group);
             }
         }
     }
@@ -73,22 +75,32 @@ pub fn evacuate(span: &Span<'_>, hosts: &[usize], part: Part) -> Evacuation {
 }
 
 /// Moves an instance to nodes of its group that are not offline, by a single step if possible, the lowest score first.
-fn inside(span: &Span<'_>, state: &mut State<'_>, guest: usize, from: Spot) -> Result<Vec<Step>, Obstacle> {
-    let problem = &span.problem;
+fn inside(
+    all_groups: &AllGroups<'_>,
+    state: &mut State<'_>,
+    guest: usize,
+    from: Placement,
+) -> Result<Vec<Step>, Obstacle> {
+    let problem = &all_groups.problem;
     if problem.guests[guest].reach == Reach::Local {
         return Err(Obstacle::Barrier(Barrier::Local));
     }
-    if let Some(why) = span.cluster.bindings.get(&problem.guests[guest].instance).and_then(|one| one.stays) {
-        return Err(Obstacle::Barrier(Barrier::Stays(why)));
+    if let Some(why) = all_groups
+        .cluster
+        .live_constraints
+        .get(&problem.guests[guest].instance)
+        .and_then(|one| one.immovable_reason)
+    {
+        return Err(Obstacle::Barrier(Barrier::Immovable(why)));
     }
-    let mut hosts = span.hosts(span.group_of(from.primary));
+    let mut hosts = all_groups.hosts(all_groups.group_of(from.primary));
     hosts.retain(|&host| !problem.hosts[host].offline);
     for hosts in shortlists(state, hosts.clone()) {
         let mut found = Vec::new();
         destinations(problem, guest, from, &hosts, &mut found);
         let works = |host: usize| !problem.hosts[host].offline;
         found.retain(|to| to.nodes().all(works));
-        let mut ranked: Vec<(f64, Spot)> = Vec::new();
+        let mut ranked: Vec<(f64, Placement)> = Vec::new();
         for to in found {
             if state.change(&[(guest, to)]) {
                 ranked.push((state.score(), to));
@@ -102,5 +114,5 @@ fn inside(span: &Span<'_>, state: &mut State<'_>, guest: usize, from: Spot) -> R
             }
         }
     }
-    place(state, guest, hosts)
+    move_within_limits(state, guest, hosts)
 }

@@ -33,7 +33,7 @@ pub enum Barrier {
     /// Moves between groups are switched off.
     InterGroupMoves,
     /// The instance must not move at all, with the reason.
-    Stays(&'static str),
+    Immovable(&'static str),
     /// No command can copy the disk of the instance.
     Copies,
     /// Storage, a rule or the state of the nodes excludes all nodes of the group.
@@ -51,7 +51,7 @@ impl fmt::Display for Barrier {
                 write!(formatter, "group is not connected to {}", networks.join(", "))
             }
             Barrier::Unallocable => formatter.write_str("group is unallocable"),
-            Barrier::Stays(why) => formatter.write_str(why),
+            Barrier::Immovable(why) => formatter.write_str(why),
             Barrier::Copies => formatter.write_str("no command can copy the disk to another node"),
             Barrier::Nodes => formatter.write_str("storage or a rule excludes every node of the group"),
             Barrier::InterGroupMoves => formatter.write_str("moves between groups are disabled"),
@@ -60,7 +60,7 @@ impl fmt::Display for Barrier {
 }
 
 /// Returns the word for a template in the text format.
-pub fn word(template: Template) -> &'static str {
+pub fn template_word(template: Template) -> &'static str {
     Template::WORDS.iter().find(|(known, _)| *known == template).map_or("", |(_, word)| *word)
 }
 
@@ -94,16 +94,16 @@ pub fn populated(cluster: &Cluster) -> impl Iterator<Item = usize> {
 ///
 /// # Errors
 /// Returns the barrier that prevents it.
-pub fn reaches(cluster: &Cluster, index: usize, group: usize) -> Result<(), Barrier> {
+pub fn check_reach(cluster: &Cluster, index: usize, group: usize) -> Result<(), Barrier> {
     let instance = &cluster.instances[index];
-    if let Some(binding) = cluster.bindings.get(&index) {
-        if let Some(why) = binding.stays {
-            return Err(Barrier::Stays(why));
+    if let Some(constraints) = cluster.live_constraints.get(&index) {
+        if let Some(why) = constraints.immovable_reason {
+            return Err(Barrier::Immovable(why));
         }
-        if instance.template.reach() == Reach::Replicated && !binding.copies {
+        if instance.template.reach() == Reach::Replicated && !constraints.can_copy_disk {
             return Err(Barrier::Copies);
         }
-        if !binding.nodes.iter().any(|&node| cluster.nodes[node].group == group) {
+        if !constraints.nodes.iter().any(|&node| cluster.nodes[node].group == group) {
             return Err(Barrier::Nodes);
         }
     }
@@ -111,7 +111,7 @@ pub fn reaches(cluster: &Cluster, index: usize, group: usize) -> Result<(), Barr
         return Err(Barrier::Local);
     }
     if !permits(cluster, group, instance.template) {
-        return Err(Barrier::Template(word(instance.template)));
+        return Err(Barrier::Template(template_word(instance.template)));
     }
     let connected = &cluster.groups[group].networks;
     let own = &cluster.groups[cluster.nodes[instance.primary].group].networks;
@@ -123,8 +123,8 @@ pub fn reaches(cluster: &Cluster, index: usize, group: usize) -> Result<(), Barr
 ///
 /// # Errors
 /// Returns the barrier that prevents it.
-pub fn admits(cluster: &Cluster, index: usize, group: usize) -> Result<(), Barrier> {
-    reaches(cluster, index, group)?;
+pub fn check_move(cluster: &Cluster, index: usize, group: usize) -> Result<(), Barrier> {
+    check_reach(cluster, index, group)?;
     if cluster.groups[group].allocation == Allocation::Unallocable {
         return Err(Barrier::Unallocable);
     }
@@ -132,10 +132,12 @@ pub fn admits(cluster: &Cluster, index: usize, group: usize) -> Result<(), Barri
 }
 
 /// Returns the other groups that the storage and networks of some instance of a group reach.
-pub fn neighbours(cluster: &Cluster, group: usize) -> Vec<usize> {
+pub fn connected_groups(cluster: &Cluster, group: usize) -> Vec<usize> {
     let here = |index: &usize| cluster.nodes[cluster.instances[*index].primary].group == group;
     let living: Vec<usize> = (0..cluster.instances.len()).filter(here).collect();
     populated(cluster)
-        .filter(|&other| other != group && living.iter().any(|&index| reaches(cluster, index, other).is_ok()))
+        .filter(|&other| {
+            other != group && living.iter().any(|&index| check_reach(cluster, index, other).is_ok())
+        })
         .collect()
 }

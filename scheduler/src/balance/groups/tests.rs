@@ -1,20 +1,20 @@
 //! Properties that must hold for every cluster of several groups.
 
+use super::all_groups::{AllGroups, PlannedMove, steps};
 use super::allocate::allocate;
-use super::capacity::{Broken, capacity};
+use super::balance_load::balance_load;
+use super::capacity::{NPlusOneFailure, capacity};
 use super::check::{Health, health};
 use super::compress::{Verdict, best, compress};
-use super::evacuate::{Part, evacuate};
-use super::level::level;
-use super::newcomer::Newcomer;
-use super::partition::{admits, permits};
+use super::evacuate::{EvacuatedCopies, evacuate};
+use super::new_service::NewService;
+use super::partition::{check_move, permits};
 use super::redistribute::{Blocked, redistribute};
 use super::samples::several;
-use super::span::{Moved, Span, steps};
 use super::{failover, partition};
 use crate::balance::model::{Allocation, Cluster, Template};
 use crate::balance::plan::Step;
-use crate::balance::problem::{Problem, Settings, Spot};
+use crate::balance::problem::{Placement, Problem, Settings};
 use crate::balance::random::Random;
 use crate::balance::score::{score, usages};
 use crate::balance::state::State;
@@ -23,56 +23,57 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 /// Checks that every operation of every step keeps the limits, by the plain definition, and that the steps lead to the
-/// spots of the moves.
-fn keeps_limits(span: &Span<'_>, moved: &[Moved]) -> Vec<Spot> {
-    let problem = &span.problem;
-    let mut spots = problem.start.clone();
-    let mut before = usages(problem, &spots);
+/// placements of the moves.
+fn keeps_limits(all_groups: &AllGroups<'_>, moved: &[PlannedMove]) -> Vec<Placement> {
+    let problem = &all_groups.problem;
+    let mut placements = problem.start.clone();
+    let mut before = usages(problem, &placements);
     for Step { guest, from, to, kind, .. } in steps(moved) {
-        assert_eq!(spots[guest], from, "{}", span.name(guest));
-        for spot in kind.spots(from, to) {
-            let old = std::mem::replace(&mut spots[guest], spot);
-            let after = usages(problem, &spots);
+        assert_eq!(placements[guest], from, "{}", all_groups.name(guest));
+        for placement in kind.placements(from, to) {
+            let old = std::mem::replace(&mut placements[guest], placement);
+            let after = usages(problem, &placements);
             for (index, host) in problem.hosts.iter().enumerate() {
                 let (was, now) = (&before[index], &after[index]);
-                let is_forced = spot.contains(index) && (problem.must_leave(old) || problem.must_leave(from));
+                let is_forced =
+                    placement.contains(index) && (problem.must_leave(old) || problem.must_leave(from));
                 assert!(
                     is_forced || host.offline || was.fails_n1() || !now.fails_n1(),
                     "{} fails N+1",
-                    span.node(index)
+                    all_groups.node(index)
                 );
-                if spot.primary == index && old.primary != index {
+                if placement.primary == index && old.primary != index {
                     let facts = &problem.guests[guest];
                     assert!(!host.offline && (now.memory_free > 0 || facts.memory_used == 0));
                     assert!(is_forced || now.vcpus <= host.vcpus_most || facts.vcpus == 0);
                 }
                 if now.disk_free < was.disk_free {
-                    assert!(!host.offline && now.disk_free > 0, "{} has no disk", span.node(index));
+                    assert!(!host.offline && now.disk_free > 0, "{} has no disk", all_groups.node(index));
                 }
             }
             before = after;
         }
-        assert_eq!(spots[guest], to);
+        assert_eq!(placements[guest], to);
     }
     for one in moved {
-        assert_eq!(spots[one.guest], one.to);
+        assert_eq!(placements[one.guest], one.to);
         assert_eq!(
-            (span.group_of(one.from.primary), span.group_of(one.to.primary)),
+            (all_groups.group_of(one.from.primary), all_groups.group_of(one.to.primary)),
             (one.source, one.target)
         );
         if one.between_groups() {
             let instance = problem.guests[one.guest].instance;
-            assert_eq!(admits(span.cluster, instance, one.target), Ok(()));
-            assert!(one.to.secondary.is_none_or(|host| span.group_of(host) == one.target));
-            assert!(span.inter_group_moves);
+            assert_eq!(check_move(all_groups.cluster, instance, one.target), Ok(()));
+            assert!(one.to.secondary.is_none_or(|host| all_groups.group_of(host) == one.target));
+            assert!(all_groups.inter_group_moves);
         }
     }
-    spots
+    placements
 }
 
-fn size(random: &mut Random) -> Newcomer {
+fn size(random: &mut Random) -> NewService {
     let memory = [64, 300, 1000, 3000][random.below(4)];
-    Newcomer {
+    NewService {
         memory,
         disk: memory * [1, 4, 20][random.below(3)],
         vcpus: 1 + i64::try_from(random.below(4)).unwrap(),
@@ -85,9 +86,9 @@ fn size(random: &mut Random) -> Newcomer {
 
 /// Returns the cluster with a new service and its score in its group; `None` if limits or N+1 do not hold by the plain
 /// definitions.
-fn put(
+fn add_within_limits(
     cluster: &Cluster,
-    size: &Newcomer,
+    size: &NewService,
     place: (usize, Option<usize>),
     kept: bool,
 ) -> Option<(Cluster, f64)> {
@@ -113,7 +114,7 @@ fn put(
     fits.then(|| (after, score(&problem, &problem.start)))
 }
 
-fn places(cluster: &Cluster, size: &Newcomer, group: usize) -> Vec<(usize, Option<usize>)> {
+fn possible_placements(cluster: &Cluster, size: &NewService, group: usize) -> Vec<(usize, Option<usize>)> {
     let nodes: Vec<usize> =
         (0..cluster.nodes.len()).filter(|&node| cluster.nodes[node].group == group).collect();
     let pairs = nodes.iter().flat_map(|&one| {
@@ -131,25 +132,26 @@ fn places(cluster: &Cluster, size: &Newcomer, group: usize) -> Vec<(usize, Optio
 fn is_kept(cluster: &Cluster, group: usize) -> bool {
     let problem = Problem::new(cluster, group, &Settings::default());
     let mut state = State::new(&problem, &problem.start);
-    (0..problem.hosts.len()).all(|host| !state.fails_n1(host)) && failover::fatal(&mut state, &[]).is_none()
+    (0..problem.hosts.len()).all(|host| !state.fails_n1(host))
+        && failover::first_fatal_failure(&mut state, &[]).is_none()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn redistribute_heals_all_or_does_nothing(seed in any::<u64>(), closed in 0..5_u8) {
+    fn redistribute_repairs_all_groups_or_moves_nothing(seed in any::<u64>(), closed in 0..5_u8) {
         let cluster = several(seed);
-        let span = Span::new(&cluster, &Settings::default(), closed > 0);
-        let found = redistribute(&span);
+        let all_groups = AllGroups::new(&cluster, &Settings::default(), closed > 0);
+        let found = redistribute(&all_groups);
         let Ok(moved) = &found.result else { return Ok(()) };
-        let spots = keeps_limits(&span, moved);
-        let state = State::new(&span.problem, &spots);
+        let placements = keeps_limits(&all_groups, moved);
+        let state = State::new(&all_groups.problem, &placements);
         let was_offline = |(_, health): &(usize, Health)| matches!(health, Health::Unhealthy { .. });
-        for group in span.groups() {
+        for group in all_groups.groups() {
             let is_skipped = found.skipped.iter().any(|(known, _)| *known == group);
             let remains = found.remaining.iter().find(|(known, _)| *known == group);
-            let now = health(&span, &state, group);
+            let now = health(&all_groups, &state, group);
             prop_assert_eq!(remains.is_none(), is_skipped || now.is_healthy());
             // Only what must leave an offline node may cause others to fail N+1.
             prop_assert!(remains.is_none() || found.unhealthy.iter().any(was_offline));
@@ -161,19 +163,19 @@ proptest! {
     #[test]
     fn compress_empties_a_group(seed in any::<u64>()) {
         let cluster = several(seed);
-        let span = Span::new(&cluster, &Settings::default(), true);
-        let candidates = compress(&span);
+        let all_groups = AllGroups::new(&cluster, &Settings::default(), true);
+        let candidates = compress(&all_groups);
         for candidate in &candidates {
             let Verdict::CanBeEmptied(moved) = &candidate.verdict else { continue };
-            let spots = keeps_limits(&span, moved);
-            let gone = spots.iter().all(|spot| {
-                span.group_of(spot.primary) != candidate.group
-                    && spot.secondary.is_none_or(|host| span.group_of(host) != candidate.group)
+            let placements = keeps_limits(&all_groups, moved);
+            let gone = placements.iter().all(|placement| {
+                all_groups.group_of(placement.primary) != candidate.group
+                    && placement.secondary.is_none_or(|host| all_groups.group_of(host) != candidate.group)
             });
             prop_assert!(gone && !moved.is_empty());
         }
-        let nodes = |group: usize| span.hosts(group).len();
-        if let Some((chosen, _)) = best(&span, &candidates) {
+        let nodes = |group: usize| all_groups.hosts(group).len();
+        if let Some((chosen, _)) = best(&all_groups, &candidates) {
             for other in &candidates {
                 let can = matches!(other.verdict, Verdict::CanBeEmptied(_));
                 prop_assert!(!can || nodes(other.group) <= nodes(chosen.group));
@@ -182,48 +184,48 @@ proptest! {
     }
 
     #[test]
-    fn levelling_lowers_the_deviation(seed in any::<u64>()) {
+    fn balancing_lowers_the_deviation(seed in any::<u64>()) {
         let cluster = several(seed);
-        let span = Span::new(&cluster, &Settings::default(), true);
-        let found = level(&span, 0.01, 50);
-        let spots = keeps_limits(&span, &found.moved);
+        let all_groups = AllGroups::new(&cluster, &Settings::default(), true);
+        let found = balance_load(&all_groups, 0.01, 50);
+        let placements = keeps_limits(&all_groups, &found.moved);
         prop_assert!(found.after <= found.before - 0.01 * found.moved.len() as f64 + 1e-9);
         for moved in &found.moved {
-            let demoted = span.allocation(moved.source) == Allocation::Preferred
-                && span.allocation(moved.target) != Allocation::Preferred;
+            let demoted = all_groups.allocation(moved.source) == Allocation::Preferred
+                && all_groups.allocation(moved.target) != Allocation::Preferred;
             prop_assert!(moved.between_groups() && !demoted);
         }
         // The reported result must equal a new computation.
-        let mut problem = span.problem.clone();
-        problem.start = spots;
-        let again = level(&Span { problem, ..span.clone() }, f64::INFINITY, 0);
+        let mut problem = all_groups.problem.clone();
+        problem.start = placements;
+        let again = balance_load(&AllGroups { problem, ..all_groups.clone() }, f64::INFINITY, 0);
         prop_assert!((again.before - found.after).abs() < 1e-9);
     }
 
     #[test]
-    fn evacuated_nodes_are_empty_but_for_what_is_named(seed in any::<u64>(), which in any::<u64>()) {
+    fn evacuated_nodes_keep_only_instances_reported_as_stuck(seed in any::<u64>(), which in any::<u64>()) {
         let cluster = several(seed);
         let mut random = Random::new(which);
         let names: BTreeSet<String> =
             (0..=random.below(2)).map(|_| cluster.nodes[random.below(cluster.nodes.len())].name.clone()).collect();
-        let span = Span::new(&cluster, &Settings { drained: names.clone(), ..Settings::default() }, true);
-        let hosts: Vec<usize> = (0..span.problem.hosts.len()).filter(|&host| names.contains(span.node(host))).collect();
-        let found = evacuate(&span, &hosts, Part::All);
-        let all: Vec<Moved> = found.inside.iter().chain(&found.outside).cloned().collect();
+        let all_groups = AllGroups::new(&cluster, &Settings { drained: names.clone(), ..Settings::default() }, true);
+        let hosts: Vec<usize> = (0..all_groups.problem.hosts.len()).filter(|&host| names.contains(all_groups.node(host))).collect();
+        let found = evacuate(&all_groups, &hosts, EvacuatedCopies::All);
+        let all: Vec<PlannedMove> = found.inside.iter().chain(&found.outside).cloned().collect();
         // The moves inside groups must be executable alone.
-        keeps_limits(&span, &found.inside);
-        let spots = keeps_limits(&span, &all);
-        for (guest, spot) in spots.iter().enumerate() {
-            let stays = [Some(spot.primary), spot.secondary].into_iter().flatten().any(|host| hosts.contains(&host));
+        keeps_limits(&all_groups, &found.inside);
+        let placements = keeps_limits(&all_groups, &all);
+        for (guest, placement) in placements.iter().enumerate() {
+            let stays = [Some(placement.primary), placement.secondary].into_iter().flatten().any(|host| hosts.contains(&host));
             prop_assert_eq!(stays, found.stuck.iter().any(|stuck| stuck.guest == guest));
         }
         prop_assert!(found.inside.iter().all(|moved| !moved.between_groups()));
-        prop_assert!(found.outside.iter().all(Moved::between_groups));
+        prop_assert!(found.outside.iter().all(PlannedMove::between_groups));
         prop_assert!(cluster.groups.len() > 1 || found.outside.is_empty());
     }
 
     #[test]
-    fn the_first_place_is_the_best_of_all(seed in any::<u64>()) {
+    fn the_first_candidate_has_the_best_score(seed in any::<u64>()) {
         let cluster = several(seed);
         let size = size(&mut Random::new(seed));
         let offers = allocate(&cluster, &Settings::default(), &size);
@@ -239,8 +241,8 @@ proptest! {
             if !permits(&cluster, group, size.template) || size.disk < least {
                 continue;
             }
-            for place in places(&cluster, &size, group) {
-                if let Some((_, score)) = put(&cluster, &size, place, true)
+            for place in possible_placements(&cluster, &size, group) {
+                if let Some((_, score)) = add_within_limits(&cluster, &size, place, true)
                     && best.is_none_or(|best| (class, score) < best)
                 {
                     best = Some((class, score));
@@ -256,31 +258,31 @@ proptest! {
     }
 
     #[test]
-    fn as_many_fit_as_are_counted_and_not_one_more(seed in any::<u64>()) {
+    fn exactly_the_counted_number_of_services_fits(seed in any::<u64>()) {
         let cluster = several(seed);
         let mut size = size(&mut Random::new(seed));
         size.memory = size.memory.max(300);
         for group in capacity(&cluster, &Settings::default(), &size, None) {
             if group.refused.is_some() {
-                prop_assert_eq!(group.now.count() + group.kept.count(), 0);
+                prop_assert_eq!(group.within_limits.count() + group.with_n_plus_one.count(), 0);
                 continue;
             }
-            prop_assert_eq!(group.broken.is_none(), is_kept(&cluster, group.group));
-            let broken = matches!(group.broken, Some(Broken::Reserve(_) | Broken::Failover(_)));
-            for (filled, kept) in [(&group.now, false), (&group.kept, true)] {
+            prop_assert_eq!(group.n_plus_one_failure.is_none(), is_kept(&cluster, group.group));
+            let broken = matches!(group.n_plus_one_failure, Some(NPlusOneFailure::Reserve(_) | NPlusOneFailure::Failover(_)));
+            for (filled, kept) in [(&group.within_limits, false), (&group.with_n_plus_one, true)] {
                 if kept && broken {
                     prop_assert_eq!(filled.count(), 0);
                     continue;
                 }
                 let mut full = cluster.clone();
-                for &place in &filled.places {
-                    let after = put(&full, &size, place, kept);
+                for &place in &filled.placements {
+                    let after = add_within_limits(&full, &size, place, kept);
                     prop_assert!(after.is_some(), "{place:?} does not fit");
                     full = after.unwrap().0;
                     prop_assert!(!kept || is_kept(&full, group.group));
                 }
-                for place in places(&full, &size, group.group) {
-                    let one_more = put(&full, &size, place, kept)
+                for place in possible_placements(&full, &size, group.group) {
+                    let one_more = add_within_limits(&full, &size, place, kept)
                         .filter(|(after, _)| !kept || is_kept(after, group.group));
                     prop_assert!(one_more.is_none(), "{place:?} fits after {}", filled.count());
                 }
@@ -290,12 +292,12 @@ proptest! {
 }
 
 #[test]
-fn tiers_fill_what_the_first_size_leaves() {
+fn smaller_tiers_use_the_capacity_that_the_first_tier_leaves() {
     let cluster = read(
         "g|u|preferred||\n\na|4000|0|3000|99999|99999|8|N|u|1||N|0|0|1.0\nb|4000|0|1500|99999|99999|8|N|u|1||N|0|0|1.0\n\n\n\n",
     )
     .unwrap();
-    let size = Newcomer {
+    let size = NewService {
         memory: 2000,
         disk: 10,
         vcpus: 1,
@@ -311,7 +313,7 @@ fn tiers_fill_what_the_first_size_leaves() {
 }
 
 /// Two groups; node b of the first is offline and holds a replicated and a shared instance.
-const ILL: &str = "g1|u1|preferred||\ng2|u2|preferred||\n\n\
+const UNHEALTHY: &str = "g1|u1|preferred||\ng2|u2|preferred||\n\n\
     a|1000|0|800|1000|900|4|N|u1|1||N|0|0|1.0\n\
     b|1000|0|1000|1000|900|4|Y|u1|1||N|0|0|1.0\n\
     c|1000|0|1000|1000|1000|4|N|u2|1||N|0|0|1.0\n\
@@ -319,24 +321,24 @@ const ILL: &str = "g1|u1|preferred||\ng2|u2|preferred||\n\n\
     i|200|100|1|running|Y|a|b|drbd||1\nj|100|100|1|ERROR_nodeoffline|Y|b||rbd||1\n\n\n";
 
 #[test]
-fn why_nothing_is_redistributed() {
+fn blocking_reasons_of_redistribution() {
     let blocked = |text: &str| {
         let cluster = read(text).unwrap();
-        let span = Span::new(&cluster, &Settings::default(), true);
-        let found = redistribute(&span);
+        let all_groups = AllGroups::new(&cluster, &Settings::default(), true);
+        let found = redistribute(&all_groups);
         let skipped: Vec<String> = found.skipped.iter().map(|(_, why)| why.to_string()).collect();
         (found.result.map(|moved| moved.len()), skipped)
     };
-    assert_eq!(blocked(ILL), (Ok(2), Vec::new()));
-    let unallocable = ILL.replace("u2|preferred", "u2|unallocable");
+    assert_eq!(blocked(UNHEALTHY), (Ok(2), Vec::new()));
+    let unallocable = UNHEALTHY.replace("u2|preferred", "u2|unallocable");
     assert_eq!(blocked(&unallocable), (Err(Blocked::NothingHealthy), Vec::new()));
-    let apart = ILL.replace("g1|u1|preferred||", "g1|u1|preferred||lan");
+    let apart = UNHEALTHY.replace("g1|u1|preferred||", "g1|u1|preferred||lan");
     assert_eq!(
         blocked(&apart),
         (Ok(0), vec!["no other group reaches the storage of its instances".to_owned()])
     );
-    let full = ILL.replace("c|1000|0|1000", "c|1000|0|150").replace("d|1000|0|1000", "d|1000|0|150");
-    assert!(matches!(blocked(&full), (Err(Blocked::NoPlace { group: 0, .. }), _)));
-    let local = ILL.replace("b||rbd", "b||plain");
-    assert!(matches!(blocked(&local), (Err(Blocked::NoPlace { group: 0, .. }), _)));
+    let full = UNHEALTHY.replace("c|1000|0|1000", "c|1000|0|150").replace("d|1000|0|1000", "d|1000|0|150");
+    assert!(matches!(blocked(&full), (Err(Blocked::NoEligibleGroup { group: 0, .. }), _)));
+    let local = UNHEALTHY.replace("b||rbd", "b||plain");
+    assert!(matches!(blocked(&local), (Err(Blocked::NoEligibleGroup { group: 0, .. }), _)));
 }

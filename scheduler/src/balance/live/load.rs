@@ -9,7 +9,7 @@ use ha_api_types::view::UsageOverview;
 use std::collections::BTreeMap;
 
 /// Minimum assumed rate of a node's disks, and of its network, in bytes per second: 100 MiB/s.
-const LEAST_RATE: f64 = 104_857_600.0;
+const MIN_RATE: f64 = 104_857_600.0;
 
 /// Highest rates of disks and networks, in bytes per second. They replace capacities, which are unknown.
 struct Rates {
@@ -30,7 +30,7 @@ pub(super) fn loads<'a>(view: &'a View, usage: &UsageOverview) -> BTreeMap<&'a R
         usage.resources.iter().filter_map(|each| Some((&each.name, each.usage?))).collect();
     let busiest = |rate: fn(&Usage) -> Option<Quantity>| {
         let rates = usage.nodes.iter().filter_map(|node| rate(node.usage.as_ref()?));
-        rates.map(Quantity::as_f64).fold(LEAST_RATE, f64::max)
+        rates.map(Quantity::as_f64).fold(MIN_RATE, f64::max)
     };
     let rates =
         Rates { disk: busiest(|usage| usage.disk_rate), network: busiest(|usage| usage.network_rate) };
@@ -43,22 +43,26 @@ pub(super) fn loads<'a>(view: &'a View, usage: &UsageOverview) -> BTreeMap<&'a R
     let mut loads: BTreeMap<&ResourceName, [i64; 4]> =
         running.iter().map(|(name, _, _)| (*name, DEFAULT_LOAD)).collect();
     for kind in 0..4 {
-        let known: Vec<Option<f64>> = running
+        let measured_shares: Vec<Option<f64>> = running
             .iter()
             .map(|(name, _, node)| shares(measured.get(name)?, &node.capacity, &rates)[kind])
             .collect();
-        let count = known.iter().flatten().count();
+        let count = measured_shares.iter().flatten().count();
         if count == 0 {
             continue;
         }
-        let asked: Vec<Option<f64>> =
-            running.iter().map(|(_, facts, node)| requested(&facts.requests, &node.capacity)[kind]).collect();
-        let used = share_used(known.iter().copied().zip(asked.iter().copied()));
-        let mean = known.iter().flatten().sum::<f64>() / count as f64;
-        for (((name, _, _), known), asked) in running.iter().zip(known).zip(asked) {
-            let estimate = asked.zip(used).map_or(mean, |(asked, used)| asked * used);
+        let requested_shares: Vec<Option<f64>> = running
+            .iter()
+            .map(|(_, facts, node)| request_shares(&facts.requests, &node.capacity)[kind])
+            .collect();
+        let used = use_per_request(measured_shares.iter().copied().zip(requested_shares.iter().copied()));
+        let mean = measured_shares.iter().flatten().sum::<f64>() / count as f64;
+        for (((name, _, _), measured_share), requested_share) in
+            running.iter().zip(measured_shares).zip(requested_shares)
+        {
+            let estimate = requested_share.zip(used).map_or(mean, |(requested, used)| requested * used);
             if let Some(load) = loads.get_mut(name) {
-                load[kind] = in_units(known.unwrap_or(estimate));
+                load[kind] = in_units(measured_share.unwrap_or(estimate));
             }
         }
     }
@@ -66,10 +70,10 @@ pub(super) fn loads<'a>(view: &'a View, usage: &UsageOverview) -> BTreeMap<&'a R
 }
 
 /// Returns the ratio of use to requests over the services that have both.
-fn share_used(services: impl Iterator<Item = (Option<f64>, Option<f64>)>) -> Option<f64> {
-    let pairs = services.filter_map(|(known, asked)| known.zip(asked));
-    let (known, asked) = pairs.fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
-    (asked > 0.0).then_some(known / asked)
+fn use_per_request(services: impl Iterator<Item = (Option<f64>, Option<f64>)>) -> Option<f64> {
+    let pairs = services.filter_map(|(measured, requested)| measured.zip(requested));
+    let (measured, requested) = pairs.fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+    (requested > 0.0).then_some(measured / requested)
 }
 
 /// Returns measured use as shares; `None` where the use or the capacity is unknown.
@@ -82,7 +86,7 @@ fn shares(usage: &Usage, capacity: &Amounts, rates: &Rates) -> [Option<f64>; 4] 
     ]
 }
 
-fn requested(requests: &Amounts, capacity: &Amounts) -> [Option<f64>; 4] {
+fn request_shares(requests: &Amounts, capacity: &Amounts) -> [Option<f64>; 4] {
     [share(requests.cpu, capacity.cpu), share(requests.memory, capacity.memory), None, None]
 }
 

@@ -2,14 +2,14 @@
 
 mod copies;
 
-use super::{APART, cluster, drained};
+use super::{APART_TAG_PREFIX, cluster, drained};
 use crate::balance::model::{Cluster, LOAD_UNIT, Role, Status, Template};
-use crate::balance::problem::{Problem, Settings, Spot};
+use crate::balance::problem::{Placement, Problem, Settings};
 use crate::balance::search::{Goal, search};
 use crate::balance::state::State;
 use crate::balance::text;
-use crate::rules::{Declared, Rules};
-use crate::services::Changing;
+use crate::rules::{RuleInput, Rules};
+use crate::services::ServiceGuard;
 use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::placement::{
     Affinity, AffinityRuleSpec, GroupSpec, NodeAffinity, NodePriorities, ResourceAffinity,
@@ -62,10 +62,10 @@ fn service(node: &str) -> ServiceFacts {
 }
 
 fn with_rules(mut view: View, rules: &[(&str, AffinityRuleSpec)]) -> View {
-    let declared = Declared {
+    let declared = RuleInput {
         rules: rules.iter().map(|(name, rule)| ((*name).to_owned(), rule.clone())).collect(),
         nodes: view.nodes.keys().cloned().collect(),
-        ..Declared::default()
+        ..RuleInput::default()
     };
     let (rules, conflicts) = Rules::compile(&declared);
     assert_eq!(conflicts, Vec::new());
@@ -108,8 +108,10 @@ fn check(view: &View, service: &str, expected: &[&str]) {
     let mut found = Vec::new();
     for (host, node) in problem.hosts.iter().map(|host| &cluster.nodes[host.node].name).enumerate() {
         let to = match from.secondary {
-            Some(secondary) if secondary == host => Spot { primary: host, secondary: Some(from.primary) },
-            Some(_) | None => Spot { primary: host, ..from },
+            Some(secondary) if secondary == host => {
+                Placement { primary: host, secondary: Some(from.primary) }
+            }
+            Some(_) | None => Placement { primary: host, ..from },
         };
         if crate::balance::moves::execute(&mut state, guest, to).is_some() {
             found.push(node.as_str());
@@ -120,7 +122,7 @@ fn check(view: &View, service: &str, expected: &[&str]) {
 }
 
 #[test]
-fn amounts_are_those_that_placement_goes_by() {
+fn amounts_equal_those_of_the_scheduler() {
     let mut view = view(&[("a", "n1"), ("b", "n1"), ("c", "n1")]);
     view.settings.overcommit = 1.5;
     let n1 = view.nodes.get_mut("n1").unwrap();
@@ -149,7 +151,7 @@ fn amounts_are_those_that_placement_goes_by() {
 }
 
 #[test]
-fn a_node_of_unknown_size_has_room_for_all() {
+fn a_node_of_unknown_capacity_is_not_limited() {
     let mut view = view(&[("a", "n1"), ("b", "n1")]);
     for node in view.nodes.values_mut() {
         node.capacity = Amounts::default();
@@ -161,7 +163,7 @@ fn a_node_of_unknown_size_has_room_for_all() {
 }
 
 #[test]
-fn states_and_storage_are_told_apart() {
+fn status_and_template_follow_state_and_storage() {
     let check = |change: fn(&mut ServiceFacts), expected: (Status, Template, Option<usize>)| {
         let mut view = view(&[("a", "n2")]);
         change(&mut view.services.get_mut(&"a".into()).unwrap());
@@ -185,7 +187,7 @@ fn states_and_storage_are_told_apart() {
     );
 }
 
-fn a(view: &mut View) -> Changing<'_> {
+fn a(view: &mut View) -> ServiceGuard<'_> {
     view.services.get_mut(&"a".into()).unwrap()
 }
 
@@ -199,7 +201,7 @@ fn n3(view: &mut View) -> &mut NodeFacts {
 }
 
 #[test]
-fn a_service_goes_only_where_placement_would_let_it() {
+fn a_service_moves_only_to_nodes_that_the_scheduler_allows() {
     let base = || view(&[("a", "n1"), ("b", "n2")]);
     let with = |change: fn(&mut View)| {
         let mut view = base();
@@ -252,28 +254,28 @@ fn a_service_goes_only_where_placement_would_let_it() {
 }
 
 #[test]
-fn what_is_not_at_rest_stays() {
-    let check_stays = |change: fn(&mut View, &mut ServiceFacts), stays: bool| {
+fn services_with_an_action_in_progress_are_not_moved() {
+    let check_is_immovable = |change: fn(&mut View, &mut ServiceFacts), stays: bool| {
         let mut view = view(&[("a", "n1")]);
         let mut facts = view.services["a"].clone();
         change(&mut view, &mut facts);
         view.services.insert("a".into(), facts);
         check(&view, "a", if stays { &[] } else { &["n2", "n3"] });
     };
-    check_stays(|_, _| {}, false);
-    check_stays(|_, a| (a.uses, a.wanted, a.stopped) = (BTreeSet::new(), false, true), false);
-    check_stays(|_, a| a.movable = false, true);
-    check_stays(|_, a| a.uses = names(&["n1", "n2"]), true);
-    check_stays(|_, a| a.uses = BTreeSet::new(), true);
-    check_stays(|_, a| (a.uses, a.wanted) = (BTreeSet::new(), false), true);
-    check_stays(|_, a| a.maintenance_node = Some("n3".into()), true);
-    check_stays(|view, _| view.nodes.get_mut("n1").unwrap().online = Err(Reason::Fencing), true);
+    check_is_immovable(|_, _| {}, false);
+    check_is_immovable(|_, a| (a.uses, a.wanted, a.stopped) = (BTreeSet::new(), false, true), false);
+    check_is_immovable(|_, a| a.movable = false, true);
+    check_is_immovable(|_, a| a.uses = names(&["n1", "n2"]), true);
+    check_is_immovable(|_, a| a.uses = BTreeSet::new(), true);
+    check_is_immovable(|_, a| (a.uses, a.wanted) = (BTreeSet::new(), false), true);
+    check_is_immovable(|_, a| a.maintenance_node = Some("n3".into()), true);
+    check_is_immovable(|view, _| view.nodes.get_mut("n1").unwrap().online = Err(Reason::Fencing), true);
     // A service may leave a drained node.
-    check_stays(|view, _| view.nodes.get_mut("n1").unwrap().schedulable = false, false);
+    check_is_immovable(|view, _| view.nodes.get_mut("n1").unwrap().schedulable = false, false);
 }
 
 #[test]
-fn rules_hold_in_every_step() {
+fn affinity_rules_hold_after_every_step() {
     let three = || view(&[("a", "n1"), ("b", "n2"), ("c", "n1")]);
     for strict in [true, false] {
         let apart = resource_rule(&["a", "b"], Affinity::Negative, strict);
@@ -324,7 +326,7 @@ fn a_service_leaves_a_cordoned_node_for_one_that_it_prefers_less() {
 }
 
 #[test]
-fn exclusion_tags_are_those_of_the_cluster() {
+fn exclusion_tags_of_the_cluster_apply() {
     let mut view = view(&[("a", "n1"), ("b", "n2"), ("c", "n1")]);
     for name in ["a", "b"] {
         view.services.get_mut(&name.into()).unwrap().tags = names(&["only-one", "tier:web"]);
@@ -336,7 +338,7 @@ fn exclusion_tags_are_those_of_the_cluster() {
 }
 
 #[test]
-fn groups_are_those_of_the_nodes() {
+fn groups_follow_the_node_groups() {
     let mut view = view(&[("a", "n1")]);
     view.nodes.get_mut("n2").unwrap().node_group = Some("default".to_owned());
     view.nodes.get_mut("n3").unwrap().node_group = Some("racks".to_owned());
@@ -347,7 +349,7 @@ fn groups_are_those_of_the_nodes() {
 }
 
 #[test]
-fn measured_use_is_a_share_of_the_node() {
+fn measured_use_becomes_a_share_of_node_capacity() {
     let mut view = view(&[("a", "n1"), ("b", "n1"), ("c", "n2"), ("d", "n3")]);
     view.services.get_mut(&"c".into()).unwrap().requests = Amounts::default();
     stop(&mut view, "d");
@@ -381,7 +383,7 @@ fn measured_use_is_a_share_of_the_node() {
 }
 
 #[test]
-fn it_is_balanced_and_saved_as_text() {
+fn the_live_cluster_is_balanced_and_written_as_text() {
     let mut view = view(&[("a", "n1"), ("b", "n1"), ("c", "n1"), ("d", "n1"), ("e", "n1"), ("f", "n1")]);
     let apart = resource_rule(&["a", "b"], Affinity::Negative, true);
     view.services.get_mut(&"f".into()).unwrap().tags = names(&["tier:web"]);
@@ -395,7 +397,7 @@ fn it_is_balanced_and_saved_as_text() {
     assert_eq!(
         read,
         Cluster {
-            bindings: read.bindings.clone(),
+            live_constraints: read.live_constraints.clone(),
             has_forthcoming_field: false,
             cpus_in_thousandths: false,
             instances: cluster
@@ -410,13 +412,13 @@ fn it_is_balanced_and_saved_as_text() {
             ..cluster
         }
     );
-    assert!(read.instances[0].tags.contains(&format!("{APART}:rule:apart")));
+    assert!(read.instances[0].tags.contains(&format!("{APART_TAG_PREFIX}:rule:apart")));
     let again = Problem::new(&read, 0, &Settings::default());
     assert!((State::new(&again, &again.start).score() - plan.start).abs() < 1e-9);
 }
 
 #[test]
-fn the_view_survives_being_sent() {
+fn the_view_is_unchanged_by_serialization() {
     let mut view = view(&[("a", "n1"), ("b", "n2")]);
     view.nodes.get_mut("n3").unwrap().online = Err(Reason::Fencing);
     view.nodes.get_mut("n2").unwrap().fenceable = Err(Reason::WatchdogMissing);

@@ -2,7 +2,7 @@
 
 use super::State;
 use crate::balance::columns::SHARE_UNIT;
-use crate::balance::problem::Spot;
+use crate::balance::problem::Placement;
 
 /// An evaluator for changes of one placement. After each change of the placement, [`Probe::refresh`] must be called.
 #[derive(Clone, Debug, Default)]
@@ -15,15 +15,15 @@ pub struct Probe {
     counted: i64,
     /// Change of `counted` by the last evaluated change.
     counted_delta: i64,
-    /// Nodes that the change affects. `deltas` contains the change of their columns, at `touch * columns + column`.
-    touches: Vec<Touch>,
+    /// Nodes that the change affects. `deltas` contains the change of their columns, at `index * columns + column`.
+    affected_hosts: Vec<AffectedHost>,
     deltas: Vec<i64>,
     /// Changes of the memory that a peer would send to a node.
-    sent: Vec<Sent>,
+    reservation_changes: Vec<ReservationChange>,
     /// The same changes for one node, by peer.
     peers: Vec<(usize, i64)>,
     /// Exclusion tags that are added to a node or a failure domain (1) or removed from it (−1).
-    tags: Vec<Tagged>,
+    tags: Vec<TagChange>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,28 +39,28 @@ struct Column {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Touch {
+struct AffectedHost {
     host: usize,
     memory_free: i64,
     instances: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct ReservationChange {
     to: usize,
     from: usize,
     memory: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Tagged {
-    place: Realm,
+struct TagChange {
+    scope: TagScope,
     tag: usize,
     sign: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Realm {
+enum TagScope {
     Host(usize),
     Location(usize),
 }
@@ -100,23 +100,23 @@ impl Probe {
 
     /// Returns the score after a change, except for rounding, without a check of limits. `changes` must contain each
     /// instance at most once.
-    pub fn after(&mut self, state: &State<'_>, changes: &[(usize, Spot)]) -> f64 {
-        self.touches.clear();
-        self.sent.clear();
+    pub fn score_after(&mut self, state: &State<'_>, changes: &[(usize, Placement)]) -> f64 {
+        self.affected_hosts.clear();
+        self.reservation_changes.clear();
         self.tags.clear();
         let mut counted = self.counted;
         for &(guest, to) in changes {
-            counted += self.note(state, guest, to);
+            counted += self.record_change(state, guest, to);
         }
         let mut tags = std::mem::take(&mut self.tags);
         for index in 0..tags.len() {
-            let (earlier, rest) = tags.split_at(index);
-            counted += clashes(state, earlier, rest[0]);
+            let (earlier, remaining) = tags.split_at(index);
+            counted += clashes(state, earlier, remaining[0]);
         }
         tags.clear();
         self.tags = tags;
-        for index in 0..self.touches.len() {
-            counted += self.weigh(state, index);
+        for index in 0..self.affected_hosts.len() {
+            counted += self.apply_affected(state, index);
         }
         self.counted_delta = counted - self.counted;
         let (count, share) = (state.online as f64, 1.0 / state.online as f64);
@@ -137,39 +137,39 @@ impl Probe {
 
     /// Records the effects of one instance's change on nodes. Returns the change of the counts that does not depend on
     /// other changes.
-    fn note(&mut self, state: &State<'_>, guest: usize, to: Spot) -> i64 {
-        let (problem, from) = (state.problem, state.spot(guest));
+    fn record_change(&mut self, state: &State<'_>, guest: usize, to: Placement) -> i64 {
+        let (problem, from) = (state.problem, state.placement(guest));
         let facts = &problem.guests[guest];
         let present = i64::try_from(facts.count()).unwrap_or(i64::MAX);
         let mut counted = 0;
         if from.primary != to.primary {
             for (host, sign) in [(from.primary, -1), (to.primary, 1)] {
-                let touch = self.touch(state, host);
-                self.add(state, touch, guest, true, sign);
-                self.touches[touch].memory_free -= facts.memory_used * sign;
-                self.touches[touch].instances += present * sign;
+                let affected = self.affected_index(state, host);
+                self.add(state, affected, guest, true, sign);
+                self.affected_hosts[affected].memory_free -= facts.memory_used * sign;
+                self.affected_hosts[affected].instances += present * sign;
                 counted += if problem.hosts[host].offline { 20 * present * sign } else { 0 };
                 if !facts.exclusion.is_empty() && !problem.hosts[host].offline {
-                    self.come(state, guest, host, sign);
+                    self.record_tags(state, guest, host, sign);
                 }
             }
         }
         if from.secondary != to.secondary {
             for (host, sign) in [(from.secondary, -1), (to.secondary, 1)] {
                 let Some(host) = host else { continue };
-                let touch = self.touch(state, host);
-                self.add(state, touch, guest, false, sign);
-                self.touches[touch].instances += present * sign;
+                let affected = self.affected_index(state, host);
+                self.add(state, affected, guest, false, sign);
+                self.affected_hosts[affected].instances += present * sign;
                 counted += if problem.hosts[host].offline { 4 * present * sign } else { 0 };
             }
         }
         if facts.memory_reserved > 0 && from != to {
-            for (spot, sign) in [(from, -1), (to, 1)] {
-                let Some(secondary) = spot.secondary else { continue };
-                self.touch(state, secondary);
-                self.sent.push(Sent {
+            for (placement, sign) in [(from, -1), (to, 1)] {
+                let Some(secondary) = placement.secondary else { continue };
+                self.affected_index(state, secondary);
+                self.reservation_changes.push(ReservationChange {
                     to: secondary,
-                    from: spot.primary,
+                    from: placement.primary,
                     memory: facts.memory_reserved * sign,
                 });
             }
@@ -181,49 +181,49 @@ impl Probe {
     }
 
     /// Returns the index of a node among the affected ones, and adds the node if necessary.
-    fn touch(&mut self, state: &State<'_>, host: usize) -> usize {
-        if let Some(known) = self.touches.iter().position(|touch| touch.host == host) {
+    fn affected_index(&mut self, state: &State<'_>, host: usize) -> usize {
+        if let Some(known) = self.affected_hosts.iter().position(|affected| affected.host == host) {
             return known;
         }
-        let next = self.touches.len();
+        let next = self.affected_hosts.len();
         let row = next * state.columns.len()..(next + 1) * state.columns.len();
         match self.deltas.get_mut(row.clone()) {
             Some(row) => row.fill(0),
             None => self.deltas.resize(row.end, 0),
         }
-        self.touches.push(Touch { host, memory_free: 0, instances: 0 });
+        self.affected_hosts.push(AffectedHost { host, memory_free: 0, instances: 0 });
         next
     }
 
-    fn add(&mut self, state: &State<'_>, touch: usize, guest: usize, primary: bool, sign: i64) {
+    fn add(&mut self, state: &State<'_>, affected: usize, guest: usize, primary: bool, sign: i64) {
         let count = state.columns.len();
-        let exclusive = state.problem.hosts[self.touches[touch].host].exclusive;
+        let exclusive = state.problem.hosts[self.affected_hosts[affected].host].exclusive;
         let added = state.columns.added(guest, primary, exclusive);
-        for (delta, added) in self.deltas[touch * count..(touch + 1) * count].iter_mut().zip(added) {
+        for (delta, added) in self.deltas[affected * count..(affected + 1) * count].iter_mut().zip(added) {
             *delta += added * sign;
         }
     }
 
-    fn come(&mut self, state: &State<'_>, guest: usize, host: usize, sign: i64) {
+    fn record_tags(&mut self, state: &State<'_>, guest: usize, host: usize, sign: i64) {
         for &tag in &state.problem.guests[guest].exclusion {
-            self.tags.push(Tagged { place: Realm::Host(host), tag, sign });
+            self.tags.push(TagChange { scope: TagScope::Host(host), tag, sign });
             for &location in &state.problem.hosts[host].locations {
-                self.tags.push(Tagged { place: Realm::Location(location), tag, sign });
+                self.tags.push(TagChange { scope: TagScope::Location(location), tag, sign });
             }
         }
     }
 
     /// Adds the changes of an affected node to the columns, and returns the change of its counts.
-    fn weigh(&mut self, state: &State<'_>, index: usize) -> i64 {
-        let touch = self.touches[index];
-        if state.problem.hosts[touch.host].offline {
+    fn apply_affected(&mut self, state: &State<'_>, index: usize) -> i64 {
+        let affected = self.affected_hosts[index];
+        if state.problem.hosts[affected.host].offline {
             return 0;
         }
         let count = state.columns.len();
-        let row = touch.host * count;
+        let row = affected.host * count;
         let deltas = &self.deltas[index * count..(index + 1) * count];
         let known = state.shares[row..row + count].iter().zip(&state.amounts[row..row + count]);
-        let scales = state.columns.scales(touch.host);
+        let scales = state.columns.scales(affected.host);
         for (((column, delta), (share, amount)), scale) in
             self.columns.iter_mut().zip(deltas).zip(known).zip(scales)
         {
@@ -231,34 +231,34 @@ impl Probe {
                 column.replace(*share as f64, (amount + delta) as f64 * scale);
             }
         }
-        let place = &state.places[touch.host];
-        let mut memory_reserved = place.memory_reserved;
-        if let Some(most) = self.reserved(state, touch.host) {
+        let host_state = &state.host_states[affected.host];
+        let mut memory_reserved = host_state.memory_reserved;
+        if let Some(most) = self.reserved(state, affected.host) {
             memory_reserved = most;
-            let old = place.reserved_share as f64;
-            let new = memory_reserved as f64 * SHARE_UNIT / state.problem.hosts[touch.host].memory_total;
+            let old = host_state.reserved_share as f64;
+            let new = memory_reserved as f64 * SHARE_UNIT / state.problem.hosts[affected.host].memory_total;
             self.columns[count].replace(old, new);
         }
-        let before = if place.fails_n1() { place.instances } else { 0 };
-        let fails = place.memory_free + touch.memory_free <= memory_reserved;
-        (if fails { place.instances + touch.instances } else { 0 }) - before
+        let before = if host_state.fails_n1() { host_state.instances } else { 0 };
+        let fails = host_state.memory_free + affected.memory_free <= memory_reserved;
+        (if fails { host_state.instances + affected.instances } else { 0 }) - before
     }
 
     /// Returns the greatest memory that one peer would send to a node after the change; `None` if the change does not
     /// affect it.
     fn reserved(&mut self, state: &State<'_>, host: usize) -> Option<i64> {
         self.peers.clear();
-        for sent in self.sent.iter().filter(|sent| sent.to == host) {
-            match self.peers.iter_mut().find(|(peer, _)| *peer == sent.from) {
-                Some((_, memory)) => *memory += sent.memory,
-                None => self.peers.push((sent.from, sent.memory)),
+        for change in self.reservation_changes.iter().filter(|change| change.to == host) {
+            match self.peers.iter_mut().find(|(peer, _)| *peer == change.from) {
+                Some((_, memory)) => *memory += change.memory,
+                None => self.peers.push((change.from, change.memory)),
             }
         }
         if self.peers.is_empty() {
             return None;
         }
         let mut most = 0;
-        for &(peer, memory) in &state.places[host].peers {
+        for &(peer, memory) in &state.host_states[host].peers {
             let more = self.peers.iter_mut().find(|(known, _)| *known == peer);
             // `take` clears the change of a known peer, so that it does not count again below.
             let more = more.map_or(0, |(_, more)| std::mem::take(more));
@@ -279,16 +279,16 @@ impl Column {
 
 /// Returns the change of the weighted clashes by one tag that is added or removed, after the earlier ones of the same
 /// change.
-fn clashes(state: &State<'_>, earlier: &[Tagged], tagged: Tagged) -> i64 {
-    let Tagged { place, tag, sign } = tagged;
-    let (there, weight) = match place {
-        Realm::Host(host) => {
-            let tags = &state.places[host].tags;
+fn clashes(state: &State<'_>, earlier: &[TagChange], change: TagChange) -> i64 {
+    let TagChange { scope, tag, sign } = change;
+    let (present, weight) = match scope {
+        TagScope::Host(host) => {
+            let tags = &state.host_states[host].tags;
             (tags.iter().find(|(known, _)| *known == tag).map_or(0, |(_, count)| *count), 2)
         }
-        Realm::Location(location) => (state.in_domain[location * state.problem.exclusion_tags + tag], 1),
+        TagScope::Location(location) => (state.in_domain[location * state.problem.exclusion_tags + tag], 1),
     };
-    let moved = earlier.iter().filter(|other| other.place == place && other.tag == tag);
-    let there = i64::from(there) + moved.map(|other| other.sign).sum::<i64>();
-    if sign > 0 { weight * i64::from(there > 0) } else { -weight * i64::from(there > 1) }
+    let moved = earlier.iter().filter(|other| other.scope == scope && other.tag == tag);
+    let present = i64::from(present) + moved.map(|other| other.sign).sum::<i64>();
+    if sign > 0 { weight * i64::from(present > 0) } else { -weight * i64::from(present > 1) }
 }

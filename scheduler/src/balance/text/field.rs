@@ -36,7 +36,7 @@ impl TextError {
 }
 
 /// Maximum size, which prevents overflows of sums.
-const GREATEST: i64 = 1 << 50;
+const MAX_SIZE: i64 = 1 << 50;
 
 /// The fields of one line.
 pub(super) struct Fields<'a> {
@@ -99,23 +99,23 @@ impl<'a> Fields<'a> {
     }
 
     /// Parses an integer of at least 0.
-    pub(super) fn count(&self, index: usize, name: &str) -> Result<i64, TextError> {
-        self.whole(index, name, 0, "an integer of 0 or more")
+    pub(super) fn unsigned_integer(&self, index: usize, name: &str) -> Result<i64, TextError> {
+        self.integer(index, name, 0, "an integer of 0 or more")
     }
 
     /// Parses an integer that may be negative, such as an overcommitted free amount.
-    pub(super) fn balance(&self, index: usize, name: &str) -> Result<i64, TextError> {
-        self.whole(index, name, -GREATEST, "an integer")
+    pub(super) fn signed_integer(&self, index: usize, name: &str) -> Result<i64, TextError> {
+        self.integer(index, name, -MAX_SIZE, "an integer")
     }
 
-    fn whole(&self, index: usize, name: &str, least: i64, expected: &str) -> Result<i64, TextError> {
+    fn integer(&self, index: usize, name: &str, least: i64, expected: &str) -> Result<i64, TextError> {
         let text = self.text(index);
         // Older writers print integers with a zero fraction.
         let digits = text.split_once('.').map_or(text, |(whole, fraction)| {
             if fraction.bytes().all(|byte| byte == b'0') { whole } else { text }
         });
         match digits.parse::<i64>() {
-            Ok(number) if (least..=GREATEST).contains(&number) => Ok(number),
+            Ok(number) if (least..=MAX_SIZE).contains(&number) => Ok(number),
             Ok(_) | Err(_) => Err(self.error(index, name, expected)),
         }
     }

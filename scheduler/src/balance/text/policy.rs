@@ -16,12 +16,12 @@ pub(super) fn read(line: usize, text: &str) -> Result<(Policy, bool), TextError>
             specification(line, fields.text(3), "maximum size (field 4)")?,
         )]
     };
-    let rest = if newer { 3 } else { 4 };
-    let templates = fields.list(rest).into_iter().map(|name| {
+    let next_field = if newer { 3 } else { 4 };
+    let templates = fields.list(next_field).into_iter().map(|name| {
         Template::WORDS.iter().find(|(_, word)| *word == name).map(|(template, _)| *template).ok_or_else(
             || {
                 fields.error(
-                    rest,
+                    next_field,
                     "disk templates",
                     format!("a list of {}", one_of(Template::WORDS.iter().map(|(_, word)| *word))),
                 )
@@ -33,8 +33,8 @@ pub(super) fn read(line: usize, text: &str) -> Result<(Policy, bool), TextError>
         standard,
         ranges,
         templates: templates.collect::<Result<_, _>>()?,
-        vcpu_ratio: fields.ratio(rest + 1, "vcpu ratio")?,
-        spindle_ratio: fields.ratio(rest + 2, "spindle ratio")?,
+        vcpu_ratio: fields.ratio(next_field + 1, "vcpu ratio")?,
+        spindle_ratio: fields.ratio(next_field + 2, "spindle ratio")?,
     };
     Ok((policy, newer))
 }
@@ -63,12 +63,12 @@ fn specification(line: usize, text: &str, field: &str) -> Result<Specification, 
     let read = || {
         let values = Fields::split(line, text, ',', "a size", &(5..=6))?;
         Ok(Specification {
-            memory: values.count(0, "memory")?,
-            cpus: values.count(1, "cpus")?,
-            disk: values.count(2, "disk")?,
-            disks: values.count(3, "disks")?,
-            nics: values.count(4, "network cards")?,
-            spindles: if values.len() > 5 { values.count(5, "spindles")? } else { 1 },
+            memory: values.unsigned_integer(0, "memory")?,
+            cpus: values.unsigned_integer(1, "cpus")?,
+            disk: values.unsigned_integer(2, "disk")?,
+            disks: values.unsigned_integer(3, "disks")?,
+            nics: values.unsigned_integer(4, "network cards")?,
+            spindles: if values.len() > 5 { values.unsigned_integer(5, "spindles")? } else { 1 },
         })
     };
     read().map_err(within)

@@ -32,34 +32,34 @@ pub fn read(text: &str) -> Result<Cluster, TextError> {
         group_names.add(line, "name (field 1)", &group.name)?;
         group_uuids.add(line, "uuid (field 2)", &group.uuid)?;
         cluster.groups.push(group);
-        cluster.newer_if(newer);
+        cluster.upgrade_generation(newer);
     }
     let mut node_names = Names::new("node");
     for &(line, text) in nodes {
         let (node, newer) = node(line, text, &group_uuids)?;
         node_names.add(line, "name (field 1)", &node.name)?;
         cluster.nodes.push(node);
-        cluster.newer_if(newer);
+        cluster.upgrade_generation(newer);
     }
     let mut instance_names = Names::new("instance");
     for &(line, text) in instances {
         let (instance, fields) = instance(line, text, &node_names)?;
         instance_names.add(line, "name (field 1)", &instance.name)?;
         cluster.instances.push(instance);
-        cluster.newer_if(fields > 10);
+        cluster.upgrade_generation(fields > 10);
         cluster.has_forthcoming_field |= fields > 12;
     }
     cluster.tags = tags.iter().map(|&(_, tag)| tag.to_owned()).collect();
     for &(line, text) in policies {
         let (policy, newer) = policy::read(line, text)?;
         cluster.policies.push(policy);
-        cluster.newer_if(newer);
+        cluster.upgrade_generation(newer);
     }
     Ok(cluster)
 }
 
 impl Cluster {
-    fn newer_if(&mut self, newer: bool) {
+    fn upgrade_generation(&mut self, newer: bool) {
         if newer {
             self.generation = Generation::Newer;
         }
@@ -153,17 +153,17 @@ fn node(line: usize, text: &str, groups: &Names) -> Result<(Node, bool), TextErr
     let fields = Fields::split(line, text, '|', "a node", &(9..=15))?;
     // An unknown size means that the node did not answer.
     let mut unknown = false;
-    let mut size = |index: usize, name: &str, overdrawn: bool| {
+    let mut size = |index: usize, name: &str, may_be_negative: bool| {
         if fields.text(index) == "?" {
             unknown = true;
             Ok(0)
-        } else if overdrawn {
-            fields.balance(index, name)
+        } else if may_be_negative {
+            fields.signed_integer(index, name)
         } else {
-            fields.count(index, name)
+            fields.unsigned_integer(index, name)
         }
     };
-    let given = |index: usize| !fields.text(index).is_empty();
+    let is_given = |index: usize| !fields.text(index).is_empty();
     let mut node = Node {
         name: fields.name(0, "name")?,
         memory_total: size(1, "total memory", false)?,
@@ -174,13 +174,13 @@ fn node(line: usize, text: &str, groups: &Names) -> Result<(Node, bool), TextErr
         cpus: size(6, "cpus", false)?,
         role: fields.word(7, "role", &ROLES)?,
         group: groups.find(&fields, 8, "group")?,
-        spindles: if given(9) { fields.count(9, "spindles")? } else { 1 },
+        spindles: if is_given(9) { fields.unsigned_integer(9, "spindles")? } else { 1 },
         tags: fields.list(10),
-        exclusive_storage: given(11) && fields.word(11, "exclusive storage", &FLAGS)?,
-        spindles_free: if given(12) { fields.balance(12, "free spindles")? } else { 0 },
+        exclusive_storage: is_given(11) && fields.word(11, "exclusive storage", &FLAGS)?,
+        spindles_free: if is_given(12) { fields.signed_integer(12, "free spindles")? } else { 0 },
         // As in hbal, the node itself uses one cpu unless the file states otherwise.
-        cpus_own: if given(13) { fields.count(13, "vcpus of the node itself")? } else { 1 },
-        cpu_speed: if given(14) { fields.ratio(14, "cpu speed")? } else { 1.0 },
+        cpus_own: if is_given(13) { fields.unsigned_integer(13, "vcpus of the node itself")? } else { 1 },
+        cpu_speed: if is_given(14) { fields.ratio(14, "cpu speed")? } else { 1.0 },
     };
     if unknown {
         node.role = Role::Offline;
@@ -204,10 +204,10 @@ fn node(line: usize, text: &str, groups: &Names) -> Result<(Node, bool), TextErr
 /// spindles|forthcoming]`.
 fn instance(line: usize, text: &str, nodes: &Names) -> Result<(Instance, usize), TextError> {
     let fields = Fields::split(line, text, '|', "an instance", &(10..=13))?;
-    let given = |index: usize| !fields.text(index).is_empty();
+    let is_given = |index: usize| !fields.text(index).is_empty();
     let template = fields.word(8, "disk template", &Template::WORDS)?;
     let primary = nodes.find(&fields, 6, "primary node")?;
-    let secondary = if given(7) { Some(nodes.find(&fields, 7, "secondary node")?) } else { None };
+    let secondary = if is_given(7) { Some(nodes.find(&fields, 7, "secondary node")?) } else { None };
     match (template == Template::Drbd, secondary) {
         (true, None) => {
             return Err(fields.error(7, "secondary node", "a node, because the template is drbd"));
@@ -226,21 +226,21 @@ fn instance(line: usize, text: &str, nodes: &Names) -> Result<(Instance, usize),
     }
     let instance = Instance {
         name: fields.name(0, "name")?,
-        memory: fields.count(1, "memory")?,
-        disk: fields.count(2, "disk")?,
-        vcpus: fields.count(3, "vcpus")?,
+        memory: fields.unsigned_integer(1, "memory")?,
+        disk: fields.unsigned_integer(2, "disk")?,
+        vcpus: fields.unsigned_integer(3, "vcpus")?,
         status: fields.word(4, "status", &Status::WORDS)?,
         auto_balance: fields.word(5, "auto_balance", &FLAGS)?,
         primary,
         secondary,
         template,
         tags: fields.list(9),
-        spindle_use: if given(10) { fields.count(10, "spindle use")? } else { 1 },
+        spindle_use: if is_given(10) { fields.unsigned_integer(10, "spindle use")? } else { 1 },
         disk_spindles: match fields.text(11) {
             "" | "-" => None,
-            _ => Some(fields.count(11, "disk spindles")?),
+            _ => Some(fields.unsigned_integer(11, "disk spindles")?),
         },
-        forthcoming: given(12) && fields.word(12, "forthcoming", &FLAGS)?,
+        forthcoming: is_given(12) && fields.word(12, "forthcoming", &FLAGS)?,
         load: DEFAULT_LOAD,
     };
     Ok((instance, fields.len()))

@@ -19,7 +19,7 @@ fn check(from: &str, to: &str, expected: &str) {
 }
 
 #[test]
-fn an_error_names_line_field_and_what_was_expected() {
+fn an_error_names_line_field_and_expected_content() {
     check(
         "|preferred|",
         "|maybe|",
@@ -79,7 +79,7 @@ fn an_error_names_line_field_and_what_was_expected() {
 }
 
 #[test]
-fn a_size_that_is_not_known_means_offline() {
+fn an_unknown_size_means_offline() {
     let cluster = read(&FILE.replace("n2|1024|24|1000|", "n2|?|?|?|")).unwrap();
     assert_eq!(cluster.nodes[1].role, Role::Offline);
     assert_eq!(cluster.nodes[0].role, Role::Master);
@@ -101,14 +101,14 @@ fn measured_use_belongs_to_known_instances() {
     let mut cluster = read(FILE).unwrap();
     read_utilisation(&mut cluster, "i1 0.5 0 0.25 1\n").unwrap();
     assert_eq!(cluster.instances[0].load, [LOAD_UNIT / 2, 0, LOAD_UNIT / 4, LOAD_UNIT]);
-    let said = |text: &str| read_utilisation(&mut cluster.clone(), text).unwrap_err().to_string();
+    let error_text = |text: &str| read_utilisation(&mut cluster.clone(), text).unwrap_err().to_string();
     assert_eq!(
-        said("\ni2 1 1 1 1"),
+        error_text("\ni2 1 1 1 1"),
         "line 2, instance (word 1): expected an instance of the cluster, found `i2`"
     );
-    assert_eq!(said("i1 1 1 x 1"), "line 1, disk: expected a number from 0 to 100, found `x`");
+    assert_eq!(error_text("i1 1 1 x 1"), "line 1, disk: expected a number from 0 to 100, found `x`");
     assert_eq!(
-        said("i1 1 1"),
+        error_text("i1 1 1"),
         "line 1: expected an instance and its use of cpu, memory, disk and network, found 3 words"
     );
 }
@@ -149,7 +149,7 @@ fn clusters() -> impl Strategy<Value = Cluster> {
         let count = nodes.len();
         let size = Specification { memory: 128, cpus: 1, disk: 1024, disks: 1, nics: 1, spindles: 2 };
         let mut cluster = Cluster {
-            bindings: std::collections::BTreeMap::new(),
+            live_constraints: std::collections::BTreeMap::new(),
             has_forthcoming_field: false,
             cpus_in_thousandths: false,
             generation: if newer { Generation::Newer } else { Generation::Older },

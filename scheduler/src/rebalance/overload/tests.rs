@@ -29,7 +29,7 @@ fn check(view: &View, expected: Option<(&str, &str)>) {
 }
 
 #[test]
-fn the_fifth_is_the_first_too_many_of_an_even_share_of_two() {
+fn a_node_is_overloaded_from_the_fifth_service() {
     let nodes = ["n1", "n2", "n3"];
     check(&view(&nodes, &["n1", "n1", "n1", "n1", "n2", "n3"]), None);
     // The large service stays; the smallest one moves to the node with the fewest services.
@@ -42,7 +42,7 @@ fn the_fifth_is_the_first_too_many_of_an_even_share_of_two() {
 }
 
 #[test]
-fn a_node_in_maintenance_takes_no_part() {
+fn a_node_in_maintenance_does_not_count() {
     let mut view = view(&["n1", "n2", "n3"], &["n1", "n1", "n1", "n1", "n1", "n2"]);
     view.nodes.get_mut("n3").expect("there").maintenance = true;
     // The even share is 3 now, and 5 is not more than 6.
@@ -50,7 +50,7 @@ fn a_node_in_maintenance_takes_no_part() {
 }
 
 #[test]
-fn what_cannot_move_live_or_is_not_at_rest_stays() {
+fn services_without_live_migration_stay() {
     let mut view = view(&["n1", "n2", "n3"], &["n1", "n1", "n1", "n1", "n1", "n2"]);
     view.services.get_mut(&"s1".into()).expect("there").moves_live = false;
     view.services.get_mut(&"s2".into()).expect("there").movable = false;
@@ -58,7 +58,7 @@ fn what_cannot_move_live_or_is_not_at_rest_stays() {
 }
 
 #[test]
-fn with_auto_rebalance_the_load_stays_as_even_as_is_asked_for() {
+fn auto_rebalance_keeps_the_configured_balance() {
     // One node has many small services, the other has one large service. The number of services calls for a move, the load
     // prohibits it.
     let mut view = view(&["n1", "n2"], &["n2", "n1", "n1", "n1", "n1", "n1"]);
@@ -73,7 +73,7 @@ fn with_auto_rebalance_the_load_stays_as_even_as_is_asked_for() {
 
 proptest! {
     #[test]
-    fn moves_end_and_fill_nobody(on in proptest::collection::vec(0usize..4, 1..24), percent in 100u32..400) {
+    fn moves_end_and_overload_no_node(on in proptest::collection::vec(0usize..4, 1..24), percent in 100u32..400) {
         let nodes = ["n1", "n2", "n3", "n4"];
         let on: Vec<&str> = on.into_iter().map(|at| nodes[at]).collect();
         let mut view = view(&nodes, &on);
@@ -93,6 +93,6 @@ proptest! {
         // With equal sizes and no rules, no node may keep too many services if all could be below the limit.
         let even = on.len().div_ceil(nodes.len());
         let attainable = even * nodes.len() * 100 <= on.len() * usize::try_from(percent).expect("small");
-        prop_assert!(!attainable || Counts::of(&view).sides().all(|(_, above)| !above));
+        prop_assert!(!attainable || Counts::of(&view).nodes_by_side().all(|(_, above)| !above));
     }
 }

@@ -1,7 +1,7 @@
 //! Brute-force search of every arrangement, each checked by the filter that the leader uses.
 
 use crate::place::{Verdict, place_unit};
-use crate::reservation::{Move, Proof, counted};
+use crate::reservation::{Move, Proof, counted_facts};
 use crate::unit::Unit;
 use crate::view::{ServiceFacts, View};
 use ha_api_types::id::{NodeName, ResourceName};
@@ -13,7 +13,7 @@ struct Group {
     /// Services that must leave come first.
     members: Vec<ResourceName>,
     from: NodeName,
-    makes_room: bool,
+    is_preempted: bool,
 }
 
 /// The cluster with all services as the check counts them, before placement, and the groups that must be placed.
@@ -29,7 +29,7 @@ fn after(view: &View, failed: &BTreeSet<NodeName>) -> Failed {
         services: view
             .services
             .iter()
-            .map(|(name, facts)| (name.clone(), counted(view, name, facts).into_owned()))
+            .map(|(name, facts)| (name.clone(), counted_facts(view, name, facts).into_owned()))
             .collect(),
         ..view.clone()
     };
@@ -38,20 +38,20 @@ fn after(view: &View, failed: &BTreeSet<NodeName>) -> Failed {
             node.online = Err(ha_api_types::reason::Reason::HeartbeatMissed);
         }
     }
-    let home = |facts: &ServiceFacts| {
+    let current_node = |facts: &ServiceFacts| {
         facts.node.clone().filter(|node| facts.uses.contains(node)).or(facts.uses.first().cloned())
     };
     let mut groups: Vec<Group> = Vec::new();
     let mut seen = BTreeSet::new();
     let leaves = |name: &str| {
         let facts = &view.services[name];
-        facts.wanted && home(facts).is_some_and(|home| failed.contains(&home))
+        facts.wanted && current_node(facts).is_some_and(|current_node| failed.contains(&current_node))
     };
     for name in view.services.keys().filter(|name| leaves(name)) {
         if seen.contains(name) {
             continue;
         }
-        let companions = view.rules.companions(name);
+        let companions = view.rules.strict_affinity_partners(name);
         let set: BTreeSet<ResourceName> = companions.into_iter().chain([name.clone()]).collect();
         let mut members: Vec<ResourceName> = set
             .iter()
@@ -64,8 +64,8 @@ fn after(view: &View, failed: &BTreeSet<NodeName>) -> Failed {
         members
             .extend(set.iter().filter(running).filter(|member| !leaves(member)).cloned().collect::<Vec<_>>());
         seen.extend(members.iter().cloned());
-        let from = home(&view.services[&members[0]]).expect("the service has an assigned node");
-        groups.push(Group { members, from, makes_room: false });
+        let from = current_node(&view.services[&members[0]]).expect("the service has an assigned node");
+        groups.push(Group { members, from, is_preempted: false });
     }
     let mut others: Vec<Group> = Vec::new();
     for (name, facts) in &view.services {
@@ -75,15 +75,20 @@ fn after(view: &View, failed: &BTreeSet<NodeName>) -> Failed {
         let from = facts.uses.first().cloned().expect("one");
         let running =
             |member: &ResourceName| view.services.get(member).is_some_and(|facts| !facts.uses.is_empty());
-        let set: BTreeSet<ResourceName> =
-            view.rules.companions(name).into_iter().filter(running).chain([name.clone()]).collect();
+        let set: BTreeSet<ResourceName> = view
+            .rules
+            .strict_affinity_partners(name)
+            .into_iter()
+            .filter(running)
+            .chain([name.clone()])
+            .collect();
         let may = |member: &ResourceName| {
             let facts = &view.services[member];
             facts.wanted && facts.movable && facts.uses == BTreeSet::from([from.clone()])
         };
         seen.extend(set.iter().cloned());
         if !failed.contains(&from) && set.iter().all(may) {
-            others.push(Group { members: set.into_iter().collect(), from, makes_room: true });
+            others.push(Group { members: set.into_iter().collect(), from, is_preempted: true });
         }
     }
     let leaving: Vec<ResourceName> = view.services.keys().filter(|name| leaves(name)).cloned().collect();
@@ -102,7 +107,7 @@ fn is_allowed(failed: &Failed, to: &[(&Group, &NodeName)]) -> bool {
     let priorities = |group: &Group| -> Vec<i32> {
         group.members.iter().map(|member| failed.view.services[member].priority).collect()
     };
-    let is_justified = to.iter().filter(|(group, _)| group.makes_room).all(|(group, _)| {
+    let is_justified = to.iter().filter(|(group, _)| group.is_preempted).all(|(group, _)| {
         let highest = priorities(group).into_iter().max();
         to.iter().any(|(other, node)| **node == group.from && priorities(other).into_iter().min() > highest)
     });
@@ -113,7 +118,7 @@ fn is_allowed(failed: &Failed, to: &[(&Group, &NodeName)]) -> bool {
                 for member in &other.members {
                     let mut facts = view.services.get_mut(member).expect("a member");
                     if other.members == group.members {
-                        if group.makes_room {
+                        if group.is_preempted {
                             facts.uses.clear();
                         }
                     } else {
@@ -143,10 +148,10 @@ fn arranged<'a>(
 ) -> bool {
     let all: Vec<&Group> = failed.groups.iter().chain(&failed.others).collect();
     let Some(group) = all.get(at) else { return is_allowed(failed, to) };
-    if group.makes_room && arranged(failed, nodes, to, at + 1) {
+    if group.is_preempted && arranged(failed, nodes, to, at + 1) {
         return true;
     }
-    for node in nodes.iter().filter(|node| !group.makes_room || **node != &group.from) {
+    for node in nodes.iter().filter(|node| !group.is_preempted || **node != &group.from) {
         to.push((group, node));
         if arranged(failed, nodes, to, at + 1) {
             return true;
@@ -160,7 +165,7 @@ fn arranged<'a>(
 pub(super) fn proves(view: &View, failure: &BTreeSet<NodeName>, proof: &Proof) -> bool {
     let failed = after(view, failure);
     let moves: BTreeMap<&ResourceName, &Move> =
-        proof.moves.iter().chain(&proof.make_room).map(|one| (&one.service, one)).collect();
+        proof.moves.iter().chain(&proof.preempted).map(|one| (&one.service, one)).collect();
     let goes = |group: &&Group| group.members.iter().any(|member| moves.contains_key(member));
     let groups: Vec<&Group> = failed.groups.iter().chain(failed.others.iter().filter(goes)).collect();
     let members: BTreeSet<&ResourceName> = groups.iter().flat_map(|group| &group.members).collect();

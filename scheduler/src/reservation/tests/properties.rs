@@ -2,7 +2,7 @@
 
 use super::brute::{proves, survives};
 use super::generate::{Drawn, service, view, view_with_preemption};
-use crate::reservation::{EFFORT, Model, Verdict, Watch, check};
+use crate::reservation::{EFFORT, Model, Verdict, VerdictCache, check};
 use crate::view::View;
 use ha_api_types::id::{NodeName, ResourceName};
 use proptest::prelude::*;
@@ -41,14 +41,14 @@ proptest! {
     }
 
     #[test]
-    fn the_verdict_equals_brute_force_where_services_make_room(view in view_with_preemption()) {
+    fn the_verdict_equals_brute_force_with_preemption(view in view_with_preemption()) {
         for node in view.nodes.keys() {
             check_failure(&view, &BTreeSet::from([node.clone()]));
         }
     }
 
     #[test]
-    fn a_search_that_may_not_go_far_is_never_wrong(view in view(), effort in 0_u64..6) {
+    fn a_limited_search_is_never_wrong(view in view(), effort in 0_u64..6) {
         for node in view.nodes.keys() {
             let failure = BTreeSet::from([node.clone()]);
             match Model::new(&view).check(&failure, effort) {
@@ -60,14 +60,14 @@ proptest! {
     }
 
     #[test]
-    fn the_watch_says_what_a_fresh_look_says(
+    fn the_cache_equals_a_new_check(
         view in view(),
         changes in prop::collection::vec((0_usize..8, any::<Option<Drawn>>()), 1..8),
         whole in any::<bool>(),
     ) {
         let mut now = view.clone();
-        let mut watch = Watch::new(view);
-        while !watch.work(1) {}
+        let mut watch = VerdictCache::new(view);
+        while !watch.compute_missing(1) {}
         for (at, drawn) in changes {
             let name = ResourceName::from(format!("s{at}"));
             let facts = drawn.map(|(node, memory, priority, bits)| {
@@ -86,7 +86,7 @@ proptest! {
             } else {
                 watch.service_changed(&name, facts);
             }
-            while !watch.work(1) {}
+            while !watch.compute_missing(1) {}
             let fresh = Model::new(&now);
             for (node, verdict) in watch.verdicts() {
                 let failure = BTreeSet::from([node.to_owned()]);

@@ -7,7 +7,7 @@ use crate::scenario::sections::SLEEPS;
 use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::quantity::{Quantity, QuantityError};
-use ha_api_types::renamed::{self, Renamed};
+use ha_api_types::renamed::{self, RenamedField};
 use ha_api_types::schema;
 use ha_api_types::time::Millis;
 use ha_api_types::usage::Usage;
@@ -333,7 +333,7 @@ fn process_verb(word: &str) -> Result<ProcessVerb, String> {
 fn assignment(kind: Kind, word: &str) -> Result<(String, Value), String> {
     let (field, text) = word.split_once('=').ok_or_else(|| format!("{word:?} must be FIELD=VALUE"))?;
     let renamed = renamed::of_path(kind, field);
-    let field = renamed.map_or_else(|| field.to_owned(), Renamed::current_path);
+    let field = renamed.map_or_else(|| field.to_owned(), RenamedField::current_path);
     let in_unit = |value: Value| match renamed {
         Some(renamed) => renamed.to_current(value),
         None => value,
@@ -348,7 +348,7 @@ fn assignment(kind: Kind, word: &str) -> Result<(String, Value), String> {
     }
     let plain = json!(text);
     let value: Value = serde_yaml::from_str(text).unwrap_or_else(|_| plain.clone());
-    let fits = |value: &Value| schema::shape(schema, &in_spec(value.clone())).into_iter().next();
+    let fits = |value: &Value| schema::check_types(schema, &in_spec(value.clone())).into_iter().next();
     match fits(&value) {
         None => Ok((field.clone(), in_unit(value))),
         Some(_) if fits(&plain).is_none() => Ok((field.clone(), plain)),

@@ -17,17 +17,17 @@ enum Paragraph {
 }
 
 /// Returns `true` if the source before a literal ends in an attribute that holds a short help.
-pub(super) fn is_value(before: &str) -> bool {
+pub(super) fn is_help_value(before: &str) -> bool {
     let attribute = before.rfind("#[").map_or("", |at| &before[at..]);
     let names = |name: &str| attribute.strip_suffix(name).is_some_and(|rest| rest.ends_with(['(', ' ']));
     !attribute.contains(']') && ATTRIBUTES.into_iter().any(names)
 }
 
 /// Returns the short help of each field and variant.
-pub(super) fn of(source: &str) -> Vec<Text> {
+pub(super) fn extract(source: &str) -> Vec<Text> {
     let lines: Vec<&str> = source.lines().collect();
     let derived = (0..lines.len()).filter(|at| derives(lines[*at]));
-    derived.flat_map(|at| of_type(&lines, at)).collect()
+    derived.flat_map(|at| helps_of_type(&lines, at)).collect()
 }
 
 fn derives(line: &str) -> bool {
@@ -38,7 +38,7 @@ fn derives(line: &str) -> bool {
 
 /// Returns the help in the type that is declared after line `at`. The doc comment of the type itself is not shown where a
 /// command flattens the type.
-fn of_type(lines: &[&str], at: usize) -> Vec<Text> {
+fn helps_of_type(lines: &[&str], at: usize) -> Vec<Text> {
     let indent = lines[at].len() - lines[at].trim_start().len();
     let end = format!("{}}}", &lines[at][..indent]);
     let declared = lines[at..].iter().position(|line| line.contains("struct ") || line.contains("enum "));
@@ -75,10 +75,10 @@ mod tests {
     fn help_is_the_first_paragraph_of_fields_and_variants() {
         let source = "/// Not shown.\n#[derive(Debug, clap::Args)]\n#[command(about = \"x\")]\nstruct A {\n    /// One\n    \
                       /// two\n    ///\n    /// More.\n    a: B,\n    /// Three\n    b: C,\n}\n/// Other.\nfn f() {}\n";
-        let texts = of(source);
+        let texts = extract(source);
         let found: Vec<_> = texts.iter().map(|text| (text.line, text.words.as_str())).collect();
         assert_eq!(found, [(5, "One two"), (10, "Three")]);
-        assert_eq!(of("#[derive(Args)]\nstruct A;\n/// Other.\nfn f() {}\n"), []);
+        assert_eq!(extract("#[derive(Args)]\nstruct A;\n/// Other.\nfn f() {}\n"), []);
         for (before, expected) in [
             ("#[arg(long, help = ", true),
             ("#[command(\n    about = ", true),
@@ -86,7 +86,7 @@ mod tests {
             ("#[test]\nfn f() { let help = ", false),
             ("#[derive(Args)]\nlet help = ", false),
         ] {
-            assert_eq!(is_value(before), expected, "{before}");
+            assert_eq!(is_help_value(before), expected, "{before}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::{Kind, Text, is_fence, without_code, without_targets};
 
 /// Returns the sentences of paragraphs and list items. Tables, headings, code fences and HTML have none.
-pub(super) fn of(source: &str) -> Vec<Text> {
+pub(super) fn extract(source: &str) -> Vec<Text> {
     let mut texts = Vec::new();
     let mut paragraph = Text { kind: Kind::Sentence, line: 1, words: String::new() };
     let mut is_code = false;
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn sentences_are_joined_over_lines() {
         let page = "# A title\nOne two\nthree. Four `five`\n- item: six\n  seven\n1. eight\n\n| a | b |\n~~~text\ncode\n~~~\n";
-        let texts = of(page);
+        let texts = extract(page);
         let found: Vec<_> = texts.iter().map(|text| (text.line, text.words.as_str())).collect();
         let expected = [(2, "One two three."), (2, "Four"), (4, "item:"), (4, "six seven"), (6, "eight")];
         assert_eq!(found, expected);

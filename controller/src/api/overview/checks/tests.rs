@@ -35,7 +35,7 @@ fn member(host: &str) -> StoreMember {
     }
 }
 
-fn well() -> Overview {
+fn healthy_overview() -> Overview {
     let mut overview = Overview::default();
     overview.store.members = ["a", "b", "[fd00::3]"].map(member).to_vec();
     overview.nodes = ["node1", "node2", "node3"].map(node).to_vec();
@@ -47,7 +47,7 @@ fn well() -> Overview {
     overview
 }
 
-fn world(specs: &[(Kind, &str, Value)]) -> World {
+fn cluster_view_with(specs: &[(Kind, &str, Value)]) -> ClusterView {
     let keys = Keys::new("test");
     let entry = |(kind, name, spec): &(Kind, &str, Value)| {
         Entry {
@@ -62,14 +62,14 @@ fn world(specs: &[(Kind, &str, Value)]) -> World {
     }
     };
     let entries = specs.iter().map(entry).collect();
-    let mut world = World::new(keys.clone());
-    world.replace(entries, Revision(1), Mono(0));
-    assert!(world.unreadable.is_empty(), "{:?}", world.unreadable);
-    world
+    let mut cluster_view = ClusterView::new(keys.clone());
+    cluster_view.replace(entries, Revision(1), Mono(0));
+    assert!(cluster_view.unreadable.is_empty(), "{:?}", cluster_view.unreadable);
+    cluster_view
 }
 
-fn judged(world: &World, overview: &Overview, name: &str, verdict: Verdict, seen: &str) {
-    let checks = of(world, overview);
+fn check_verdict(cluster_view: &ClusterView, overview: &Overview, name: &str, verdict: Verdict, seen: &str) {
+    let checks = cluster_checks(cluster_view, overview);
     let not_ok: Vec<&Check> = checks.iter().filter(|check| check.verdict != Verdict::Ok).collect();
     assert_eq!(not_ok.len(), usize::from(verdict != Verdict::Ok), "{not_ok:?}");
     let found = checks.iter().find(|check| check.name == name).expect("the check exists");
@@ -78,9 +78,9 @@ fn judged(world: &World, overview: &Overview, name: &str, verdict: Verdict, seen
 }
 
 fn check(change: impl Fn(&mut Overview), name: &str, verdict: Verdict, seen: &str) {
-    let mut overview = well();
+    let mut overview = healthy_overview();
     change(&mut overview);
-    judged(&world(&[]), &overview, name, verdict, seen);
+    check_verdict(&cluster_view_with(&[]), &overview, name, verdict, seen);
 }
 
 #[test]
@@ -125,10 +125,10 @@ fn a_cluster_is_judged_as_a_whole() {
     check(|o| o.nodes[1].version = "2".to_owned(), "versions", Warn, "2: agent node2");
     check(|o| o.nodes[1].version = String::new(), "versions", Ok, "the same version");
     // A deleted node is not counted.
-    let gone = |o: &mut Overview| {
+    let deleted = |o: &mut Overview| {
         o.nodes.push(NodeOverview { state: NodeState::Gone, watchdog: None, ..node("node9") });
     };
-    check(gone, "nodes", Ok, "cluster: 3");
+    check(deleted, "nodes", Ok, "cluster: 3");
 }
 
 #[test]
@@ -137,13 +137,19 @@ fn a_pool_must_be_reached_from_two_nodes() {
     let web =
         (Kind::Resource, "web", json!({"driver": {"exec": {"command": ["x"]}}, "storage": {"pool": "fast"}}));
     let both = [node("node1", json!(["fast"])), node("node2", json!(["fast"])), web.clone()];
-    judged(&world(&both), &well(), "pools", Verdict::Ok, "at least two nodes (1 pool)");
+    check_verdict(
+        &cluster_view_with(&both),
+        &healthy_overview(),
+        "pools",
+        Verdict::Ok,
+        "at least two nodes (1 pool)",
+    );
     let one = [node("node1", json!(["fast", "spare"])), node("node2", json!(["fast"])), web.clone()];
-    judged(&world(&one), &well(), "pools", Verdict::Warn, "spare (1 node)");
+    check_verdict(&cluster_view_with(&one), &healthy_overview(), "pools", Verdict::Warn, "spare (1 node)");
     let used = [node("node1", json!(["fast"])), node("node2", json!([])), web];
-    judged(
-        &world(&used),
-        &well(),
+    check_verdict(
+        &cluster_view_with(&used),
+        &healthy_overview(),
         "pools",
         Verdict::Fail,
         "fast (1 node); services that use them cannot be recovered",
@@ -152,11 +158,12 @@ fn a_pool_must_be_reached_from_two_nodes() {
 
 #[test]
 fn a_test_of_the_watchdog_may_be_required() {
-    let required = world(&[(Kind::Cluster, "default", json!({"fencing": {"requireTested": true}}))]);
-    let mut overview = well();
-    judged(&required, &overview, "watchdogs-tested", Verdict::Ok, "every node");
+    let required =
+        cluster_view_with(&[(Kind::Cluster, "default", json!({"fencing": {"requireTested": true}}))]);
+    let mut overview = healthy_overview();
+    check_verdict(&required, &overview, "watchdogs-tested", Verdict::Ok, "every node");
     overview.nodes[0].watchdog.as_mut().expect("one").tested = false;
-    judged(
+    check_verdict(
         &required,
         &overview,
         "watchdogs-tested",
@@ -169,7 +176,7 @@ fn a_test_of_the_watchdog_may_be_required() {
 fn nodes_of_one_image_are_named() {
     use Verdict::{Fail, Ok, Warn};
     let check = |machines: [(&str, Option<&str>); 2], verdict: Verdict, seen: &str| {
-        let mut world = world(&[]);
+        let mut cluster_view = cluster_view_with(&[]);
         let keys = Keys::new("test");
         let entry = |(at, (machine_id, product_id)): (usize, &(&str, Option<&str>))| Entry {
             key: keys.node_report(&format!("node{}", at + 1).into()),
@@ -178,8 +185,8 @@ fn nodes_of_one_image_are_named() {
             mod_revision: Revision(1),
             lease: 0,
         };
-        world.replace(machines.iter().enumerate().map(entry).collect(), Revision(1), Mono(0));
-        judged(&world, &well(), "machine-ids", verdict, seen);
+        cluster_view.replace(machines.iter().enumerate().map(entry).collect(), Revision(1), Mono(0));
+        check_verdict(&cluster_view, &healthy_overview(), "machine-ids", verdict, seen);
     };
     check([("a", Some("p")), ("b", Some("p"))], Ok, "its own machine ID");
     check([("a", Some("p")), ("a", Some("q"))], Warn, "machine ID shared by several nodes: node1, node2");

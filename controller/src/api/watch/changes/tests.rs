@@ -1,7 +1,7 @@
 //! Tests of the watch events that changes of stored keys cause.
 
-use super::{Event, EventType, View};
-use crate::api::read::{Half, Stored};
+use super::{Event, EventType, WatchedObjects};
+use crate::api::read::{KeyContent, Stored};
 use crate::api::selector::Selector;
 use ha_api_types::id::Revision;
 use ha_api_types::keys::Keys;
@@ -30,7 +30,7 @@ fn status(name: &str, state: &str, revision: i64) -> Change {
     put(Keys::new("c").status(Kind::Resource, name), &json!({"state": state}), revision, revision)
 }
 
-fn gone(name: &str, revision: i64) -> [Change; 2] {
+fn deleted(name: &str, revision: i64) -> [Change; 2] {
     let keys = Keys::new("c");
     [keys.spec(Kind::Resource, name), keys.status(Kind::Resource, name)]
         .map(|key| Change::Delete { key, revision: Revision(revision) })
@@ -38,13 +38,13 @@ fn gone(name: &str, revision: i64) -> [Change; 2] {
 
 fn stored(name: &str, tier: &str, revision: i64) -> (String, Stored) {
     let value = json!({"metadata": {"name": name, "labels": {"tier": tier}}, "spec": {}});
-    let spec = Half { value, create_revision: Revision(revision), mod_revision: Revision(revision) };
+    let spec = KeyContent { value, create_revision: Revision(revision), mod_revision: Revision(revision) };
     (name.to_owned(), Stored { spec, status: None })
 }
 
-fn view(objects: Vec<(String, Stored)>, labels: &str, fields: &str, resumed: bool) -> View {
+fn view(objects: Vec<(String, Stored)>, labels: &str, fields: &str, resumed: bool) -> WatchedObjects {
     let selector = Selector::parse(Rows::Of(Kind::Resource), labels, fields).unwrap();
-    View::new(Kind::Resource, Keys::new("c"), BTreeMap::from_iter(objects), selector, resumed)
+    WatchedObjects::new(Kind::Resource, Keys::new("c"), BTreeMap::from_iter(objects), selector, resumed)
 }
 
 fn check(events: &[Event], expected: &[(EventType, &str, &str, &str)]) {
@@ -79,7 +79,7 @@ fn spec_and_status_make_one_object() {
         spec("a", "y", 3, 7),
         status("a", "Started", 7),
     ];
-    changes.extend(gone("a", 9));
+    changes.extend(deleted("a", 9));
     check(
         &view.changes(&changes),
         &[
@@ -92,7 +92,7 @@ fn spec_and_status_make_one_object() {
 }
 
 #[test]
-fn what_the_list_had_already_is_not_shown_again() {
+fn changes_that_the_list_contained_are_not_sent_again() {
     let mut view = view(vec![stored("a", "x", 5)], "", "", false);
     view.initial();
     check(
@@ -106,8 +106,8 @@ fn a_resumed_watch_replays_the_past() {
     // Only b exists now. Since the client's last read, a was created, changed and deleted.
     let mut view = view(vec![stored("b", "x", 4)], "", "", true);
     let mut changes = vec![spec("a", "x", 6, 6), spec("a", "y", 6, 7), status("b", "Started", 8)];
-    changes.extend(gone("a", 9));
-    changes.extend(gone("old", 10));
+    changes.extend(deleted("a", 9));
+    changes.extend(deleted("old", 10));
     check(
         &view.changes(&changes),
         &[
@@ -121,7 +121,7 @@ fn a_resumed_watch_replays_the_past() {
 }
 
 #[test]
-fn selectors_turn_changes_into_comings_and_goings() {
+fn selectors_turn_changes_into_additions_and_deletions() {
     let mut view = view(vec![stored("a", "front", 3), stored("b", "back", 3)], "tier=front", "", false);
     check(&view.initial(), &[(Added, "a", "3", "")]);
     check(

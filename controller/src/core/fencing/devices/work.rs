@@ -1,7 +1,7 @@
 //! State of the device work on a node in this process, and the progress of a recorded intent.
 
 use crate::core::interface::{FencerAction, FencerOutcome, RunId};
-use crate::core::situation::Situation;
+use crate::core::plan_input::PlanInput;
 use crate::core::world::Versioned;
 use ha_api_types::id::Revision;
 use ha_api_types::node::FenceDevice;
@@ -20,7 +20,7 @@ pub struct DeviceWork {
     /// Outcome of the last run.
     pub outcome: Option<FencerOutcome>,
     /// Action of the last run.
-    pub told: Option<FencerAction>,
+    pub last_action: Option<FencerAction>,
     /// Device of the last run.
     pub device: String,
     /// Time and error of the last failed Off of each device that has not confirmed Off since.
@@ -40,14 +40,14 @@ impl DeviceWork {
     }
 
     /// Records the revision of a fence that was written while the device keeps working.
-    pub(in crate::core) fn carry(&mut self, revision: Revision) {
-        if let Some((_, held)) = &mut self.intended {
-            *held = revision;
+    pub(in crate::core) fn update_intent_revision(&mut self, revision: Revision) {
+        if let Some((_, known_revision)) = &mut self.intended {
+            *known_revision = revision;
         }
     }
 
     /// Clears the intent, because the fence no longer records it.
-    pub(in crate::core) fn settle(&mut self) {
+    pub(in crate::core) fn clear_intent(&mut self) {
         self.intended = None;
         self.running = None;
         self.outcome = None;
@@ -57,19 +57,19 @@ impl DeviceWork {
     pub(in crate::core) fn start(&mut self, id: RunId, action: FencerAction, device: &str) {
         self.running = Some(id);
         device.clone_into(&mut self.device);
-        if self.told.replace(action) != Some(action) {
+        if self.last_action.replace(action) != Some(action) {
             self.failures = 0;
         }
     }
 
     /// Records the end of a run. The outcome of a run that is no longer awaited is ignored.
-    pub(in crate::core) fn end(&mut self, id: RunId, outcome: FencerOutcome, now: Mono) {
+    pub(in crate::core) fn record_end(&mut self, id: RunId, outcome: FencerOutcome, now: Mono) {
         if self.running != Some(id) {
             return;
         }
         self.running = None;
         self.ended = now;
-        let was_off = self.told == Some(FencerAction::Off);
+        let was_off = self.last_action == Some(FencerAction::Off);
         match &outcome {
             FencerOutcome::Confirmed => {
                 self.failures = 0;
@@ -87,11 +87,11 @@ impl DeviceWork {
 
     /// Returns the number of consecutive failed runs of this action.
     pub(super) fn failures_of(&self, action: FencerAction) -> u32 {
-        if self.told == Some(action) { self.failures } else { 0 }
+        if self.last_action == Some(action) { self.failures } else { 0 }
     }
 
     /// Returns the earliest time of the next run of this action: 2 s after a first failure, then 4 s, up to a minute.
-    pub(super) fn resumes(&self, action: FencerAction) -> Option<Mono> {
+    pub(super) fn retry_at(&self, action: FencerAction) -> Option<Mono> {
         let failures = self.failures_of(action);
         (failures > 0).then(|| self.ended + (1_000_u64 << failures.min(6)).min(60_000))
     }
@@ -105,52 +105,48 @@ pub fn duration_ms(device: &FenceDevice) -> Millis {
 
 /// Progress of a recorded intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Stage<'a> {
+pub(super) enum IntentStage<'a> {
     /// Recorded by this process and not started; the device may start until `ends`.
-    ToStart { device: &'a FenceDevice, ends: Mono },
+    ToStart { device: &'a FenceDevice, ends_at: Mono },
     /// Recorded by this process, and in progress.
-    AtWork,
+    Running,
     /// Recorded by this process, and ended with this outcome.
     Ended(FencerOutcome),
     /// Over with unknown outcome: another process recorded it and its duration has passed, or its device is no longer
     /// declared.
-    Passed,
-    /// Recorded by another process, which may run the device until `passes`.
-    Foreign { passes: Mono },
+    Over,
+    /// Recorded by another process, which may run the device until `over_at`.
+    OtherProcess { over_at: Mono },
 }
 
-impl<'a> Stage<'a> {
+impl<'a> IntentStage<'a> {
     pub(super) fn of(
-        situation: &Situation<'_>,
+        input: &PlanInput<'_>,
         fence: &Versioned<Fence>,
         intent: &DeviceIntent,
         devices: &[&'a FenceDevice],
         work: &DeviceWork,
-    ) -> Stage<'a> {
-        let now = situation.now.raw;
-        let Some(sent) = sent_by_us(situation, fence, work) else {
-            let passes = fence.seen + intent.duration_ms;
-            return if now < passes { Stage::Foreign { passes } } else { Stage::Passed };
+    ) -> IntentStage<'a> {
+        let now = input.now.raw;
+        let Some(sent) = sent_by_us(input, fence, work) else {
+            let over_at = fence.seen + intent.duration_ms;
+            return if now < over_at { IntentStage::OtherProcess { over_at } } else { IntentStage::Over };
         };
         let device = devices.iter().find(|device| device.name == intent.name);
-        let ends = sent + intent.duration_ms;
+        let ends_at = sent + intent.duration_ms;
         match (&work.outcome, work.running, device) {
-            (Some(outcome), _, _) => Stage::Ended(outcome.clone()),
-            (None, Some(_), _) => Stage::AtWork,
-            (None, None, Some(device)) if now < ends => Stage::ToStart { device, ends },
+            (Some(outcome), _, _) => IntentStage::Ended(outcome.clone()),
+            (None, Some(_), _) => IntentStage::Running,
+            (None, None, Some(device)) if now < ends_at => IntentStage::ToStart { device, ends_at },
             // Only this process could start the device, and it does not.
-            (None, None, _) => Stage::Passed,
+            (None, None, _) => IntentStage::Over,
         }
     }
 }
 
 /// Returns the time at which this process sent the intent that the fence holds now.
-pub(super) fn sent_by_us(
-    situation: &Situation<'_>,
-    fence: &Versioned<Fence>,
-    work: &DeviceWork,
-) -> Option<Mono> {
+pub(super) fn sent_by_us(input: &PlanInput<'_>, fence: &Versioned<Fence>, work: &DeviceWork) -> Option<Mono> {
     let intent = fence.value.device.as_ref()?;
     let (sent, revision) = work.intended?;
-    (intent.term == situation.term && revision == fence.modified).then_some(sent)
+    (intent.term == input.term && revision == fence.modified).then_some(sent)
 }

@@ -1,7 +1,7 @@
 //! Import of datacenter.cfg and /etc/default/pve-ha-manager: the settings of the whole cluster.
 
 use super::guests::Guests;
-use super::imported::Imported;
+use super::imported::ImportResult;
 use super::section::{Problem, Property};
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::kind::Kind;
@@ -13,14 +13,14 @@ const ROUND_SECONDS: u32 = 10;
 /// Largest number of workers on a node in this project.
 const MAX_WORKERS: u32 = 64;
 /// Settings that are imported or noted; others are ignored.
-const READ: [&str; 8] =
+const RELEVANT_SETTINGS: [&str; 8] =
     ["ha", "crs", "max_workers", "max_worker", "bwlimit", "migration", "migration_unsecure", "fencing"];
 
 /// Reads datacenter.cfg. Settings that do not concern HA services are ignored without a note.
 pub(super) fn read(
     text: &str,
     path: &str,
-    imported: &mut Imported,
+    imported: &mut ImportResult,
     guests: &mut Guests,
 ) -> Result<(), Problem> {
     let mut spec: Map<String, Value> = Map::new();
@@ -40,63 +40,63 @@ pub(super) fn read(
             )
         })?;
         let setting = Property { name: name.trim().to_owned(), value: value.trim().to_owned(), line };
-        if !READ.contains(&setting.name.as_str()) {
+        if !RELEVANT_SETTINGS.contains(&setting.name.as_str()) {
             continue;
         }
         if let Some(first) = lines.insert(setting.name.clone(), line) {
             let text = format!("{} is specified twice, first in line {first}", setting.name);
             return Err(Problem::new(line, text));
         }
-        let place = format!("{path}:{line}");
+        let location = format!("{path}:{line}");
         let before = (spec.len(), scheduler.len());
         match setting.name.as_str() {
             "ha" => {
-                for part in parts(&setting, "shutdown_policy")? {
+                for part in split_parts(&setting, "shutdown_policy")? {
                     if part.name == "shutdown_policy" {
                         spec.insert("shutdownPolicy".to_owned(), json!(shutdown_policy(&part)?));
                     } else {
-                        imported.note(&place, &format!("ha: unknown setting {}", part.name));
+                        imported.add_note(&location, &format!("ha: unknown setting {}", part.name));
                     }
                 }
             }
             "crs" => {
-                for part in parts(&setting, "ha")? {
-                    crs(&part, &place, &mut scheduler, imported)?;
+                for part in split_parts(&setting, "ha")? {
+                    read_crs(&part, &location, &mut scheduler, imported)?;
                 }
             }
             "max_workers" => {
                 let wanted = setting.count()?;
                 let workers = wanted.clamp(1, MAX_WORKERS);
                 if workers != wanted {
-                    imported.note(
-                        &place,
+                    imported.add_note(
+                        &location,
                         &format!("max_workers: {workers} instead of {wanted}; valid: 1 to {MAX_WORKERS}"),
                     );
                 }
                 spec.insert("maxWorkers".to_owned(), json!(workers));
             }
             "bwlimit" => {
-                let parts = parts(&setting, "default")?;
+                let parts = split_parts(&setting, "default")?;
                 // The limit of migrations has priority over the default limit, regardless of the order and even if it is 0.
                 let of = |name: &str| parts.iter().find(|part| part.name == name);
                 if let Some(part) = of("migration").or_else(|| of("default")) {
-                    guests.bandwidth_mebibytes_per_second = mebibytes(part)?;
+                    guests.bandwidth_mebibytes_per_second = parse_mebibytes(part)?;
                 }
             }
             "max_worker" => {
                 let text = "max_worker: ignored by ha-manager; use max_workers";
-                imported.note(&place, text);
+                imported.add_note(&location, text);
             }
             "migration" | "migration_unsecure" => {
                 let text = format!(
                     "{}: migration settings belong to each virtual machine (spec.driver.libvirt.migration)",
                     setting.name
                 );
-                imported.note(&place, &text);
+                imported.add_note(&location, &text);
             }
             "fencing" if setting.value != "watchdog" => {
                 let text = "fencing: configure fence devices for each node (docs/fencing.md); a watchdog is always used";
-                imported.note(&place, text);
+                imported.add_note(&location, text);
             }
             _ => (),
         }
@@ -104,17 +104,17 @@ pub(super) fn read(
             first_line = line;
         }
     }
-    guests.sized = scheduler.get("mode").is_some_and(|mode| mode != "Basic");
+    guests.imports_sizes = scheduler.get("mode").is_some_and(|mode| mode != "Basic");
     if !scheduler.is_empty() {
         spec.insert("scheduler".to_owned(), Value::Object(scheduler));
     }
     if !spec.is_empty() {
-        imported.object(Kind::Cluster, CLUSTER_NAME, &spec, &format!("{path}:{first_line}"), &[]);
+        imported.add_object(Kind::Cluster, CLUSTER_NAME, &spec, &format!("{path}:{first_line}"), &[]);
         for (setting, field) in
             [("ha", "spec.shutdownPolicy"), ("crs", "spec.scheduler"), ("max_workers", "spec.maxWorkers")]
         {
             if let Some(line) = lines.get(setting) {
-                imported.field(field, path, *line);
+                imported.record_field_location(field, path, *line);
             }
         }
     }
@@ -122,20 +122,20 @@ pub(super) fn read(
 }
 
 /// Reads the defaults of ha-manager's services.
-pub(super) fn defaults(text: &str, path: &str, imported: &mut Imported) {
+pub(super) fn defaults(text: &str, path: &str, imported: &mut ImportResult) {
     for (line, content) in text.lines().enumerate().map(|(index, content)| (index + 1, content.trim())) {
         let Some((name, module)) = content.split_once('=') else { continue };
         let module = module.trim_matches(['"', '\'', ' ']);
         // An empty value means softdog in Proxmox VE; in this project it would mean no module.
         if name.trim_end() == "WATCHDOG_MODULE" && !module.is_empty() {
             let text = format!("set WATCHDOG_MODULE={module} in /etc/default/ha-watchdogd on each node");
-            imported.note(&format!("{path}:{line}"), &text);
+            imported.add_note(&format!("{path}:{line}"), &text);
         }
     }
 }
 
 /// Splits a value such as `ha=static,ha-rebalance-on-start=1` into its parts. A part without a name gets the name `unnamed`.
-fn parts(setting: &Property, unnamed: &str) -> Result<Vec<Property>, Problem> {
+fn split_parts(setting: &Property, unnamed: &str) -> Result<Vec<Property>, Problem> {
     let mut parts: Vec<Property> = Vec::new();
     for part in setting.value.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (name, value) = part.split_once('=').unwrap_or((unnamed, part));
@@ -149,7 +149,7 @@ fn parts(setting: &Property, unnamed: &str) -> Result<Vec<Property>, Problem> {
 }
 
 /// Parses a limit in KiB per second, with an optional fraction. Returns MiB per second, at least 1, or `None` for 0 (no limit).
-fn mebibytes(part: &Property) -> Result<Option<u64>, Problem> {
+fn parse_mebibytes(part: &Property) -> Result<Option<u64>, Problem> {
     let expected = || part.expected("KiB per second, or 0 for no limit");
     let (whole, fraction) = part.value.split_once('.').unwrap_or((&part.value, ""));
     if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -171,13 +171,13 @@ fn shutdown_policy(part: &Property) -> Result<&'static str, Problem> {
     }
 }
 
-fn crs(
+fn read_crs(
     part: &Property,
-    place: &str,
+    location: &str,
     scheduler: &mut Map<String, Value>,
-    imported: &mut Imported,
+    imported: &mut ImportResult,
 ) -> Result<(), Problem> {
-    let mut auto = |key: &str, value: Value| {
+    let mut set_auto_rebalance = |key: &str, value: Value| {
         let rebalance = scheduler.entry("autoRebalance").or_insert_with(|| json!({}));
         if let Some(rebalance) = rebalance.as_object_mut() {
             rebalance.insert(key.to_owned(), value);
@@ -196,27 +196,27 @@ fn crs(
         "ha-rebalance-on-start" => {
             scheduler.insert("rebalanceOnStart".to_owned(), json!(part.boolean()?));
         }
-        "ha-auto-rebalance" => auto("enabled", json!(part.boolean()?)),
+        "ha-auto-rebalance" => set_auto_rebalance("enabled", json!(part.boolean()?)),
         "ha-auto-rebalance-method" => {
             let method = match part.value.as_str() {
                 "bestscore" => "BestScore",
                 "topsis" => "Topsis",
                 _ => return Err(part.expected("bestscore or topsis")),
             };
-            auto("method", json!(method));
+            set_auto_rebalance("method", json!(method));
         }
-        "ha-auto-rebalance-threshold" => auto("threshold", json!(share(part)?)),
-        "ha-auto-rebalance-margin" => auto("margin", json!(share(part)?)),
+        "ha-auto-rebalance-threshold" => set_auto_rebalance("threshold", json!(parse_share(part)?)),
+        "ha-auto-rebalance-margin" => set_auto_rebalance("margin", json!(parse_share(part)?)),
         "ha-auto-rebalance-hold-duration" => {
-            auto("holdSeconds", json!(part.count()?.saturating_mul(ROUND_SECONDS)));
+            set_auto_rebalance("holdSeconds", json!(part.count()?.saturating_mul(ROUND_SECONDS)));
         }
-        _ => imported.note(place, &format!("crs: unknown setting {}", part.name)),
+        _ => imported.add_note(location, &format!("crs: unknown setting {}", part.name)),
     }
     Ok(())
 }
 
 /// Parses a share; a value above 1 is a percentage.
-fn share(part: &Property) -> Result<f64, Problem> {
+fn parse_share(part: &Property) -> Result<f64, Problem> {
     match part.value.parse::<f64>() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
         Ok(percent) if (1.0..=1000.0).contains(&percent) => Ok(percent / 100.0),
@@ -230,11 +230,11 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn the_limit_of_migrations_wins_wherever_it_stands() {
+    fn the_migration_limit_overrides_the_default_in_any_order() {
         let check = |value: &str, expected: Option<u64>| {
             let mut guests = Guests::new(false, Path::new("/nonexistent"));
             let text = format!("bwlimit: {value}\n");
-            read(&text, "datacenter.cfg", &mut Imported::default(), &mut guests).unwrap();
+            read(&text, "datacenter.cfg", &mut ImportResult::default(), &mut guests).unwrap();
             assert_eq!(guests.bandwidth_mebibytes_per_second, expected, "{value}");
         };
         check("migration=204800", Some(200));
@@ -248,10 +248,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn ambiguous_settings_are_refused() {
         let check = |text: &str, line: usize, part: &str| {
             let mut guests = Guests::new(false, Path::new("/nonexistent"));
-            let problem = read(text, "datacenter.cfg", &mut Imported::default(), &mut guests).unwrap_err();
+            let problem =
+                read(text, "datacenter.cfg", &mut ImportResult::default(), &mut guests).unwrap_err();
             assert!(problem.line == line && problem.text.contains(part), "{problem:?}");
         };
         check(
@@ -266,14 +267,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_watchdog_module_is_none_to_carry_over() {
+    fn an_empty_watchdog_module_is_not_noted() {
         let check = |text: &str, expected: &[&str]| {
-            let mut imported = Imported::default();
+            let mut imported = ImportResult::default();
             defaults(text, "f", &mut imported);
             assert_eq!(imported.notes, expected, "{text}");
         };
         check("WATCHDOG_MODULE=\n#WATCHDOG_MODULE=a\nWATCHDOG_MODULE=\"\"\n", &[]);
-        let told = "f:1: set WATCHDOG_MODULE=iTCO_wdt in /etc/default/ha-watchdogd on each node";
-        check("WATCHDOG_MODULE = \"iTCO_wdt\"\n", &[told]);
+        let note = "f:1: set WATCHDOG_MODULE=iTCO_wdt in /etc/default/ha-watchdogd on each node";
+        check("WATCHDOG_MODULE = \"iTCO_wdt\"\n", &[note]);
     }
 }

@@ -1,9 +1,9 @@
 //! Import of groups.cfg: nodes with priorities, as objects of kind Group.
 
-use super::imported::Imported;
-use super::names::Names;
+use super::imported::ImportResult;
+use super::names::UniqueNames;
 use super::section::{Problem, sections};
-use super::words;
+use super::values;
 use ha_api_types::kind::Kind;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 pub(super) type Groups = BTreeMap<String, String>;
 
 /// Reads groups.cfg.
-pub(super) fn read(text: &str, path: &str, imported: &mut Imported) -> Result<Groups, Problem> {
+pub(super) fn read(text: &str, path: &str, imported: &mut ImportResult) -> Result<Groups, Problem> {
     let mut groups = Groups::new();
-    let mut names = Names::default();
+    let mut names = UniqueNames::default();
     for section in sections(text)? {
-        let place = format!("{path}:{}", section.line);
+        let location = format!("{path}:{}", section.line);
         if section.type_name != "group" {
             let text = format!("{}: {} is not a group", section.type_name, section.name);
             return Err(Problem::new(section.line, text));
@@ -25,7 +25,7 @@ pub(super) fn read(text: &str, path: &str, imported: &mut Imported) -> Result<Gr
         for property in &section.properties {
             match property.name.as_str() {
                 "nodes" => {
-                    spec.insert("nodes".to_owned(), words::nodes(property, path, imported)?);
+                    spec.insert("nodes".to_owned(), values::node_priorities(property, path, imported)?);
                 }
                 "restricted" | "nofailback" => {
                     if property.boolean()? {
@@ -36,9 +36,9 @@ pub(super) fn read(text: &str, path: &str, imported: &mut Imported) -> Result<Gr
                     spec.insert("comment".to_owned(), json!(property.decoded()));
                 }
                 _ => {
-                    let place = format!("{path}:{}", property.line);
-                    imported.note(
-                        &place,
+                    let location = format!("{path}:{}", property.line);
+                    imported.add_note(
+                        &location,
                         &format!("unknown setting {} of group {}", property.name, section.name),
                     );
                 }
@@ -47,12 +47,12 @@ pub(super) fn read(text: &str, path: &str, imported: &mut Imported) -> Result<Gr
         if !spec.contains_key("nodes") {
             return Err(Problem::new(section.line, format!("group {} has no nodes", section.name)));
         }
-        let name = names.of(&section.name);
+        let name = names.assign(&section.name);
         if name != section.name {
-            imported.note(&place, &format!("group {} renamed to {name}", section.name));
+            imported.add_note(&location, &format!("group {} renamed to {name}", section.name));
         }
-        imported.object(Kind::Group, &name, &spec, &place, &section.comments);
-        imported.fields(&["spec"], path, &section.properties);
+        imported.add_object(Kind::Group, &name, &spec, &location, &section.comments);
+        imported.record_field_locations(&["spec"], path, &section.properties);
         groups.insert(section.name, name);
     }
     Ok(groups)

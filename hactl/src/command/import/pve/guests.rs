@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Largest number of guests in one note.
-const MOST_NAMED: usize = 20;
+const MAX_NAMED_GUESTS: usize = 20;
 
 /// Settings that determine a guest's size.
 const SIZES: [&str; 4] = ["cores", "sockets", "vcpus", "memory"];
@@ -20,12 +20,12 @@ type Settings = BTreeMap<String, (usize, String)>;
 pub(super) struct Guests {
     simulated: bool,
     /// Whether sizes are imported: they limit placement in this project, and in ha-manager only in some modes.
-    pub(super) sized: bool,
+    pub(super) imports_sizes: bool,
     /// Limit of migrations in MiB per second; `None`: no limit.
     pub(super) bandwidth_mebibytes_per_second: Option<u64>,
-    folder: PathBuf,
+    directory: PathBuf,
     kinds: BTreeSet<GuestKind>,
-    sizes_left_out: bool,
+    has_omitted_sizes: bool,
     /// Guests without a configuration.
     unknown_sizes: Vec<String>,
     /// Configurations and numbers that cannot be read.
@@ -49,21 +49,21 @@ pub(super) struct Guest {
 }
 
 impl Guests {
-    pub(super) fn new(simulated: bool, folder: &Path) -> Guests {
+    pub(super) fn new(simulated: bool, directory: &Path) -> Guests {
         Guests {
             simulated,
-            sized: false,
+            imports_sizes: false,
             bandwidth_mebibytes_per_second: None,
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
             kinds: BTreeSet::new(),
-            sizes_left_out: false,
+            has_omitted_sizes: false,
             unknown_sizes: Vec::new(),
             unreadable: Vec::new(),
         }
     }
 
     /// Returns the guest of a type and number; `None` if the type is neither `vm` nor `ct`.
-    pub(super) fn of(&mut self, type_name: &str, number: &str) -> Option<Guest> {
+    pub(super) fn guest(&mut self, type_name: &str, number: &str) -> Option<Guest> {
         let kind = match type_name {
             "vm" => GuestKind::Machine,
             "ct" => GuestKind::Container,
@@ -76,10 +76,10 @@ impl Guests {
         }
         let size =
             settings.as_ref().map(|settings| requests(kind, settings)).filter(|size| size != &json!({}));
-        self.sizes_left_out |= size.is_some() && !self.sized;
+        self.has_omitted_sizes |= size.is_some() && !self.imports_sizes;
         Some(Guest {
             driver: self.driver(kind, number),
-            requests: size.filter(|_| self.sized),
+            requests: size.filter(|_| self.imports_sizes),
             name: settings.and_then(|mut settings| settings.remove(kind.name_key())).map(|(_, name)| name),
         })
     }
@@ -104,21 +104,21 @@ impl Guests {
 
     /// Returns the settings of the guest's own configuration; `None` if it does not exist.
     fn settings(&mut self, kind: GuestKind, number: &str) -> Option<Settings> {
-        let file = Path::new(kind.folder()).join(format!("{number}.conf"));
-        let tops = [self.folder.clone(), self.folder.join(".."), self.folder.join("pve")];
-        let mut places: Vec<PathBuf> = tops.iter().map(|top| top.join(&file)).collect();
-        for top in &tops {
-            let nodes = std::fs::read_dir(top.join("nodes")).into_iter().flatten().flatten();
+        let file = Path::new(kind.directory()).join(format!("{number}.conf"));
+        let roots = [self.directory.clone(), self.directory.join(".."), self.directory.join("pve")];
+        let mut candidates: Vec<PathBuf> = roots.iter().map(|root| root.join(&file)).collect();
+        for root in &roots {
+            let nodes = std::fs::read_dir(root.join("nodes")).into_iter().flatten().flatten();
             let mut nodes: Vec<PathBuf> = nodes.map(|node| node.path().join(&file)).collect();
             nodes.sort();
-            places.append(&mut nodes);
+            candidates.append(&mut nodes);
         }
-        for path in places {
+        for path in candidates {
             match std::fs::read(&path) {
                 // Numbers are ASCII; a name that is not UTF-8 appears only in a comment.
                 Ok(bytes) => {
-                    let settings = current(&String::from_utf8_lossy(&bytes));
-                    let wrong = wrong_numbers(&settings).into_iter().filter(|_| self.sized);
+                    let settings = current_settings(&String::from_utf8_lossy(&bytes));
+                    let wrong = invalid_sizes(&settings).into_iter().filter(|_| self.imports_sizes);
                     self.unreadable.extend(wrong.map(|wrong| format!("{}:{wrong}", path.display())));
                     return Some(settings);
                 }
@@ -146,15 +146,15 @@ impl Guests {
                 });
             }
         }
-        if self.sizes_left_out {
+        if self.has_omitted_sizes {
             notes.push(
                 "sizes of guests are omitted, because ha-manager ignores them in mode basic; with crs: ha=static, sizes become \
                  spec.requests, which limit the services of a node"
                     .to_owned(),
             );
         }
-        if self.sized && !self.unknown_sizes.is_empty() {
-            let mut guests = self.unknown_sizes.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>();
+        if self.imports_sizes && !self.unknown_sizes.is_empty() {
+            let mut guests = self.unknown_sizes.iter().take(MAX_NAMED_GUESTS).cloned().collect::<Vec<_>>();
             if self.unknown_sizes.len() > guests.len() {
                 guests.push(format!("{} others", self.unknown_sizes.len() - guests.len()));
             }
@@ -175,7 +175,7 @@ impl GuestKind {
         }
     }
 
-    fn folder(self) -> &'static str {
+    fn directory(self) -> &'static str {
         match self {
             GuestKind::Machine => "qemu-server",
             GuestKind::Container => "lxc",
@@ -191,7 +191,7 @@ impl GuestKind {
 }
 
 /// Returns the current settings, which come before those of the first snapshot.
-fn current(text: &str) -> Settings {
+fn current_settings(text: &str) -> Settings {
     (1..)
         .zip(text.lines().map(str::trim))
         .take_while(|(_, line)| !line.starts_with('['))
@@ -208,7 +208,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// Returns the invalid settings of a guest's size, each with its line.
-fn wrong_numbers(settings: &Settings) -> Vec<String> {
+fn invalid_sizes(settings: &Settings) -> Vec<String> {
     let of_size = settings.iter().filter(|(key, _)| SIZES.contains(&key.as_str()));
     let wrong = of_size.filter(|(_, (_, value))| number(value).is_none());
     wrong.map(|(key, (line, value))| format!("{line}: {key} {value:?} is not an integer; omitted")).collect()
@@ -216,8 +216,8 @@ fn wrong_numbers(settings: &Settings) -> Vec<String> {
 
 /// Returns memory and CPUs, with Proxmox VE's defaults for missing settings.
 fn requests(kind: GuestKind, settings: &Settings) -> Value {
-    let number = |key: &str, otherwise: Option<u64>| match settings.get(key) {
-        None => otherwise,
+    let number = |key: &str, default: Option<u64>| match settings.get(key) {
+        None => default,
         Some((_, value)) => number(value),
     };
     let cores = match kind {
@@ -241,9 +241,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_those_of_the_guest_as_it_is_now() {
+    fn sizes_exclude_snapshots() {
         let check = |kind, text: &str, expected: Value| {
-            assert_eq!(requests(kind, &current(text)), expected, "{text}");
+            assert_eq!(requests(kind, &current_settings(text)), expected, "{text}");
         };
         let machine = GuestKind::Machine;
         check(

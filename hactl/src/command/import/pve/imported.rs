@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 
 /// The objects and notes of an import.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Imported {
+pub(super) struct ImportResult {
     /// Objects in the order in which they must be applied.
-    pub(super) objects: Vec<Written>,
+    pub(super) objects: Vec<ImportedObject>,
     /// Notes on settings that were not imported, or were changed.
     pub(super) notes: Vec<String>,
     /// Nodes whose changed name was already noted.
@@ -21,51 +21,51 @@ pub(super) struct Imported {
 
 /// An imported object.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Written {
+pub(super) struct ImportedObject {
     kind: Kind,
     /// Object as JSON.
     pub(super) value: Value,
     /// Comments of the object's section, without `#`.
     comments: Vec<String>,
     /// Origin of the object as `file:line`.
-    place: String,
+    location: String,
     /// Fields with an origin of their own, as `file:line`.
     fields: Vec<(String, String)>,
 }
 
-impl Written {
+impl ImportedObject {
     /// Returns the origin of a field.
-    fn place_of(&self, path: &str) -> &str {
+    fn location_of(&self, path: &str) -> &str {
         let covers = |field: &str| {
             path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
-        self.fields.iter().find(|(field, _)| covers(field)).map_or(&self.place, |(_, place)| place)
+        self.fields.iter().find(|(field, _)| covers(field)).map_or(&self.location, |(_, location)| location)
     }
 }
 
-impl Imported {
+impl ImportResult {
     /// Adds an object with its origin and comments.
-    pub(super) fn object(
+    pub(super) fn add_object(
         &mut self,
         kind: Kind,
         name: &str,
         spec: &Map<String, Value>,
-        place: &str,
+        location: &str,
         comments: &[String],
     ) {
         let value =
             json!({"apiVersion": API_VERSION, "kind": kind.name(), "metadata": {"name": name}, "spec": spec});
-        self.objects.push(Written {
+        self.objects.push(ImportedObject {
             kind,
             value,
             comments: comments.to_vec(),
-            place: place.to_owned(),
+            location: location.to_owned(),
             fields: Vec::new(),
         });
     }
 
     /// Records the origin of a field of the last object.
-    pub(super) fn field(&mut self, field: &str, path: &str, line: usize) {
+    pub(super) fn record_field_location(&mut self, field: &str, path: &str, line: usize) {
         if let Some(object) = self.objects.last_mut() {
             object.fields.push((field.to_owned(), format!("{path}:{line}")));
         }
@@ -73,25 +73,34 @@ impl Imported {
 
     /// Records the origins of properties that became fields of the last object, below each of these parent fields. The
     /// property `max_restart` is the field `maxRestart`.
-    pub(super) fn fields(&mut self, above: &[&str], path: &str, properties: &[Property]) {
+    pub(super) fn record_field_locations(
+        &mut self,
+        parent_paths: &[&str],
+        path: &str,
+        properties: &[Property],
+    ) {
         for property in properties {
-            for above in above {
-                self.field(&format!("{above}.{}", camel_case(&property.name)), path, property.line);
+            for parent_path in parent_paths {
+                self.record_field_location(
+                    &format!("{parent_path}.{}", camel_case(&property.name)),
+                    path,
+                    property.line,
+                );
             }
         }
     }
 
     /// Adds a note that a setting was not imported.
-    pub(super) fn note(&mut self, place: &str, text: &str) {
-        self.notes.push(format!("{place}: {text}"));
+    pub(super) fn add_note(&mut self, location: &str, text: &str) {
+        self.notes.push(format!("{location}: {text}"));
     }
 
     /// Returns the name of a node in lower case: host names may contain upper-case letters, node names may not.
-    pub(super) fn node(&mut self, place: &str, original: &str) -> String {
+    pub(super) fn node_name(&mut self, location: &str, original: &str) -> String {
         let name = original.to_ascii_lowercase();
         if name != original && self.renamed_nodes.insert(original.to_owned()) {
             let text = format!("node {original} renamed to {name}; start its agent with --node {name}");
-            self.note(place, &text);
+            self.add_note(location, &text);
         }
         name
     }
@@ -104,7 +113,7 @@ impl Imported {
         let mut problems = Vec::new();
         for object in &self.objects {
             for problem in validation::problems(object.kind, &object.value) {
-                problems.push(format!("{}: {problem}", object.place_of(&problem.path)));
+                problems.push(format!("{}: {problem}", object.location_of(&problem.path)));
             }
         }
         if problems.is_empty() {
@@ -128,7 +137,7 @@ impl Imported {
         if !self.notes.is_empty() {
             text.push_str("# Not converted, or converted with changes:\n");
             for note in &self.notes {
-                text.push_str(&format!("# - {}\n", commented(note)));
+                text.push_str(&format!("# - {}\n", comment_safe_text(note)));
             }
         }
         for (index, object) in self.objects.iter().enumerate() {
@@ -136,11 +145,11 @@ impl Imported {
                 text.push_str("---\n");
             }
             for comment in &object.comments {
-                text.push_str(format!("# {}", commented(comment)).trim_end());
+                text.push_str(format!("# {}", comment_safe_text(comment)).trim_end());
                 text.push('\n');
             }
             let written = to_text(&object.value)
-                .map_err(|error| Failure::refused(format!("{}: {error}", object.place)))?;
+                .map_err(|error| Failure::refused(format!("{}: {error}", object.location)))?;
             text.push_str(&written);
         }
         Ok(text)
@@ -158,11 +167,11 @@ fn camel_case(name: &str) -> String {
 }
 
 /// Returns a text that is safe in a YAML comment: line ends and characters that YAML does not allow become `?`.
-fn commented(text: &str) -> String {
-    let kept = |letter: char| {
+fn comment_safe_text(text: &str) -> String {
+    let is_allowed = |letter: char| {
         letter == '\t' || !(letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}' | '\u{feff}'))
     };
-    text.chars().map(|letter| if kept(letter) { letter } else { '?' }).collect()
+    text.chars().map(|letter| if is_allowed(letter) { letter } else { '?' }).collect()
 }
 
 #[cfg(test)]
@@ -170,11 +179,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_are_no_more_than_comments() {
-        let mut imported = Imported::default();
-        imported.note("a\nb: 1\rc", "x\u{85}kind: y");
+    fn comments_cannot_break_out_of_comments() {
+        let mut imported = ImportResult::default();
+        imported.add_note("a\nb: 1\rc", "x\u{85}kind: y");
         let comments = ["a\rkind: Evil".to_owned(), "\0\u{2028}b\tc".to_owned()];
-        imported.object(Kind::Group, "g", &Map::new(), "groups.cfg:1", &comments);
+        imported.add_object(Kind::Group, "g", &Map::new(), "groups.cfg:1", &comments);
         let text = imported.text().unwrap();
         assert!(text.contains("# - a?b: 1?c: x?kind: y\n"), "{text}");
         assert!(text.contains("# a?kind: Evil\n# ??b\tc\n"), "{text}");
@@ -182,20 +191,20 @@ mod tests {
     }
 
     #[test]
-    fn more_than_can_be_read_is_not_written() {
-        let mut imported = Imported::default();
+    fn too_many_documents_are_not_written() {
+        let mut imported = ImportResult::default();
         for _ in 0..=MAX_DOCUMENTS {
-            imported.object(Kind::Group, "g", &Map::new(), "groups.cfg:1", &[]);
+            imported.add_object(Kind::Group, "g", &Map::new(), "groups.cfg:1", &[]);
         }
         assert!(imported.text().unwrap_err().help.contains("-o json"));
     }
 
     #[test]
-    fn a_node_is_renamed_in_one_way_and_told_once() {
-        let mut imported = Imported::default();
-        assert_eq!(imported.node("a:1", "PVE01"), "pve01");
-        assert_eq!(imported.node("a:2", "PVE01"), "pve01");
-        assert_eq!(imported.node("a:3", "pve-2"), "pve-2");
+    fn a_node_is_renamed_consistently_and_noted_once() {
+        let mut imported = ImportResult::default();
+        assert_eq!(imported.node_name("a:1", "PVE01"), "pve01");
+        assert_eq!(imported.node_name("a:2", "PVE01"), "pve01");
+        assert_eq!(imported.node_name("a:3", "pve-2"), "pve-2");
         assert_eq!(imported.notes, ["a:1: node PVE01 renamed to pve01; start its agent with --node pve01"]);
     }
 }

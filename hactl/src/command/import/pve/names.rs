@@ -5,26 +5,26 @@ use std::collections::BTreeSet;
 
 /// Used names of one kind of object.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names {
+pub(super) struct UniqueNames {
     used: BTreeSet<String>,
 }
 
-impl Names {
+impl UniqueNames {
     /// Returns the name for one of ha-manager's names, which may contain upper-case letters and underscores.
-    pub(super) fn of(&mut self, original: &str) -> String {
+    pub(super) fn assign(&mut self, original: &str) -> String {
         if problem(original, MAX_NAME_LENGTH).is_none() && self.used.insert(original.to_owned()) {
             return original.to_owned();
         }
-        let plain: String = original
+        let sanitized: String = original
             .to_ascii_lowercase()
             .chars()
             .map(|letter| if letter.is_ascii_alphanumeric() || letter == '.' { letter } else { '-' })
             .take(MAX_NAME_LENGTH - 3)
             .collect();
-        let plain = plain.trim_matches(['-', '.']);
-        let plain = if problem(plain, MAX_NAME_LENGTH).is_none() { plain } else { "imported" };
-        let numbered = (2..).map(|number| format!("{plain}-{number}"));
-        let name = std::iter::once(plain.to_owned())
+        let sanitized = sanitized.trim_matches(['-', '.']);
+        let sanitized = if problem(sanitized, MAX_NAME_LENGTH).is_none() { sanitized } else { "imported" };
+        let numbered = (2..).map(|number| format!("{sanitized}-{number}"));
+        let name = std::iter::once(sanitized.to_owned())
             .chain(numbered)
             .find(|name| !self.used.contains(name))
             .unwrap_or_default();
@@ -38,10 +38,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_become_names_and_stay_apart() {
-        let mut names = Names::default();
+    fn converted_names_are_valid_and_unique() {
+        let mut names = UniqueNames::default();
         let mut check =
-            |original: &str, expected: &str| assert_eq!(names.of(original), expected, "{original}");
+            |original: &str, expected: &str| assert_eq!(names.assign(original), expected, "{original}");
         check("mygroup1", "mygroup1");
         check("Prefer_Node1", "prefer-node1");
         check("prefer-node1", "prefer-node1-2");

@@ -2,14 +2,14 @@
 
 use super::groups::Groups;
 use super::guests::Guests;
-use super::imported::Imported;
+use super::imported::ImportResult;
 use super::section::{Problem, Property, Section, sections};
 use ha_api_types::kind::Kind;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// Guests by their number.
-pub(super) type Known = BTreeMap<String, KnownGuest>;
+pub(super) type KnownGuests = BTreeMap<String, KnownGuest>;
 
 /// The data of a guest that rules need.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,29 +26,29 @@ pub(super) fn read(
     path: &str,
     groups: &Groups,
     guests: &mut Guests,
-    imported: &mut Imported,
-) -> Result<Known, Problem> {
-    let mut known = Known::new();
+    imported: &mut ImportResult,
+) -> Result<KnownGuests, Problem> {
+    let mut known = KnownGuests::new();
     for section in sections(text)? {
-        let place = format!("{path}:{}", section.line);
-        let Some(guest) = guests.of(&section.type_name, &section.name) else {
+        let location = format!("{path}:{}", section.line);
+        let Some(guest) = guests.guest(&section.type_name, &section.name) else {
             let text = format!("{}:{} is not a vm or ct; omitted", section.type_name, section.name);
-            imported.note(&place, &text);
+            imported.add_note(&location, &text);
             continue;
         };
         let mut spec: Map<String, Value> = Map::new();
         spec.insert("driver".to_owned(), guest.driver);
         spec.insert("state".to_owned(), json!("Started"));
         for property in &section.properties {
-            add(&mut spec, &section, property, groups, imported, path)?;
+            add_property(&mut spec, &section, property, groups, imported, path)?;
         }
         if let Some(requests) = guest.requests {
             spec.insert("requests".to_owned(), requests);
         }
         let mut comments = section.comments.clone();
         comments.splice(0..0, guest.name);
-        imported.object(Kind::Resource, &section.name, &spec, &place, &comments);
-        imported.fields(&["spec"], path, &section.properties);
+        imported.add_object(Kind::Resource, &section.name, &spec, &location, &comments);
+        imported.record_field_locations(&["spec"], path, &section.properties);
         let group = section.properties.iter().find(|property| property.name == "group");
         let group = group.map(|group| group.value.clone()).filter(|group| groups.contains_key(group));
         known.insert(section.name, KnownGuest { type_name: section.type_name, group });
@@ -56,16 +56,16 @@ pub(super) fn read(
     Ok(known)
 }
 
-fn add(
+fn add_property(
     spec: &mut Map<String, Value>,
     section: &Section,
     property: &Property,
     groups: &Groups,
-    imported: &mut Imported,
+    imported: &mut ImportResult,
     path: &str,
 ) -> Result<(), Problem> {
     let (key, value) = match property.name.as_str() {
-        "state" => ("state", json!(state(property)?)),
+        "state" => ("state", json!(requested_state(property)?)),
         "max_restart" => ("maxRestart", json!(property.count()?)),
         "max_relocate" => ("maxRelocate", json!(property.count()?)),
         "failback" => ("failback", json!(property.boolean()?)),
@@ -73,14 +73,14 @@ fn add(
         "group" => {
             let Some(name) = groups.get(&property.value) else {
                 let text = format!("group {:?} of {} not found in groups.cfg", property.value, section.name);
-                imported.note(&format!("{path}:{}", property.line), &text);
+                imported.add_note(&format!("{path}:{}", property.line), &text);
                 return Ok(());
             };
             ("group", json!(name))
         }
         _ => {
             let text = format!("unknown setting {} of {}:{}", property.name, section.type_name, section.name);
-            imported.note(&format!("{path}:{}", property.line), &text);
+            imported.add_note(&format!("{path}:{}", property.line), &text);
             return Ok(());
         }
     };
@@ -88,7 +88,7 @@ fn add(
     Ok(())
 }
 
-fn state(property: &Property) -> Result<&'static str, Problem> {
+fn requested_state(property: &Property) -> Result<&'static str, Problem> {
     match property.value.as_str() {
         "started" | "enabled" => Ok("Started"),
         "stopped" => Ok("Stopped"),

@@ -48,16 +48,17 @@ pub(super) fn sections(text: &str) -> Result<Vec<Section>, Problem> {
     let mut sections: Vec<Section> = Vec::new();
     let mut comments = Vec::new();
     // A section ends at an empty line; an indented line after that belongs to no section.
-    let mut open = false;
+    let mut in_section = false;
     for (line, content) in text.lines().enumerate().map(|(index, content)| (index + 1, content)) {
         let trimmed = content.trim();
         if let Some(comment) = trimmed.strip_prefix('#') {
-            let of = if open { sections.last_mut().map(|section| &mut section.comments) } else { None };
-            of.unwrap_or(&mut comments).push(comment.trim().to_owned());
+            let section_comments =
+                if in_section { sections.last_mut().map(|section| &mut section.comments) } else { None };
+            section_comments.unwrap_or(&mut comments).push(comment.trim().to_owned());
         } else if trimmed.is_empty() {
-            open = false;
+            in_section = false;
         } else if content.starts_with(char::is_whitespace) {
-            let section = sections.last_mut().filter(|_| open).ok_or_else(|| {
+            let section = sections.last_mut().filter(|_| in_section).ok_or_else(|| {
                 Problem::new(
                     line,
                     format!(
@@ -65,15 +66,16 @@ pub(super) fn sections(text: &str) -> Result<Vec<Section>, Problem> {
                     ),
                 )
             })?;
-            add(section, trimmed, line)?;
+            add_property(section, trimmed, line)?;
         } else {
-            let section = Section { comments: std::mem::take(&mut comments), ..first_line(trimmed, line)? };
+            let section =
+                Section { comments: std::mem::take(&mut comments), ..parse_first_line(trimmed, line)? };
             if let Some(first) = sections.iter().find(|other| other.name == section.name) {
                 let text = format!("{} is specified twice, first in line {}", section.name, first.line);
                 return Err(Problem::new(line, text));
             }
             sections.push(section);
-            open = true;
+            in_section = true;
         }
     }
     if let Some(last) = sections.last_mut() {
@@ -82,7 +84,7 @@ pub(super) fn sections(text: &str) -> Result<Vec<Section>, Problem> {
     Ok(sections)
 }
 
-fn first_line(trimmed: &str, line: usize) -> Result<Section, Problem> {
+fn parse_first_line(trimmed: &str, line: usize) -> Result<Section, Problem> {
     let expected = || {
         Problem::new(
             line,
@@ -91,8 +93,8 @@ fn first_line(trimmed: &str, line: usize) -> Result<Section, Problem> {
     };
     let (type_name, name) = trimmed.split_once(':').ok_or_else(expected)?;
     let name = name.trim();
-    let word = |text: &str| !text.is_empty() && !text.contains(char::is_whitespace);
-    if !word(type_name) || !word(name) {
+    let is_word = |text: &str| !text.is_empty() && !text.contains(char::is_whitespace);
+    if !is_word(type_name) || !is_word(name) {
         return Err(expected());
     }
     Ok(Section {
@@ -103,7 +105,7 @@ fn first_line(trimmed: &str, line: usize) -> Result<Section, Problem> {
     })
 }
 
-fn add(section: &mut Section, trimmed: &str, line: usize) -> Result<(), Problem> {
+fn add_property(section: &mut Section, trimmed: &str, line: usize) -> Result<(), Problem> {
     let (name, value) = trimmed.split_once(char::is_whitespace).unwrap_or((trimmed, ""));
     if let Some(first) = section.properties.iter().find(|property| property.name == name) {
         let text = format!("{name} of {} is specified twice, first in line {}", section.name, first.line);
@@ -195,14 +197,14 @@ mod tests {
 
     #[test]
     fn values_are_read_or_refused_with_their_line() {
-        let of = |value: &str| Property { name: "x".to_owned(), value: value.to_owned(), line: 7 };
-        assert_eq!(of("").boolean(), Ok(true));
-        assert_eq!(of("No").boolean(), Ok(false));
-        assert_eq!(of("2").boolean(), Err(Problem::new(7, "x: expected 1 or 0, found \"2\"")));
-        assert_eq!(of("12").count(), Ok(12));
-        assert!(of("-1").count().is_err() && of("").count().is_err());
-        assert_eq!(of("100%25 f%C3%BCr%0Aalle").decoded(), "100% für\nalle");
-        assert_eq!(of("100% sure %ff").decoded(), "100% sure %ff");
+        let property = |value: &str| Property { name: "x".to_owned(), value: value.to_owned(), line: 7 };
+        assert_eq!(property("").boolean(), Ok(true));
+        assert_eq!(property("No").boolean(), Ok(false));
+        assert_eq!(property("2").boolean(), Err(Problem::new(7, "x: expected 1 or 0, found \"2\"")));
+        assert_eq!(property("12").count(), Ok(12));
+        assert!(property("-1").count().is_err() && property("").count().is_err());
+        assert_eq!(property("100%25 f%C3%BCr%0Aalle").decoded(), "100% für\nalle");
+        assert_eq!(property("100% sure %ff").decoded(), "100% sure %ff");
         assert_eq!(list("node2:1, node4;node1:2"), ["node2:1", "node4", "node1:2"]);
     }
 }

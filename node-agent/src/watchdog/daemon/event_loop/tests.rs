@@ -5,8 +5,8 @@ use super::super::super::moment::Moment;
 use super::super::super::protocol::{
     Arm, LargestTimeouts, Privileges, Request, decode_reply, encode_request,
 };
-use super::super::super::stand_in::timer::Timer;
-use super::super::super::stand_in::wire;
+use super::super::super::simulated::timer::Timer;
+use super::super::super::simulated::wire;
 use super::*;
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::SfdFlags;
@@ -78,8 +78,8 @@ fn agent(socket: &Path, armed: &mpsc::Sender<()>, enough: &AtomicBool) {
 
 #[test]
 fn an_armed_loop_asks_the_allocator_for_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let (stand_in, socket) = (folder.path().join("standin.sock"), folder.path().join("watchdogd.sock"));
+    let directory = tempfile::tempdir().unwrap();
+    let (stand_in, socket) = (directory.path().join("standin.sock"), directory.path().join("watchdogd.sock"));
     let played = seqpacket::listen_at(&stand_in).unwrap();
     thread::spawn(move || device(&played));
     let listener = seqpacket::listen_at(&socket).unwrap();
@@ -88,7 +88,7 @@ fn an_armed_loop_asks_the_allocator_for_nothing() {
     let mut event_loop = EventLoop::new(
         Core::new(Privileges::default()),
         None,
-        Place::Simulated(stand_in),
+        DeviceLocation::Simulated(stand_in),
         listener,
         signals,
         Some(nix::unistd::geteuid().as_raw()),
@@ -100,13 +100,13 @@ fn an_armed_loop_asks_the_allocator_for_nothing() {
     let told = Arc::clone(&enough);
     thread::spawn(move || agent(&socket, &armed, &told));
     while is_armed.try_recv().is_err() {
-        assert_eq!(event_loop.turn(), Ok(None));
+        assert_eq!(event_loop.handle_next_event(), Ok(None));
     }
     let mut pets = 0;
     let counted = allocation_counter::measure(|| {
         let mut last_pet = event_loop.core.status().last_pet;
         while pets < PETS + PETS_DUE {
-            assert_eq!(event_loop.turn(), Ok(None));
+            assert_eq!(event_loop.handle_next_event(), Ok(None));
             let pet = event_loop.core.status().last_pet;
             pets += usize::from(pet != last_pet);
             last_pet = pet;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::balance::moves::execute;
 
-/// Checks the spots to which one step may move `a`, as `primary:secondary`.
+/// Checks the placements to which one step may move `a`, as `primary:secondary`.
 #[track_caller]
 fn check(view: &View, expected: &[&str]) {
     let cluster = live(view);
@@ -19,7 +19,7 @@ fn check(view: &View, expected: &[&str]) {
     for (primary, secondary) in
         hosts.clone().flat_map(|primary| hosts.clone().map(move |other| (primary, other)))
     {
-        let to = Spot { primary, secondary: Some(secondary) };
+        let to = Placement { primary, secondary: Some(secondary) };
         if primary != secondary && execute(&mut state, guest, to).is_some() {
             let name = |host: usize| cluster.nodes[problem.hosts[host].node].name.as_str();
             found.push(format!("{}:{}", name(primary), name(secondary)));
@@ -43,13 +43,13 @@ fn replicated(change: fn(&mut View)) -> View {
 }
 
 #[test]
-fn a_driver_that_replaces_secondaries_lets_another_node_have_the_copy_and_then_the_service() {
+fn a_driver_that_replaces_secondaries_allows_moves_to_other_nodes() {
     check(&replicated(|_| {}), &["n1:n2", "n2:n1", "n2:n3", "n3:n1", "n3:n2"]);
     check(&replicated(|view| a(view).replaces_secondary = false), &["n3:n1"]);
 }
 
 #[test]
-fn only_to_a_node_that_may_take_it_and_has_room_for_one_more_copy() {
+fn the_new_secondary_must_be_eligible_and_have_disk_space() {
     let only_the_roles_change = ["n3:n1"];
     check(
         &replicated(|view| view.nodes.get_mut("n2").unwrap().storage_pools.clear()),
@@ -64,7 +64,7 @@ fn only_to_a_node_that_may_take_it_and_has_room_for_one_more_copy() {
 }
 
 #[test]
-fn what_does_not_run_or_moves_as_one_with_others_keeps_its_secondary() {
+fn stopped_services_and_units_keep_their_secondary() {
     let stopped = replicated(|view| stop(view, "a"));
     check(&stopped, &["n3:n1"]);
     check(&replicated(|view| a(view).movable = false), &[]);
@@ -77,7 +77,7 @@ fn what_does_not_run_or_moves_as_one_with_others_keeps_its_secondary() {
 }
 
 #[test]
-fn of_what_is_drained_the_copies_leave_too() {
+fn secondaries_leave_a_drained_node() {
     let view = replicated(|view| n3(view).maintenance = true);
     let problem = problem(&view);
     let plan = search(&problem, &Goal::default(), &mut || 0.0);

@@ -1,0 +1,195 @@
+//! Tests of counted events and of the leader's metrics about objects.
+
+use super::fencing::{TH, running_on};
+use super::lab::Lab;
+use super::services::operation;
+use crate::core::metric_event::{FailoverPhase, MetricEvent};
+use crate::core::samples::{MetricsInput, Relocations, samples};
+use crate::core::{FencerAction, FencerOutcome};
+use ha_api_types::metric::{Sample, leader};
+use ha_api_types::node::{FenceDevice, FencePart, NodeSpec};
+use ha_api_types::operation::{OperationAction, OperationPhase};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::FenceState;
+use ha_api_types::resource::ServiceState;
+use ha_api_types::time::Millis;
+
+fn phase_durations(lab: &Lab, phase: FailoverPhase) -> Vec<Millis> {
+    let of = |event: &MetricEvent| match event {
+        MetricEvent::Phase { phase: found, took_ms } if *found == phase => Some(*took_ms),
+        MetricEvent::Phase { .. }
+        | MetricEvent::Leadership { .. }
+        | MetricEvent::Relocation { .. }
+        | MetricEvent::Failover
+        | MetricEvent::Fence { .. }
+        | MetricEvent::Notification { .. }
+        | MetricEvent::Operation { .. } => None,
+    };
+    lab.metric_events.iter().filter_map(of).collect()
+}
+
+/// Returns how often exactly this event was counted.
+fn event_count(lab: &Lab, event: &MetricEvent) -> usize {
+    lab.metric_events.iter().filter(|found| *found == event).count()
+}
+
+fn relocation(reason: Reason) -> MetricEvent {
+    MetricEvent::Relocation { resource: "web".into(), reason }
+}
+
+fn leader_samples(lab: &Lab) -> Vec<Sample> {
+    let core = &lab.members[0].core;
+    let relocations = Relocations::from([(("web".into(), Reason::Failback), 2)]);
+    samples(&MetricsInput {
+        cluster_view: core.cluster_view(),
+        now: &lab.now,
+        waiting: core.waiting().len(),
+        reservation: core.reservation(),
+        relocations: &relocations,
+    })
+}
+
+fn availability(lab: &Lab) -> f64 {
+    let record = lab.status("web").availability.expect("a record");
+    record.ratio(30, &lab.now.timestamp()).expect("the service was desired")
+}
+
+fn down_seconds(lab: &Lab) -> f64 {
+    let record = lab.status("web").availability.expect("a record");
+    record.down_seconds(365, &lab.now.timestamp()).expect("the downtime is recorded")
+}
+
+#[test]
+fn a_failover_is_counted_once_with_the_time_of_each_phase() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let wait_ms = lab.agent(&node).wait_ms();
+    lab.agent(&node).power_off();
+    lab.until(60_000, "runs elsewhere", |lab| {
+        lab.is_in_state("web", ServiceState::Started)
+            && lab.running_nodes("web").iter().any(|place| *place != node)
+    });
+    lab.run(1_000);
+    let (detect, fence) =
+        (phase_durations(&lab, FailoverPhase::Detect), phase_durations(&lab, FailoverPhase::Fence));
+    assert_eq!((detect.len(), fence.len()), (1, 1), "{:?}", lab.metric_events);
+    assert!(detect[0] >= TH, "{detect:?}");
+    let both = detect[0] + fence[0];
+    assert!((wait_ms..wait_ms + 500).contains(&both), "{both} ms of {wait_ms}");
+    for phase in [FailoverPhase::Place, FailoverPhase::Start] {
+        let took = phase_durations(&lab, phase);
+        assert!(took.len() == 1 && took[0] < 2_000, "{phase:?}: {took:?}");
+    }
+    assert_eq!(event_count(&lab, &MetricEvent::Fence { method: "Silence", confirmed: true }), 1);
+    assert_eq!(event_count(&lab, &MetricEvent::Failover), 1);
+    assert_eq!(event_count(&lab, &relocation(Reason::Recovered)), 1);
+}
+
+#[test]
+fn a_failed_device_is_counted_and_no_proof_is_counted() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).is_virtual = true;
+    let parts = vec![FencePart { agent: "fence_x".to_owned(), ..FencePart::default() }];
+    let device = FenceDevice { name: "pdu".to_owned(), retries: 0, parts, ..FenceDevice::default() };
+    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![device]);
+    lab.fencer = Some(FencerOutcome::Failed("no".to_owned()));
+    lab.run(2_000);
+    assert_eq!(
+        event_count(&lab, &MetricEvent::Fence { method: "Device", confirmed: false }),
+        0,
+        "only asked"
+    );
+    lab.agent(&node).power_off();
+    lab.until(TH + 20_000, "tried", |lab| {
+        lab.members[0].runs.iter().any(|run| run.action == FencerAction::Off)
+    });
+    lab.run(1_000);
+    assert!(
+        event_count(&lab, &MetricEvent::Fence { method: "Device", confirmed: false }) > 0,
+        "{:?}",
+        lab.metric_events
+    );
+    assert_eq!(event_count(&lab, &MetricEvent::Fence { method: "Device", confirmed: true }), 0);
+    assert_eq!(lab.fence(&node).state, FenceState::Fencing);
+}
+
+#[test]
+fn a_move_and_its_operation_are_counted_once() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let other = if node == "node1" { "node2" } else { "node1" };
+    lab.operate("move", operation(OperationAction::Relocate, Some(other)));
+    lab.until(10_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
+    lab.run(2_000);
+    assert_eq!(event_count(&lab, &relocation(Reason::UserRequested)), 1, "{:?}", lab.metric_events);
+    let (action, phase) = (OperationAction::Relocate, OperationPhase::Succeeded);
+    assert_eq!(event_count(&lab, &MetricEvent::Operation { action, driver: "simulated", phase }), 1);
+    assert_eq!(event_count(&lab, &MetricEvent::Failover), 0);
+}
+
+#[test]
+fn only_the_leader_counts() {
+    let mut lab = Lab::new(3, &["node1", "node2"]);
+    lab.wait_until_nodes_online();
+    lab.start("web");
+    assert_eq!(event_count(&lab, &MetricEvent::Leadership { gained: true }), 1);
+    let node = lab.status("web").node.unwrap();
+    lab.agent(&node).power_off();
+    lab.until(60_000, "runs elsewhere", |lab| lab.running_nodes("web").iter().any(|place| *place != node));
+    lab.run(2_000);
+    assert_eq!(event_count(&lab, &MetricEvent::Failover), 1);
+}
+
+#[test]
+fn samples_of_the_leader_follow_its_cluster_view() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.run(5_000);
+    let shown = leader_samples(&lab);
+    for sample in [
+        leader::NODE_STATE.sample([&node, "Online"], 1.0),
+        leader::NODE_STATE.sample([&node, "Fence"], 0.0),
+        leader::NODE_FENCE_STATE.sample([&node, "Open"], 1.0),
+        leader::NODE_SERVICES.sample([&node], 1.0),
+        leader::NODE_WATCHDOG_ARMED.sample([&node], 1.0),
+        leader::RESOURCE_INFO.sample(["web", "simulated", ""], 1.0),
+        leader::RESOURCE_STATE.sample(["web", "Started"], 1.0),
+        leader::RESOURCE_DESIRED_STATE.sample(["web", "Started"], 1.0),
+        leader::RESOURCE_RUNNING.sample(["web"], 1.0),
+        leader::RESOURCE_NODE.sample(["web", &node], 1.0),
+        leader::RESOURCE_RESTARTS.sample(["web"], 0.0),
+        leader::RESOURCE_RELOCATIONS.sample(["web", "Failback"], 2.0),
+        leader::RESOURCE_AVAILABILITY.sample(["web", "30d"], availability(&lab)),
+        leader::RESOURCE_DOWNTIME.sample(["web", "365d"], down_seconds(&lab)),
+        leader::CLUSTER_ARMING.sample(["Armed"], 1.0),
+        leader::CLUSTER_ARMING.sample(["Disarmed"], 0.0),
+    ] {
+        assert!(shown.contains(&sample), "{sample:?} is missing in {shown:#?}");
+    }
+    let states = shown.iter().filter(|sample| *sample.metric == *leader::RESOURCE_STATE).count();
+    assert_eq!(states, 1, "one series, for the present state");
+    assert!(!shown.iter().any(|sample| *sample.metric == *leader::RESOURCE_UNPLACED));
+
+    for node in ["node1", "node2"] {
+        lab.agent(node).power_off();
+    }
+    lab.until(120_000, "no node is eligible", |lab| lab.is_in_state("web", ServiceState::Recovery));
+    lab.run(2_000);
+    let shown = leader_samples(&lab);
+    for sample in [
+        leader::NODE_FENCE_STATE.sample([&node, "Fenced"], 1.0),
+        leader::RESOURCE_RUNNING.sample(["web"], 0.0),
+        leader::RESOURCE_UNPLACED.sample(["web", "Unschedulable"], 1.0),
+    ] {
+        assert!(shown.contains(&sample), "{sample:?} is missing in {shown:#?}");
+    }
+    let age = shown.iter().find(|sample| *sample.metric == *leader::NODE_HEARTBEAT_AGE);
+    assert!(age.is_some_and(|age| age.value > 8.0), "{age:?}");
+}
+
+#[test]
+fn every_sample_has_the_declared_labels() {
+    let (mut lab, _) = running_on(&["node1", "node2"]);
+    lab.run(60_000);
+    for sample in leader_samples(&lab) {
+        assert_eq!(sample.labels.len(), sample.metric.labels.len(), "{sample:?}");
+        assert!(leader::ALL.contains(&sample.metric), "{sample:?}");
+    }
+}

@@ -1,0 +1,141 @@
+//! Checks whether the cluster still matches a plan.
+
+use super::apply::ExecutionSettings;
+use super::planned::{GroupPlan, Source};
+use crate::failure::Failure;
+use crate::session::Session;
+use ha_scheduler::balance::model::{Cluster, Node, Role};
+use ha_scheduler::balance::plan::Step;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Primary and secondary node.
+type Placement = (String, Option<String>);
+
+/// Assumptions of a plan: the nodes of services, and the nodes that take part.
+pub(super) struct Expected {
+    /// Command that makes a new plan.
+    command: &'static str,
+    /// Primary and secondary of each service of the planned groups.
+    services: BTreeMap<String, Placement>,
+    /// Nodes of these groups, and whether they are online and accept services.
+    nodes: BTreeMap<String, Acceptance>,
+}
+
+/// Whether a node accepts services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Acceptance {
+    Accepts,
+    Drained,
+    Offline,
+}
+
+impl Acceptance {
+    fn word(self) -> &'static str {
+        match self {
+            Acceptance::Accepts => "online",
+            Acceptance::Drained => "in maintenance or not schedulable",
+            Acceptance::Offline => "not online",
+        }
+    }
+}
+
+impl Expected {
+    /// Records the cluster for which the plans were made, without nodes that options treat as offline.
+    pub(super) fn new(
+        source: &Source,
+        execution_settings: ExecutionSettings<'_>,
+        plans: &[GroupPlan],
+    ) -> Expected {
+        let cluster = &source.cluster;
+        let hosts = plans.iter().flat_map(|group_plan| &group_plan.problem.hosts);
+        let groups: BTreeSet<usize> = hosts.map(|host| cluster.nodes[host.node].group).collect();
+        let nodes = cluster.nodes.iter().filter(|node| groups.contains(&node.group));
+        Expected {
+            command: execution_settings.command,
+            services: placements(cluster, |node| groups.contains(&cluster.nodes[node].group)),
+            nodes: nodes
+                .filter(|node| !execution_settings.offline.contains(&node.name))
+                .map(|node| (node.name.clone(), acceptance_of(source, node)))
+                .collect(),
+        }
+    }
+
+    /// Records that a step is done.
+    pub(super) fn record_step(&mut self, source: &Source, group_plan: &GroupPlan, step: &Step) {
+        let node = |host: usize| source.node(&group_plan.problem, host).to_owned();
+        for at in group_plan.problem.guests[step.guest].instances() {
+            let placement = (node(step.to.primary), step.to.secondary.map(node));
+            self.services.insert(source.cluster.instances[at].name.clone(), placement);
+        }
+    }
+
+    /// Compares the live cluster with the plan, and checks whether these services can be moved.
+    ///
+    /// # Errors
+    /// Fails with the first difference, as a sentence.
+    pub(super) async fn check(&self, session: &Session, moving: &[&str]) -> Result<(), Failure> {
+        let now = Source::read_live_cluster(session.client()?).await?;
+        self.compare(&now, moving).map_err(|what| {
+            Failure::refused(format!("the cluster has changed since the plan: {what}"))
+                .help(format!("run \"{}\" to plan again", self.command))
+        })
+    }
+
+    fn compare(&self, now: &Source, moving: &[&str]) -> Result<(), String> {
+        for (name, expected) in &self.nodes {
+            let Some(found) = now.cluster.nodes.iter().find(|node| node.name == *name) else {
+                return Err(format!("node {name} not found"));
+            };
+            let found = acceptance_of(now, found);
+            if found != *expected {
+                return Err(format!("node {name} is {}, was {}", found.word(), expected.word()));
+            }
+        }
+        let found = placements(&now.cluster, |_| true);
+        for (name, expected) in &self.services {
+            let Some(found) = found.get(name) else { return Err(format!("{name} not found")) };
+            if found != expected {
+                return Err(format!(
+                    "{name} is on {}, not on {}",
+                    placement_text(found),
+                    placement_text(expected)
+                ));
+            }
+        }
+        for (at, instance) in now.cluster.instances.iter().enumerate() {
+            if moving.contains(&instance.name.as_str())
+                && let Some(why) =
+                    now.cluster.live_constraints.get(&at).and_then(|constraints| constraints.immovable_reason)
+            {
+                return Err(format!("cannot move {} now: {why}", instance.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn acceptance_of(source: &Source, node: &Node) -> Acceptance {
+    if node.role == Role::Offline {
+        Acceptance::Offline
+    } else if source.drained.contains(&node.name) {
+        Acceptance::Drained
+    } else {
+        Acceptance::Accepts
+    }
+}
+
+/// Returns the nodes of each service whose primary node is chosen.
+fn placements(cluster: &Cluster, is_selected: impl Fn(usize) -> bool) -> BTreeMap<String, Placement> {
+    let name = |node: usize| cluster.nodes[node].name.clone();
+    let instances = cluster.instances.iter().filter(|instance| is_selected(instance.primary));
+    instances
+        .map(|instance| (instance.name.clone(), (name(instance.primary), instance.secondary.map(name))))
+        .collect()
+}
+
+fn placement_text((primary, secondary): &Placement) -> String {
+    match secondary {
+        Some(secondary) => format!("{primary}:{secondary}"),
+        None => primary.clone(),
+    }
+}

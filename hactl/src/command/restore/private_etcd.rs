@@ -1,0 +1,221 @@
+//! A private etcd on loopback, run by etcd's own programs while a backup is prepared.
+
+use super::credentials::Credentials;
+use crate::failure::Failure;
+use serde::Deserialize;
+use std::ffi::OsStr;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep};
+
+/// Name of the only member.
+const MEMBER: &str = "hactl-restore";
+/// Time within which etcd answers, even with gigabytes of data on a slow disk.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Paths of etcd's programs.
+#[derive(Clone, Debug)]
+pub(super) struct Programs {
+    etcd: PathBuf,
+    etcdctl: PathBuf,
+    etcdutl: PathBuf,
+}
+
+/// Output of `etcdutl snapshot status`.
+#[derive(Debug, Deserialize)]
+struct Status {
+    revision: i64,
+}
+
+impl Programs {
+    /// Finds the programs in a directory, or in PATH.
+    pub(super) fn find(directory: Option<&Path>) -> Result<Programs, Failure> {
+        let directories: Vec<PathBuf> = match directory {
+            Some(directory) => vec![directory.to_owned()],
+            None => std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect(),
+        };
+        let find = |name: &str| {
+            directories.iter().map(|directory| directory.join(name)).find(|path| path.is_file()).ok_or_else(
+                || {
+                    let searched =
+                        directory.map_or("PATH".to_owned(), |directory| directory.display().to_string());
+                    Failure::refused(format!("{name} not found in {searched}")).help(
+                    "install the etcd programs (etcd, etcdctl, etcdutl; docs/etcd.md), or add --programs DIR",
+                )
+                },
+            )
+        };
+        Ok(Programs { etcd: find("etcd")?, etcdctl: find("etcdctl")?, etcdutl: find("etcdutl")? })
+    }
+
+    /// Restores a backup into a data directory with a raised revision. Returns the revision of the backup.
+    pub(super) async fn restore(
+        &self,
+        backup: &Path,
+        data: &Path,
+        revision_increase: i64,
+        skip_hash_check: bool,
+    ) -> Result<i64, Failure> {
+        let invalid_backup = |failure: Failure| {
+            Failure { exit: crate::failure::Exit::Usage, ..failure }
+                .help("specify a file written by `etcdctl snapshot save`; for a copy of member/snap/db, add --skip-hash-check")
+        };
+        let mut command = Command::new(&self.etcdutl);
+        command.args(["snapshot", "status", "--write-out", "json"]).arg(backup);
+        let output = run(&mut command).await.map_err(invalid_backup)?;
+        let status: Status = serde_json::from_slice(&output.stdout).map_err(|error| {
+            Failure::refused(format!("cannot parse the output of etcdutl for {}: {error}", backup.display()))
+        })?;
+        let mut command = Command::new(&self.etcdutl);
+        command.args(["snapshot", "restore"]).arg(backup).arg("--data-dir").arg(data);
+        command.args(["--name", MEMBER, "--initial-cluster", &format!("{MEMBER}=http://localhost:2380")]);
+        command.args(["--initial-advertise-peer-urls", "http://localhost:2380"]);
+        command.args(["--bump-revision", &revision_increase.to_string(), "--mark-compacted"]);
+        if skip_hash_check {
+            command.arg("--skip-hash-check");
+        }
+        run(&mut command).await.map_err(invalid_backup)?;
+        Ok(status.revision)
+    }
+}
+
+/// The private etcd, which is killed when this value is dropped.
+pub(super) struct PrivateEtcd {
+    etcdctl: PathBuf,
+    credentials: Credentials,
+    endpoint: String,
+    child: Child,
+}
+
+impl PrivateEtcd {
+    /// Starts the private etcd and waits until it answers.
+    pub(super) async fn start(
+        programs: &Programs,
+        scratch: &Path,
+        data: &Path,
+    ) -> Result<PrivateEtcd, Failure> {
+        let credentials = Credentials::create(scratch)?;
+        let [client, peer] = free_ports()?;
+        let endpoint = format!("https://127.0.0.1:{client}");
+        let log = scratch.join("etcd.log");
+        let peers = format!("http://127.0.0.1:{peer}");
+        let mut command = Command::new(&programs.etcd);
+        remove_etcd_environment(&mut command);
+        // An existing data directory keeps its own members.
+        command.args([
+            "--initial-cluster",
+            &format!("{MEMBER}={peers}"),
+            "--initial-advertise-peer-urls",
+            &peers,
+        ]);
+        command.args(["--name", MEMBER, "--log-level", "error", "--log-outputs"]).arg(&log);
+        command.arg("--data-dir").arg(data);
+        command.args(["--listen-client-urls", &endpoint, "--advertise-client-urls", &endpoint]);
+        // The only member has no peers, but etcd binds the port anyway.
+        command.args(["--listen-peer-urls", &peers]);
+        command.arg("--client-cert-auth").arg("--trusted-ca-file").arg(&credentials.authority);
+        command.arg("--cert-file").arg(&credentials.certificate).arg("--key-file").arg(&credentials.key);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+        let child = command
+            .spawn()
+            .map_err(|error| Failure::refused(format!("{}: {error}", programs.etcd.display())))?;
+        let mut etcd = PrivateEtcd { etcdctl: programs.etcdctl.clone(), credentials, endpoint, child };
+        let started_at = Instant::now();
+        loop {
+            let Err(failure) = etcd.etcdctl(["endpoint", "health"]).await else { return Ok(etcd) };
+            if let Ok(Some(status)) = etcd.child.try_wait() {
+                let log_text = std::fs::read_to_string(&log).unwrap_or_default();
+                let last = log_text.lines().last().unwrap_or_default();
+                return Err(Failure::refused(format!("etcd failed on the backup ({status}): {last}")));
+            }
+            if started_at.elapsed() > START_TIMEOUT {
+                return Err(failure);
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// Returns the keys under a prefix.
+    pub(super) async fn keys(&self, prefix: &str) -> Result<Vec<String>, Failure> {
+        let output = self.etcdctl(["get", "--prefix", "--keys-only", "--", prefix]).await?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
+    }
+
+    /// Returns the keys under a prefix with their values, which are JSON on one line.
+    pub(super) async fn values(&self, prefix: &str) -> Result<Vec<(String, String)>, Failure> {
+        let output = self.etcdctl(["get", "--prefix", "--", prefix]).await?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let lines: Vec<&str> = text.lines().collect();
+        let pairs = lines.chunks_exact(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned()));
+        Ok(pairs.collect())
+    }
+
+    /// Deletes a key, or all keys under it if it ends in `/`.
+    pub(super) async fn delete(&self, key_or_prefix: &str) -> Result<(), Failure> {
+        let arguments: &[&str] =
+            if key_or_prefix.ends_with('/') { &["del", "--prefix", "--"] } else { &["del", "--"] };
+        self.etcdctl(arguments.iter().chain([&key_or_prefix])).await.map(drop)
+    }
+
+    /// Writes a key.
+    pub(super) async fn put(&self, key: &str, value: &str) -> Result<(), Failure> {
+        self.etcdctl(["put", "--", key, value]).await.map(drop)
+    }
+
+    /// Saves all data as a snapshot.
+    pub(super) async fn save(&self, file: &Path) -> Result<(), Failure> {
+        self.etcdctl([OsStr::new("snapshot"), OsStr::new("save"), file.as_os_str()]).await.map(drop)
+    }
+
+    /// Stops the private etcd.
+    pub(super) async fn stop(mut self) -> Result<(), Failure> {
+        self.child.kill().await.map_err(|error| Failure::refused(format!("cannot stop etcd: {error}")))
+    }
+
+    async fn etcdctl<W: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = W>,
+    ) -> Result<Output, Failure> {
+        let mut command = Command::new(&self.etcdctl);
+        command.args(["--endpoints", &self.endpoint, "--command-timeout", "60s"]);
+        command.arg("--cacert").arg(&self.credentials.authority);
+        command.arg("--cert").arg(&self.credentials.certificate).arg("--key").arg(&self.credentials.key);
+        command.args(arguments);
+        run(&mut command).await
+    }
+}
+
+/// Removes etcd's settings from the environment: they belong to the operator's own cluster.
+fn remove_etcd_environment(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("ETCD") {
+            command.env_remove(name);
+        }
+    }
+}
+
+/// Runs a program to its end. On failure, the error contains its last output.
+async fn run(command: &mut Command) -> Result<Output, Failure> {
+    let program = command.as_std().get_program().to_string_lossy().into_owned();
+    remove_etcd_environment(command);
+    let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await;
+    let output = output.map_err(|error| Failure::refused(format!("{program}: {error}")))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let error_output = String::from_utf8_lossy(&output.stderr);
+    let last = error_output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no output");
+    Err(Failure::refused(format!("{program} failed ({}): {last}", output.status)))
+}
+
+/// Returns two free ports.
+fn free_ports() -> Result<[u16; 2], Failure> {
+    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let port = |listener: &TcpListener| listener.local_addr().map(|address| address.port());
+    let both = bind().and_then(|first| Ok([port(&first)?, port(&bind()?)?]));
+    both.map_err(|error| Failure::refused(format!("cannot find a free port on loopback: {error}")))
+}

@@ -1,0 +1,211 @@
+//! Findings about the machine, for operators: the doctor's report, the end of the previous boot, and the shutdown
+//! record.
+//!
+//! No decision depends on them. They have a key of their own, because every permit guards the node's report.
+
+use super::commits::Purpose;
+use super::effect::CommitUrgency;
+use super::journal::{Journal, ShutdownRecord};
+use super::{AgentCore, Config, Now, watchdog_test};
+use crate::doctor::{CheckContext, MachineFacts, run_checks};
+use ha_api_types::event::{Event, EventType};
+use ha_api_types::id::BootId;
+use ha_api_types::kind::Kind;
+use ha_api_types::node::FenceDevice;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{DoctorReport, LastEnd, Mode, WatchdogReport, WatchdogSeen};
+use ha_store::{Guard, Outcome, Transaction};
+
+/// Findings outside the protocol.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MachineFindings {
+    facts: Option<MachineFacts>,
+    /// The basis on which the facts were judged; `None` if they are not judged yet.
+    judged: Option<(CheckContext, WatchdogReport)>,
+    /// A previous boot whose end has not been reported yet.
+    previous: Option<PreviousBoot>,
+    last_end: Option<LastEnd>,
+}
+
+/// The boot of the journal that the agent found at its start.
+#[derive(Clone, Debug)]
+struct PreviousBoot {
+    boot_id: BootId,
+    shutdown_record: Option<ShutdownRecord>,
+}
+
+impl MachineFindings {
+    /// Takes the shutdown record of another boot out of the journal. A test of the watchdog also counts as one.
+    pub(super) fn new(config: &Config, journal: &mut Journal) -> MachineFindings {
+        let of_another_boot =
+            journal.last_words.take_if(|shutdown_record| shutdown_record.boot_id != config.boot_id);
+        let test = journal.trial.as_ref().filter(|trial| trial.boot_id != config.boot_id);
+        let of_another_boot = test.map(watchdog_test::shutdown_record_of).or(of_another_boot);
+        let is_another = !journal.boot_id.is_empty() && journal.boot_id != config.boot_id;
+        let previous = is_another
+            .then(|| PreviousBoot { boot_id: journal.boot_id.clone(), shutdown_record: of_another_boot });
+        MachineFindings { previous, ..MachineFindings::default() }
+    }
+}
+
+impl AgentCore {
+    /// Stores the result of an examination of the machine.
+    pub(super) fn store_machine_facts(&mut self, facts: MachineFacts) {
+        self.machine_findings.facts = Some(facts);
+        self.machine_findings.judged = None;
+        self.changed = true;
+    }
+
+    /// Reports how the previous boot ended, once this node is active again, and judges facts that were not judged yet.
+    pub(super) fn machine_findings_step(&mut self, now: &Now) {
+        let Some((_, created)) = self.active() else { return };
+        self.report_previous_boot(now);
+        if self.commits.values().any(|purpose| matches!(purpose, Purpose::Doctor { .. })) {
+            return;
+        }
+        let Some(facts) = &self.machine_findings.facts else { return };
+        // Changed settings and a late watchdog are judged immediately: only the examination of the machine runs at
+        // intervals.
+        let basis = (self.check_context(), self.watchdog.report(self.active_timings.watchdog_timeout_ms));
+        if self.machine_findings.judged.as_ref() == Some(&basis) {
+            return;
+        }
+        let mut found = self.run_checks(now, facts, &basis);
+        self.machine_findings.judged = Some(basis);
+        let node = &self.config.node;
+        let stored = self.view.doctor_reports.value(node);
+        let known = stored.filter(|stored| stored.boot_id == found.boot_id);
+        // A restarted agent cannot determine how the previous boot ended; its earlier report remains valid.
+        let earlier = known.and_then(|known| known.last_end.clone());
+        found.last_end = self.machine_findings.last_end.clone().or(earlier);
+        if stored.is_some_and(|stored| DoctorReport { at: found.at.clone(), ..stored.clone() } == found) {
+            return;
+        }
+        let Ok(value) = serde_json::to_vec(&found) else { return };
+        let keys = &self.config.keys;
+        let transaction = Transaction::new()
+            .put(keys.doctor_report(node), self.view.doctor_reports.guard(node), value)
+            .guard(keys.alive(node), Guard::Created(created))
+            .guard(keys.fence(node), self.fence_guard());
+        self.commit(transaction, CommitUrgency::Ordinary, Purpose::Doctor { report: found });
+    }
+
+    fn check_context(&self) -> CheckContext {
+        let fencing = self.view.nodes.value(&self.config.node).map(|node| &node.spec.fencing);
+        CheckContext {
+            node: self.config.node.clone(),
+            is_virtual: self.config.is_virtual,
+            sleep_protection: self.config.sleep_protection,
+            has_other_fencing: fencing.is_some_and(|fencing| {
+                fencing.trust_watchdog_on_virtual_machine || fencing.devices.iter().any(FenceDevice::proves)
+            }),
+            require_tested: self.view.cluster().is_some_and(|cluster| cluster.spec.fencing.require_tested),
+            timings: self.active_timings,
+        }
+    }
+
+    fn run_checks(
+        &self,
+        now: &Now,
+        facts: &MachineFacts,
+        (check_context, watchdog): &(CheckContext, WatchdogReport),
+    ) -> DoctorReport {
+        let daemon = self.watchdog.daemon_status();
+        let seen = daemon.device.map(|device| WatchdogSeen {
+            nowayout: device.nowayout,
+            smallest_timeout_seconds: device.smallest_timeout_seconds,
+            largest_timeout_seconds: device.largest_timeout_seconds,
+            pretimeout_seconds: daemon.pretimeout_seconds,
+            smallest_margin_ms: daemon.smallest_margin_ms,
+            worst_lateness_ms: daemon.worst_lateness_ms,
+            real_time: daemon.privileges.real_time,
+            memory_locked: daemon.privileges.memory_locked,
+        });
+        DoctorReport {
+            boot_id: self.config.boot_id.clone(),
+            watchdog: seen,
+            checks: run_checks(facts, watchdog, &daemon, check_context),
+            last_end: None,
+            at: now.timestamp(),
+        }
+    }
+
+    /// Handles the outcome of writing the doctor's report. A report that was not applied is computed again later,
+    /// against etcd's state at that time.
+    pub(super) fn doctor_answer(&mut self, report: DoctorReport, outcome: &Outcome) {
+        if let Some(revision) = outcome.applied() {
+            self.view.doctor_reports.wrote(self.config.node.clone(), report, revision);
+        }
+        self.log_outcome("report of the health checks", outcome);
+    }
+
+    /// Discards an earlier boot that left cleanly, when the node's report is read for the first time.
+    pub(super) fn discard_cleanly_ended_boot(&mut self) {
+        let boot_id = self.machine_findings.previous.as_ref().map(|previous| previous.boot_id.clone());
+        let left = self.node_report().is_some_and(|report| match report.mode {
+            // If the agent was stopped before the machine, no process saw how the machine went down.
+            Mode::Left(_) | Mode::Restart => Some(&report.boot_id) == boot_id.as_ref(),
+            Mode::Registering | Mode::Active | Mode::Maintenance | Mode::Shutdown(_) | Mode::Disarmed => {
+                false
+            }
+        });
+        if left {
+            self.machine_findings.previous = None;
+        }
+    }
+
+    fn report_previous_boot(&mut self, now: &Now) {
+        // The machine's own records belong to the previous boot, because the first examination follows the start
+        // directly.
+        let Some(previous) = self.machine_findings.previous.take() else { return };
+        let facts = self.machine_findings.facts.clone().unwrap_or_default();
+        let mut sentences = match &previous.shutdown_record {
+            Some(shutdown_record) => vec![shutdown_record.message.clone()],
+            None => vec!["no shutdown record: power loss, kernel panic or hang".to_owned()],
+        };
+        if facts.was_reset_by_watchdog {
+            sentences.push("the watchdog reports that it reset the machine".to_owned());
+        }
+        if !facts.crash_records.is_empty() {
+            let records = facts.crash_records.join(", ");
+            sentences.push(format!("kernel crash record in /sys/fs/pstore: {records}"));
+        }
+        let message = sentences.join("; ");
+        let at = previous.shutdown_record.map(|shutdown_record| shutdown_record.at).unwrap_or_default();
+        self.machine_findings.last_end =
+            Some(LastEnd { boot_id: previous.boot_id, message: message.clone(), at });
+        self.effects.push_back(super::Effect::Event(Event {
+            kind: Kind::Node,
+            name: self.config.node.to_string(),
+            uid: String::new(),
+            event_type: EventType::Warning,
+            reason: Reason::UncleanShutdown,
+            message: format!("Node returned after an unclean shutdown: {message}"),
+            source: format!("agent/{}", self.config.node),
+            node: Some(self.config.node.clone()),
+            action_uid: None,
+            operation: None,
+            epoch: None,
+            at: now.moment(),
+        }));
+    }
+
+    /// Writes the shutdown record: why this machine may soon be reset. It is stored on disk, because etcd is
+    /// unreachable.
+    pub(super) fn write_shutdown_record(&mut self, now: &Now, message: String) {
+        let known = self.journal.last_words.as_ref().map(|shutdown_record| &shutdown_record.message);
+        if known == Some(&message) {
+            return;
+        }
+        let boot_id = self.config.boot_id.clone();
+        self.journal.last_words = Some(ShutdownRecord { boot_id, message, at: now.timestamp() });
+        self.journal_changed();
+    }
+
+    /// Removes the shutdown record, because a reset is no longer imminent.
+    pub(super) fn remove_shutdown_record(&mut self) {
+        if self.journal.last_words.take().is_some() {
+            self.journal_changed();
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! Stop, then stay: from D − Ts, kill and verify exclusive services, then stay. Defines *active* and *empty* (FENCING,
+//! section 4).
+
+use super::effect::{Effect, Level};
+use super::migration::report_after_kill;
+use super::replacement::Replacing;
+use super::service::{KillReason, Presence, ResetCause, Service, Step};
+use super::session::Session;
+use super::{AgentCore, Now};
+use ha_api_types::id::Epoch;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Mode, Phase, ServiceReport};
+use ha_api_types::time::{Millis, Mono};
+
+/// Delay before an incomplete kill is repeated while a deadline is near.
+const KILL_RETRY_MS: Millis = 200;
+/// Longest delay between kills without a near deadline.
+const LONGEST_KILL_RETRY_MS: Millis = 30_000;
+
+impl AgentCore {
+    /// Returns `true` if a copy may be here: it runs, is unclear, was begun and not probed, or has a worker.
+    pub(super) fn may_be_here(&self, service: &Service) -> bool {
+        let by_presence =
+            match service.presence {
+                Presence::Running | Presence::Unclear => true,
+                Presence::Stopped => false,
+                Presence::Unprobed => {
+                    self.journal.services.contains_key(service.name())
+                        || self.view.reports.value(service.name()).is_some_and(|report| {
+                            report.boot_id == self.config.boot_id && report.phase.may_run()
+                        })
+                }
+            };
+        by_presence
+            || !service.cancelling.is_empty()
+            || (service.task.is_some() && !matches!(service.step, Step::Probe { .. }))
+    }
+
+    /// Returns `true` unless the service is confirmed stopped, Ignored, or `exclusive: false`. A permit in progress
+    /// counts as active (FENCING 4).
+    pub(super) fn is_active(&self, service: &Service) -> bool {
+        if !self.is_exclusive(service) || self.is_ignored(service.name()) {
+            return false;
+        }
+        let under_way = match &service.step {
+            Step::Idle | Step::Probe { .. } => false,
+            Step::Permit { .. }
+            | Step::Journal { .. }
+            | Step::StopFirst { .. }
+            | Step::Clean { .. }
+            | Step::Start { .. }
+            | Step::Unwind { .. }
+            | Step::Verify { .. }
+            | Step::Stop { .. }
+            | Step::Prepare { .. }
+            | Step::Arrive { .. }
+            | Step::CheckTarget { .. }
+            | Step::Migrate { .. }
+            | Step::EndMigration { .. }
+            | Step::MigrateProbe { .. }
+            | Step::Kill { .. }
+            | Step::KillVerify { .. }
+            | Step::CloseReception { .. } => true,
+        };
+        let epoch = self.registered().map_or(Epoch::default(), |registered| registered.epoch);
+        let reports_running = |report: &ServiceReport| {
+            report.epoch == epoch && report.boot_id == self.config.boot_id && report.phase.may_run()
+        };
+        under_way
+            || self.may_be_here(service)
+            || service.replacing != Replacing::Idle
+            || service.write.is_some() && service.permit.is_some()
+            || service.desired.as_ref().is_some_and(reports_running)
+            || self.view.reports.value(service.name()).is_some_and(reports_running)
+    }
+
+    /// Returns `true` if the watchdog should be armed: only while an exclusive service is active.
+    pub(super) fn needs_watchdog(&self) -> bool {
+        if self.registered().is_none() || self.is_disarming() || self.leave_commit.is_some() {
+            return false;
+        }
+        if self.is_restart_wanted() {
+            return false;
+        }
+        self.services.values().any(|service| self.is_active(service))
+    }
+
+    /// Returns `true` if no exclusive service, and no worker of one, is left on this node.
+    fn is_empty(&self) -> bool {
+        self.services.values().all(|service| {
+            !self.is_exclusive(service)
+                || self.is_ignored(service.name())
+                || !(self.may_be_here(service) || service.replacing.is_busy())
+        })
+    }
+
+    /// Returns `true` if the daemon may pet without a deadline. The margin has passed or the epoch is lost, and the
+    /// node is empty, without a reception that may still arrive (R4.40).
+    pub(super) fn may_stay(&self, now: &Now) -> bool {
+        if self.has_open_reception() {
+            return false;
+        }
+        let is_margin_reached =
+            || self.left_ms(now).is_some_and(|left_ms| left_ms <= self.effective_timings().stop_margin_ms);
+        match &self.session {
+            Session::Registered(_) => is_margin_reached() && self.is_empty(),
+            // Only the journal shows which services may be here, so it must be of this boot.
+            Session::Waiting => {
+                is_margin_reached() && self.journal.boot_id == self.config.boot_id && self.is_empty()
+            }
+            Session::Clearing => self.is_cleared(),
+            // Everything was cleared before the request began.
+            Session::Requesting(requesting) => requesting.request.is_none(),
+            Session::Ended => false,
+        }
+    }
+
+    /// Returns `true` if a device that an earlier process left armed may be released, provided that nothing is active.
+    pub(super) fn may_release_inherited(&self) -> bool {
+        match &self.session {
+            Session::Registered(registered) => registered.created.is_some() || self.leave_commit.is_some(),
+            Session::Requesting(requesting) => requesting.request.is_some(),
+            Session::Waiting | Session::Clearing => {
+                self.watchdog.followed_deadline().is_none() && self.watchdog.was_opened_to_identify()
+            }
+            Session::Ended => false,
+        }
+    }
+
+    /// Returns `true` if the device may be opened without a deadline, to identify it. It may not while an earlier
+    /// process may have left *armed: true* committed, or services running. A running device then protects those
+    /// services until their deadline.
+    pub(super) fn may_identify_device(&self) -> bool {
+        match &self.session {
+            Session::Registered(registered) => registered.created.is_some(),
+            Session::Requesting(_) => self.is_cleared(),
+            Session::Waiting | Session::Clearing | Session::Ended => false,
+        }
+    }
+
+    /// Returns `true` if this node has acknowledged that the cluster is disarmed, so no deadline counts.
+    pub(super) fn has_acknowledged_disarm(&self) -> bool {
+        self.node_report().is_some_and(|report| {
+            report.instance == self.config.instance
+                && !report.armed
+                && match report.mode {
+                    Mode::Disarmed | Mode::Restart | Mode::Left(_) => true,
+                    Mode::Registering | Mode::Active | Mode::Maintenance | Mode::Shutdown(_) => false,
+                }
+        })
+    }
+
+    /// Kills every exclusive service and its workers from D − Ts on, or when the watchdog is no longer petted.
+    pub(super) fn self_fence_step(&mut self, now: &Now) {
+        match &self.session {
+            Session::Registered(_) | Session::Waiting => {}
+            Session::Clearing | Session::Requesting(_) | Session::Ended => return,
+        }
+        if self.has_acknowledged_disarm() {
+            return;
+        }
+        let margin_ms = self.effective_timings().stop_margin_ms;
+        let cause = match self.left_ms(now) {
+            Some(left_ms) if left_ms <= margin_ms => ResetCause::LeaseLost,
+            Some(_) | None if self.is_unpetted(now) => ResetCause::Unpetted,
+            Some(_) => return self.remove_shutdown_record(),
+            None => return,
+        };
+        let mut killed = 0;
+        for name in self.service_names() {
+            self.with_service(&name, |core, service| {
+                let concerns = core.is_exclusive(service) && !core.is_ignored(&name);
+                let is_being_killed = matches!(
+                    service.step,
+                    Step::Kill { why: KillReason::BeforeReset(_), .. }
+                        | Step::KillVerify { why: KillReason::BeforeReset(_), .. }
+                        | Step::CloseReception { why: KillReason::BeforeReset(_), .. }
+                );
+                if concerns && !is_being_killed {
+                    if core.may_be_here(service) {
+                        killed += 1;
+                        core.kill(now, service, KillReason::BeforeReset(cause));
+                    } else if matches!(
+                        service.step,
+                        Step::Permit { .. }
+                            | Step::Journal { .. }
+                            | Step::Start { .. }
+                            | Step::CheckTarget { .. }
+                    ) {
+                        // The action has not begun; it waits for a heartbeat like every other action.
+                        service.transition_to(Step::Idle);
+                    }
+                }
+            });
+        }
+        if killed > 0 {
+            self.log(Level::Error, format!("{}: killing exclusive services ({killed})", cause.clause()));
+        }
+        if killed > 0 || self.journal.last_words.is_some() {
+            self.record_remaining_services(now, cause.clause());
+        }
+    }
+
+    /// Returns `true` if the running watchdog has been without its daemon for too long: it will reset this machine.
+    pub(super) fn is_unpetted(&self, now: &Now) -> bool {
+        self.watchdog.is_running() && self.watchdog.is_gone(now)
+    }
+
+    /// Writes a shutdown record that names the services that have not ended.
+    fn record_remaining_services(&mut self, now: &Now, cause: &str) {
+        let is_left = |service: &&Service| {
+            self.is_exclusive(service) && !self.is_ignored(service.name()) && self.may_be_here(service)
+        };
+        let left: Vec<&str> =
+            self.services.values().filter(is_left).map(|service| service.name().as_str()).collect();
+        let message = if left.is_empty() {
+            format!("{cause}, and all exclusive services were stopped")
+        } else {
+            format!(
+                "{cause}, and {} had not stopped yet: the watchdog resets the machine at its deadline",
+                left.join(", ")
+            )
+        };
+        self.write_shutdown_record(now, message);
+    }
+
+    /// Cancels the command in progress for a service. The driver answers it later.
+    pub(super) fn interrupt(&mut self, service: &mut Service) {
+        if let Some(task) = service.task.take() {
+            service.cancelling.insert(task);
+            self.effects.push_back(Effect::Cancel(task));
+            if !matches!(
+                service.step,
+                Step::Probe { .. }
+                    | Step::Verify { .. }
+                    | Step::KillVerify { .. }
+                    | Step::CloseReception { .. }
+                    | Step::EndMigration { .. }
+                    | Step::MigrateProbe { .. }
+            ) {
+                service.presence = Presence::Unclear;
+            }
+        }
+        service.transition_to(Step::Idle);
+        service.not_before = None;
+        self.changed = true;
+    }
+
+    /// Begins to kill a service. A service with unknown presence is probed first, unless an action was begun for it. In
+    /// that case a paused copy may wait to be received: no probe sees such a copy, but a kill removes it.
+    pub(super) fn kill(&mut self, now: &Now, service: &mut Service, why: KillReason) {
+        if let Step::Kill { why: known, tries } | Step::KillVerify { why: known, tries } = &mut service.step {
+            *known = why;
+            *tries = 0;
+            service.not_before = None;
+            return;
+        }
+        self.interrupt(service);
+        self.end_replacement(service, "the service was killed");
+        service.permit = None;
+        service.exit = None;
+        let _ = now;
+        match service.presence {
+            Presence::Stopped if service.cancelling.is_empty() => {}
+            Presence::Unprobed if self.may_be_received(service) => {
+                service.transition_to(Step::Kill { why, tries: 0 })
+            }
+            Presence::Unprobed | Presence::Stopped => {
+                service.transition_to(Step::KillVerify { why, tries: 0 })
+            }
+            Presence::Running | Presence::Unclear => service.transition_to(Step::Kill { why, tries: 0 }),
+        }
+        self.changed = true;
+    }
+
+    /// Returns `true` if an earlier process of this boot may have begun to receive a service.
+    fn may_be_received(&self, service: &Service) -> bool {
+        let entry = self.journal.services.get(service.name());
+        let begun =
+            self.journal.boot_id == self.config.boot_id && entry.is_some_and(|entry| !entry.begun.is_empty());
+        begun || self.may_wait_to_be_received(service)
+    }
+
+    /// Returns `true` if a copy that waits to be received may be here: this process began it, or an earlier one
+    /// reported it.
+    pub(super) fn may_wait_to_be_received(&self, service: &Service) -> bool {
+        service.may_have_incoming_copy
+            || self.view.reports.value(service.name()).is_some_and(|report| {
+                report.phase == Phase::Receiving && report.boot_id == self.config.boot_id
+            })
+    }
+
+    pub(super) fn retry_kill(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        why: KillReason,
+        tries: u32,
+        message: String,
+    ) {
+        service.presence = Presence::Unclear;
+        if !message.is_empty() {
+            service.message = message;
+        }
+        let wait_ms = match why {
+            // So far the service was only probed.
+            _ if tries == 0 => 0,
+            KillReason::BeforeReset(_) => KILL_RETRY_MS,
+            KillReason::Clearing
+            | KillReason::AssignedElsewhere
+            | KillReason::NotReceived
+            | KillReason::MigrationRemnant => (KILL_RETRY_MS << tries.min(10)).min(LONGEST_KILL_RETRY_MS),
+        };
+        if tries == 3 {
+            let text = format!("Service cannot be killed: {}", service.message);
+            self.emit_event(now, service, true, Reason::StopFailed, &text);
+        }
+        service.not_before = (wait_ms > 0).then(|| now.raw + wait_ms);
+        service.transition_to(Step::Kill { why, tries });
+        self.changed = true;
+    }
+
+    /// Handles a confirmed kill. The action under which the service ran is spent.
+    pub(super) fn killed(&mut self, now: &Now, service: &mut Service, why: KillReason) {
+        service.presence = Presence::Stopped;
+        service.permit = None;
+        service.begun = None;
+        service.not_before = None;
+        service.transition_to(Step::Idle);
+        self.changed = true;
+        if matches!(why, KillReason::BeforeReset(_))
+            && let Some(entry) = self.journal.services.get_mut(service.name())
+        {
+            entry.spent = true;
+            self.journal_changed();
+        }
+        let (reason, message) = match why {
+            KillReason::Clearing => {
+                service.cleared.push(service.definition.clone());
+                self.clear_next(service);
+                return;
+            }
+            KillReason::BeforeReset(ResetCause::LeaseLost) => (
+                Reason::LeaseLost,
+                "Killed before the watchdog deadline because no heartbeat was committed in time",
+            ),
+            KillReason::BeforeReset(ResetCause::Unpetted) => (
+                Reason::WatchdogMissing,
+                "Killed because the watchdog is not renewed and will reset this machine",
+            ),
+            KillReason::AssignedElsewhere => {
+                (Reason::StartedExternally, "Killed because the service must not run on this node")
+            }
+            KillReason::NotReceived => (Reason::MoveFailed, "Migration to this node did not take place"),
+            KillReason::MigrationRemnant => {
+                (Reason::MoveFailed, "Killed the processes that a failed migration left on this node")
+            }
+        };
+        self.emit_event(now, service, why != KillReason::NotReceived, reason, message);
+        let Some(current) = self.current_report(service) else { return };
+        if let Some((phase, uid)) = report_after_kill(&current) {
+            let report = self.report(now, service, uid.as_ref(), phase, reason, message);
+            let probed_generation = current.probed_generation;
+            let (probed_arming, probed_fence) = (current.probed_arming, current.probed_fence);
+            let report = ServiceReport { probed_generation, probed_arming, probed_fence, ..report };
+            self.set_desired(service, report);
+        }
+    }
+
+    /// Marks a service that could not be stopped before registering as an unconfirmed Error: it counts as running.
+    pub(super) fn mark_not_stopped(&mut self, now: &Now, service: &mut Service, message: &str) {
+        service.presence = Presence::Unclear;
+        service.transition_to(Step::Idle);
+        self.emit_event(now, service, true, Reason::StopFailed, message);
+        message.clone_into(&mut service.message);
+        service.not_stopped = true;
+    }
+
+    /// Reports such a service as possibly running, once this node is registered.
+    pub(super) fn report_not_stopped_services(&mut self, now: &Now, service: &mut Service) {
+        if service.not_stopped && self.active().is_some() {
+            service.not_stopped = false;
+            let message = service.message.clone();
+            let report = self.report(now, service, None, Phase::StopFailed, Reason::StopFailed, &message);
+            self.set_desired(service, report);
+        }
+    }
+
+    /// Returns when D − Ts is reached.
+    pub(super) fn margin_due(&self, now_raw: Mono) -> Option<Mono> {
+        let deadline = self.deadline_moment()?;
+        let raw = Mono(deadline.monotonic_raw_ns / 1_000_000) - self.effective_timings().stop_margin_ms;
+        (raw > now_raw).then_some(raw)
+    }
+}

@@ -1,0 +1,145 @@
+//! Search for all processes of a service on this machine, including those that have detached themselves.
+
+use super::cgroup::ServiceCgroup;
+use super::order::Record;
+use super::process::{ProcessIdentity, ProcessStatus};
+use rustix::process::Signal;
+use std::collections::BTreeSet;
+use std::io;
+
+/// Environment variable that marks every process of a service with the service's directory, which is unique.
+pub(in crate::driver) const MARK: &str = "HA_SERVICE_FOLDER";
+/// Environment variable that marks a supervisor.
+pub(in crate::driver) const SUPERVISOR_MARK: &str = "HA_SUPERVISOR_FOLDER";
+
+/// Environment variable that marks the program of a live migration, and the processes that it has started.
+pub(in crate::driver) const MIGRATION_MARK: &str = "HA_MIGRATION_FOLDER";
+
+/// Criteria by which a service's processes are found.
+///
+/// A process belongs to the service if any of these holds:
+///
+/// - It is in the service's control group.
+/// - It is a descendant of the service's supervisor, which adopts orphaned processes.
+/// - It is in the session of the main process.
+/// - It has the mark in its environment, or is a descendant of a process that has it.
+#[derive(Clone, Debug)]
+pub(in crate::driver) struct Search {
+    /// Environment variable that contains the mark.
+    pub(in crate::driver) variable: &'static str,
+    /// Directory of the service, which is the mark.
+    pub(in crate::driver) mark: String,
+    /// Control groups of the service: the current one, and the one in the record.
+    pub(in crate::driver) cgroups: Vec<ServiceCgroup>,
+    /// Record of the supervised process of this boot.
+    pub(in crate::driver) record: Option<Record>,
+}
+
+/// Processes that a search has found.
+#[derive(Clone, Debug, Default)]
+pub(in crate::driver) struct LeftoverProcesses {
+    /// Processes of the service.
+    pub(in crate::driver) processes: Vec<ProcessStatus>,
+    /// Supervisors of the service: at most one.
+    pub(in crate::driver) supervisors: Vec<ProcessStatus>,
+}
+
+impl Search {
+    /// Searches all processes of the machine.
+    pub(in crate::driver) fn run(&self) -> io::Result<LeftoverProcesses> {
+        let all = ProcessStatus::all()?;
+        let own = i32::try_from(std::process::id()).ok();
+        let mut pids = BTreeSet::new();
+        for cgroup in &self.cgroups {
+            pids.extend(cgroup.members()?);
+        }
+        let marks = [format!("{}={}", self.variable, self.mark), format!("{SUPERVISOR_MARK}={}", self.mark)];
+        let recorded = self.record.as_ref().map(|record| record.supervisor);
+        let mut supervisors = Vec::new();
+        for process in &all {
+            let [of_service, of_supervisor] = process.has_variables([&marks[0], &marks[1]]);
+            if of_supervisor || Some(process.identity) == recorded {
+                supervisors.push(process.clone());
+            } else if of_service {
+                pids.insert(process.identity.pid);
+                // A daemon may overwrite the environment of its children with their titles.
+                pids.extend(descendants(&all, process.identity.pid));
+            }
+        }
+        for supervisor in &supervisors {
+            pids.extend(descendants(&all, supervisor.identity.pid));
+        }
+        pids.extend(self.session_members(&all));
+        supervisors.retain(|supervisor| !supervisor.ended);
+        let is_supervisor = |process: &ProcessStatus| {
+            supervisors.iter().any(|supervisor| supervisor.identity == process.identity)
+        };
+        let is_left = |process: &&ProcessStatus| {
+            let pid = process.identity.pid;
+            pids.contains(&pid) && !process.ended && Some(pid) != own && !is_supervisor(process)
+        };
+        let processes = all.iter().filter(is_left).cloned().collect();
+        Ok(LeftoverProcesses { processes, supervisors })
+    }
+
+    /// Sends SIGKILL to all processes of the service except its supervisor. Processes that survive are found by the
+    /// next search.
+    pub(in crate::driver) fn kill(&self, leftovers: &LeftoverProcesses) -> io::Result<()> {
+        for cgroup in &self.cgroups {
+            cgroup.kill()?;
+        }
+        for process in &leftovers.processes {
+            process.identity.signal(Signal::KILL)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the pids in the main process's session; none if the session's pid was reused by another process.
+    fn session_members(&self, all: &[ProcessStatus]) -> Vec<i32> {
+        let Some(ProcessIdentity { pid: session, started_ticks }) =
+            self.record.as_ref().map(|record| record.main)
+        else {
+            return Vec::new();
+        };
+        let reused = |process: &ProcessStatus| {
+            process.identity.pid == session && process.identity.started_ticks != started_ticks
+        };
+        if all.iter().any(reused) {
+            return Vec::new();
+        }
+        all.iter().filter(|process| process.session == session).map(|process| process.identity.pid).collect()
+    }
+}
+
+impl LeftoverProcesses {
+    /// Returns `true` if no process of the service is left; a supervisor does not count.
+    pub(in crate::driver) fn is_empty(&self) -> bool {
+        self.processes.is_empty()
+    }
+
+    /// Returns the processes as text for a message, such as `12 (redis-server), 14 (sh)`.
+    pub(in crate::driver) fn describe(&self) -> String {
+        let list: Vec<String> = self
+            .processes
+            .iter()
+            .take(8)
+            .map(|found| format!("{} ({})", found.identity.pid, found.name))
+            .collect();
+        let more = if self.processes.len() > list.len() { ", …" } else { "" };
+        format!("{}{more}", list.join(", "))
+    }
+}
+
+/// Returns the pids of all descendants of a process.
+pub(in crate::driver) fn descendants(all: &[ProcessStatus], of: i32) -> BTreeSet<i32> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![of];
+    while let Some(parent) = open.pop() {
+        for child in all.iter().filter(|process| process.parent == parent) {
+            if found.insert(child.identity.pid) {
+                open.push(child.identity.pid);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,81 @@
+//! Detection of the HTTP version from the first bytes of a connection.
+
+use std::io::{self, Cursor};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+
+/// First bytes of an HTTP/2 client.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// HTTP version of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    One,
+    Two,
+}
+
+/// Reads until the version is known, and returns it with the stream, including the bytes already read.
+///
+/// The function waits as long as the client sends nothing, so the caller must limit the time. Otherwise a client
+/// without a request would keep its connection indefinitely, because limits on the head of a request begin after the
+/// version is known.
+pub(super) async fn read<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+) -> io::Result<(Version, impl AsyncRead + AsyncWrite + Unpin)> {
+    let mut first = Vec::with_capacity(PREFACE.len());
+    let version = loop {
+        if !PREFACE.starts_with(&first) {
+            break Version::One;
+        }
+        if first.len() == PREFACE.len() {
+            break Version::Two;
+        }
+        let mut bytes = [0; PREFACE.len()];
+        let wanted = PREFACE.len() - first.len();
+        let read = stream.read(bytes.get_mut(..wanted).unwrap_or_default()).await?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        first.extend_from_slice(bytes.get(..read).unwrap_or_default());
+    };
+    let (reader, writer) = tokio::io::split(stream);
+    Ok((version, tokio::io::join(Cursor::new(first).chain(reader), writer)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+
+    /// Sends the parts one at a time, and then ends the connection.
+    async fn check(parts: &[&[u8]], expected: Option<Version>) {
+        let (mut client, server) = tokio::io::duplex(1024);
+        let said = parts.concat();
+        let speak = async {
+            for part in parts {
+                client.write_all(part).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+            drop(client);
+        };
+        let (seen, ()) = tokio::join!(read(server), speak);
+        match seen {
+            Ok((version, mut stream)) => {
+                assert_eq!(Some(version), expected, "{said:?}");
+                let mut all = Vec::new();
+                stream.read_to_end(&mut all).await.unwrap();
+                assert_eq!(all, said, "nothing is lost");
+            }
+            Err(_) => assert_eq!(expected, None, "{said:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn versions_are_detected_in_any_fragmentation() {
+        check(&[b"GET / HTTP/1.1\r\n\r\n"], Some(Version::One)).await;
+        check(&[b"P", b"O", b"ST / HTTP/1.1\r\n"], Some(Version::One)).await;
+        check(&[b"PRI * HTTP/2.0\r\n", b"\r\nSM\r\n\r\n", b"more"], Some(Version::Two)).await;
+        check(&[b"PRI * HTTP/1.1\r\n"], Some(Version::One)).await;
+        check(&[b"PRI * HT"], None).await;
+        check(&[], None).await;
+    }
+}

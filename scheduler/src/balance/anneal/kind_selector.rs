@@ -1,0 +1,64 @@
+//! The choice of the next kind of change: the more changes of a kind were kept, the more often that kind is chosen.
+
+use super::super::random::Random;
+
+/// Statistics per kind of change, and the resulting shares.
+pub(super) struct KindSelector<const KINDS: usize> {
+    tried: [u32; KINDS],
+    kept: [u32; KINDS],
+    /// Cumulative share up to and including each kind, in units of [`SHARE_TOTAL`].
+    cumulative_shares: [usize; KINDS],
+    trials: u32,
+}
+
+/// Sum of all shares.
+const SHARE_TOTAL: usize = 1 << 16;
+
+/// Number of trials after which the shares are recomputed.
+const UPDATE_INTERVAL: u32 = 1 << 13;
+
+/// Part of all choices that is shared equally, so that every kind is chosen at times.
+const UNIFORM_SHARE: f64 = 0.25;
+
+impl<const KINDS: usize> KindSelector<KINDS> {
+    /// Starts with equal shares.
+    pub(super) fn new() -> KindSelector<KINDS> {
+        let mut selector =
+            KindSelector { tried: [1; KINDS], kept: [1; KINDS], cumulative_shares: [0; KINDS], trials: 0 };
+        selector.update_shares();
+        selector
+    }
+
+    /// Returns the next kind.
+    pub(super) fn next(&mut self, random: &mut Random) -> usize {
+        self.trials += 1;
+        if self.trials.is_multiple_of(UPDATE_INTERVAL) {
+            self.update_shares();
+            // Older results count less and less.
+            for count in self.tried.iter_mut().chain(&mut self.kept) {
+                *count = count.div_ceil(2);
+            }
+        }
+        let chance = random.below(SHARE_TOTAL);
+        let kind = self.cumulative_shares.iter().position(|share| chance < *share).unwrap_or(0);
+        self.tried[kind] += 1;
+        kind
+    }
+
+    /// Records that a change of this kind was kept.
+    pub(super) fn record_kept(&mut self, kind: usize) {
+        self.kept[kind] += 1;
+    }
+
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shares are below the whole")]
+    fn update_shares(&mut self) {
+        let rate = |kind: usize| f64::from(self.kept[kind]) / f64::from(self.tried[kind]);
+        let all: f64 = (0..KINDS).map(rate).sum();
+        let mut sum = 0.0;
+        let cumulative_shares = std::array::from_fn(|kind| {
+            sum += UNIFORM_SHARE / KINDS as f64 + (1.0 - UNIFORM_SHARE) * rate(kind) / all;
+            (sum * SHARE_TOTAL as f64) as usize
+        });
+        self.cumulative_shares = cumulative_shares;
+    }
+}

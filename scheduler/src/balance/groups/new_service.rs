@@ -1,0 +1,149 @@
+//! A service that is to be created: its size and storage, and the check against the policy of a group.
+
+use super::partition::{self, Barrier};
+use crate::balance::live_constraints::LiveConstraints;
+use crate::balance::model::{
+    Allocation, Cluster, DEFAULT_LOAD, Instance, Policy, Specification, Status, Template,
+};
+use crate::balance::problem::{Problem, Settings};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Size, storage and tags of a service that is to be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewService {
+    /// Memory in MiB.
+    pub memory: i64,
+    /// Disk in MiB.
+    pub disk: i64,
+    /// Virtual cpus; thousandths on a live cluster.
+    pub vcpus: i64,
+    /// Storage of the service's disk.
+    pub template: Template,
+    /// Number of spindles that the service uses.
+    pub spindle_use: i64,
+    /// Tags of the service.
+    pub tags: Vec<String>,
+    /// Eligible nodes on a live cluster, by position; `None` for clusters from files.
+    pub nodes: Option<BTreeSet<usize>>,
+}
+
+/// The reason why a group cannot accept a new service, regardless of its free capacity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupRefusal {
+    /// The group accepts nothing, or does not reach the storage.
+    Barrier(Barrier),
+    /// The policy of the group requires another size.
+    Size {
+        /// The dimension outside the range: memory, disk, or cpus.
+        what: &'static str,
+        /// Size of the service in this dimension.
+        requested: i64,
+        /// Minimum permitted size.
+        least: i64,
+        /// Maximum permitted size.
+        most: i64,
+    },
+}
+
+impl fmt::Display for GroupRefusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GroupRefusal::Barrier(barrier) => write!(formatter, "{barrier}"),
+            GroupRefusal::Size { what, requested, least, most } => {
+                write!(
+                    formatter,
+                    "policy of the group requires {what} from {least} to {most}, got {requested}"
+                )
+            }
+        }
+    }
+}
+
+impl NewService {
+    /// Builds the problem of a group with this service as the last guest.
+    pub(super) fn problem(&self, cluster: &Cluster, group: usize, settings: &Settings) -> Problem {
+        let somewhere = cluster.nodes.iter().position(|node| node.group == group).unwrap_or(0);
+        let instance = self.instance(String::new(), (somewhere, None));
+        let constraints = self.constraints();
+        Problem::with_new_instance(cluster, &[group], settings, Some((&instance, constraints.as_ref())))
+    }
+
+    /// Adds the service to a cluster, on these nodes.
+    pub fn add(&self, cluster: &mut Cluster, place: (usize, Option<usize>)) {
+        let name = format!("new-{}", cluster.instances.len());
+        let instance = self.instance(name, place);
+        cluster.nodes[place.0].memory_free -= self.memory;
+        // The disk request of a live service counts on its node, wherever its data is stored.
+        if self.nodes.is_some() && !self.template.uses_node_disk() {
+            cluster.nodes[place.0].disk_free -= self.disk;
+        }
+        if let Some(constraints) = self.constraints() {
+            cluster.live_constraints.insert(cluster.instances.len(), constraints);
+        }
+        if self.template.uses_node_disk() {
+            for node in [Some(place.0), place.1].into_iter().flatten() {
+                cluster.nodes[node].disk_free -= self.disk;
+            }
+        }
+        cluster.instances.push(instance);
+    }
+
+    fn constraints(&self) -> Option<LiveConstraints> {
+        self.nodes.clone().map(|nodes| LiveConstraints { nodes, ..LiveConstraints::default() })
+    }
+
+    fn instance(&self, name: String, (primary, secondary): (usize, Option<usize>)) -> Instance {
+        Instance {
+            name,
+            memory: self.memory,
+            disk: self.disk,
+            vcpus: self.vcpus,
+            status: Status::Running,
+            auto_balance: true,
+            primary,
+            secondary,
+            template: self.template,
+            tags: self.tags.clone(),
+            spindle_use: self.spindle_use,
+            disk_spindles: None,
+            forthcoming: false,
+            load: DEFAULT_LOAD,
+        }
+    }
+
+    /// Checks whether a group may accept the service at all.
+    ///
+    /// # Errors
+    /// Returns the reason why the group cannot accept the service.
+    pub fn check_policy(&self, cluster: &Cluster, group: usize) -> Result<(), GroupRefusal> {
+        if cluster.groups[group].allocation == Allocation::Unallocable {
+            return Err(GroupRefusal::Barrier(Barrier::Unallocable));
+        }
+        if !partition::permits(cluster, group, self.template) {
+            return Err(GroupRefusal::Barrier(Barrier::Template(partition::template_word(self.template))));
+        }
+        cluster.policy(group).map_or(Ok(()), |policy| self.check_size(policy))
+    }
+
+    /// Checks whether one of the ranges of a policy contains the size. The error refers to the first range.
+    fn check_size(&self, policy: &Policy) -> Result<(), GroupRefusal> {
+        let outside = |(least, most): &(Specification, Specification)| {
+            let diskless = self.template == Template::Diskless;
+            let sizes = [
+                ("memory", self.memory, least.memory, most.memory),
+                ("disk", self.disk, least.disk, most.disk),
+                ("cpus", self.vcpus, least.cpus, most.cpus),
+            ];
+            let mut sizes = sizes.into_iter().filter(|(what, ..)| !diskless || *what != "disk");
+            sizes
+                .find(|(_, requested, least, most)| requested < least || requested > most)
+                .map(|(what, requested, least, most)| GroupRefusal::Size { what, requested, least, most })
+        };
+        let each: Vec<Option<GroupRefusal>> = policy.ranges.iter().map(outside).collect();
+        if each.iter().any(Option::is_none) {
+            return Ok(());
+        }
+        each.into_iter().flatten().next().map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,119 @@
+//! Constraints of instances on a live cluster that the text format cannot express.
+
+use super::model::Instance;
+use super::problem::{Guest, Placement, Problem};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The constraints of one instance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveConstraints {
+    /// Eligible nodes, by position in the cluster, without regard to other instances on them.
+    pub nodes: BTreeSet<usize>,
+    /// Further eligible nodes, which the instance prefers less than its current one. They count only if that node is to be
+    /// emptied.
+    pub less_preferred: BTreeSet<usize>,
+    /// Reason why the instance is not moved; `None` if it may be moved.
+    pub immovable_reason: Option<&'static str>,
+    /// Number of the unit; instances of one unit move as one.
+    pub unit: Option<usize>,
+    /// Number of the strict affinity set; a move of one of its instances also moves the others.
+    pub affinity_set: Option<usize>,
+    /// `true` if the instance can be live-migrated.
+    pub can_live_migrate: bool,
+    /// `true` if a command can copy the disk of the instance to another node.
+    pub can_copy_disk: bool,
+}
+
+impl LiveConstraints {
+    /// Applies the constraints to a guest. `nodes` are the positions of the problem's hosts in the cluster. `leaves` is
+    /// `true` if the guest's node is to be emptied.
+    pub(super) fn apply_to(
+        &self,
+        guest: &mut Guest,
+        instance: &Instance,
+        nodes: impl Iterator<Item = usize>,
+        leaves: bool,
+    ) {
+        let is_eligible =
+            |node: &usize| self.nodes.contains(node) || (leaves && self.less_preferred.contains(node));
+        guest.hosts = Some(nodes.map(|node| is_eligible(&node)).collect());
+        guest.movable &= self.immovable_reason.is_none();
+        guest.can_copy_disk = self.can_copy_disk;
+        // The disk request of a service counts on its node, wherever its data is stored.
+        if instance.status.is_running() && !instance.forthcoming {
+            guest.disk_used = instance.disk;
+            guest.disk_forthcoming = instance.disk;
+        }
+    }
+}
+
+impl Problem {
+    /// Merges the members of each unit into one guest. A unit stays on its nodes if not all members are movable, or if
+    /// they differ in placement or eligible nodes.
+    pub(super) fn merge_units(&mut self, live_constraints: &BTreeMap<usize, LiveConstraints>) {
+        let mut units: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (position, guest) in self.guests.iter().enumerate() {
+            if let Some(unit) = live_constraints.get(&guest.instance).and_then(|constraints| constraints.unit)
+            {
+                units.entry(unit).or_default().push(position);
+            }
+        }
+        let mut merged = vec![false; self.guests.len()];
+        for members in units.values() {
+            let [first, others @ ..] = members.as_slice() else { continue };
+            let placement_and_reach = |at: usize| (self.start[at], self.guests[at].reach);
+            let can_move_as_one = members
+                .iter()
+                .all(|&at| self.guests[at].movable && placement_and_reach(at) == placement_and_reach(*first));
+            if !can_move_as_one {
+                for &member in members {
+                    self.guests[member].movable = false;
+                }
+                continue;
+            }
+            for &other in others {
+                let partner = self.guests[other].clone();
+                self.guests[*first].merge(&partner);
+                merged[other] = true;
+            }
+        }
+        if !merged.contains(&true) {
+            return;
+        }
+        let guests = std::mem::take(&mut self.guests).into_iter().zip(std::mem::take(&mut self.start));
+        let remaining: Vec<(Guest, Placement)> =
+            guests.zip(merged).filter(|(_, merged)| !merged).map(|(guest, _)| guest).collect();
+        (self.guests, self.start) = remaining.into_iter().unzip();
+    }
+}
+
+impl Guest {
+    /// Merges another guest that moves together with this one.
+    fn merge(&mut self, other: &Guest) {
+        self.memory += other.memory;
+        self.memory_used += other.memory_used;
+        self.memory_forthcoming += other.memory_forthcoming;
+        self.memory_reserved += other.memory_reserved;
+        self.disk_used += other.disk_used;
+        self.disk_forthcoming += other.disk_forthcoming;
+        self.vcpus += other.vcpus;
+        self.vcpus_forthcoming += other.vcpus_forthcoming;
+        for (sum, part) in self.spindles.iter_mut().zip(other.spindles) {
+            *sum += part;
+        }
+        for (sum, part) in self.load.iter_mut().zip(other.load) {
+            *sum += part;
+        }
+        // A tag shared within the unit stays together in any case, so duplicates do not count.
+        self.exclusion.extend(&other.exclusion);
+        self.exclusion.sort_unstable();
+        self.exclusion.dedup();
+        self.desired.extend(&other.desired);
+        self.can_copy_disk &= other.can_copy_disk;
+        if let (Some(hosts), Some(others)) = (&mut self.hosts, &other.hosts) {
+            hosts.iter_mut().zip(others).for_each(|(host, other)| *host &= other);
+        }
+        self.partners.push(other.instance);
+        self.partners.extend(&other.partners);
+    }
+}

@@ -1,0 +1,251 @@
+//! The order of moves of services that block each other.
+
+mod component;
+#[cfg(test)]
+mod tests;
+
+use crate::filter::evicts;
+use crate::place::{Verdict, place_unit};
+use crate::placement_query::priorities_of;
+use crate::score::{PriorityTier, Score};
+use crate::unit::Unit;
+use crate::view::{Refusal, ServiceFacts, View};
+use ha_api_types::id::{NodeName, ResourceName};
+use ha_api_types::reason::Reason;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The next step of a service that blocks others or is blocked by others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MoveStep {
+    /// The service moves now.
+    Move {
+        /// Target node.
+        to: NodeName,
+        /// Services that can reach their node because of this move. Empty if the service moves to its own best node.
+        makes_room_for: BTreeSet<ResourceName>,
+    },
+    /// The service stays until another one has moved.
+    Wait {
+        /// One sentence that names the other service.
+        message: String,
+    },
+    /// The service cannot reach its best node by any order of moves.
+    Blocked {
+        /// One sentence with the reason and the suggested action.
+        message: String,
+    },
+}
+
+/// Returns the services whose moves depend on others, by name. All other services move independently.
+///
+/// Services are considered together in two cases:
+///
+/// - a strict Negative rule connects them, directly or through other services;
+/// - one prefers the node of another, and the other would also prefer to leave.
+///
+/// In such a set, one unit moves at a time. All others stay meanwhile, because an independent move of one could undo a move
+/// made for another.
+///
+/// Guarantees: a pure function of the view; the caller calls it again after every move. A set in which every service is on
+/// a suitable node is not returned.
+pub fn dependent_moves(view: &View) -> BTreeMap<ResourceName, MoveStep> {
+    let units = units(view);
+    let shared = shares_node(view);
+    // Shortcut for the most frequent case, in which no service needs to move.
+    if !shared && !units.values().any(|unit| may_need_move(view, unit)) {
+        return BTreeMap::new();
+    }
+    // Each unit's preferences assume that services which could move away, or are moving, use no node.
+    let mut without_movable = view.clone();
+    let stays: BTreeSet<&ResourceName> = units.values().flat_map(|unit| &unit.members).collect();
+    without_movable.services.change_all(|name, facts| {
+        if stays.contains(name) || facts.uses.len() > 1 {
+            facts.uses.clear();
+        }
+    });
+    let misplaced: BTreeMap<&ResourceName, NodePreferences> = units
+        .iter()
+        .filter(|(_, unit)| may_need_move(view, unit))
+        .filter_map(|(name, unit)| Some((name, preferences(&without_movable, unit)?)))
+        .filter(|(name, preferences)| {
+            units.get(*name).is_some_and(|unit| preferences.is_misplaced(unit.node.as_ref()))
+        })
+        .collect();
+    let mut dependent_moves = BTreeMap::new();
+    if misplaced.is_empty() && !shared {
+        return dependent_moves;
+    }
+    for component in component::components(view, &units, &misplaced) {
+        dependent_moves.extend(component.dependent_moves(view, &units));
+    }
+    dependent_moves
+}
+
+/// Services that move as one unit, as far as the order of moves is concerned.
+#[derive(Clone, Debug)]
+struct MoveUnit {
+    /// Names of all members that move.
+    members: Vec<ResourceName>,
+    /// Node of the running members; `None` if no member runs.
+    node: Option<NodeName>,
+}
+
+/// Distance of each node from the best choice of a unit; nodes that the unit may not use are missing.
+#[derive(Clone, Debug, Default)]
+struct NodePreferences {
+    distances: BTreeMap<NodeName, u32>,
+    /// Rank of each node's priority tier, also for a unit that does not return to its tier automatically. It
+    /// decides only between moves that a rule demands.
+    tiers: BTreeMap<NodeName, u32>,
+}
+
+impl NodePreferences {
+    fn is_misplaced(&self, node: Option<&NodeName>) -> bool {
+        let Some(here) = node.and_then(|node| self.distances.get(node)) else { return true };
+        self.distances.values().any(|wish| wish < here)
+    }
+
+    /// Returns the nodes that the unit prefers to its own.
+    fn wanted(&self, node: Option<&NodeName>) -> impl Iterator<Item = &NodeName> {
+        let here = node.and_then(|node| self.distances.get(node)).copied();
+        self.distances
+            .iter()
+            .filter(move |(_, wish)| here.is_none_or(|here| **wish < here))
+            .map(|(node, _)| node)
+    }
+}
+
+/// Returns every unit that could be moved or started now, keyed by its first running member, or else by its first member.
+fn units(view: &View) -> BTreeMap<ResourceName, MoveUnit> {
+    let mut units = BTreeMap::new();
+    let mut seen: BTreeSet<&ResourceName> = BTreeSet::new();
+    for (name, facts) in &view.services {
+        // A service that must be with a paused one stays with it.
+        let held = facts.paused && !view.rules.strict_affinity_partners(name).is_empty();
+        let can_move_or_start =
+            (facts.movable && !held) || (facts.wanted && facts.uses.is_empty() && !facts.waits_for_others);
+        if !can_move_or_start || !seen.insert(name) {
+            continue;
+        }
+        let companions = view.rules.strict_affinity_partners(name);
+        let moving =
+            |other: &ResourceName| view.services.get(other).is_some_and(|facts| facts.uses.len() > 1);
+        let unit = Unit::of(view, name, facts);
+        seen.extend(unit.members.iter().map(|(member, _)| *member));
+        // The partner of a moving service follows it to its target, independently of this order.
+        if companions.iter().any(moving) {
+            continue;
+        }
+        let nodes_in_use: BTreeSet<&NodeName> =
+            unit.members.iter().filter_map(|(_, facts)| facts.current_or_target_node()).collect();
+        // If partners are on different nodes, their unit cannot be moved yet.
+        if nodes_in_use.len() > 1 {
+            continue;
+        }
+        let node = nodes_in_use.first().map(|node| (*node).to_owned());
+        let runs = |facts: &ServiceFacts| !facts.uses.is_empty();
+        let leader = unit.members.iter().filter(|(_, facts)| runs(facts)).chain(&unit.members).next();
+        let Some((leader, _)) = leader else { continue };
+        let members: BTreeSet<ResourceName> =
+            unit.members.iter().map(|(member, _)| (*member).clone()).collect();
+        let members = members.into_iter().collect();
+        units.insert((*leader).to_owned(), MoveUnit { members, node });
+    }
+    units
+}
+
+/// Returns `true` if a unit may not be on its best node. This test is fast: it rules out most of a cluster without
+/// examining every node.
+fn may_need_move(view: &View, unit: &MoveUnit) -> bool {
+    let Some(node) = unit.node.as_ref().and_then(|node| view.nodes.get(node)) else { return true };
+    node.maintenance
+        || unit.members.iter().any(|name| {
+            view.services.get(name).is_none_or(|facts| {
+                facts.uses.is_empty()
+                    || facts.maintenance_node.is_some()
+                    || !facts.failed_nodes.is_empty()
+                    || priorities_of(view, name, facts).is_some()
+            })
+        })
+}
+
+/// Returns `true` if two services that a strict Negative rule keeps apart share a node.
+fn shares_node(view: &View) -> bool {
+    view.rules.strict_anti_affinity_rules().any(|partners| {
+        let mut taken = BTreeSet::new();
+        let mut uses = partners
+            .resources
+            .iter()
+            .filter_map(|name| view.services.get(name))
+            .flat_map(|facts| &facts.uses);
+        uses.any(|node| !taken.insert(node))
+    })
+}
+
+/// Nodes with equal keys are equally preferred: whether a start failed there, and the priority tiers if failback applies.
+type Key = (bool, Option<(Reverse<PriorityTier>, u32)>);
+
+/// Computes the preferences of a unit, in a view in which services that could move away use no node. `None` if no member
+/// can represent the unit.
+fn preferences(without_movable: &View, unit: &MoveUnit) -> Option<NodePreferences> {
+    let leader = unit.members.iter().find(|name| {
+        unit.node.is_none()
+            || without_movable.services.get(*name).is_some_and(|facts| facts.node == unit.node)
+    })?;
+    let facts = without_movable.services.get(leader)?;
+    let whole = Unit::of(without_movable, leader, facts);
+    let mut judged = place_unit(without_movable, &whole);
+    let mut placed = whole.clone();
+    if judged.node.is_none()
+        && unit.node.is_some()
+        && let Some(running) = whole.without(|_, facts| facts.movable)
+    {
+        judged = place_unit(without_movable, &running);
+        placed = running;
+    }
+    let failback = placed.failback(without_movable);
+    let key = |score: &Score| -> Key {
+        (score.failed_before, failback.then_some((score.priority_tier, score.partners_tier)))
+    };
+    let scores: BTreeMap<&NodeName, &Score> = judged
+        .verdicts
+        .iter()
+        .filter_map(|(node, verdict)| match verdict {
+            Verdict::Allowed(score) => Some((node, score)),
+            Verdict::Refused(_) => None,
+        })
+        .collect();
+    let ranks: BTreeSet<_> =
+        scores.values().map(|score| (score.priority_tier, score.partners_tier)).collect();
+    let tiers = scores.iter().map(|(node, score)| {
+        let rank =
+            ranks.iter().position(|rank| *rank == (score.priority_tier, score.partners_tier)).unwrap_or(0);
+        ((*node).clone(), u32::try_from(rank).unwrap_or(u32::MAX))
+    });
+    let tiers = tiers.collect();
+    let allowed: BTreeMap<&NodeName, Key> = scores.iter().map(|(node, score)| (*node, key(score))).collect();
+    let keys: BTreeSet<&Key> = allowed.values().collect();
+    let home = placed.maintenance_node().filter(|home| allowed.contains_key(home));
+    let mut distances: BTreeMap<NodeName, u32> = allowed
+        .iter()
+        .map(|(node, own)| {
+            let rank = keys.iter().position(|key| *key == own).unwrap_or(0);
+            let away = u32::from(home.is_some_and(|home| home != *node));
+            ((*node).clone(), u32::try_from(rank).unwrap_or(u32::MAX / 4) * 2 + away)
+        })
+        .collect();
+    // A reason that only prevents new placements neither makes the unit leave nor makes it prefer another node.
+    if let Some(node) = &unit.node
+        && let Some(Verdict::Refused(refusals)) = judged.verdicts.get(node)
+        && !refusals.iter().any(makes_leave)
+    {
+        distances.insert(node.clone(), 0);
+    }
+    Some(NodePreferences { distances, tiers })
+}
+
+/// Returns `true` if a service leaves its node for this reason.
+fn makes_leave(refusal: &Refusal) -> bool {
+    evicts(refusal.reason) || (refusal.evicts_running && refusal.reason == Reason::WatchdogFailed)
+}

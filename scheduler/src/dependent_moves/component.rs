@@ -1,0 +1,279 @@
+//! Sets of units that block each other, and the next move in each set.
+
+use super::{MoveStep, MoveUnit, NodePreferences, preferences};
+use crate::filter::limits;
+use crate::move_sequence::{FreeAmounts, Item, MoveProblem, Next, next};
+use crate::sets::join;
+use crate::unit::Unit;
+use crate::view::View;
+use crate::words::with_verb;
+use ha_api_types::id::{NodeName, ResourceName};
+use ha_api_types::quantity::{Amounts, Quantity};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A set of units, identified by their leaders.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Component {
+    units: BTreeSet<ResourceName>,
+    /// Names of services of the set that are moving.
+    moving: BTreeSet<ResourceName>,
+}
+
+/// Returns the sets that contain a unit with a better node.
+pub(super) fn components(
+    view: &View,
+    units: &BTreeMap<ResourceName, MoveUnit>,
+    misplaced: &BTreeMap<&ResourceName, NodePreferences>,
+) -> Vec<Component> {
+    let mut sets: Vec<BTreeSet<&ResourceName>> = Vec::new();
+    for partners in view.rules.strict_anti_affinity_rules() {
+        let is_relevant = |name: &&ResourceName| {
+            view.services.get(*name).is_some_and(|facts| facts.wanted || !facts.uses.is_empty())
+        };
+        join(&mut sets, partners.resources.iter().filter(is_relevant).collect());
+    }
+    let moving: BTreeMap<&ResourceName, &BTreeSet<NodeName>> = view
+        .services
+        .iter()
+        .filter(|(_, facts)| facts.uses.len() > 1)
+        .map(|(name, facts)| (name, &facts.uses))
+        .collect();
+    for (name, preferences) in misplaced {
+        let Some(unit) = units.get(*name) else { continue };
+        if !requests_capacity(view, unit) {
+            continue;
+        }
+        let wanted: BTreeSet<&NodeName> = preferences.wanted(unit.node.as_ref()).collect();
+        for other in misplaced.keys() {
+            let there = units.get(*other).and_then(|other| other.node.as_ref());
+            if other != name && there.is_some_and(|there| wanted.contains(there)) {
+                join(&mut sets, BTreeSet::from([*name, *other]));
+            }
+        }
+        for (other, uses) in &moving {
+            let crosses = uses.iter().any(|node| wanted.contains(node) || unit.node.as_ref() == Some(node));
+            if crosses {
+                join(&mut sets, BTreeSet::from([*name, *other]));
+            }
+        }
+    }
+    for unit in units.values().filter(|unit| unit.members.len() > 1) {
+        join(&mut sets, unit.members.iter().collect());
+    }
+    sets.into_iter()
+        .map(|set| Component {
+            units: units.keys().filter(|name| set.contains(name)).cloned().collect(),
+            moving: moving
+                .keys()
+                .filter(|name| set.contains(**name))
+                .map(|name| (*name).to_owned())
+                .collect(),
+        })
+        .filter(|component| component.units.len() + component.moving.len() > 1)
+        .collect()
+}
+
+fn requests_capacity(view: &View, unit: &MoveUnit) -> bool {
+    unit.members
+        .iter()
+        .filter_map(|name| view.services.get(name))
+        .any(|facts| facts.requests != Amounts::default())
+}
+
+impl Component {
+    /// Returns the next step of each service of the set.
+    pub(super) fn dependent_moves(
+        &self,
+        view: &View,
+        units: &BTreeMap<ResourceName, MoveUnit>,
+    ) -> BTreeMap<ResourceName, MoveStep> {
+        let order: Vec<(&ResourceName, &MoveUnit)> =
+            self.units.iter().filter_map(|name| units.get_key_value(name)).collect();
+        let members = || order.iter().flat_map(|(_, unit)| &unit.members);
+        if !self.moving.is_empty() {
+            let moving: Vec<&ResourceName> = self.moving.iter().collect();
+            let have = with_verb(&moving, "has", "have");
+            let message = format!("Waiting until {have} moved, one service at a time");
+            return members()
+                .map(|name| (name.clone(), MoveStep::Wait { message: message.clone() }))
+                .collect();
+        }
+        let mut own = view.clone();
+        for name in members() {
+            if let Some(mut facts) = own.services.get_mut(name) {
+                facts.uses.clear();
+            }
+        }
+        let preferences: Vec<NodePreferences> =
+            order.iter().map(|(_, unit)| preferences(&own, unit).unwrap_or_default()).collect();
+        let nodes = nodes(&order, &preferences);
+        let problem = problem(&own, &order, &preferences, &nodes);
+        match next(&problem) {
+            Next::Done => BTreeMap::new(),
+            Next::Move { item, to, goal } => move_one(&order, &nodes, &problem, item, to, &goal),
+            Next::Blocked { goal } => blocked(view, &order, &nodes, &goal),
+        }
+    }
+}
+
+/// Lets one unit move while the others stay.
+fn move_one(
+    order: &[(&ResourceName, &MoveUnit)],
+    nodes: &[NodeName],
+    problem: &MoveProblem,
+    item: usize,
+    to: usize,
+    goal: &[Option<usize>],
+) -> BTreeMap<ResourceName, MoveStep> {
+    let (Some((_, mover)), Some(node)) = (order.get(item), nodes.get(to)) else { return BTreeMap::new() };
+    let better: BTreeSet<ResourceName> = order
+        .iter()
+        .enumerate()
+        .filter(|(other, _)| *other != item && goal[*other] != problem.items[*other].node)
+        .flat_map(|(_, (_, unit))| unit.members.clone())
+        .collect();
+    let own = goal.get(item) == Some(&Some(to)) && problem.is_improved_on(item, to);
+    let makes_room_for = if own { BTreeSet::new() } else { better };
+    let have = with_verb(&mover.members, "has", "have");
+    let message = match mover.node {
+        Some(_) => format!("Waiting until {have} moved to {node}"),
+        None => format!("Waiting until {have} started on {node}"),
+    };
+    let mut dependent_moves: BTreeMap<ResourceName, MoveStep> = order
+        .iter()
+        .flat_map(|(_, unit)| &unit.members)
+        .map(|name| (name.clone(), MoveStep::Wait { message: message.clone() }))
+        .collect();
+    for name in &mover.members {
+        dependent_moves.insert(
+            name.clone(),
+            MoveStep::Move { to: node.clone(), makes_room_for: makes_room_for.clone() },
+        );
+    }
+    dependent_moves
+}
+
+/// Returns the nodes that matter: the current nodes of all units, and for each unit its best other nodes, as many as there
+/// are units. With k units no order of moves needs more than k free nodes.
+fn nodes(order: &[(&ResourceName, &MoveUnit)], preferences: &[NodePreferences]) -> Vec<NodeName> {
+    let nodes_in_use: BTreeSet<NodeName> = order.iter().filter_map(|(_, unit)| unit.node.clone()).collect();
+    let mut nodes = nodes_in_use.clone();
+    for preferences in preferences {
+        let mut unused: Vec<(u32, &NodeName)> = preferences
+            .distances
+            .iter()
+            .filter(|(node, _)| !nodes_in_use.contains(*node))
+            .map(|(node, wish)| (*wish, node))
+            .collect();
+        unused.sort();
+        nodes.extend(unused.into_iter().take(order.len()).map(|(_, node)| node.clone()));
+    }
+    nodes.into_iter().collect()
+}
+
+fn problem(
+    own: &View,
+    order: &[(&ResourceName, &MoveUnit)],
+    preferences: &[NodePreferences],
+    nodes: &[NodeName],
+) -> MoveProblem {
+    let items: Vec<Item> = order
+        .iter()
+        .zip(preferences)
+        .map(|((_, unit), preferences)| Item {
+            node: unit.node.as_ref().and_then(|own| nodes.iter().position(|node| node == own)),
+            distances: nodes.iter().map(|node| preferences.distances.get(node).copied()).collect(),
+            tiers: nodes
+                .iter()
+                .map(|node| preferences.tiers.get(node).copied().unwrap_or_default())
+                .collect(),
+            requests: requests(own, unit),
+        })
+        .collect();
+    let mut apart = BTreeSet::new();
+    for one in 0..order.len() {
+        for other in one + 1..order.len() {
+            if keeps_apart(own, order[one].1, order[other].1).is_some() {
+                apart.insert((one, other));
+            }
+        }
+    }
+    MoveProblem { items, free: nodes.iter().map(|node| free_capacity(own, node)).collect(), apart }
+}
+
+/// Returns the name of the strict rule that keeps two units apart.
+fn keeps_apart<'v>(view: &'v View, one: &'v MoveUnit, other: &MoveUnit) -> Option<&'v str> {
+    one.members.iter().find_map(|name| {
+        view.rules
+            .anti_affinity_rules_of(name)
+            .filter(|partners| partners.strict)
+            .find(|partners| other.members.iter().any(|member| partners.resources.contains(member)))
+            .map(|partners| partners.name.as_str())
+    })
+}
+
+fn each(amounts: &Amounts) -> [Option<Quantity>; 3] {
+    [amounts.cpu, amounts.memory, amounts.disk]
+}
+
+fn requests(own: &View, unit: &MoveUnit) -> FreeAmounts {
+    let Some((name, facts)) = unit.members.first().and_then(|name| own.services.get_key_value(name)) else {
+        return FreeAmounts::default();
+    };
+    each(&Unit::of(own, name, facts).requests()).map(|amount| amount.map(Quantity::milli))
+}
+
+/// Returns the free capacity of a node for the units of the set, which use no node in this view.
+fn free_capacity(own: &View, node: &NodeName) -> FreeAmounts {
+    let Some(facts) = own.nodes.get(node) else { return FreeAmounts::default() };
+    let mut free = limits(&own.settings, facts);
+    for (_, user) in own.users_of(node) {
+        for (left, used) in free.iter_mut().zip(each(&user.requests)) {
+            if let (Some(left), Some(used)) = (left.as_mut(), used) {
+                *left -= used.milli();
+            }
+        }
+    }
+    free
+}
+
+/// Returns the message for each service that a better arrangement would move, but that no order of moves can.
+fn blocked(
+    view: &View,
+    order: &[(&ResourceName, &MoveUnit)],
+    nodes: &[NodeName],
+    goal: &[Option<usize>],
+) -> BTreeMap<ResourceName, MoveStep> {
+    let mut dependent_moves = BTreeMap::new();
+    let aim = |at: usize| goal.get(at).copied().flatten().and_then(|to| nodes.get(to));
+    for (at, (_, unit)) in order.iter().enumerate() {
+        let Some(to) = aim(at).filter(|to| Some(*to) != unit.node.as_ref()) else { continue };
+        let in_the_way: Vec<String> = order
+            .iter()
+            .enumerate()
+            .filter(|(other, (_, there))| *other != at && there.node.as_ref() == Some(to))
+            .map(|(other, (_, there))| {
+                let rule = keeps_apart(view, unit, there)
+                    .map_or_else(|| "not enough capacity".to_owned(), |rule| format!("rule {rule}"));
+                let waits = if there.members.len() == 1 { "waits" } else { "wait" };
+                let then = aim(other)
+                    .filter(|next| *next != to)
+                    .map_or_else(String::new, |next| format!(" and {waits} for {next}"));
+                format!("{} on {to} ({rule}){then}", with_verb(&there.members, "is", "are"))
+            })
+            .collect();
+        let message = format!(
+            "Waiting to move to {to}: {}. No order of moves is possible because no node is free as an intermediate \
+             step. Allow one of these services on another node, or stop one of them temporarily",
+            if in_the_way.is_empty() {
+                "other services are in the way".to_owned()
+            } else {
+                in_the_way.join(", ")
+            }
+        );
+        for name in &unit.members {
+            dependent_moves.insert(name.clone(), MoveStep::Blocked { message: message.clone() });
+        }
+    }
+    dependent_moves
+}

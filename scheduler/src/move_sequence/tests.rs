@@ -1,0 +1,197 @@
+//! Swaps, chains and cycles as tables, and a property that executes every plan.
+
+use super::*;
+use proptest::prelude::*;
+
+/// Parses a problem with one item per word.
+///
+/// - `0>1`: is on node 0 and prefers node 1
+/// - `0>1|2`: prefers node 1, then node 2
+/// - `->1`: does not run yet
+/// - `0!1`: must move to node 1
+/// - `0`: accepts all nodes equally
+/// - `0*`: may be only on node 0
+fn problem(nodes: usize, items: &str, apart: &[(usize, usize)]) -> MoveProblem {
+    let items: Vec<Item> = items.split_whitespace().map(|word| item(nodes, word)).collect();
+    MoveProblem { items, free: vec![[None; 3]; nodes], apart: apart.iter().copied().collect() }
+}
+
+fn item(nodes: usize, word: &str) -> Item {
+    let number = |text: &str| text.parse::<usize>().ok();
+    let (node, distances) = if let Some((place, wants)) = word.split_once('>') {
+        let mut distances = vec![Some(9); nodes];
+        for (rank, node) in wants.split('|').filter_map(number).enumerate() {
+            distances[node] = Some(u32::try_from(rank).unwrap());
+        }
+        (number(place), distances)
+    } else if let Some((place, wants)) = word.split_once('!') {
+        let mut distances = vec![None; nodes];
+        distances[number(wants).unwrap()] = Some(0);
+        (number(place), distances)
+    } else if let Some(place) = word.strip_suffix('*').and_then(number) {
+        (Some(place), (0..nodes).map(|node| (node == place).then_some(0)).collect())
+    } else {
+        (number(word), vec![Some(0); nodes])
+    };
+    Item { node, distances, tiers: Vec::new(), requests: [None; 3] }
+}
+
+const ALL: &[(usize, usize)] = &[(0, 1), (0, 2), (1, 2)];
+
+/// Checks all moves until no step is left, as `item>node`. `blocked` at the end means that a better arrangement is not
+/// reachable.
+fn check(problem: &MoveProblem, expected: &str) {
+    assert_eq!(run(problem).join(" "), expected, "{problem:?}");
+}
+
+fn run(problem: &MoveProblem) -> Vec<String> {
+    let mut problem = problem.clone();
+    let mut told = Vec::new();
+    for _ in 0..100 {
+        match next(&problem) {
+            Next::Done => return told,
+            Next::Blocked { .. } => {
+                told.push("blocked".to_owned());
+                return told;
+            }
+            Next::Move { item, to, .. } => {
+                let state: Vec<_> = problem.items.iter().map(|item| item.node).collect();
+                assert!(problem.may_move(item, to, &state), "{item} may not go to {to}: {problem:?}");
+                problem.items[item].node = Some(to);
+                told.push(format!("{item}>{to}"));
+            }
+        }
+    }
+    panic!("no end: {told:?}");
+}
+
+#[test]
+fn a_direct_move_is_one_step() {
+    check(&problem(2, "0>1", &[]), "0>1");
+    check(&problem(2, "0 1", &[(0, 1)]), "");
+}
+
+#[test]
+fn a_swap_uses_a_third_node() {
+    check(&problem(3, "0>1 1>0", &[(0, 1)]), "0>2 1>0 0>1");
+    check(&problem(2, "0>1 1>0", &[(0, 1)]), "blocked");
+}
+
+#[test]
+fn a_chain_starts_at_its_end() {
+    check(&problem(4, "0>1 1>2 2>3", ALL), "2>3 1>2 0>1");
+}
+
+#[test]
+fn a_circle_of_three_needs_a_fourth_node() {
+    check(&problem(4, "0>1 1>2 2>0", ALL), "0>3 2>0 1>2 0>1");
+    check(&problem(3, "0>1 1>2 2>0", ALL), "blocked");
+}
+
+#[test]
+fn an_item_on_its_best_node_moves_for_a_violation_but_not_for_a_preference() {
+    check(&problem(3, "0!1 1", &[(0, 1)]), "1>2 0>1");
+    check(&problem(3, "0>1 1", &[(0, 1)]), "");
+    check(&problem(3, "0!1 1*", &[(0, 1)]), "");
+    check(&problem(3, "->0 0", &[(0, 1)]), "0>1");
+}
+
+#[test]
+fn two_items_with_anti_affinity_separate() {
+    check(&problem(2, "0 0", &[(0, 1)]), "0>1");
+}
+
+#[test]
+fn three_items_with_anti_affinity_stay_on_two_nodes() {
+    // Node 0 is in maintenance; the others are in use.
+    let mut three = problem(3, "0 1 2", ALL);
+    for item in &mut three.items {
+        item.distances[0] = None;
+    }
+    check(&three, "");
+}
+
+#[test]
+fn capacity_counts_on_both_nodes() {
+    let mut swap = problem(3, "0>1 1>0", &[]);
+    for item in &mut swap.items {
+        item.requests[1] = Some(6);
+    }
+    swap.free = vec![[None, Some(10), None]; 3];
+    check(&swap, "0>2 1>0 0>1");
+    swap.free[2] = [None, Some(5), None];
+    check(&swap, "blocked");
+}
+
+fn any_problem() -> impl Strategy<Value = MoveProblem> {
+    (2..=4_usize, 1..=4_usize).prop_flat_map(|(nodes, count)| {
+        let item = (
+            proptest::option::weighted(0.9, 0..nodes),
+            proptest::collection::vec(proptest::option::weighted(0.8, 0..4_u32), nodes),
+            proptest::option::weighted(0.3, 1..6_i128),
+        );
+        let pairs: Vec<(usize, usize)> =
+            (0..count).flat_map(|one| (one + 1..count).map(move |other| (one, other))).collect();
+        let most = pairs.len();
+        (
+            proptest::collection::vec(item, count),
+            proptest::collection::vec(proptest::option::weighted(0.5, 3..12_i128), nodes),
+            proptest::sample::subsequence(pairs, 0..=most),
+        )
+            .prop_map(|(items, capacities, apart)| MoveProblem {
+                items: items
+                    .into_iter()
+                    .map(|(node, distances, memory)| Item {
+                        node,
+                        distances,
+                        tiers: Vec::new(),
+                        requests: [None, memory, None],
+                    })
+                    .collect(),
+                free: capacities.into_iter().map(|memory| [None, memory, None]).collect(),
+                apart: apart.into_iter().collect(),
+            })
+    })
+}
+
+proptest! {
+    /// Executed step by step, with each step legal, every plan must end, and its end must not cost more than its start. No
+    /// state with fewer violations may be reachable from the end, according to a separate search.
+    #[test]
+    fn moves_end_and_add_no_violation(problem in any_problem()) {
+        let before = problem.cost(&problem.items.iter().map(|item| item.node).collect());
+        let moves: Vec<(usize, usize)> = run(&problem)
+            .iter()
+            .filter_map(|told| {
+                let (item, to) = told.split_once('>')?;
+                Some((item.parse().ok()?, to.parse().ok()?))
+            })
+            .collect();
+        let mut state: State = problem.items.iter().map(|item| item.node).collect();
+        let broken = |state: &State| {
+            problem.apart.iter().filter(|(one, other)| state[*one].is_some() && state[*one] == state[*other]).count()
+        };
+        for (item, to) in &moves {
+            let was = broken(&state);
+            state[*item] = Some(*to);
+            prop_assert!(broken(&state) <= was);
+        }
+        prop_assert!(problem.cost(&state) <= before);
+        if !moves.is_empty() {
+            prop_assert!(problem.cost(&state) < before);
+        }
+        // No order of moves may lead to fewer violations.
+        let mut reached = BTreeSet::from([state.clone()]);
+        let mut open = vec![state.clone()];
+        while let Some(at) = open.pop() {
+            prop_assert!(problem.cost(&at).hard >= problem.cost(&state).hard);
+            for (item, to) in problem.moves(&at).collect::<Vec<_>>() {
+                let mut after = at.clone();
+                after[item] = Some(to);
+                if reached.insert(after.clone()) {
+                    open.push(after);
+                }
+            }
+        }
+    }
+}

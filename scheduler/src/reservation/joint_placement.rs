@@ -1,0 +1,84 @@
+//! Joint placement of several services, for cases in which choosing one node at a time leaves a service without a node.
+
+use super::exact::{Found, search};
+use super::greedy::{best, fitting, quick};
+use super::model::Model;
+use super::trial::Trial;
+use super::unit::{Unit, waiting};
+use crate::view::View;
+use ha_api_types::cluster::ReservationBasis;
+use ha_api_types::id::{NodeName, ResourceName};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Maximum number of candidates that are examined for one set of services.
+const EFFORT: u64 = 20_000;
+/// Limit on the square of the number of units times the number of nodes, which corresponds to some tenths of a second.
+/// Up to it, less important units may be left out one at a time; beyond it, either all units are placed or none.
+const MAX_PAIRINGS: usize = 1_000_000;
+
+/// Chooses nodes for several services together, by name, so that as many of them as possible are placed. A more
+/// important service is never left out in favor of less important ones.
+///
+/// The services in `unplaced` count as using no node, regardless of the view. All others stay on their nodes, and no
+/// service is preempted. Services that cannot be placed are missing in the result. A node on which a service failed to
+/// start is not eligible for it.
+///
+/// Guarantees: deterministic. All services of the result can start on their nodes at the same time: no hard limit and no
+/// strict rule excludes a node. If a placement of all exists and the search does not reach its limit, the result contains
+/// all services.
+pub fn place_jointly(view: &View, unplaced: &BTreeSet<ResourceName>) -> BTreeMap<ResourceName, NodeName> {
+    let mut view = view.clone();
+    // Recovery uses these settings, regardless of those of the failover capacity check.
+    view.reservation.count_stopped = false;
+    view.reservation.basis = ReservationBasis::Requests;
+    view.services.change_all(|name, facts| {
+        if unplaced.contains(name) {
+            facts.uses.clear();
+        }
+    });
+    let model = Model::of(view);
+    let mut trial = Trial::new(&model);
+    let mut units = waiting(&model, unplaced);
+    units.retain(|unit| !fitting(&mut trial, unit).is_empty());
+    units.sort_by_key(|unit| {
+        (Reverse(unit.highest_priority), unit.members.iter().map(|member| &model.service(*member).name).min())
+    });
+    let placed = place_all(&model, &trial, &units).or_else(|| {
+        if units.len() * units.len() * model.nodes.len() > MAX_PAIRINGS {
+            return None;
+        }
+        let mut chosen: Vec<Unit> = Vec::new();
+        let mut placed = None;
+        for unit in &units {
+            chosen.push(unit.clone());
+            match place_all(&model, &trial, &chosen) {
+                Some(found) => placed = Some(found),
+                None => drop(chosen.pop()),
+            }
+        }
+        placed
+    });
+    let named =
+        |(service, node): (u32, u32)| (model.service(service).name.clone(), model.node(node).name.clone());
+    placed.into_iter().flatten().map(named).collect()
+}
+
+/// Returns a placement of all these units, as pairs of service and node numbers; `None` if none is found.
+fn place_all(model: &Model, trial: &Trial<'_>, units: &[Unit]) -> Option<Vec<(u32, u32)>> {
+    let mut attempt = quick(model, trial, units);
+    if !attempt.is_whole() {
+        attempt = best(model, trial, units, attempt);
+    }
+    if !attempt.is_whole() {
+        attempt = match search(model, trial, units, EFFORT) {
+            Found::Placement(whole) => whole,
+            Found::Nothing | Found::Undecided => return None,
+        };
+    }
+    let placed = attempt.units.iter().zip(&attempt.nodes).filter_map(|(unit, node)| Some((unit, (*node)?)));
+    Some(placed.flat_map(|(unit, node)| unit.members.iter().map(move |member| (*member, node))).collect())
+}
+
+#[cfg(test)]
+mod tests;

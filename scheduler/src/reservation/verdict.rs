@@ -1,0 +1,193 @@
+//! The verdict on one failure: heuristics first, then proofs of impossibility, then the complete search.
+
+use super::exact::{Found, search, search_with_preemption};
+use super::greedy::{Attempt, best, place_with_preemption, quick};
+use super::model::Model;
+use super::unit::{Unit, after_failure};
+use super::{Certificate, Failing, Move, Proof, Unplaced, Verdict, blocked_nodes, certificate};
+use ha_api_types::id::NodeName;
+use std::collections::BTreeSet;
+
+/// Maximum number of services in a verdict, as examples.
+const MAX_NAMED: usize = 32;
+
+/// A verdict with numbers instead of names.
+#[derive(Clone, Debug)]
+pub(super) enum CaseVerdict {
+    /// The placement of all units.
+    Survives(Vec<Placed>),
+    /// A verdict without a placement.
+    Other(Verdict),
+}
+
+/// The node of one service in a placement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Placed {
+    pub(super) service: u32,
+    pub(super) to: u32,
+    pub(super) is_preempted: bool,
+}
+
+impl Model {
+    /// Checks whether every service could be scheduled if these nodes failed now, see [`super::check`]. `effort` limits the
+    /// search.
+    pub fn check(&self, failure: &BTreeSet<NodeName>, effort: u64) -> Verdict {
+        self.check_counting(failure, effort).0
+    }
+
+    /// Checks as [`Model::check`] does, and also returns the number of examined candidates.
+    pub fn check_counting(&self, failure: &BTreeSet<NodeName>, effort: u64) -> (Verdict, u64) {
+        let failed: Vec<u32> = failure.iter().filter_map(|node| self.node_number(node)).collect();
+        let (verdict, steps) = self.compute_verdict(&failed, effort);
+        (self.with_names(verdict), steps)
+    }
+
+    /// Returns the nodes with services that count, by name.
+    pub fn nodes_with_services(&self) -> impl Iterator<Item = &NodeName> {
+        let counts = |number: &u32| self.service(*number).needs_failover;
+        self.nodes.iter().filter(move |node| node.services.iter().any(counts)).map(|node| &node.name)
+    }
+
+    /// Converts a verdict to names.
+    pub(super) fn with_names(&self, verdict: CaseVerdict) -> Verdict {
+        let placed = match verdict {
+            CaseVerdict::Other(verdict) => return verdict,
+            CaseVerdict::Survives(placed) => placed,
+        };
+        let mut proof = Proof::default();
+        for placed in placed {
+            let service = self.service(placed.service);
+            let from = service
+                .current_node
+                .map(|current_node| self.node(current_node).name.clone())
+                .unwrap_or_default();
+            let named = Move { service: service.name.clone(), from, to: self.node(placed.to).name.clone() };
+            if placed.is_preempted { &mut proof.preempted } else { &mut proof.moves }.push(named);
+        }
+        for moves in [&mut proof.moves, &mut proof.preempted] {
+            moves.sort_by(|one, other| one.service.cmp(&other.service));
+        }
+        Verdict::Survives(proof)
+    }
+
+    /// Computes the verdict on a failure, and returns the number of examined candidates.
+    pub(super) fn compute_verdict(&self, failed: &[u32], effort: u64) -> (CaseVerdict, u64) {
+        let (mut trial, units) = after_failure(self, failed);
+        let preemption = self.view.settings.preemption;
+        let first = quick(self, &trial, &units);
+        let mut steps = first.trial.steps();
+        if first.is_whole() {
+            return (survives(&first), steps);
+        }
+        // A fast proof makes further attempts unnecessary.
+        let without_node = certificate::units_without_node(self, &trial, &units, failed, preemption);
+        if !without_node.is_empty() {
+            let unplaced =
+                without_node.into_iter().flat_map(|unit| blocked_nodes::of_unit(self, &trial, unit, failed));
+            return (fails(Certificate::NoNode, unplaced.take(MAX_NAMED).collect()), steps);
+        }
+        let certificate = certificate::capacity_certificate(self, &trial, &units, failed, preemption)
+            .or_else(|| {
+                (!preemption)
+                    .then(|| certificate::anti_affinity_certificate(self, &mut trial, &units))
+                    .flatten()
+            });
+        let mut attempt = best(self, &trial, &units, first);
+        steps += attempt.trial.steps();
+        if attempt.is_whole() {
+            return (survives(&attempt), steps);
+        }
+        if preemption {
+            let other = place_with_preemption(self, &trial, &units, failed);
+            steps += other.trial.steps();
+            if other.is_whole() {
+                return (survives(&other), steps);
+            }
+            attempt = other;
+        }
+        let left_over = |attempt: &Attempt<'_>| -> Vec<Unplaced> {
+            let units: Vec<&Unit> = attempt.left_over().collect();
+            let unplaced =
+                units.into_iter().flat_map(|unit| blocked_nodes::of_unit(self, &attempt.trial, unit, failed));
+            unplaced.take(MAX_NAMED).collect()
+        };
+        if let Some(certificate) = certificate {
+            return (fails(certificate, left_over(&attempt)), steps);
+        }
+        let found = if preemption {
+            search_with_preemption(self, &trial, &units, failed, effort)
+        } else {
+            search(self, &trial, &units, effort)
+        };
+        steps += effort;
+        let verdict = match found {
+            Found::Placement(whole) => survives(&whole),
+            Found::Nothing => fails(Certificate::Exhausted, left_over(&attempt)),
+            Found::Undecided => CaseVerdict::Other(Verdict::Unknown(left_over(&attempt))),
+        };
+        (verdict, steps)
+    }
+
+    /// Returns `true` if a placement still proves that a failure is survived.
+    pub(super) fn is_still_valid(&self, failed: &[u32], placed: &[Placed]) -> bool {
+        let (mut trial, mut units) = after_failure(self, failed);
+        let to =
+            |service: u32| placed.iter().find(|placed| placed.service == service).map(|placed| placed.to);
+        let mut accounted: BTreeSet<u32> =
+            units.iter().flat_map(|unit| unit.members.iter().copied()).collect();
+        for number in placed.iter().filter(|placed| placed.is_preempted).map(|placed| placed.service) {
+            if accounted.contains(&number) {
+                continue;
+            }
+            let Some(current_node) =
+                self.service(number).current_node.filter(|current_node| !failed.contains(current_node))
+            else {
+                return false;
+            };
+            let unit = Unit::preemptible_units(self, &trial, current_node, i32::MAX, failed)
+                .into_iter()
+                .find(|unit| unit.members.contains(&number));
+            let Some(unit) = unit else { return false };
+            accounted.extend(unit.members.iter().copied());
+            for member in &unit.members {
+                trial.remove(*member);
+            }
+            units.push(unit);
+        }
+        if placed.len() != accounted.len() {
+            return false;
+        }
+        let mut highest: std::collections::BTreeMap<u32, i32> = std::collections::BTreeMap::new();
+        for unit in &units {
+            let Some(node) = unit.members.first().and_then(|member| to(*member)) else { return false };
+            if unit.members.iter().any(|member| to(*member) != Some(node)) || !trial.fits(unit, node) {
+                return false;
+            }
+            trial.place(unit, node);
+            let known = highest.entry(node).or_insert(unit.lowest_priority);
+            *known = (*known).max(unit.lowest_priority);
+        }
+        let is_justified = |unit: &Unit| {
+            let highest = unit.from.and_then(|from| highest.get(&from));
+            highest.is_some_and(|highest| unit.highest_priority < *highest)
+        };
+        self.view.settings.preemption && units.iter().filter(|unit| unit.is_preempted).all(is_justified)
+            || units.iter().all(|unit| !unit.is_preempted)
+    }
+}
+
+fn fails(certificate: Certificate, services: Vec<Unplaced>) -> CaseVerdict {
+    CaseVerdict::Other(Verdict::Fails(Failing { certificate, services }))
+}
+
+fn survives(attempt: &Attempt<'_>) -> CaseVerdict {
+    let placed = attempt.units.iter().zip(&attempt.nodes).filter_map(|(unit, node)| Some((unit, (*node)?)));
+    let placed = placed.flat_map(|(unit, to)| {
+        unit.members.iter().map(move |service| Placed {
+            service: *service,
+            to,
+            is_preempted: unit.is_preempted,
+        })
+    });
+    CaseVerdict::Survives(placed.collect())
+}

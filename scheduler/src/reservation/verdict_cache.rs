@@ -1,0 +1,215 @@
+//! The verdict on the failure of each node, kept current: after a change, only failures whose proof no longer holds are
+//! checked again.
+
+use super::model::{Model, Service};
+use super::verdict::{CaseVerdict, Placed};
+use super::{EFFORT, Verdict};
+use crate::view::{ServiceFacts, View};
+use ha_api_types::id::{NodeName, ResourceName};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Verdicts on the failure of each single node.
+///
+/// Guarantees: each returned verdict is valid for the latest view. The cost of an update is bounded by the size of the
+/// view, that of [`VerdictCache::compute_missing`] by the allowed effort.
+#[derive(Clone, Debug)]
+pub struct VerdictCache {
+    model: Model,
+    /// Verdict by node; `None` if it has to be computed.
+    cases: Vec<Option<CaseVerdict>>,
+    /// For each node, the failures whose proof places a service on the node or removes one from it.
+    dependents: Vec<BTreeSet<u32>>,
+    /// Failures without a verdict.
+    missing: BTreeSet<u32>,
+}
+
+impl Default for VerdictCache {
+    fn default() -> VerdictCache {
+        VerdictCache::new(View::default())
+    }
+}
+
+impl VerdictCache {
+    /// Creates a cache without verdicts.
+    pub fn new(view: View) -> VerdictCache {
+        let model = Model::of(view);
+        let count = model.nodes.len();
+        VerdictCache {
+            model,
+            cases: vec![None; count],
+            dependents: vec![BTreeSet::new(); count],
+            missing: (0..).take(count).collect(),
+        }
+    }
+
+    /// Updates the cache to a new view. If only services have changed, the affected proofs are checked. Otherwise all
+    /// proofs are checked, and those that still hold are kept.
+    pub fn update(&mut self, view: View) {
+        let known = &self.model.view;
+        let is_same_cluster = known.nodes == view.nodes
+            && known.groups == view.groups
+            && known.node_groups == view.node_groups
+            && known.rules == view.rules
+            && known.settings == view.settings
+            && known.reservation == view.reservation;
+        if !is_same_cluster {
+            self.rebuild(view);
+            return;
+        }
+        let changed = differing(&known.services, &view.services);
+        self.model.view.services = view.services;
+        self.recheck(&changed);
+    }
+
+    /// Updates one service; `None` removes it.
+    pub fn service_changed(&mut self, name: &ResourceName, facts: Option<ServiceFacts>) {
+        match facts {
+            Some(facts) => drop(self.model.view.services.insert(name.to_owned(), facts)),
+            None => drop(self.model.view.services.remove(name)),
+        }
+        self.recheck(&BTreeSet::from([name.to_owned()]));
+    }
+
+    /// Computes missing verdicts until about `effort` candidates were examined. Returns `true` if no verdict is missing.
+    pub fn compute_missing(&mut self, effort: u64) -> bool {
+        let mut left = effort;
+        while left > 0
+            && let Some(node) = self.missing.pop_first()
+        {
+            let (verdict, steps) = self.model.compute_verdict(&[node], EFFORT);
+            left = left.saturating_sub(steps + 1);
+            self.set_verdict(node, Some(verdict));
+        }
+        self.missing.is_empty()
+    }
+
+    /// Returns `true` if every failure has a verdict.
+    pub fn is_complete(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    /// Returns the number of failures without a verdict.
+    pub fn missing_count(&self) -> usize {
+        self.missing.len()
+    }
+
+    /// Returns the verdict on each node that has one, by name.
+    pub fn verdicts(&self) -> impl Iterator<Item = (&NodeName, Verdict)> {
+        let cases = self.model.nodes.iter().zip(&self.cases);
+        cases.filter_map(|(node, case)| Some((&node.name, self.model.with_names(case.clone()?))))
+    }
+
+    /// Returns the verdicts other than *survives*, by node.
+    pub fn not_survived(&self) -> impl Iterator<Item = (&NodeName, &Verdict)> {
+        self.model.nodes.iter().zip(&self.cases).filter_map(|(node, case)| match case {
+            Some(CaseVerdict::Other(verdict)) => Some((&node.name, verdict)),
+            Some(CaseVerdict::Survives(_)) | None => None,
+        })
+    }
+
+    fn rebuild(&mut self, view: View) {
+        let before = std::mem::replace(self, VerdictCache::new(view));
+        for (node, case) in before.model.nodes.iter().zip(before.cases) {
+            let (Some(CaseVerdict::Survives(placed)), Some(number)) =
+                (case, self.model.node_number(&node.name))
+            else {
+                continue;
+            };
+            let again = placed.iter().map(|placed| {
+                Some(Placed {
+                    service: self.model.service_number(&before.model.service(placed.service).name)?,
+                    to: self.model.node_number(&before.model.node(placed.to).name)?,
+                    is_preempted: placed.is_preempted,
+                })
+            });
+            if let Some(placed) = again.collect::<Option<Vec<Placed>>>()
+                && self.model.is_still_valid(&[number], &placed)
+            {
+                self.missing.remove(&number);
+                self.set_verdict(number, Some(CaseVerdict::Survives(placed)));
+            }
+        }
+    }
+
+    /// Updates services that have changed, and rechecks the proofs that depend on them.
+    fn recheck(&mut self, changed: &BTreeSet<ResourceName>) {
+        if changed.is_empty() {
+            return;
+        }
+        // The node on which a stopped service counts depends on its partners, so they are updated too.
+        let companions = changed.iter().flat_map(|name| self.model.view.rules.strict_affinity_partners(name));
+        let all: BTreeSet<ResourceName> = changed.iter().cloned().chain(companions).collect();
+        let mut touched: BTreeSet<u32> = BTreeSet::new();
+        for name in &all {
+            let (before, now) = self.model.update_service(name);
+            touched.extend(nodes_of(&before).chain(nodes_of(&now)));
+        }
+        self.model.sort_nodes();
+        let affected: BTreeSet<u32> = touched
+            .iter()
+            .chain(touched.iter().flat_map(|node| &self.dependents[*node as usize]))
+            .copied()
+            .collect();
+        for (node, case) in (0..).zip(std::mem::take(&mut self.cases)) {
+            let stays = match &case {
+                Some(CaseVerdict::Survives(placed)) => {
+                    !affected.contains(&node) || self.model.is_still_valid(&[node], placed)
+                }
+                Some(CaseVerdict::Other(_)) | None => false,
+            };
+            self.cases.push(None);
+            if stays {
+                self.cases[node as usize] = case;
+            } else {
+                self.remove_dependents(node, case.as_ref());
+                self.missing.insert(node);
+            }
+        }
+    }
+
+    fn nodes_of_proof(&self, node: u32, placed: &[Placed]) -> BTreeSet<u32> {
+        let from = placed.iter().filter_map(|placed| self.model.service(placed.service).current_node);
+        placed.iter().map(|placed| placed.to).chain(from).filter(|other| *other != node).collect()
+    }
+
+    fn set_verdict(&mut self, node: u32, case: Option<CaseVerdict>) {
+        if let Some(CaseVerdict::Survives(placed)) = &case {
+            for other in self.nodes_of_proof(node, placed) {
+                self.dependents[other as usize].insert(node);
+            }
+        }
+        self.cases[node as usize] = case;
+    }
+
+    fn remove_dependents(&mut self, node: u32, case: Option<&CaseVerdict>) {
+        if let Some(CaseVerdict::Survives(placed)) = case {
+            for other in placed.iter().map(|placed| placed.to).collect::<BTreeSet<_>>() {
+                self.dependents[other as usize].remove(&node);
+            }
+        }
+    }
+}
+
+fn nodes_of(service: &Service) -> impl Iterator<Item = u32> + '_ {
+    service.uses.iter().chain(&service.current_node).copied()
+}
+
+/// Returns the names of services that differ, by a merge of both ordered maps.
+fn differing(
+    before: &BTreeMap<ResourceName, ServiceFacts>,
+    now: &BTreeMap<ResourceName, ServiceFacts>,
+) -> BTreeSet<ResourceName> {
+    let mut differing = BTreeSet::new();
+    let mut old = before.iter().peekable();
+    for (name, facts) in now {
+        while let Some((gone, _)) = old.next_if(|(known, _)| *known < name) {
+            differing.insert(gone.clone());
+        }
+        let known = old.next_if(|(known, _)| *known == name);
+        if known.is_none_or(|(_, known)| known != facts) {
+            differing.insert(name.clone());
+        }
+    }
+    differing.extend(old.map(|(name, _)| name.clone()));
+    differing
+}
