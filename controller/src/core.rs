@@ -317,7 +317,7 @@ impl Controller {
                     self.devices.entry(node).or_default().record_intent(sent, revision);
                 }
                 OnApplied::DeviceIntentKept(node) => {
-                    self.devices.entry(node).or_default().update_intent_revision(revision)
+                    self.devices.entry(node).or_default().update_intent_revision(revision);
                 }
                 OnApplied::DeviceIntentCleared(node) => self.devices.entry(node).or_default().clear_intent(),
                 OnApplied::NotificationsDropped(targets) => {

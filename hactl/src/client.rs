@@ -456,7 +456,7 @@ impl Client {
     /// Returns the failure for an object that does not exist, with the most similar existing name.
     async fn not_found_failure(&self, target: &Target) -> Failure {
         let failure =
-            Failure::refused(format!("{} not found", target.display_name())).from_server("NotFound");
+            Failure::refused(format!("{} not found", target.display_name())).with_server_reason("NotFound");
         let names =
             self.list(Collection::Kind(target.kind), &[]).await.map(|list| list.items).unwrap_or_default();
         match crate::names::most_similar(&target.name.name, names.iter().map(name_of)) {

@@ -85,7 +85,7 @@ impl Failure {
     }
 
     /// Marks the failure as an answer of a controller.
-    pub(crate) fn from_server(mut self, reason: &str) -> Failure {
+    pub(crate) fn with_server_reason(mut self, reason: &str) -> Failure {
         self.origin = Origin::Server(reason.to_owned());
         self
     }

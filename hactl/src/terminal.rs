@@ -40,7 +40,7 @@ pub(crate) enum Style {
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
 pub(crate) struct Terminal {
     out_has_color: bool,
-    out_is_terminal: bool,
+    out_is_tty: bool,
     error_has_color: bool,
     quiet: bool,
     verbose: u8,
@@ -61,10 +61,10 @@ impl Terminal {
             ColorChoice::Never => false,
         };
         let error_is_terminal = std::io::stderr().is_terminal();
-        let out_is_terminal = std::io::stdout().is_terminal();
+        let out_is_tty = std::io::stdout().is_terminal();
         Terminal {
-            out_has_color: colored(out_is_terminal),
-            out_is_terminal,
+            out_has_color: colored(out_is_tty),
+            out_is_tty,
             error_has_color: colored(error_is_terminal),
             quiet,
             verbose,
@@ -82,7 +82,7 @@ impl Terminal {
         }
         // Files and pipes receive the text unchanged.
         let text =
-            if self.out_is_terminal { Cow::Owned(sanitized(text, self.out_has_color)) } else { text.into() };
+            if self.out_is_tty { Cow::Owned(sanitized(text, self.out_has_color)) } else { text.into() };
         let mut stdout = std::io::stdout().lock();
         if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
             self.closed.store(true, Ordering::Relaxed);

@@ -315,7 +315,7 @@ impl AgentCore {
             }
             Input::Sleep(protection) => self.config.sleep_protection = Some(protection),
             Input::FollowsIncarnation { incarnation, ordered_by_operator } => {
-                self.follow_incarnation(incarnation, ordered_by_operator)
+                self.follow_incarnation(incarnation, ordered_by_operator);
             }
             Input::Shutdown(shutdown) => {
                 self.shut_down(now, shutdown);

@@ -92,7 +92,8 @@ impl ApiError {
                     }
                 }
                 let is_stale = message.contains("has been modified");
-                let failure = Failure::new(exit_for_status(status.code), message).from_server(&status.reason);
+                let failure =
+                    Failure::new(exit_for_status(status.code), message).with_server_reason(&status.reason);
                 match status.code {
                     401 => {
                         failure.help("add --client-certificate and --client-key, or use another --context")

@@ -275,7 +275,7 @@ impl Client {
                     return Err(ApiError::OutcomeUnknown { server, message });
                 }
                 Attempt::ResponseLost(message) | Attempt::NotDelivered(message) => {
-                    attempts.push((server, message))
+                    attempts.push((server, message));
                 }
             }
         }

@@ -126,7 +126,8 @@ impl Delete {
             if exists {
                 session.terminal().report(&format!("{display_name} deleted{}", mode.suffix()));
             } else if !self.ignore_not_found {
-                let failure = Failure::refused(format!("{display_name} not found")).from_server("NotFound");
+                let failure =
+                    Failure::refused(format!("{display_name} not found")).with_server_reason("NotFound");
                 missing = Some(failure.help("run \"hactl status\""));
             }
         }

@@ -187,7 +187,8 @@ impl Get {
             let query = self.query(Some(format!("metadata.name={name}")));
             let list = session.client()?.list_as(Collection::Events, &query, representation).await?;
             if list.items.is_empty() {
-                let failure = Failure::refused(format!("event/{name} not found")).from_server("NotFound");
+                let failure =
+                    Failure::refused(format!("event/{name} not found")).with_server_reason("NotFound");
                 defer_failure(session, &mut failed, failure.help("run \"hactl get events\""));
             }
             add_to_found(&mut found, Collection::Events, list);

@@ -95,9 +95,8 @@ impl Trace {
         let Some(resource) = session.client()?.find::<ResourceSpec>(&target.name.name).await? else {
             // A uid has no kind or type in front of it.
             if self.subject.contains(['/', ':']) {
-                return Err(
-                    Failure::refused(format!("{} not found", target.display_name())).from_server("NotFound")
-                );
+                return Err(Failure::refused(format!("{} not found", target.display_name()))
+                    .with_server_reason("NotFound"));
             }
             return Ok(Subject::Action(self.subject.clone()));
         };

@@ -18,7 +18,7 @@ impl AgentCore {
         }
         self.with_service(&name, |core, service| match event {
             DriverEvent::Exited { message, stopped_externally, .. } => {
-                exited(service, message, stopped_externally)
+                exited(service, message, stopped_externally);
             }
             DriverEvent::Appeared { .. } => {
                 if service.presence == Presence::Stopped && service.task.is_none() {
@@ -27,7 +27,7 @@ impl AgentCore {
             }
             DriverEvent::Progress { message, .. } => core.report_migration_progress(now, service, &message),
             DriverEvent::RequestedAmounts { amounts, .. } => {
-                core.record_requested_amounts(now, service, amounts)
+                core.record_requested_amounts(now, service, amounts);
             }
         });
     }

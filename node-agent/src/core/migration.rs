@@ -62,7 +62,7 @@ impl AgentCore {
         }
         match service.presence {
             Presence::Unprobed | Presence::Unclear => {
-                service.transition_to(Step::Probe { purpose: ProbePurpose::Presence })
+                service.transition_to(Step::Probe { purpose: ProbePurpose::Presence });
             }
             Presence::Stopped => {
                 let failure = interrupted("service does not run on this node, so it cannot be migrated");
@@ -369,7 +369,7 @@ impl AgentCore {
                 service.transition_to(Step::Idle);
             }
             CommandResult::Failed(failure) => {
-                service.transition_to(Step::Unwind { uid: uid.clone(), failure })
+                service.transition_to(Step::Unwind { uid: uid.clone(), failure });
             }
             CommandResult::Cancelled => service.transition_to(Step::Idle),
         }

@@ -263,10 +263,10 @@ impl AgentCore {
         match service.presence {
             Presence::Stopped if service.cancelling.is_empty() => {}
             Presence::Unprobed if self.may_be_received(service) => {
-                service.transition_to(Step::Kill { why, tries: 0 })
+                service.transition_to(Step::Kill { why, tries: 0 });
             }
             Presence::Unprobed | Presence::Stopped => {
-                service.transition_to(Step::KillVerify { why, tries: 0 })
+                service.transition_to(Step::KillVerify { why, tries: 0 });
             }
             Presence::Running | Presence::Unclear => service.transition_to(Step::Kill { why, tries: 0 }),
         }

@@ -39,7 +39,7 @@ impl AgentCore {
         match service.step.clone() {
             Step::Idle => self.advance_idle(now, service),
             Step::CheckTarget { uid, sent: since, .. } => {
-                self.abandon_late_hand_over(now, service, &uid, since)
+                self.abandon_late_hand_over(now, service, &uid, since);
             }
             Step::Migrate { uid, until, .. } if service.task.is_none() && now.raw >= until => {
                 self.report_never_began(now, service, &uid, "the driver could not start in time");

@@ -161,7 +161,7 @@ pub(super) fn plan_closed(
     let Some(intent) = &fence.value.device else { return queue.switch_on_again(plan) };
     match (queue.stage(intent), intent.switch) {
         (IntentStage::ToStart { device, ends_at }, Switch::On) => {
-            queue.run(device, Switch::On, ends_at, plan)
+            queue.run(device, Switch::On, ends_at, plan);
         }
         (IntentStage::Running, Switch::Off | Switch::On) => {}
         (IntentStage::OtherProcess { over_at }, _) => queue.wait_for_other_process(intent, over_at, plan),

@@ -280,7 +280,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             error::enter(planner, service, draft, Reason::MultipleActive, message, false);
         }
         (SideState::Gone, SideState::Running) => {
-            complete_migration(planner, service, draft, target, target_epoch_status)
+            complete_migration(planner, service, draft, target, target_epoch_status);
         }
         // The source has not handed over, and the target cannot continue or is lost: the service stays. The new
         // assignment ends the source's right to hand over.
@@ -374,16 +374,15 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             let message = format!("Node {target} is taking over the service");
             planner.await_action(draft, target, Reason::Migrating, message);
         }
-        (SideState::Unclear, _) => match source_report.map(|report| report.value.phase) {
-            Some(Phase::StopFailed) => {
+        (SideState::Unclear, _) => {
+            if let Some(Phase::StopFailed) = source_report.map(|report| report.value.phase) {
                 let message = format!("Stop failed on {source} during the move: {failure_text}");
                 error::enter(planner, service, draft, Reason::StopFailed, message, false);
-            }
-            _ => {
+            } else {
                 let message = format!("Waiting for node {source} to finish its current action");
                 planner.await_action(draft, &source, Reason::Migrating, message);
             }
-        },
+        }
         (SideState::HandingOver, _) => {
             let progress = source_report.map(|report| report.value.message.as_str()).unwrap_or_default();
             let progress = if progress.is_empty() { String::new() } else { format!(": {progress}") };

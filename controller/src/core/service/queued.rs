@@ -153,7 +153,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
                 counted_empty.push((*node).to_owned());
             }
             Answer::Unknown(message) => {
-                unanswered.push(format!("{node} cannot check the service ({message})"))
+                unanswered.push(format!("{node} cannot check the service ({message})"));
             }
             Answer::Unanswered(why) => {
                 unanswered.push(format!("{node} {why}"));

@@ -53,7 +53,7 @@ struct Job<'a> {
 /// A plan that is being executed.
 struct Execution<'a> {
     session: &'a Session,
-    execution_settings: ExecutionSettings<'a>,
+    settings: ExecutionSettings<'a>,
     source: &'a Source,
     signals: Signals,
     expected: Expected,
@@ -77,7 +77,7 @@ pub(crate) fn confirm(yes: bool, moves: usize) -> Result<(), Failure> {
 /// Executes the plans one at a time.
 pub(crate) async fn apply(
     session: &Session,
-    execution_settings: ExecutionSettings<'_>,
+    settings: ExecutionSettings<'_>,
     source: &Source,
     plans: &[GroupPlan],
 ) -> Result<Applied, Failure> {
@@ -88,10 +88,10 @@ pub(crate) async fn apply(
     let move_count: usize = sets.iter().map(|(_, set)| set.len()).sum();
     let mut execution = Execution {
         session,
-        execution_settings,
+        settings,
         source,
         signals: Signals::install()?,
-        expected: Expected::new(source, execution_settings, plans),
+        expected: Expected::new(source, settings, plans),
         applied: Vec::new(),
         done: 0,
     };
@@ -99,7 +99,7 @@ pub(crate) async fn apply(
     for ((group_plan, set), number) in sets.iter().zip(1..) {
         let jobs: Vec<Job<'_>> = set.iter().map(|step| new_job(source, group_plan, step)).collect();
         if let Err(failed) = execution.run_job_set(&jobs, number, sets.len()).await {
-            failure = Some(with_progress(failed, execution.done, move_count, execution_settings.command));
+            failure = Some(with_progress(failed, execution.done, move_count, settings.command));
             break;
         }
     }
@@ -128,7 +128,7 @@ impl Execution<'_> {
         session.terminal().notice(&format!("{what}: {labels}"));
         let work = futures::future::join_all(jobs.iter().map(|job| execute_job(session, job)));
         let timeout_message = format!("{what}; its operations continue");
-        let work = with_timeout(self.execution_settings.timeout, &timeout_message, async { Ok(work.await) });
+        let work = with_timeout(self.settings.timeout, &timeout_message, async { Ok(work.await) });
         let terminated = |_: Terminated| {
             Failure::refused(format!("terminated during {what}; its operations continue: {labels}"))
                 .help("run \"hactl get operations -w\"")

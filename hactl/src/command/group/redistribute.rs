@@ -62,7 +62,7 @@ fn text(
     }
     match &found.result {
         Err(blocked) => {
-            text += &format!("Cannot redistribute: {}\n", blocked_reason(loaded, all_groups, blocked))
+            text += &format!("Cannot redistribute: {}\n", blocked_reason(loaded, all_groups, blocked));
         }
         Ok(moved) if moved.is_empty() => {}
         Ok(_) => {

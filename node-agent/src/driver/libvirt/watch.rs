@@ -203,7 +203,7 @@ impl Shared {
                 self.exited(service, "guest was asked to shut down, as with \"virsh shutdown\"", true);
             }
             Change::Ended { message, stopped_externally } => {
-                self.exited(service, message, stopped_externally)
+                self.exited(service, message, stopped_externally);
             }
             Change::Other => {}
         }
@@ -269,10 +269,10 @@ mod tests {
                     "-" | "+" => {
                         watches
                             .shared
-                            .compare_with_list(&virsh, Instant::now() + POLL_INTERVAL, |_| *line == "+")
+                            .compare_with_list(&virsh, Instant::now() + POLL_INTERVAL, |_| *line == "+");
                     }
                     "old" => {
-                        watches.shared.compare_with_list(&virsh, Instant::now() - POLL_INTERVAL, |_| false)
+                        watches.shared.compare_with_list(&virsh, Instant::now() - POLL_INTERVAL, |_| false);
                     }
                     "button" => {
                         watches.shared.handle_event_line(

@@ -159,7 +159,7 @@ impl Context {
                     return Ok(());
                 }
                 MonitorResult::Running | MonitorResult::Failing(_) if Instant::now() < until => {
-                    sleep(POLL_INTERVAL).await
+                    sleep(POLL_INTERVAL).await;
                 }
                 MonitorResult::Running => {
                     break "resource agent reports that the service still runs".to_owned();

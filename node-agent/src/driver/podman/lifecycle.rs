@@ -107,7 +107,7 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -
                 return Observed::NotRunning;
             }
             Ok(Found::Container(_, ContainerState::Changing(_))) if Instant::now() < until => {
-                sleep(POLL_INTERVAL).await
+                sleep(POLL_INTERVAL).await;
             }
             Ok(Found::Container(_, ContainerState::Changing(state))) => {
                 return Observed::Unknown(format!("container {} is {state}", target.name));

@@ -134,7 +134,7 @@ fn rule_resources<'a>(
         }
         match known.get(resource) {
             None => {
-                imported.add_note(location, &format!("{resource} of rule {rule} not found in resources.cfg"))
+                imported.add_note(location, &format!("{resource} of rule {rule} not found in resources.cfg"));
             }
             // Without its type, the name would mean another guest.
             Some(guest) if !guest.type_name.eq_ignore_ascii_case(type_name) => {
