@@ -91,6 +91,7 @@ fn units_are_services() -> Result<()> {
     let mut scenario = start()?;
     println!("two nodes with systemd are open");
     check_restarts(&scenario)?;
+    check_accepted_changes(&scenario)?;
     check_adoption_of_manual_copy(&scenario)?;
     check_refusal_of_enabled_unit(&scenario)?;
     check_transient_unit(&scenario)?;
@@ -137,6 +138,38 @@ fn check_restarts(scenario: &Scenario) -> Result<()> {
     scenario.wait_until_stopped("web")?;
     set_state("Started")?;
     scenario.wait_until_started("web").map(|_| ())
+}
+
+/// With `externalStop: Accept`, the requested state must follow `systemctl stop` and `systemctl start`, and a crash must
+/// still be repaired.
+fn check_accepted_changes(scenario: &Scenario) -> Result<()> {
+    let active_node = scenario.wait_until_started("web")?;
+    let mut spec = unit("web");
+    spec["externalStop"] = json!("Accept");
+    scenario.apply("resources", "web", &spec)?;
+    let wait_for_state = |state: &str| {
+        wait_until(&format!("web to be requested and {state}"), STEP_TIMEOUT, || {
+            let object = scenario.cluster.object("resources", "web").unwrap_or_default();
+            object["spec"]["state"] == state && object["status"]["state"] == state
+        })
+    };
+
+    run_on(scenario, &active_node, &["systemctl", "stop", "web"])?;
+    wait_for_state("Stopped")?;
+    scenario.wait_until_stopped("web")?;
+    wait_for_event(scenario, "web", "requested state is now Stopped (externalStop: Accept)")?;
+
+    run_on(scenario, &active_node, &["systemctl", "start", "web"])?;
+    let started = process(scenario, "web", &active_node)?;
+    wait_for_state("Started")?;
+    assert_eq!(process(scenario, "web", &active_node)?, started, "the service was restarted");
+
+    started.signal(Signal::SIGKILL)?;
+    wait_for_new_process(scenario, "web", &active_node, started.pid)?;
+    wait_for_state("Started")?;
+    scenario.apply("resources", "web", &unit("web"))?;
+    assert_eq!(scenario.wait_until_started("web")?, active_node);
+    Ok(())
 }
 
 /// A copy that an administrator runs on a node must be adopted there, before the service starts elsewhere.
