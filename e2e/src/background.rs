@@ -77,6 +77,6 @@ mod tests {
         assert!(receiver.recv().is_ok());
         drop(background);
         receiver.try_iter().for_each(drop);
-        assert_eq!(receiver.try_recv(), Err(TryRecvError::Disconnected), "the thread has let go of it");
+        assert_eq!(receiver.try_recv(), Err(TryRecvError::Disconnected), "the thread has dropped the sender");
     }
 }

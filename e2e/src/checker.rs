@@ -128,7 +128,7 @@ impl Checker {
         let rate = f64::from(observed.samples) / seconds;
         if rate < MIN_SAMPLE_RATE_HZ {
             bail!(
-                "only {rate:.1} samples a second were taken; {MIN_SAMPLE_RATE_HZ} are needed to say that never two held"
+                "only {rate:.1} samples a second were taken; {MIN_SAMPLE_RATE_HZ} are needed to show that no two copies ran"
             );
         }
         Ok(observed.timeline.clone())

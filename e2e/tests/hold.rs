@@ -68,7 +68,7 @@ fn a_long_outage_stops_services_only_on_nodes_cut_off_from_the_controllers() -> 
         let ended = timeline.ended_on(service, active_node, begin);
         ensure!(
             ended.is_none(),
-            "{service} ended on {active_node} at {ended:?} ns, after the store went at {begin} ns"
+            "{service} ended on {active_node} at {ended:?} ns, after etcd was stopped at {begin} ns"
         );
     }
     for (service, active_node) in on_lost_node {
@@ -85,7 +85,7 @@ fn a_missing_controller_prevents_hold() -> Result<()> {
     let (mut scenario, active_nodes) = start_with_hold("hold-missing-controller")?;
     let leader = scenario.cluster.leader()?;
     let follower = scenario.cluster.names(Role::Controller).into_iter().find(|name| *name != leader);
-    scenario.cluster.power_off(&follower.context("no third controller found")?)?;
+    scenario.cluster.power_off(&follower.context("no controller follows the leader")?)?;
     scenario.with_etcd_outage(OUTAGE, || {
         active_nodes.iter().try_for_each(|(service, _)| scenario.wait_until_stopped(service))
     })?;

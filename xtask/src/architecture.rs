@@ -37,5 +37,5 @@ pub(crate) fn check() -> Result<()> {
 
 pub(crate) fn workspace_root() -> Result<PathBuf> {
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    directory.parent().map(PathBuf::from).context("xtask has no parent folder")
+    directory.parent().map(PathBuf::from).context("xtask has no parent directory")
 }

@@ -23,7 +23,7 @@ const STABLE_DURATION: Duration = Duration::from_secs(3);
 pub fn run(rig: &mut Rig, case: &Case, service: &str) -> Result<Outcome> {
     let node = rig.node_with(case.watchdog)?;
     rig.configure(&node, case)?;
-    (case.set_up)(rig, &node).with_context(|| format!("cannot equip {node}"))?;
+    (case.set_up)(rig, &node).with_context(|| format!("cannot prepare {node}"))?;
     rig.create_service(service, &node, case.storage)?;
     let other_services = OtherServices::create(rig, case.others, service, &node)?;
     // Read now, because etcd may be unreachable later.

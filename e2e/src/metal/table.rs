@@ -12,7 +12,7 @@ pub fn header() -> String {
 /// Returns the line of one run, followed by a line for each violation.
 pub fn line(case: &Case, outcome: &Outcome) -> String {
     let verdict = match (&outcome.invalid_reason, outcome.passed()) {
-        (Some(_), _) => "void",
+        (Some(_), _) => "not valid",
         (None, true) => "passed",
         (None, false) => "FAILED",
     };
@@ -59,6 +59,6 @@ mod tests {
         check(&good, &["12.34 s", "never", "yes", "passed"]);
         check(&Outcome { double_runs: vec!["both".to_owned()], ..good.clone() }, &["YES", "FAILED", "both"]);
         check(&Outcome { failures: vec!["late".to_owned()], ..good.clone() }, &["FAILED", "late"]);
-        check(&Outcome { invalid_reason: Some("stood still".to_owned()), ..good }, &["void", "stood still"]);
+        check(&Outcome { invalid_reason: Some("machine paused".to_owned()), ..good }, &["not valid", "machine paused"]);
     }
 }

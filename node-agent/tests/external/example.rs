@@ -93,7 +93,7 @@ async fn wrong_settings_are_explained() {
             json!({"link": 5, "folders": {"node1": true}}),
             FailureClass::ConfigurationWrong,
             Reason::BadConfiguration,
-            "spec.driver.external.settings.directories.node1: must be a string, got true; \
+            "spec.driver.external.settings.folders.node1: must be a string, got true; \
              spec.driver.external.settings.link: must be a string, got 5",
         ),
         (
