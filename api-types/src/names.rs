@@ -73,7 +73,7 @@ impl<'a> TypedName<'a> {
         match self.type_name {
             Some(written) if written != right => {
                 let name = self.name;
-                Err(format!("{name} is not of type {written}: write {right}:{name}, or {name} alone"))
+                Err(format!("{name} is not of type {written}: specify {right}:{name}, or {name} alone"))
             }
             Some(_) | None => Ok(()),
         }

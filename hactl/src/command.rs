@@ -237,13 +237,13 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
 
 /// Parses a resource given as `name`, `type:name` or `resource/name`, for commands that accept only resources.
 fn parse_resource(text: &str) -> Result<Target, Failure> {
-    parse_target_of_kind(Kind::Resource, text, "write NAME or TYPE:NAME, such as web or vm:100")
+    parse_target_of_kind(Kind::Resource, text, "specify NAME or TYPE:NAME, such as web or vm:100")
 }
 
 /// Parses a node given as `name` or `node/name`, for commands that accept only nodes.
 fn parse_node(text: &str) -> Result<Target, Failure> {
     let text = if text.contains('/') { text.to_owned() } else { format!("node/{text}") };
-    parse_target_of_kind(Kind::Node, &text, "write the NAME of the node")
+    parse_target_of_kind(Kind::Node, &text, "specify the NAME of the node")
 }
 
 fn parse_target_of_kind(kind: Kind, text: &str, help: &str) -> Result<Target, Failure> {

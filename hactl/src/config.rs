@@ -143,7 +143,7 @@ pub(crate) fn files() -> Result<Vec<(PathBuf, ConfigFile)>, Failure> {
 fn server_url(text: &str) -> Result<Url, Failure> {
     let invalid_url = |why: &str| {
         Failure::usage(format!("server {text:?}: {why}"))
-            .help("write https://HOST:PORT or, on loopback only, http://HOST:PORT")
+            .help("specify https://HOST:PORT or, on loopback only, http://HOST:PORT")
     };
     let url = Url::parse(text.trim()).map_err(|error| invalid_url(&error.to_string()))?;
     match url.scheme() {

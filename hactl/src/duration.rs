@@ -4,13 +4,13 @@ use std::time::Duration;
 
 /// Parses a duration of one or several units (`1h30m`).
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a valid duration; write 500ms, 37s, 10m or 1h30m");
+    let wrong = || format!("{text:?} is not a valid duration; specify 500ms, 37s, 10m or 1h30m");
     let mut rest = text.trim();
     if rest == "0" {
         return Ok(Duration::ZERO);
     }
     if rest.parse::<f64>().is_ok_and(|number| number.is_finite() && number >= 0.0) {
-        return Err(format!("{rest:?} has no unit; write {rest}s for seconds, or 500ms, 10m, 1h30m"));
+        return Err(format!("{rest:?} has no unit; specify {rest}s for seconds, or 500ms, 10m, 1h30m"));
     }
     if rest.is_empty() {
         return Err(wrong());
@@ -63,7 +63,7 @@ mod tests {
         }
         assert_eq!(
             parse("5"),
-            Err("\"5\" has no unit; write 5s for seconds, or 500ms, 10m, 1h30m".to_owned())
+            Err("\"5\" has no unit; specify 5s for seconds, or 500ms, 10m, 1h30m".to_owned())
         );
         let shown = [0, 119, 125, 600, 10_800, 12_000, 86_400, 180_000, 8 * 86_400].map(short_text);
         assert_eq!(shown, ["0s", "119s", "2m5s", "10m", "3h", "3h20m", "24h", "2d2h", "8d"]);

@@ -191,9 +191,9 @@ fn parse_object(
     match value["apiVersion"].as_str() {
         Some(API_VERSION) => {}
         Some(other) => {
-            report_problem("apiVersion", format!("{other:?} is not a valid apiVersion; write {API_VERSION}"));
+            report_problem("apiVersion", format!("{other:?} is not a valid apiVersion; set {API_VERSION}"));
         }
-        None => report_problem("apiVersion", format!("missing; write apiVersion: {API_VERSION}")),
+        None => report_problem("apiVersion", format!("missing; set apiVersion: {API_VERSION}")),
     }
     let names = || Kind::ALL.map(Kind::name);
     let Some(written) = value["kind"].as_str() else {

@@ -24,7 +24,7 @@ impl TypedName {
         let wrong = |part: &str| part.is_empty() || part.contains(['/', ' ', ':', '?', '#', '%']);
         if wrong(name) || type_name.as_deref().is_some_and(wrong) {
             return Err(Failure::usage(format!("{text:?} is not a valid name"))
-                .help("write NAME or TYPE:NAME, such as web or vm:100"));
+                .help("specify NAME or TYPE:NAME, such as web or vm:100"));
         }
         Ok(TypedName { type_name, name: name.to_owned() })
     }
@@ -37,7 +37,7 @@ impl TypedName {
                 "resource {typed}:{} not found: {} has type {actual}",
                 self.name, self.name
             ))
-            .help(format!("write {actual}:{} or {}", self.name, self.name))),
+            .help(format!("specify {actual}:{} or {}", self.name, self.name))),
             Some(_) | None => Ok(()),
         }
     }
@@ -137,7 +137,7 @@ pub(crate) enum Selection {
 pub(crate) fn parse_selection(arguments: &[String]) -> Result<Selection, Failure> {
     let Some((first, rest)) = arguments.split_first() else {
         return Err(Failure::usage("no kind specified")
-            .help("write KIND [NAME…] or KIND/NAME…, such as resources or resource/web"));
+            .help("specify KIND [NAME…] or KIND/NAME…, such as resources or resource/web"));
     };
     if arguments.iter().any(|argument| argument.contains('/')) {
         return arguments
@@ -147,7 +147,7 @@ pub(crate) fn parse_selection(arguments: &[String]) -> Result<Selection, Failure
                     Target::parse(argument)
                 } else {
                     Err(Failure::usage(format!("{argument:?} cannot be combined with KIND/NAME"))
-                        .help("write either KIND NAME… or KIND/NAME…"))
+                        .help("specify either KIND NAME… or KIND/NAME…"))
                 }
             })
             .collect::<Result<_, _>>()
@@ -166,7 +166,7 @@ pub(crate) fn parse_selection(arguments: &[String]) -> Result<Selection, Failure
             .collect::<Result<_, _>>()
             .map(Selection::Objects),
         _ => Err(Failure::usage("names require exactly one kind")
-            .help("write KIND NAME…, or KIND/NAME… for several kinds")),
+            .help("specify KIND NAME…, or KIND/NAME… for several kinds")),
     }
 }
 

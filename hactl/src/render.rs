@@ -42,7 +42,7 @@ impl Format {
                 "yaml" => Ok(Format::Yaml),
                 "json" => Ok(Format::Json),
                 "name" => Ok(Format::Name),
-                _ => Err("write wide, yaml, json, name, jsonpath=TEMPLATE or custom-columns=HEADER:PATH"
+                _ => Err("specify wide, yaml, json, name, jsonpath=TEMPLATE or custom-columns=HEADER:PATH"
                     .to_owned()),
             },
         }

@@ -15,7 +15,7 @@ impl Duration {
     pub fn parse(text: &str) -> Result<Duration, String> {
         let wrong = || {
             format!(
-                "{text:?} is not a valid duration: write 500ms, 37s, 10m, 2h, 1h30m or a number of seconds"
+                "{text:?} is not a valid duration: specify 500ms, 37s, 10m, 2h, 1h30m or a number of seconds"
             )
         };
         let mut rest = text.trim();

@@ -49,7 +49,7 @@ impl Capacity {
         let template = self.disk_template.as_deref().map(size::parse_template).transpose();
         let template = template.map_err(|error| Failure::usage(error).with_context("--disk-template"))?;
         if loaded.is_live && template.is_some() {
-            return Err(Failure::usage("--disk-template is valid only with -t; write pool=NAME in SPEC"));
+            return Err(Failure::usage("--disk-template is valid only with -t; specify pool=NAME in SPEC"));
         }
         let size = match &self.spec {
             Some(text) => parse_size_with_template(text, &loaded, template)?,

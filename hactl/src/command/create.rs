@@ -15,7 +15,9 @@ use serde_json::{Map, Value, json};
 
 /// Create an object from flags
 #[derive(Args, Debug)]
-#[command(after_help = "--dry-run=client -o yaml prints the object, for example for Git, without a cluster.")]
+#[command(
+    after_help = "--dry-run=client -o yaml prints the object as a manifest, without contacting a cluster."
+)]
 pub(crate) struct Create {
     #[command(subcommand)]
     command: CreateCommand,
@@ -301,7 +303,7 @@ fn parse_nodes(texts: &[String]) -> Result<Value, Failure> {
         let (name, priority) = text.split_once(':').unwrap_or((text, "0"));
         let priority: i64 = priority.parse().map_err(|_| {
             Failure::usage(format!("node {text:?}: {priority:?} is not a valid priority"))
-                .help("write NODE or NODE:NUMBER, such as node1:2")
+                .help("specify NODE or NODE:NUMBER, such as node1:2")
         })?;
         if nodes.insert(name.to_owned(), json!(priority)).is_some() {
             return Err(Failure::usage(format!("node {name} is specified twice")));

@@ -211,7 +211,7 @@ fn parse_controller_ids(what: &[String]) -> Result<Option<Vec<String>>, Failure>
     }
 }
 
-/// The change of a rule when resources are deleted.
+/// The change that a rule needs after its resources are deleted.
 #[derive(Clone, Debug, PartialEq)]
 enum RuleUpdate {
     Unchanged,

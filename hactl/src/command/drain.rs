@@ -95,7 +95,7 @@ impl Drain {
     }
 }
 
-/// Makes nodes unschedulable that are about to be drained. [`enable_all`] restores the nodes' own setting.
+/// Marks nodes unschedulable before they are drained. [`enable_all`] restores the nodes' own setting.
 async fn make_unschedulable(session: &Session, nodes: &[TypedObject<NodeSpec>]) -> Result<(), Failure> {
     let client = session.client()?;
     let patch = json!({"spec": {"schedulable": false}});

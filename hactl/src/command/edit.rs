@@ -31,7 +31,7 @@ impl Edit {
             Selection::Objects(mut targets) if targets.len() == 1 => targets.remove(0),
             Selection::Objects(_) | Selection::Kinds(_) => {
                 return Err(
-                    Failure::usage("more than one object specified").help("write KIND NAME or KIND/NAME")
+                    Failure::usage("more than one object specified").help("specify KIND NAME or KIND/NAME")
                 );
             }
         };

@@ -375,7 +375,7 @@ async fn find_targets(
     Ok((found, failed))
 }
 
-/// Adds objects to those of the same collection.
+/// Appends a list to the objects that were already found in its collection.
 fn add_to_found(found: &mut Vec<FoundObjects>, collection: Collection, list: List) {
     match found.iter_mut().find(|known| known.collection == collection) {
         Some(known) => known.list.items.extend(list.items),

@@ -27,7 +27,7 @@ pub(crate) struct InPlaceFlags {
 }
 
 impl InPlaceFlags {
-    /// Asks about the edited resources, unless `--yes` is given.
+    /// Asks for confirmation of the edited resources, unless `--yes` is given.
     pub(crate) fn confirm(&self, edited: &[(Kind, &str)]) -> Result<(), Failure> {
         if !self.in_place {
             return Ok(());

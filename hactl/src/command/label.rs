@@ -191,7 +191,7 @@ fn parse(field: Field, arguments: &[String]) -> Result<(&[String], Map<String, V
         arguments.split_at(arguments.iter().position(is_change).unwrap_or(arguments.len()));
     if words.is_empty() {
         return Err(Failure::usage(format!("no {noun} specified"))
-            .help(format!("write KEY=VALUE to set the {noun}, KEY- to remove it")));
+            .help(format!("specify KEY=VALUE to set the {noun}, KEY- to remove it")));
     }
     let mut changes = Map::new();
     for word in words {
@@ -200,7 +200,7 @@ fn parse(field: Field, arguments: &[String]) -> Result<(&[String], Map<String, V
             (None, Some(key)) => (key, Value::Null),
             (None, None) => {
                 return Err(Failure::usage(format!("{word:?} is not KEY=VALUE or KEY-"))
-                    .help(format!("write the names of objects before the {}", field.name())));
+                    .help(format!("specify the names of objects before the {}", field.name())));
             }
         };
         if changes.insert(key.to_owned(), value).is_some() {

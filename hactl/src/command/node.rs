@@ -135,7 +135,7 @@ impl Node {
 }
 
 impl ConfirmedOperation {
-    /// Asks, unless `--yes` is given, and records the operation.
+    /// Asks for confirmation unless `--yes` is given, then records the operation.
     async fn run(
         &self,
         session: &Session,

@@ -67,7 +67,7 @@ impl Patch {
             Selection::Objects(mut targets) if targets.len() == 1 => targets.remove(0),
             Selection::Objects(_) | Selection::Kinds(_) => {
                 return Err(Failure::usage("a patch requires exactly one object")
-                    .help("write KIND NAME or KIND/NAME"));
+                    .help("specify KIND NAME or KIND/NAME"));
             }
         };
         let patch = self.read()?;
@@ -136,10 +136,10 @@ fn parse(patch_type: PatchType, text: &str) -> Result<Value, Failure> {
     };
     match patch_type {
         PatchType::Merge if !patch.is_object() => Err(Failure::usage("a merge patch must be a map")
-            .help("write {\"spec\":{\"FIELD\":VALUE}}, or add --type json for a list of operations")),
+            .help("specify {\"spec\":{\"FIELD\":VALUE}}, or add --type json for a list of operations")),
         PatchType::Json if !patch.is_array() => {
             Err(Failure::usage("a JSON patch must be a list of operations")
-                .help("write [{\"op\":\"replace\",\"path\":\"/spec/FIELD\",\"value\":VALUE}]"))
+                .help("specify [{\"op\":\"replace\",\"path\":\"/spec/FIELD\",\"value\":VALUE}]"))
         }
         PatchType::Merge | PatchType::Json => Ok(patch),
     }

@@ -101,7 +101,7 @@ fn patch(kind: Kind, fields: &[String]) -> Result<(Value, Vec<&'static RenamedFi
     for text in fields {
         let (path, value) = text.split_once('=').ok_or_else(|| {
             Failure::usage(format!("{text:?} is not an assignment"))
-                .help("write FIELD=VALUE, such as state=stopped")
+                .help("specify FIELD=VALUE, such as state=stopped")
         })?;
         let path = path.strip_prefix("spec.").unwrap_or(path);
         let renamed = renamed::of_path(kind, path);

@@ -171,7 +171,8 @@ fn run_file(session: &Session, path: &Path, format: Option<&Format>) -> Outcome 
     print_run(session, format, &world, &world.summary(), "")
 }
 
-/// Prints the summary of a run, or its timeline, its verdict and a text that follows.
+/// Prints the summary of a run in the requested format. Without a format, prints the timeline, the verdict and
+/// `details`.
 fn print_run(
     session: &Session,
     format: Option<&Format>,

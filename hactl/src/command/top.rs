@@ -51,7 +51,7 @@ impl Top {
         let kind = Kind::parse(&self.kind).filter(|kind| matches!(kind, Kind::Node | Kind::Resource));
         let kind = kind.ok_or_else(|| {
             Failure::usage(format!("usage of {:?} is not measured", self.kind))
-                .help("write nodes or resources")
+                .help("specify nodes or resources")
         })?;
         let mut names = Vec::new();
         for name in &self.names {

@@ -60,7 +60,7 @@ impl Trace {
         Ok(Exit::Done)
     }
 
-    /// Returns the target, whose kind must be one that can be traced.
+    /// Returns the target. Fails if objects of its kind cannot be traced.
     fn target(&self) -> Result<Target, Failure> {
         let target = Target::parse(&self.subject)?;
         match target.kind {

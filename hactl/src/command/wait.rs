@@ -81,7 +81,7 @@ fn met_message(goal: &Goal) -> String {
 fn parse_goal(text: &str) -> Result<Goal, Failure> {
     let wrong = || {
         Failure::usage(format!("--for: {text:?} is not a valid condition")).help(
-            "write condition=NAME, condition=NAME=False, state=VALUE, phase=VALUE, node=VALUE or delete",
+            "specify condition=NAME, condition=NAME=False, state=VALUE, phase=VALUE, node=VALUE or delete",
         )
     };
     match text.split_once('=') {

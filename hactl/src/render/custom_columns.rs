@@ -19,7 +19,7 @@ impl CustomColumns {
                 Ok((header.to_owned(), Path::parse_relaxed(path)?))
             }
             Some(_) | None => {
-                Err(format!("{column:?} is not a column; write HEADER:PATH, such as NAME:.metadata.name"))
+                Err(format!("{column:?} is not a column; specify HEADER:PATH, such as NAME:.metadata.name"))
             }
         });
         columns.collect::<Result<_, _>>().map(CustomColumns)
@@ -88,7 +88,7 @@ mod tests {
             let cause = CustomColumns::parse(columns).expect_err(columns);
             assert!(cause.contains(part), "{cause}");
         };
-        check("", "write HEADER:PATH");
+        check("", "specify HEADER:PATH");
         check("NAME", "\"NAME\" is not a column");
         check("NAME:", "is not a column");
         check(":.metadata.name", "is not a column");

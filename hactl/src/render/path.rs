@@ -38,7 +38,7 @@ impl Path {
     pub(crate) fn parse_relaxed(text: &str) -> Result<Path, String> {
         let inner = text.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')).unwrap_or(text).trim();
         if inner.is_empty() {
-            return Err(format!("{text:?}: empty path; write a path such as .metadata.name"));
+            return Err(format!("{text:?}: empty path; specify a path such as .metadata.name"));
         }
         if inner.starts_with(['.', '[', '@', '$']) {
             Path::parse(inner)
@@ -109,7 +109,7 @@ fn to_rfc9535(path: &str) -> Result<Vec<String>, String> {
                 standard.push_str(&rest[..=end]);
                 rest = &rest[end + 1..];
             }
-            other => return Err(format!("unexpected {other:?}; write \".\" before a name")),
+            other => return Err(format!("unexpected {other:?}; add \".\" before a name")),
         }
     }
     Ok(vec![standard])

@@ -24,7 +24,7 @@ impl Template {
     pub(crate) fn parse(text: &str) -> Result<Template, String> {
         if !text.contains('{') {
             return Err(format!(
-                "{text:?} has no expression in braces; write a template such as {{.metadata.name}}"
+                "{text:?} has no expression in braces; specify a template such as {{.metadata.name}}"
             ));
         }
         // Ranges that are not ended yet, each with the parts before it.
@@ -41,7 +41,9 @@ impl Template {
             let expression = inside[..end].trim();
             rest = &inside[end + 1..];
             match expression.split_whitespace().next() {
-                None => return Err("{}: empty expression; write a path such as {.metadata.name}".to_owned()),
+                None => {
+                    return Err("{}: empty expression; specify a path such as {.metadata.name}".to_owned());
+                }
                 Some("end") if expression == "end" => {
                     let (path, before) = open_ranges.pop().ok_or("{end} without {range}")?;
                     let inner = std::mem::replace(&mut parts, before);
@@ -57,7 +59,7 @@ impl Template {
                 }
                 Some(_) => {
                     return Err(format!(
-                        "{{{expression}}}: invalid expression; write a path such as {{.metadata.name}}, \
+                        "{{{expression}}}: invalid expression; specify a path such as {{.metadata.name}}, \
                          quoted text, {{range PATH}} or {{end}}"
                     ));
                 }
@@ -99,7 +101,9 @@ fn render(parts: &[Part], root: &Value, current: &Value, text: &mut String) {
 
 /// Returns quoted text without its quotes, with `\n`, `\t` and escaped characters replaced.
 fn unquoted(quoted: &str) -> Result<String, String> {
-    let wrong = || format!("{{{quoted}}}: quoted text must end with its quote, such as {{\"\\n\"}}");
+    let wrong = || {
+        format!("{{{quoted}}}: quoted text must end with its opening quote character, such as {{\"\\n\"}}")
+    };
     let quote = quoted.chars().next().ok_or_else(wrong)?;
     let inner = quoted[1..].strip_suffix(quote).ok_or_else(wrong)?;
     let mut text = String::new();
@@ -159,7 +163,7 @@ mod tests {
         check("{.metadata.name}{end}", "{end} without {range}");
         check("{range items}{end}", "unexpected 'i'");
         check("{\"x}", "is not closed");
-        check("{\"x\" y}", "must end with its quote");
+        check("{\"x\" y}", "must end with its opening quote character");
         check("{.items[*}", "\"[\" is not closed");
     }
 }

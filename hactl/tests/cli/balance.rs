@@ -86,7 +86,7 @@ fn invalid_input_is_reported_with_its_position() {
         .expect_stderr(2, "instance \"x\" not found");
     run(&mut command(&["balance", "-t", "/nonexistent"])).expect_stderr(2, "cannot read /nonexistent");
     run(&mut command(&["balance", "-t", &path, "--budget", "10"]))
-        .expect_stderr(2, "\"10\" has no unit; write 10s");
+        .expect_stderr(2, "\"10\" has no unit; specify 10s");
     run(&mut command(&["balance", "-t", &path, "--budget", "1s"])).expect_stdout_parts(0, &["Score after: "]);
     let loads = file(directory.path(), "loads", "i0 1 1 1 1\nx 1 1 1 1\n");
     run(&mut command(&["balance", "-t", &path, "-U", &loads]))

@@ -35,7 +35,7 @@ fn the_last_lines_are_printed_as_they_are() {
     hactl(&server, &["logs", "wep"]).expect_stderr(1, "did you mean web?");
     hactl(&server, &["logs", "web", "--tail", "0"])
         .expect_stderr(2, "must be -1 or a number from 1 to 10000");
-    hactl(&server, &["logs", "web", "--since", "10"]).expect_stderr(2, "write 10s for seconds");
+    hactl(&server, &["logs", "web", "--since", "10"]).expect_stderr(2, "specify 10s for seconds");
     hactl(&server, &["logs", "web", "-o", "json"]).expect_stderr(2, "");
     run(&mut command(&["--server", "http://127.0.0.1:1", "logs", "node/node1"]))
         .expect_stderr(2, "is not a resource");

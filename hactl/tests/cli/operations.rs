@@ -66,8 +66,8 @@ fn a_timeout_only_limits_the_wait() {
     assert!(result.stderr.contains("run \"hactl stop web --grace-period DURATION\""), "{}", result.stderr);
     assert_eq!(server.objects("operations").remove(0)["spec"], json!({"action": "Stop", "resource": "web"}));
     for (arguments, expected) in [
-        (&["stop", "web", "--grace-period", "5"][..], "\"5\" has no unit; write 5s for seconds"),
-        (&["start", "web", "--timeout", "30"], "\"30\" has no unit; write 30s for seconds"),
+        (&["stop", "web", "--grace-period", "5"][..], "\"5\" has no unit; specify 5s for seconds"),
+        (&["start", "web", "--timeout", "30"], "\"30\" has no unit; specify 30s for seconds"),
         (&["stop", "web", "--wait-timeout", "5s"], "unexpected argument '--wait-timeout'"),
     ] {
         hactl(&server, arguments).expect_stderr(2, expected);

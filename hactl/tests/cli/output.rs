@@ -71,7 +71,7 @@ fn a_wrong_expression_is_refused_with_its_cause() {
     refused("jsonpath={.items[*", "is not closed");
     refused("jsonpath={range .items[*]}", "has no {end}");
     refused("jsonpath={items}", "invalid expression");
-    refused("custom-columns=NAME", "write HEADER:PATH, such as NAME:.metadata.name");
+    refused("custom-columns=NAME", "specify HEADER:PATH, such as NAME:.metadata.name");
     refused("go-template={{.items}}", "jsonpath=TEMPLATE");
     refused("xml", "jsonpath=TEMPLATE");
     hactl(&server, &["get", "resources", "--sort-by", ".spec["]).expect_stderr(2, "is not closed");

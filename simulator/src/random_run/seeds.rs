@@ -34,7 +34,7 @@ impl Seeds {
                 Err(format!("{text:?} contains no seed: the end is excluded, so write A..B with A below B"))
             }
             None => Err(format!(
-                "{text:?} is not a range of seeds: write 0..1000 (the end is excluded) or one number"
+                "{text:?} is not a range of seeds: specify 0..1000 (the end is excluded) or one number"
             )),
         }
     }

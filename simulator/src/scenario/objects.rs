@@ -139,7 +139,7 @@ pub(super) fn settle_cluster(reader: &mut Reader<'_>, scenario: &mut Scenario, h
     };
     if let Some(own) = cluster.pointer("/spec/timing").cloned() {
         if has_timing {
-            reader.wrong("timing", "the Cluster object has its own spec.timing: write one of them");
+            reader.wrong("timing", "the Cluster object has its own spec.timing: specify only one of them");
         }
         scenario.timing = serde_json::from_value::<TimingSpec>(own).unwrap_or_default();
         return;

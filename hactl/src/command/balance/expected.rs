@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Primary and secondary node.
 type Placement = (String, Option<String>);
 
-/// Assumptions of a plan: the nodes of services, and the nodes that take part.
+/// Assumptions of a plan: the nodes of services, and the nodes that are part of the plan.
 pub(super) struct Expected {
     /// Command that makes a new plan.
     command: &'static str,

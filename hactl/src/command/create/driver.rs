@@ -106,7 +106,7 @@ impl DriverFlags {
         match &name.type_name {
             Some(typed) if *typed != type_name => {
                 Err(Failure::usage(format!("{typed}:{}: the type of this driver is {type_name}", name.name))
-                    .help(format!("write {type_name}:{} or {}", name.name, name.name)))
+                    .help(format!("specify {type_name}:{} or {}", name.name, name.name)))
             }
             Some(_) | None => Ok(driver),
         }

@@ -10,7 +10,7 @@ use ha_scheduler::balance::model::{Cluster, Template};
 use ha_scheduler::view::View;
 
 /// Accepted forms of a size, for error messages.
-pub(crate) const HELP: &str = "write memory=4Gi,disk=100Gi,vcpus=2 (also template=, tags=A+B, spindles=), or 100g,4g,2 for disk, memory and vCPUs";
+pub(crate) const HELP: &str = "specify memory=4Gi,disk=100Gi,vcpus=2 (also template=, tags=A+B, spindles=), or 100g,4g,2 for disk, memory and vCPUs";
 
 /// Parses a size for a cluster. For the live cluster, a size may name its `pool`, and CPUs are counted in thousandths.
 pub(crate) fn parse_size(text: &str, loaded: &LoadedCluster) -> Result<NewService, Failure> {
@@ -19,7 +19,7 @@ pub(crate) fn parse_size(text: &str, loaded: &LoadedCluster) -> Result<NewServic
     let pool = parts.iter().find_map(|part| part.strip_prefix("pool="));
     let invalid = |what: String| Failure::usage(what).with_context(&format!("`{text}`"));
     if text.contains("template=") {
-        return Err(invalid("template= is valid only with -t".to_owned()).help("write pool=NAME"));
+        return Err(invalid("template= is valid only with -t".to_owned()).help("specify pool=NAME"));
     }
     if let Some(pool) = pool
         && !view.nodes.values().any(|node| node.storage_pools.contains(pool))

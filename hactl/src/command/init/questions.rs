@@ -45,7 +45,7 @@ impl<R: BufRead, W: Write> Questions<R, W> {
                     "both" => Ok(vec![Role::Controller, Role::Node]),
                     one => Role::from_str(one, true)
                         .map(|role| vec![role])
-                        .map_err(|_| "write node, controller or both".to_owned()),
+                        .map_err(|_| "enter node, controller or both".to_owned()),
                 },
             )?;
         }
@@ -80,7 +80,7 @@ impl<R: BufRead, W: Write> Questions<R, W> {
                     "default",
                     |text| {
                         ProfileName::from_str(text, true)
-                            .map_err(|_| "write fast, default or conservative".to_owned())
+                            .map_err(|_| "enter fast, default or conservative".to_owned())
                     },
                 )?;
                 flags.profile = Some(profile);
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(flags.expect("answered").profile, Some(ProfileName::Fast));
         assert!(
             asked.contains("is not an http or https URL")
-                && asked.contains("write fast, default or conservative"),
+                && asked.contains("enter fast, default or conservative"),
             "{asked}"
         );
         let (_, ended) = check(&[], "\n");

@@ -167,7 +167,7 @@ fn node(flags: &Init) -> Result<Node, Failure> {
     let watchdog = flags.watchdog.clone().unwrap_or_else(|| "softdog".to_owned());
     if !watchdog.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
         return Err(Failure::usage(format!("--watchdog {watchdog:?} is not the name of a kernel module"))
-            .help("write a module such as iTCO_wdt, sp5100_tco, ipmi_watchdog or softdog; '' loads none"));
+            .help("specify a module such as iTCO_wdt, sp5100_tco, ipmi_watchdog or softdog; '' loads none"));
     }
     Ok(Node { name, watchdog })
 }
@@ -197,14 +197,14 @@ fn controller(flags: &Init, etcd_tls: &Tls) -> Result<Controller, Failure> {
     let listen: SocketAddr = match &flags.listen {
         Some(text) => text.parse().map_err(|_| {
             Failure::usage(format!("--listen: {text:?} is not an address with a port"))
-                .help("write 10.0.0.1:7443, [::]:7443 or 0.0.0.0:7443")
+                .help("specify 10.0.0.1:7443, [::]:7443 or 0.0.0.0:7443")
         })?,
         None if tls.is_some() => SocketAddr::from(([0, 0, 0, 0], API_PORT)),
         None => SocketAddr::from(([127, 0, 0, 1], API_PORT)),
     };
     if listen.port() == 0 {
         return Err(Failure::usage(format!("--listen: {listen} selects a different port at each start"))
-            .help("write a fixed port, such as 127.0.0.1:7443"));
+            .help("specify a fixed port, such as 127.0.0.1:7443"));
     }
     if tls.is_none() && !listen.ip().is_loopback() {
         return Err(Failure::usage(format!(
@@ -286,7 +286,7 @@ pub(super) fn is_https_url(flag: &str, text: &str) -> Result<bool, Failure> {
         Some("http") => Ok(false),
         Some(_) | None => {
             Err(Failure::usage(format!("{flag}: {text:?} is not an http or https URL with a host"))
-                .help("write https://HOST:PORT"))
+                .help("specify https://HOST:PORT"))
         }
     }
 }

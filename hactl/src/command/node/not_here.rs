@@ -22,7 +22,7 @@ pub(super) struct NotHere {
 }
 
 impl NotHere {
-    /// Asks, unless `--yes` is given, and records the answer for each affected service.
+    /// Asks for confirmation unless `--yes` is given, then records the answer for each affected service.
     pub(super) async fn run(&self, session: &Session) -> Outcome {
         let target = crate::command::parse_node(&self.node)?;
         session.client()?.target(&target).await?;

@@ -100,7 +100,7 @@ fn seconds(duration: Seconds) -> f64 {
     duration.ms() as f64 / 1000.0
 }
 
-/// Returns the last passed test of this machine's watchdog driver, and the reason if it no longer counts.
+/// Returns the last passed test of this machine's watchdog driver, and the reason if the test is no longer valid.
 fn last_test(watchdog: &WatchdogStatus) -> String {
     let Some(test) = &watchdog.last_test else {
         return "none passed: run \"hactl node test-watchdog NODE\"".to_owned();

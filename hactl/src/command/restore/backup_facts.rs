@@ -62,7 +62,7 @@ impl BackupFacts {
 pub(super) const WARNING: &str = "data loss if a controller of the old cluster still runs without a connection to the new etcd: \
     the nodes connected to the controller keep their services running, which then run twice";
 
-/// Asks the questions, unless all are already confirmed.
+/// Asks the user to confirm each question, unless `confirmed` is set.
 pub(super) fn confirm(confirmed: bool, questions: &[String]) -> Result<(), Failure> {
     if confirmed || questions.is_empty() {
         return Ok(());

@@ -140,7 +140,7 @@ fn of_machine(words: &[&str]) -> Result<Action, String> {
         ["suspend", node, word] => Ok(Action::Suspend { node: owned(node), length_ms: length(word)? }),
         ["clock", node, "rate", rate] => match rate.parse::<f64>() {
             Ok(rate) if (0.5..=2.0).contains(&rate) => Ok(Action::ClockRate { node: owned(node), rate }),
-            _ => Err(format!("{rate:?} is not a valid rate: write a number from 0.5 to 2")),
+            _ => Err(format!("{rate:?} is not a valid rate: specify a number from 0.5 to 2")),
         },
         ["watchdog", node, "stop", word] => {
             Ok(Action::Watchdog { node: owned(node), length_ms: length(word)? })

@@ -159,7 +159,7 @@ impl Guests {
                 guests.push(format!("{} others", self.unknown_sizes.len() - guests.len()));
             }
             notes.push(format!(
-                "unknown sizes of {}: qemu-server/ID.conf or lxc/ID.conf is missing or unreadable; write spec.requests",
+                "unknown sizes of {}: qemu-server/ID.conf or lxc/ID.conf is missing or unreadable; set spec.requests",
                 guests.join(", ")
             ));
         }
