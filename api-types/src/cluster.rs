@@ -283,7 +283,7 @@ pub struct ReservationSpec {
     /// Divisor applied to the number of services on a node before that number is added to the node's load.
     #[schemars(range(min = 1, max = 100))]
     pub scale_down: u32,
-    /// Amounts that are counted.
+    /// Amounts that the check uses for each service.
     pub basis: ReservationBasis,
     /// Whether stopped services count as if they ran.
     pub count_stopped: bool,

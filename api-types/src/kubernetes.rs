@@ -113,7 +113,7 @@ pub struct ApiResource {
     pub categories: Vec<String>,
 }
 
-/// A review: the question of whether the API allows an action, and the answer.
+/// A permission check: the requested action, and whether the API allows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SelfSubjectAccessReview {
@@ -121,18 +121,18 @@ pub struct SelfSubjectAccessReview {
     pub api_version: String,
     /// Kind of the review.
     pub kind: String,
-    /// The question.
+    /// The requested action.
     pub spec: ReviewSpec,
-    /// The answer.
+    /// The result of the check.
     #[serde(skip_serializing)]
     pub status: ReviewStatus,
 }
 
-/// The question of a review.
+/// The request of a permission check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReviewSpec {
-    /// The action.
+    /// The action to check.
     pub resource_attributes: ResourceAttributes,
 }
 

@@ -66,7 +66,7 @@ pub struct Sample {
     pub metric: &'static Metric,
     /// Values of the labels, one for each label.
     pub labels: Vec<String>,
-    /// The value.
+    /// Value at the time of collection.
     pub value: f64,
 }
 

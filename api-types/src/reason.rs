@@ -69,7 +69,8 @@ macro_rules! reasons {
 
 mod words;
 
-/// The words until version 0.1, which stored events and conditions may still have, and the current reasons.
+/// Names of reasons until version 0.1, and the current reasons. Stored events and conditions may still contain the
+/// former names.
 const RENAMED: [(&str, Reason); 34] = [
     ("NotSeenYet", Reason::Pending),
     ("StoppedAsWanted", Reason::Stopped),

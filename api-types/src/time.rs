@@ -139,12 +139,12 @@ pub struct Now {
 }
 
 impl Now {
-    /// Returns the wall clock in whole seconds, for a status.
+    /// Returns the wall-clock time in whole seconds, for a status.
     pub fn timestamp(&self) -> Timestamp {
         Timestamp::from_unix_ms(self.wall_unix_ms)
     }
 
-    /// Returns the wall clock with milliseconds, for an event.
+    /// Returns the wall-clock time with millisecond precision, for an event.
     pub fn moment(&self) -> Timestamp {
         Timestamp::precise(self.wall_unix_ms)
     }

@@ -89,7 +89,8 @@ impl DriverSpec {
     }
 }
 
-/// Returns a name with all parameters. Without parameters, only the name of the resource distinguishes it from others.
+/// Returns the identity of a service: its name and all parameters. Without parameters, the name of the resource
+/// distinguishes the service from others.
 fn with_parameters<T: Serialize>(
     named: &str,
     resource: &ResourceName,

@@ -54,9 +54,9 @@ metrics! { Leader:
     RESOURCE_NODE = Gauge "hactl_resource_node" ["resource", "node"]
         "1 for the node on which a resource runs or is being started.";
     RESOURCE_STATE = Gauge "hactl_resource_state" ["resource", "state"]
-        "1 for the state of a resource; other states are absent.";
+        "1 for the current state of a resource; series of other states are absent.";
     RESOURCE_DESIRED_STATE = Gauge "hactl_resource_desired_state" ["resource", "state"]
-        "1 for the requested state of a resource; other states are absent.";
+        "1 for the requested state of a resource; series of other states are absent.";
     RESOURCE_RUNNING = Gauge "hactl_resource_running" ["resource"]
         "1 if the service of a resource runs, as reported by the agent, 0 otherwise.";
     RESOURCE_LAST_TRANSITION = Gauge "hactl_resource_last_transition_timestamp_seconds" ["resource"]

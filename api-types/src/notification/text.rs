@@ -3,7 +3,7 @@
 use super::{Notification, NotificationItem, NotificationKind, Severity};
 use std::fmt::Write;
 
-/// Maximum number of names in a summary; further ones are counted.
+/// Maximum number of names in a summary; the summary states how many more there are.
 const MAX_NAMES: usize = 3;
 
 impl Notification {

@@ -33,8 +33,8 @@ pub struct Assignment {
     /// Requested replacement of the secondary while the service runs; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement: Option<Replacement>,
-    /// The end of a live migration to this node (FENCING, R8.13) with a driver that is not gated, until the node has
-    /// answered. Only proofs that are later than this revision show that nothing has arrived (R8.17).
+    /// Revision at which the source of a live migration to this node ended (FENCING, R8.13), if the driver is not gated
+    /// and the node has not answered yet. Only proofs later than this revision show that nothing has arrived (R8.17).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrivals_until: Option<Revision>,
 }

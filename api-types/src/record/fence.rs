@@ -46,8 +46,8 @@ pub struct Fence {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub on_silence: bool,
     /// For an epoch closed on silence: W of the node report that the close guards. Set only if the report was armed and
-    /// its watchdog counts. It is stored here because another registration may overwrite the report before W has
-    /// passed.
+    /// its watchdog is accepted. The value is stored here because another registration may overwrite the report before
+    /// W has passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub armed_wait_ms: Option<Millis>,
     /// For an epoch closed while the node was under Hold: the terms in the node report that the close guards.

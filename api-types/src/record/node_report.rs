@@ -76,8 +76,8 @@ impl NodeReport {
         }
     }
 
-    /// Returns the capacity of the machine with its cpus counted as threads or as cores. Agents of earlier versions report
-    /// only threads.
+    /// Returns the capacity of the machine. CPUs are counted as threads if `threads` is `true`, else as cores. Agents
+    /// of earlier versions report only threads.
     #[must_use]
     pub fn capacity_counting(&self, threads: bool) -> Amounts {
         Amounts { cpu: self.threads.filter(|_| threads).or(self.capacity.cpu), ..self.capacity }

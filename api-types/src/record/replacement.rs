@@ -45,6 +45,6 @@ pub enum ReplacementPhase {
     Begun,
     /// The new secondary is in use.
     Done,
-    /// The replacement failed or was canceled, and nothing of it is left running.
+    /// The replacement failed or was canceled, and no process of it is left running.
     Failed,
 }

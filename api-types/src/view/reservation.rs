@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct ReservationReport {
     /// Name of the cluster.
     pub cluster: String,
-    /// Amounts that are counted.
+    /// Amounts that the check uses for each service.
     pub basis: ReservationBasis,
     /// Whether stopped services count as if they ran.
     pub count_stopped: bool,

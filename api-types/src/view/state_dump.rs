@@ -9,11 +9,11 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StateDump {
-    /// Time of the read, by the clock of the controller that read.
+    /// Time of the read, by the clock of the controller that answers.
     pub at: Timestamp,
     /// Revision of etcd at which all keys were read.
     pub revision: Revision,
-    /// State of the core of the controller that read; null if unknown.
+    /// State of the core of the controller that answers; null if unknown.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub controller: Value,
     /// The keys with their values, sorted by key.
@@ -35,7 +35,7 @@ pub struct StoredKey {
     /// Whether the key has a lease, so that it disappears with its writer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub leased: bool,
-    /// Time since the controller that read saw the key change, in milliseconds. Only for heartbeats; absent if unknown.
+    /// Time since the answering controller saw the key change, in milliseconds. Only for heartbeats; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silent_ms: Option<Millis>,
 }
