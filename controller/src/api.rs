@@ -59,7 +59,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_http::catch_panic::CatchPanicLayer;
 
-/// Number of requests for logs that this process answers at the same time; further ones are refused with 429.
+/// Maximum number of log requests that this process answers at the same time; more are refused with 429.
 const LOG_REQUESTS_MAX: usize = 8;
 
 /// Settings of the API that come from the process that serves it.
@@ -69,7 +69,7 @@ pub struct ApiOptions {
     pub id: String,
     /// Name of the cluster.
     pub cluster: String,
-    /// Maximum number of open watches; further ones are refused with 429.
+    /// Maximum number of open watches; more are refused with 429.
     pub watches: usize,
     /// Asks each etcd member for its health; `None` if the store has no members.
     pub store_members: Option<StoreMembers>,

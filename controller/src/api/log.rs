@@ -217,7 +217,7 @@ fn log_response(resource: &ResourceName, node: &NodeName, answer: LogAnswer) -> 
 }
 
 fn not_assigned(name: &ResourceName) -> ApiError {
-    let message = format!("resource {name} is not assigned to a node: name a node to read its log there");
+    let message = format!("resource {name} is not assigned to a node: specify a node to read the log from");
     let cause = ("NotAssigned".to_owned(), "status.node".to_owned(), message.clone());
     ApiError::new(ErrorReason::Conflict, message).with_object(Kind::Resource, name).with_causes(vec![cause])
 }

@@ -259,8 +259,8 @@ pub(super) fn hold_terms(fence: Option<&Fence>, report: Option<&NodeReport>) -> 
 
 /// Returns W in milliseconds if proof (a) is possible: silence for W proves the node dead.
 ///
-/// The proof depends on the node's own report, which the close guards: armed, with a watchdog that counts. A virtual
-/// machine can be paused with its clock. No waiting time covers that, so the operator must allow it.
+/// The proof depends on the node's own report, which the close guards: armed, with a watchdog that is accepted. A
+/// virtual machine can be paused with its clock. No waiting time covers that, so the operator must allow it.
 fn silence_fencing_delay(
     input: &PlanInput<'_>,
     name: &NodeName,

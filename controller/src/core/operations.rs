@@ -146,7 +146,7 @@ fn expire(input: &PlanInput<'_>, request: &OperationRequest<'_>, plan: &mut Plan
     }
 }
 
-/// Lets an operation wait while another operation on the same resource is in progress.
+/// Sets an operation to Pending while another operation on the same resource is in progress.
 fn wait_for_first(input: &PlanInput<'_>, request: &OperationRequest<'_>, first: &str, plan: &mut Plan) {
     let message = format!("Waiting for operation {first} on the same resource to end");
     write(input, request, &new_status(OperationPhase::Pending, Reason::Pending, message), plan);
@@ -298,7 +298,8 @@ fn confirm_fenced(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationR
     write_fence(input, request, name, &done, transaction, event, plan);
 }
 
-/// Lets a machine shut down before its services have moved away. Its agent reads this from the operation.
+/// Permits a machine to shut down before its services have moved away. Its agent reads the permission from the
+/// operation.
 fn shutdown_continue(
     input: &PlanInput<'_>,
     nodes: &NodeTable,
@@ -336,8 +337,8 @@ fn shutdown_continue(
     write(input, request, &outcome, plan);
 }
 
-/// Lets a node follow this data. Its agent reads the permission from the incarnation, because it refuses all other
-/// data.
+/// Permits a node to follow this etcd data. Its agent reads the permission from the incarnation, because the agent
+/// refuses all other data.
 fn follow_store(input: &PlanInput<'_>, request: &OperationRequest<'_>, plan: &mut Plan) {
     let Some(name) = request.operation.value.spec.node.as_ref() else {
         let refused =

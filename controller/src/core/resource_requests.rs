@@ -5,7 +5,7 @@ use ha_api_types::quantity::Amounts;
 use ha_api_types::resource::Resource;
 
 /// Returns the requests of a service. If the resource does not set CPU or memory, the definition of its virtual machine
-/// counts. That definition is in the resource, or was last read by an agent.
+/// supplies the value. That definition is in the resource, or was last read by an agent.
 pub fn requests(cluster_view: &ClusterView, resource: &Resource) -> Amounts {
     let specified = resource.spec.requests;
     let Some(libvirt) = resource.spec.driver.libvirt.as_ref() else { return specified };

@@ -121,7 +121,7 @@ pub struct ClusterView {
     identities: Identities,
     /// Timings of the Cluster object, computed when it changes, because every input needs them.
     timings: Timings,
-    /// Events that wait to be counted_facts; `None` if this view does not count.
+    /// Events that have not been counted yet; `None` if this view does not count events.
     counting: Option<counting::Counting>,
     /// All entries as read, so that a complete read only processes differences.
     entries: BTreeMap<String, Entry>,

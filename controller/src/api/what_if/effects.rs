@@ -192,7 +192,7 @@ impl Comparison<'_> {
         choose(&self.view_after, name, facts).0.cloned()
     }
 
-    /// Counts the service on this node from now on.
+    /// Assigns the service to this node, and counts it only there.
     fn place_on(&mut self, name: &ResourceName, node: &NodeName) {
         if let Some(mut facts) = self.view_after.services.get_mut(name) {
             facts.node = Some(node.to_owned());
@@ -200,7 +200,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Counts the service on no node from now on.
+    /// Stops counting the service on any node.
     fn remove_from_node(&mut self, name: &ResourceName) {
         if let Some(mut facts) = self.view_after.services.get_mut(name) {
             facts.uses.clear();

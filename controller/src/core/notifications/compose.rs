@@ -4,7 +4,7 @@ use crate::core::plan::Plan;
 use crate::core::plan_input::PlanInput;
 use ha_api_types::notification::{Notification, NotificationItem, NotificationKind, SCHEMA};
 
-/// Maximum number of listed items; further items are only counted.
+/// Maximum number of listed items; the rest is stated as a number.
 const MAX_ITEMS: usize = 20;
 /// Maximum length of an item's message, in characters.
 const MAX_MESSAGE_CHARS: usize = 600;

@@ -278,8 +278,9 @@ pub(super) fn stop_arrivals_on(
     is_assigned
 }
 
-/// Makes a new assignment ask its node about arrivals in a live migration whose source ended at this revision. Until
-/// the node answers, a proof that closes its epoch may be older than an arrival (FENCING, R8.17).
+/// Sets in a new assignment that its node must report whether a live migration has arrived. The source of the migration
+/// ended at this revision. Until the node answers, a proof that closes its epoch may be older than an arrival (FENCING,
+/// R8.17).
 pub(super) fn ask_about_arrivals(draft: &mut ServiceDraft, source_end: Revision) {
     if let AssignmentChange::Put(assignment) = &mut draft.assignment_change {
         assignment.arrivals_until = Some(source_end);

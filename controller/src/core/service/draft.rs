@@ -47,8 +47,8 @@ pub(super) struct ServiceDraft {
     /// Tombstones that end or shrink in the same transaction, by key: the revision as read, and the remaining
     /// tombstone.
     pub(super) tombstones: BTreeMap<String, (Revision, Option<Tombstone>)>,
-    /// The requested state that this transaction has_writes into the spec, because an administrator has stopped or started
-    /// the service with its own tool.
+    /// The requested state that this transaction writes into the spec, because an administrator has stopped or started
+    /// the service outside hactl.
     pub(super) requested_state: Option<RequestedState>,
     /// `true` if the service is stalled, for example because no node is eligible.
     pub(super) is_stalled: bool,

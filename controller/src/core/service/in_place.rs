@@ -68,7 +68,7 @@ fn decide<'a>(input: &PlanInput<'_>, service: &Service<'a>, draft: &ServiceDraft
         Some(confirmed) if confirmed > stored => {
             return Decision::Wait(
                 Reason::Waiting,
-                format!("Waiting for generation {confirmed} of {name} to be read"),
+                format!("Waiting for the leader to read generation {confirmed} of {name}"),
             );
         }
         Some(_) => {}

@@ -1,4 +1,4 @@
-//! Automatic rebalancing by moves of running services: its timing, and the services that take part.
+//! Automatic rebalancing by moves of running services: its timing, and the services that may be moved.
 //!
 //! Rebalancing acts only while no other action is in progress. A source node must have been above the mean load for
 //! `holdSeconds` without any other action, and a target node below it for as long. So a fluctuating load causes no

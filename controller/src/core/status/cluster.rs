@@ -16,7 +16,7 @@ use ha_api_types::time::Millis;
 
 /// Type of the condition that publishes the N+1 check.
 pub(in crate::core) const FAILOVER_CAPACITY: &str = "FailoverCapacityAvailable";
-/// Maximum number of sentences in `waitingFor`; further ones are only counted.
+/// Maximum number of sentences in `waitingFor`; the rest is stated as a number.
 const MAX_WAITING: usize = 32;
 /// Maximum number of entries in `recentFences`.
 const MAX_FENCES: usize = 20;

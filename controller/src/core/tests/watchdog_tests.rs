@@ -107,7 +107,7 @@ fn what_was_never_tested_does_not_count_where_a_test_is_required() {
         conditions.into_iter().find(|one| one.kind == "Fenceable").map(|one| one.reason)
     };
     assert_eq!(message(&lab), Some(Reason::WatchdogUntested));
-    // The watchdog can still be tested, and counts afterwards.
+    // The watchdog can still be tested, and is accepted afterward.
     let spec = test_of(&lab, &idle);
     check(&mut lab, "test", spec, OperationPhase::Running, Reason::InProgress, "Waiting for the watchdog of");
     lab.agent(&idle).power_off();
