@@ -34,7 +34,7 @@ pub struct ServeOptions {
     pub address: SocketAddr,
     /// Files for TLS with client certificates; required except on loopback.
     pub tls: Option<TlsFiles>,
-    /// Maximum number of connections; further ones wait in the kernel's queue.
+    /// Maximum number of connections; more wait in the kernel's queue.
     pub connections: usize,
     /// Time limit for a client's TLS handshake, and for the head of a request.
     pub header_read_timeout: Duration,

@@ -56,7 +56,7 @@ struct NodeLoad<'a> {
 }
 
 impl<'a> Loads<'a> {
-    /// Computes the current load of all nodes that count for the balance.
+    /// Computes the current load of all nodes that are included in the imbalance.
     pub fn of(view: &'a View) -> Loads<'a> {
         let mode = view.settings.mode;
         let mut nodes: Vec<NodeLoad<'a>> = view
@@ -249,7 +249,7 @@ fn is_allowed(view: &View, planned: &Move) -> bool {
             <= (here.priority_tier, here.violated_preferences)
 }
 
-/// Returns `true` if a node counts for the imbalance: it is online and not in maintenance.
+/// Returns `true` if a node is included in the imbalance: the node is online and not in maintenance.
 fn counts_for_balance(node: &NodeFacts) -> bool {
     node.online.is_ok() && !node.maintenance
 }

@@ -7,7 +7,7 @@ use ha_api_types::keys::Keys;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
-/// Number of events that may wait while etcd is unreachable; further ones are discarded.
+/// Maximum number of events that wait while etcd is unreachable; more are discarded.
 const QUEUE: usize = 4096;
 /// Time after which a new lease is taken, so that an event is kept for at least half of its lifetime.
 const LEASE_USE: Duration = Duration::from_secs(EVENT_TTL_SECONDS.unsigned_abs() / 2);

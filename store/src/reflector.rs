@@ -64,7 +64,7 @@ impl WatchLog {
 pub struct Options {
     /// Interval between complete listings, which are compared with the watch's changes.
     pub relist_interval: Duration,
-    /// First delay after a failure; it doubles with each further one.
+    /// Delay after the first failure; doubles with each further failure.
     pub backoff_min: Duration,
     /// Longest delay after a failure.
     pub backoff_max: Duration,

@@ -49,7 +49,7 @@ impl Rig {
         self.cluster.directory()
     }
 
-    /// Applies the guest and waits until it runs and counts. Returns its node.
+    /// Applies the guest, and waits until the guest writes its counter to the console. Returns its node.
     ///
     /// # Errors
     /// Fails if the guest does not start.
@@ -58,7 +58,8 @@ impl Rig {
         self.wait_until_started()
     }
 
-    /// Returns the node on which the guest counts, once the API reports the resource as Started there.
+    /// Returns the node whose console shows the counter of the guest, once the API reports the resource as Started
+    /// there.
     ///
     /// # Errors
     /// Fails if the guest is not Started in time.

@@ -32,7 +32,7 @@ impl AgentCore {
             && self.accepts_external_stop(service)
     }
 
-    /// Keeps a service stopped that was stopped cleanly with its own tool. Reports Stopped once nothing is left of it.
+    /// Keeps a service stopped that was stopped cleanly with its own tool. Reports Stopped once no part of it runs.
     pub(super) fn accept_external_stop(
         &mut self,
         now: &Now,

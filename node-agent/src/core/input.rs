@@ -95,7 +95,7 @@ pub enum Input {
     },
     /// A change that a driver noticed without a command.
     Driver(DriverEvent),
-    /// News from the watchdog daemon.
+    /// An event of the watchdog daemon, or of the connection to it.
     Watchdog(WatchdogEvent),
     /// The machine was examined, for `hactl doctor`.
     Examined(MachineFacts),
@@ -132,7 +132,7 @@ pub enum LeaseKept {
     Unknown(String),
 }
 
-/// News from the watchdog daemon, or about the connection to it.
+/// An event of the watchdog daemon, or of the connection to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchdogEvent {
     /// The daemon serves this connection.

@@ -39,8 +39,8 @@ pub struct Journal {
     /// The watchdog that has reset its machine in a test.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proven: Option<TestedWatchdog>,
-    /// A test in which the watchdog did not reset its machine. The watchdog does not count until another test has
-    /// passed.
+    /// A test in which the watchdog did not reset its machine. The watchdog is not accepted until another test
+    /// has passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<WatchdogTrial>,
     /// The started services, by resource name.
@@ -72,7 +72,7 @@ pub struct ShutdownRecord {
     pub at: Timestamp,
 }
 
-/// A test of a watchdog. Its result counts only for that machine and driver.
+/// A test of a watchdog. Its result is valid only for that machine and driver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WatchdogTrial {

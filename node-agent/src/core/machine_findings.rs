@@ -35,7 +35,7 @@ struct PreviousBoot {
 }
 
 impl MachineFindings {
-    /// Takes the shutdown record of another boot out of the journal. A test of the watchdog also counts as one.
+    /// Takes the shutdown record of another boot out of the journal. The record of a watchdog test takes precedence.
     pub(super) fn new(config: &Config, journal: &mut Journal) -> MachineFindings {
         let of_another_boot =
             journal.last_words.take_if(|shutdown_record| shutdown_record.boot_id != config.boot_id);
@@ -155,8 +155,8 @@ impl AgentCore {
     }
 
     fn report_previous_boot(&mut self, now: &Now) {
-        // The machine's own records belong to the previous boot, because the first examination follows the start
-        // directly.
+        // The first examination runs directly after the start, so the records that it finds on the machine are those
+        // of the previous boot.
         let Some(previous) = self.machine_findings.previous.take() else { return };
         let facts = self.machine_findings.facts.clone().unwrap_or_default();
         let mut sentences = match &previous.shutdown_record {

@@ -1,7 +1,7 @@
 //! Usage of services and of the machine: when it is read, and when a reading is written to etcd.
 //!
 //! These figures have a key of their own, because permits and the leader's guards depend on the other keys. The agent
-//! writes them when one figure has moved far enough, otherwise seldom. It writes all of them together, so that the
+//! writes them when one figure has moved far enough, otherwise rarely. It writes all of them together, so that the
 //! figures of the machine and of its services are of one time and can be subtracted.
 
 use super::commits::Purpose;

@@ -110,7 +110,7 @@ impl AgentCore {
             .then_some("etcd to answer a heartbeat that reports the watchdog as not armed")
     }
 
-    /// Returns the missing precondition until a watchdog that has refused pets counts as proof again (FENCING R4.19).
+    /// Returns what is missing before a watchdog that has refused pets is accepted again (FENCING R4.19).
     fn pets_wait_for(&self) -> Option<&'static str> {
         let committed = self.node_report().is_some_and(|report| report.watchdog_failed);
         if !self.watchdog.takes_pets() {

@@ -10,7 +10,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, FailureClass, Phase};
 use ha_api_types::time::Millis;
 
-/// First back-off between attempts; each further one doubles.
+/// Back-off after the first attempt; doubles with each further attempt.
 const BACK_OFF_MS: Millis = 500;
 /// Longest back-off between attempts.
 const LONGEST_BACK_OFF_MS: Millis = 30_000;

@@ -211,7 +211,7 @@ impl AgentCore {
     }
 
     fn handle_step_result(&mut self, now: &Now, service: &mut Service, result: CommandResult) {
-        // The service runs, or nothing of it is left, so no copy waits to be received.
+        // The service runs here, or its copy has ended, so no received copy is waiting to take over.
         let clears = !matches!(service.step, Step::Prepare { .. } | Step::EndMigration { .. });
         if matches!(result, CommandResult::Observed(Observed::Running))
             || (result == CommandResult::Done && clears)

@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// Number of logs that are read at the same time.
 const MAX_PARALLEL_READS: usize = 2;
-/// Number of requests that are read or wait; further ones are left unanswered.
+/// Maximum number of requests in progress or waiting; more are left unanswered.
 const MAX_PENDING_REQUESTS: usize = 64;
 /// Intervals of the watch. Requests are rare and short-lived, so it lists and retries less often than that of the core.
 const WATCH: Options = Options {

@@ -121,7 +121,7 @@ impl Client {
         self.ask(Request::Deadline(deadline)).await
     }
 
-    /// Lets the daemon pet without a deadline, because the node is empty.
+    /// Permits the daemon to pet without a deadline, because the node is empty.
     pub async fn stay(&self) -> Result<Status, ClientError> {
         self.ask(Request::Stay).await
     }

@@ -52,7 +52,7 @@ pub struct Options {
     /// Shell command to run at expiry, after the kills; may be repeated
     #[arg(long, value_name = "COMMAND")]
     pub exec_on_expiry: Vec<String>,
-    /// File for a line at start and at expiry, in addition to standard output
+    /// File that also receives the log lines, in addition to standard output
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
 }

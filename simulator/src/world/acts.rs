@@ -15,7 +15,7 @@ impl World {
         if self.machines.contains_key(&name) { Ok(name) } else { Err(format!("node {name:?} not found")) }
     }
 
-    /// Returns the name of a machine whose processes run.
+    /// Returns the name of a machine. Fails if the machine does not exist or is not up.
     fn machine_at_work(&self, name: &str) -> Result<NodeName, String> {
         let name = self.machine_named(name)?;
         let works = self.machines.get(&name).is_some_and(super::machine::Machine::works);

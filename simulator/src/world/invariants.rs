@@ -109,8 +109,8 @@ impl World {
         at(&self.last_heartbeat) < at(&self.last_report) + RELEASED_WITHIN_MS
     }
 
-    /// Returns `true` if the agent armed the watchdog for an ordered start, and has written no service report since. It
-    /// hangs, or cannot reach etcd: it could neither start the service nor disarm, even if the order has been withdrawn.
+    /// Returns `true` if the agent armed the watchdog for an ordered start, and has written no service report since.
+    /// Such an agent hangs or cannot reach etcd. Its watchdog stays armed even if the order has been withdrawn.
     pub(super) fn has_armed_without_an_answer(&self, node: &NodeName) -> bool {
         let opened_at = self.machines.get(node).and_then(|machine| machine.watchdog.opened_to_start_at);
         opened_at.is_some_and(|at| self.last_report.get(node).is_none_or(|reported| *reported < at))

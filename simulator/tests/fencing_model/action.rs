@@ -52,7 +52,7 @@ pub(crate) enum AgentStep {
     NoticeClosed,
     /// Source of a migration, after HandingOver: the agent reads the target's report and fence again.
     CheckTarget,
-    /// Source of a migration: the agent begins the driver.
+    /// Source of a migration: the agent starts the driver.
     BeginDriver,
     /// The agent sees that the driver has ended without moving the service, or decides that the driver never begins.
     EndHandOver,

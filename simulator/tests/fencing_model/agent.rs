@@ -157,7 +157,7 @@ fn may_begin_driver(configuration: &Configuration, read: Option<i8>) -> bool {
     }
 }
 
-/// Returns `true` if there is something to stop or to give up.
+/// Returns `true` if the node has a copy to stop, or a permit of unknown outcome that it could still use.
 pub(crate) fn may_stop(state: &State, node: NodeId) -> bool {
     let machine = state.node(node);
     !machine.is_empty() || (state.has_unknown_permit(node) && !machine.is_spent)

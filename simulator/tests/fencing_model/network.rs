@@ -58,7 +58,7 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
             let machine = state.node_mut(node);
             machine.right = Right::None;
             machine.is_spent = true;
-            // If the agent restarted after it sent this write, the new process never begins the driver (R8.12).
+            // If the agent restarted after it sent this write, the new process never starts the driver (R8.12).
             let waits = machine.service == Service::Running && machine.phase == Phase::Member;
             machine.hand_over = match machine.hand_over {
                 // Mutation only.

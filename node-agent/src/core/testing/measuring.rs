@@ -1,4 +1,4 @@
-//! Tests of usage measurement: the figures have a key of their own and are written seldom.
+//! Tests of usage measurement: the figures have a separate key and are rarely written.
 
 use super::*;
 use ha_api_types::id::{Epoch, ResourceName};

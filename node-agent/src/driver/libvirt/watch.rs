@@ -19,7 +19,8 @@ use tokio::time::{Instant, MissedTickBehavior};
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// Delay before `virsh event` is started again.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
-/// Delay before `virsh qemu-monitor-event` is started again. It fails at once if the hypervisor is not QEMU.
+/// Delay before `virsh qemu-monitor-event` is started again. The command fails immediately if the hypervisor is not
+/// QEMU.
 const POWER_BUTTONS_AGAIN: Duration = Duration::from_secs(30);
 /// Longest time between a request to shut down and the end of the guest that is considered to follow it.
 const SHUTDOWN_TIME: Duration = Duration::from_secs(10 * 60);

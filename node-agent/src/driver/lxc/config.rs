@@ -11,7 +11,7 @@ const MAX_DEPTH: u32 = 10;
 /// Directories with the units that systemd starts at boot.
 const UNIT_DIRECTORIES: [&str; 2] = ["/etc/systemd/system", "/usr/lib/systemd/system"];
 
-/// Settings of a container by key. Of a repeated key, the last value that is not empty counts.
+/// Settings of a container by key. If a key is repeated, the last value that is not empty applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Settings(BTreeMap<String, String>);
 

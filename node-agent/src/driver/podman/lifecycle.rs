@@ -351,7 +351,8 @@ pub(super) async fn kill(context: &Arc<Context>, service: &ServiceDefinition) ->
     stop(context, service, 0).await
 }
 
-/// Ends the container. Returns `Ok` once nothing of it runs and a container that hactl created is removed.
+/// Ends the container. Returns `Ok` once no process of the container runs and, if hactl created the container, it is
+/// removed.
 async fn end(context: &Context, target: &Target<'_>, graceful_ms: Millis) -> Result<(), DriverFailure> {
     let (client, name) = (&context.client, &target.name);
     if graceful_ms > 0

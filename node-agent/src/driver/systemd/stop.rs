@@ -149,8 +149,8 @@ impl Context {
     }
 }
 
-/// Lets systemd unload a transient unit that has ended. Errors are ignored: the unit is possibly neither failed nor
-/// referenced.
+/// Releases a transient unit that has ended, so that systemd unloads it. Errors are ignored: the unit is possibly
+/// neither failed nor referenced.
 pub(super) async fn release_unit(session: &Session, unit: &str) {
     let _ = session.reset_failed(unit).await;
     // Each start by the agent adds one reference.

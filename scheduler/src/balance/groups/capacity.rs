@@ -148,8 +148,8 @@ fn fill_problem(
     {
         return (placed, reason);
     }
-    // Some failure of a node would no longer be survived. A binary search finds how many guests to keep, and further ones
-    // are added one at a time.
+    // Some failure of a node would no longer be survived. A binary search finds how many guests to keep, and more are
+    // added one at a time.
     let (mut survives, mut fails) = (0, placed.len());
     while fails - survives > 1 {
         let middle = usize::midpoint(survives, fails);
