@@ -15,12 +15,12 @@ macro_rules! reasons {
             /// Every reason of this version.
             pub const ALL: &'static [Reason] = &[ $( $( Reason::$name, )+ )+ Reason::Unknown ];
 
-            /// Returns the word.
+            /// Returns the reason as one CamelCase word.
             pub fn as_str(self) -> &'static str {
                 match self { $( $( Reason::$name => stringify!($name), )+ )+ Reason::Unknown => "Unknown" }
             }
 
-            /// Returns the reason with this present or former word.
+            /// Returns the reason whose current or former word this is.
             pub fn from_word(word: &str) -> Option<Reason> {
                 let former = || super::RENAMED.iter().find(|(former, _)| *former == word).map(|(_, reason)| *reason);
                 match word {
@@ -174,7 +174,7 @@ impl Subject {
     }
 }
 
-/// Returns a text with an upper-case first letter: a cause, which follows a colon elsewhere, as a message of its own.
+/// Returns a text with an upper-case first letter. A cause usually follows a colon; alone, it is a sentence.
 pub fn capitalized(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(characters).collect()

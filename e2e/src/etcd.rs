@@ -26,7 +26,7 @@ pub struct Etcdctl {
     pub certificates: PathBuf,
 }
 
-/// A key of etcd without its name.
+/// Value and metadata of a key in etcd.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     /// Value. A value that is not JSON is given as a string.
@@ -153,13 +153,13 @@ pub struct Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // etcdctl may have exited already. In either case it no longer runs afterwards.
+        // Errors are ignored: etcdctl may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Number of a deletion in etcdctl's JSON output.
+/// Type of a deletion event in etcdctl's JSON output.
 const DELETE: u64 = 1;
 
 #[derive(Deserialize)]
@@ -218,7 +218,7 @@ struct MemberStatus {
 #[derive(Deserialize)]
 struct Status {
     header: Header,
-    /// Member id of the leader. The field is missing, so 0, if the member has no leader.
+    /// Member id of the leader; 0 if the member has no leader, because etcdctl then omits the field.
     #[serde(default)]
     leader: u64,
     #[serde(rename = "raftTerm", default)]

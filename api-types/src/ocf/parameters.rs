@@ -68,7 +68,7 @@ fn wrong(parameter: &Parameter, value: &str) -> Option<Problem> {
     Some(Problem::new(member(PATH, &parameter.name), ProblemKind::FieldValueTypeInvalid, message))
 }
 
-/// Returns `true` for a truth value of the agents' shell library, in upper or lower case.
+/// Returns `true` if the shell library of the resource agents accepts the text as a boolean. Case is ignored.
 fn is_boolean(value: &str) -> bool {
     let words = ["yes", "true", "1", "ja", "on", "no", "false", "0", "nein", "off"];
     words.iter().any(|word| value.eq_ignore_ascii_case(word))

@@ -46,7 +46,7 @@ pub struct PlannedEffect {
     pub resource: ResourceName,
     /// Kind of the effect.
     pub effect: EffectKind,
-    /// Node now.
+    /// Current node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<NodeName>,
     /// Node after the change.

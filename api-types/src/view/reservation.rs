@@ -74,7 +74,7 @@ pub struct FailureReport {
 pub struct ReservationMove {
     /// Name of the resource.
     pub resource: ResourceName,
-    /// Node now.
+    /// Current node.
     pub from: NodeName,
     /// Node after the failure.
     pub to: NodeName,
@@ -86,7 +86,7 @@ pub struct ReservationMove {
 pub struct WithoutPlace {
     /// Name of the resource.
     pub resource: ResourceName,
-    /// Node now.
+    /// Current node.
     pub node: NodeName,
     /// Unmet requirements on other nodes, the node nearest to eligible first.
     pub lacks: Vec<ReservationLack>,

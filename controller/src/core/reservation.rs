@@ -13,7 +13,7 @@ use ha_scheduler::reservation::{Certificate, Failing, Unplaced, Verdict, Verdict
 const STEP_EFFORT: u64 = 200_000;
 /// Pause between two steps, in milliseconds.
 const PAUSE_MS: Millis = 20;
-/// Maximum number of services in a message, and of nodes for each service.
+/// Maximum number of services in a message, and of reasons for each service.
 const MAX_NAMED_SERVICES: usize = 10;
 const MAX_NAMED_NODES: usize = 4;
 
@@ -52,7 +52,7 @@ impl Reservation {
         self.next
     }
 
-    /// Takes over the current state of the cluster.
+    /// Passes the current state of the cluster to the check, and begins a complete check if one is due.
     pub(super) fn update_view(&mut self, view: View, now: Mono) {
         self.interval_ms = Millis::from(view.reservation.interval_seconds) * 1_000;
         let is_due = now >= self.begun + self.interval_ms;
@@ -155,7 +155,7 @@ pub fn headline(message: &str) -> &str {
     message.find(end).map_or(message, |at| message.get(..at + end.len()).unwrap_or(message))
 }
 
-/// Returns why a failure is not survived: each service and its unmet requirements.
+/// Returns why the cluster does not survive the failure: each service and its unmet requirements.
 pub fn failure_lines(node: &NodeName, failing: &Failing) -> Vec<String> {
     let mut lines: Vec<String> = failing.services.iter().map(unplaced).collect();
     match &failing.certificate {
@@ -167,7 +167,7 @@ pub fn failure_lines(node: &NodeName, failing: &Failing) -> Vec<String> {
     lines
 }
 
-/// Returns a service and its unmet requirements.
+/// Returns a service and its unmet requirements as text.
 fn unplaced(service: &Unplaced) -> String {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for blocked in &service.blocked_nodes {

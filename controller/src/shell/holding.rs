@@ -1,4 +1,4 @@
-//! Hold requests of agents on their way to the core, and the core's answers on their way back.
+//! Passes hold requests from agents to the core, and the core's answers back to the agents.
 
 use super::Inputs;
 use crate::api::AskHold;
@@ -22,7 +22,7 @@ struct Waiting {
 }
 
 impl HoldRequests {
-    /// Returns the function with which the API asks the core.
+    /// Returns the function that the API calls to request a hold from the core.
     pub(super) fn ask_function(&self, inputs: Inputs) -> AskHold {
         let holding = self.clone();
         Arc::new(move |node, request| {

@@ -19,7 +19,7 @@ use crate::wait::wait_until;
 /// Seconds since 1970.
 pub type Time = f64;
 
-/// A range of time and the distance of its points.
+/// A time range, and the interval between its points.
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
     /// Time of the first point.
@@ -39,14 +39,14 @@ pub struct Series {
     pub points: Vec<(Time, f64)>,
 }
 
-/// A client of a Prometheus.
+/// Client of a Prometheus server.
 pub struct Prometheus {
     base: Url,
     client: Client,
     runtime: Runtime,
 }
 
-/// A Prometheus that runs until this value is dropped or the program ends.
+/// A Prometheus server that runs until this value is dropped or the program ends.
 pub struct Server {
     child: Child,
     /// Client of the server.

@@ -1,4 +1,4 @@
-//! Injecting faults into a cluster, and undoing them.
+//! Injects faults into a cluster, and undoes them.
 
 use super::kind::{Kind, Target};
 use super::schedule::Fault;
@@ -212,7 +212,7 @@ fn roll_controllers(cluster: &Cluster) -> Result<()> {
 fn kill_controllers(cluster: &Cluster) -> Result<()> {
     for controller in cluster.names(Role::Controller) {
         let machine = cluster.machine(&controller)?;
-        // A controller that is just starting is skipped. The others are down in any case.
+        // A controller that its service manager is restarting has no process to kill.
         if machine.program(CONTROLLER).is_some() {
             machine.kill(CONTROLLER)?;
         }

@@ -87,7 +87,7 @@ pub fn pause(rig: &mut Rig, node: &str) -> Result<()> {
     rig.send_hypervisor_command(node, "cont")
 }
 
-/// Pauses the machine through the hypervisor. Its fence device ends it.
+/// Pauses the machine through the hypervisor until its fence device switches it off.
 pub fn pause_until_fenced(rig: &mut Rig, node: &str) -> Result<()> {
     rig.send_hypervisor_command(node, "stop")
 }

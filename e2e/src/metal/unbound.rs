@@ -29,7 +29,8 @@ pub fn cut_and_unbind(rig: &mut Rig, node: &str) -> Result<()> {
     rig.guest(node)?.run(&unbind_script())
 }
 
-/// Behaves like [`cut_and_unbind`] and stops the agent, so only the watchdog daemon can reset the machine.
+/// Behaves like [`cut_and_unbind`], and stops the agent with SIGSTOP, so only the watchdog daemon
+/// can reset the machine.
 pub fn unbind_with_agent_stopped(rig: &mut Rig, node: &str) -> Result<()> {
     rig.cluster.cut(node)?;
     let hang = format!("systemctl kill --kill-whom=main --signal=SIGSTOP {AGENT}");

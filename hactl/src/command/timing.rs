@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Longest time until every process has seen a commit, with a healthy etcd.
 const DEFAULT_COMMIT_DELAY: &str = "100ms";
-/// Delay with which etcd ends a lease.
+/// Delay between the expiry of a lease and its revocation by etcd.
 const DEFAULT_EXPIRY_DELAY: &str = "500ms";
 
 /// Compute the worst-case failover time of each node
@@ -48,7 +48,7 @@ pub(crate) struct Timing {
     explain: bool,
 }
 
-/// The profiles by name.
+/// Name of a profile on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum ProfileName {
     Fast,
@@ -112,7 +112,7 @@ impl Timing {
     }
 }
 
-/// Returns a document in seconds and percent, with the names that `Cluster.spec.timing` has for them.
+/// Converts each field `…Ms` to `…Seconds`, and each field `…Ppm` to `…Percent`, as in `Cluster.spec.timing`.
 fn in_spec_units(value: Value) -> Value {
     let converted = |name: String, value: Value| match (name.strip_suffix("Ms"), name.strip_suffix("Ppm")) {
         (Some(quantity), _) => (format!("{quantity}Seconds"), divide(&value, 1_000)),

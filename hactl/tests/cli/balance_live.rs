@@ -7,12 +7,12 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The input of placement, shared with the leader.
+/// Response of the API path `placement`, shared by a test and its server.
 #[derive(Clone)]
 pub(super) struct PlacementFacts(Arc<Mutex<Value>>);
 
 impl PlacementFacts {
-    /// Creates three nodes of 4 cores, with all services on the first.
+    /// Returns the facts of three nodes with 4 cores each, and all services on the first node.
     pub(super) fn new(services: &[&str]) -> PlacementFacts {
         let node = json!({"schedulable": true, "capacity": {"cpu": "4", "memory": "16Gi"}});
         let facts = json!({
@@ -144,7 +144,7 @@ fn apply_moves_one_job_set_after_another() {
     assert_eq!(server.objects("operations").len(), 4);
 }
 
-/// Returns a service as the API returns it.
+/// Returns a resource in the format of the API.
 fn resource(name: &str, state: &str, node: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {}, "status": {"state": state, "node": node}})
 }
@@ -257,7 +257,8 @@ fn signal(child: &Child, name: &str) {
     assert!(done.success());
 }
 
-/// Starts a plan whose first operation is in progress. Returns the process and the rest of its standard error.
+/// Starts `hactl balance --apply` and waits until its first operation is in progress. Returns the process and its
+/// standard error.
 fn start_with_running_operation(server: &Server) -> (Child, BufReader<std::process::ChildStderr>) {
     let mut child =
         start(command(&["--server", server.url(), "balance", "--apply"]).stdin(std::process::Stdio::null()));

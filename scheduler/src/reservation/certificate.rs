@@ -1,4 +1,4 @@
-//! Proofs without a search that no placement exists.
+//! Proofs that no placement exists, without a search.
 
 use super::Certificate;
 use super::bits::Bits;
@@ -81,7 +81,7 @@ pub(super) fn capacity_certificate(
     None
 }
 
-/// Maximum number of areas (sets of nodes) that are considered; the areas of the first units are used.
+/// Maximum number of candidate sets that are considered; those of the first units are used.
 const MAX_AREAS: usize = 64;
 /// Maximum number of services of one set that are matched with nodes; larger sets are left to the search.
 const MAX_MATCHED: usize = 64;

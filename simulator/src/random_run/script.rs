@@ -1,4 +1,4 @@
-//! The script of a random run: timed faults and commands, each with its end, and finally the repair of everything.
+//! Generates the script of a random run: timed faults and commands, the end of each fault, and the final repair.
 
 use super::cluster::{Cluster, pick};
 use crate::random::Random;
@@ -87,7 +87,7 @@ pub(super) struct Script<'a> {
     lines: Vec<Line>,
     /// Machines that were replaced: in the end, an operator confirms that the former ones are off.
     pub(super) replaced: Vec<String>,
-    /// Links that were cut, written as both ends.
+    /// Links that were cut, each as the names of its two ends.
     pub(super) links: Vec<String>,
     /// Whether some processes run the next version: in the end, all do.
     pub(super) upgraded: bool,

@@ -9,12 +9,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// A range of seeds, without its end.
+/// A half-open range of seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seeds {
     /// First seed.
     pub from: u64,
-    /// End of the range: the first seed after the last one.
+    /// End of the range, which is not included.
     pub to: u64,
 }
 
@@ -65,7 +65,7 @@ pub struct FailedSeed {
     pub seed: u64,
     /// Violations of the run.
     pub violations: Vec<Violation>,
-    /// Scenario that breaks the same invariant, as the content of a scenario file.
+    /// Generated scenario, or a smaller one that violates the same invariant, as the content of a scenario file.
     pub scenario: Value,
 }
 

@@ -1,7 +1,7 @@
 //! Reads of the store: which were requested, and which are complete.
 
-/// Counter of reads. After an unknown outcome, the only legal next step is another read, at a revision that is
-/// not older.
+/// Counts the requested, begun and completed reads. After a commit with an unknown outcome, the only legal next step
+/// is a read that begins later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readings {
     requested: u64,

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Use of a plan.
+/// Options for printing, saving and applying a plan.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PlanOutput {
     /// Print the commands, or write them to a script
@@ -36,7 +36,7 @@ pub(crate) struct PlanOutput {
     timeout: Duration,
 }
 
-/// Moves with the data for printing them.
+/// Planned moves, with the data that is needed to print and apply them.
 pub(crate) struct Moves<'a> {
     source: Source,
     group_plan: GroupPlan,

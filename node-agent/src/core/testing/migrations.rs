@@ -169,7 +169,7 @@ fn a_missing_arrival_fails_and_an_unneeded_copy_is_killed() {
     }
 }
 
-/// Configures an OCF agent, whose driver has work to do on the target.
+/// Configures an OCF agent, whose driver runs a command on the target after the source has handed over.
 fn agent(spec: &mut ResourceSpec) {
     let ocf = OcfDriver { agent: "heartbeat:Dummy".into(), allow_migrate: true, ..OcfDriver::default() };
     spec.driver = DriverSpec { ocf: Some(ocf), ..DriverSpec::default() };

@@ -74,8 +74,8 @@ impl Context {
         self.programs.cgroup_of(&service.name).and_then(|group| group.is_populated()).unwrap_or(false)
     }
 
-    /// Returns how the service ended, if the resource agent reports so often enough in a row. Unknown results
-    /// are ignored; the first one in a row is logged.
+    /// Returns the message about the end of the service if the resource agent reports the end
+    /// [`REPORTS_TO_CONFIRM`] times in a row. An unclear result is no report; the first in a row is logged.
     async fn ended(
         &self,
         service: &ServiceDefinition,

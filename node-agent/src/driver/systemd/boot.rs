@@ -25,7 +25,7 @@ const BOOT_TARGETS: [&str; 9] = [
 pub(super) struct Starter {
     /// The unit that is enabled: the service's own unit, or one that starts it on demand.
     pub(super) unit: String,
-    /// Predicate of a sentence about the unit, such as `is enabled at boot`.
+    /// Cause as the predicate of a sentence about the unit, such as `is enabled at boot`.
     pub(super) how: String,
     /// `true` if `systemctl disable` prevents it.
     pub(super) can_be_disabled: bool,

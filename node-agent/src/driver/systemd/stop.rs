@@ -1,4 +1,4 @@
-//! Stop of a unit: first by a job, then by SIGKILL, until systemd and the kernel agree that nothing is left.
+//! Stops a unit by a systemd job, and then by SIGKILL, until neither systemd nor the kernel reports a process of it.
 
 use super::bus::{BusError, Session};
 use super::group::describe;

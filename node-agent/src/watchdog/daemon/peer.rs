@@ -31,8 +31,8 @@ impl Peer {
         }
         let process = match getsockopt(connection, sockopt::PeerPidfd) {
             Ok(process) => process,
-            // Before Linux 6.5: the pid may belong to another process since the connection was made. In that case the
-            // first process's end of the connection is closed, which is checked below.
+            // Linux before 6.5 has no SO_PEERPIDFD. If the pid was reused after the connection was made, the peer has
+            // closed its end of the connection, which is checked below.
             Err(_) => system_calls::open_process(pid).map_err(failed)?,
         };
         if is_closed(connection) {
