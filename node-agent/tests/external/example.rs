@@ -106,7 +106,7 @@ async fn wrong_settings_are_explained() {
             json!({"link": "/nonexistent/link", "folders": {"node2": "/"}}),
             FailureClass::NeverHere,
             Reason::StartFailed,
-            "settings.directories has no entry for node1",
+            "settings.folders has no entry for node1",
         ),
         (
             json!({"link": "/nonexistent/link", "folders": {"node1": "/"}}),
