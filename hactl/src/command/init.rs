@@ -55,7 +55,7 @@ pub(crate) struct Init {
     /// Address of the API; default: 0.0.0.0:7443 with TLS, else 127.0.0.1:7443
     #[arg(long, value_name = "ADDRESS", help_heading = "Controller")]
     listen: Option<String>,
-    /// URL at which other hosts reach the API; default: from --listen, or the host name
+    /// URL of the API for other hosts; default: from --listen or host name
     #[arg(long, value_name = "URL", help_heading = "Controller")]
     advertise_url: Option<String>,
     /// Certificate file of the API (PEM); default: --etcd-cert

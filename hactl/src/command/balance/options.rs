@@ -40,7 +40,7 @@ pub(crate) struct Options {
     /// Maximum number of steps
     #[arg(long, short = 'l', value_name = "N")]
     pub(crate) max_length: Option<usize>,
-    /// Maximum virtual CPUs per physical CPU; default: ratio of the policy, or 4
+    /// Maximum virtual CPUs per physical CPU; default: that of the policy, or 4
     #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
     pub(crate) max_cpu: Option<f64>,
     /// Share of the disk of each node that stays free

@@ -23,7 +23,7 @@ pub(crate) struct ClusterInput {
     /// Treat a node as offline; repeatable
     #[arg(long, short = 'O', value_name = "NODE")]
     offline: Vec<String>,
-    /// Maximum virtual CPUs per physical CPU; default: ratio of the policy, or 4
+    /// Maximum virtual CPUs per physical CPU; default: that of the policy, or 4
     #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
     max_cpu: Option<f64>,
     /// Share of the disk of each node that stays free
