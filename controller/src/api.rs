@@ -34,7 +34,7 @@ mod warnings;
 mod watch;
 mod what_if;
 
-use crate::core::{stored_view, usage_overview};
+use crate::core::{stored_view, usage};
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post};
@@ -256,7 +256,7 @@ pub fn router<S: Store>(state: ApiState<S>) -> Router {
 
 /// Answers with the current resource usage of nodes and services.
 async fn usage<S: Store>(State(state): State<ApiState<S>>) -> Result<Response, ApiError> {
-    Ok(Json(usage_overview::overview(&facts::cluster_view(&state).await?)).into_response())
+    Ok(Json(usage::overview(&facts::cluster_view(&state).await?)).into_response())
 }
 
 /// Answers with the input of the scheduler, which every controller can serve.

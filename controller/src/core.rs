@@ -29,7 +29,6 @@ pub mod samples;
 pub mod service;
 pub mod stored_view;
 pub mod usage;
-pub mod usage_overview;
 pub mod world;
 
 mod hold;

@@ -1,4 +1,4 @@
-//! The controller's shell: etcd, fence devices, HTTP and signals around the pure core.
+//! The controller's shell: etcd, fence devices, HTTP, signals and the state directory around the pure core.
 //!
 //! One loop ([`ha_runtime::reconcile::drive`]) converts events to inputs and starts the effects of the core. The
 //! shell makes no decisions about nodes or services.
@@ -10,7 +10,6 @@ mod holding;
 mod measured;
 mod metrics;
 mod options;
-mod state_dir;
 mod watching;
 
 pub use options::Options;
@@ -39,6 +38,8 @@ use ha_store::event_writer::EventWriter;
 use holding::HoldRequests;
 use measured::MeasuredController;
 use metrics::{ControllerMetrics, CoreMetrics};
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -56,10 +57,10 @@ pub fn main() -> ExitCode {
 }
 
 async fn run(options: Options) -> anyhow::Result<()> {
-    let lock = match state_dir::lock(&options.state_dir) {
+    let lock = match lock_state_dir(&options.state_dir) {
         Ok(lock) => Some(lock),
-        Err(error @ state_dir::LockError::Held(_)) => return Err(invalid_settings(error)),
-        Err(error @ state_dir::LockError::Unusable(..)) => {
+        Err(error @ LockError::Held(_)) => return Err(invalid_settings(error)),
+        Err(error @ LockError::Unusable(..)) => {
             tracing::warn!(%error, "cannot keep the candidate identity, joining as a new candidate at each start: use a writable --state-dir");
             None
         }
@@ -199,4 +200,53 @@ async fn store_members(store: EtcdStore) -> Vec<StoreMember> {
             }
         })
         .collect()
+}
+
+/// The exclusive lock of the state directory: while this process holds it, no earlier process of this controller is
+/// alive. Released on drop, and by the kernel when the process ends.
+#[derive(Debug)]
+struct StateLock {
+    _directory: File,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum LockError {
+    #[error(
+        "{0} is locked by another controller: stop it, or set a separate --state-dir for each controller"
+    )]
+    Held(PathBuf),
+    #[error("cannot lock {0}: {1}")]
+    Unusable(PathBuf, std::io::Error),
+}
+
+/// Creates and locks the directory. The lock is on the directory itself, so only read permission is needed.
+fn lock_state_dir(directory: &Path) -> Result<StateLock, LockError> {
+    let unusable = |error| LockError::Unusable(directory.to_owned(), error);
+    if !directory.exists() {
+        std::fs::create_dir_all(directory).map_err(unusable)?;
+    }
+    let opened = File::open(directory).map_err(unusable)?;
+    match opened.try_lock() {
+        Ok(()) => Ok(StateLock { _directory: opened }),
+        Err(std::fs::TryLockError::WouldBlock) => Err(LockError::Held(directory.to_owned())),
+        Err(std::fs::TryLockError::Error(error)) => Err(unusable(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_process_holds_the_lock() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("a/state");
+        let held = lock_state_dir(&directory).unwrap();
+        assert!(matches!(lock_state_dir(&directory), Err(LockError::Held(_))));
+        drop(held);
+        lock_state_dir(&directory).unwrap();
+        let file = parent.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(matches!(lock_state_dir(&file.join("state")), Err(LockError::Unusable(..))));
+    }
 }

@@ -17,7 +17,6 @@ mod machine_usage;
 mod metrics;
 mod observed;
 mod options;
-mod signals;
 mod sleep;
 mod watchdog_link;
 mod watching;
@@ -127,7 +126,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
 
     let prefixes = crate::core::prefixes(&keys, &options.node);
     watching::spawn(store.clone(), followed, prefixes, inputs.clone(), ready);
-    signals::spawn(shutdown.clone(), inputs.clone());
+    machine_end::spawn(shutdown.clone(), inputs.clone());
     let delay = ShutdownDelay::spawn(inputs.clone());
     drivers.spawn_checks();
     spawn_examinations(inputs.clone());

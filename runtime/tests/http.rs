@@ -2,20 +2,64 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails where its helpers do")]
 
-#[path = "http/certificates.rs"]
-mod certificates;
-
 use axum::routing::get;
 use axum::{Extension, Router};
-use certificates::Authority;
 use futures::StreamExt;
 use ha_runtime::http::{ServeError, ServeOptions, admin, bind, until_shutdown};
 use ha_runtime::metrics::Metrics;
 use ha_runtime::shutdown::Shutdown;
 use ha_runtime::tls::{ClientIdentity, TlsFiles};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    IsCa, KeyPair, KeyUsagePurpose,
+};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// A certificate authority.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new(name: &str) -> Authority {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn certificate_pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// Returns a certificate for localhost, and its key.
+    fn server(&self) -> (String, String) {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.sign(&params)
+    }
+
+    /// Returns a client's certificate followed by its key; an empty `name` means no common name.
+    fn client(&self, name: &str, groups: &[&str]) -> String {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name = DistinguishedName::new();
+        for group in groups {
+            params.distinguished_name.push(DnType::OrganizationName, *group);
+        }
+        if !name.is_empty() {
+            params.distinguished_name.push(DnType::CommonName, name);
+        }
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let (certificate, key) = self.sign(&params);
+        certificate + &key
+    }
+
+    fn sign(&self, params: &CertificateParams) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
+    }
+}
 
 fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()

@@ -12,8 +12,6 @@
 
 #[path = "balance/clusters.rs"]
 mod clusters;
-#[path = "balance/other.rs"]
-mod other;
 
 use clusters::{Family, cluster};
 use ha_scheduler::balance::greedy::steepest;
@@ -23,6 +21,8 @@ use ha_scheduler::balance::score::{score, values};
 use ha_scheduler::balance::search::{Goal, search};
 use ha_scheduler::balance::state::State;
 use ha_scheduler::balance::text;
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Instant;
 
 const SIZES: [(usize, usize); 6] =
@@ -38,7 +38,7 @@ fn main() {
     };
     let (largest, single, largest_other) = (most("--nodes", 200), most("--single", 100), most("--hbal", 20));
     let only = std::env::args().skip_while(|word| word != "--family").nth(1);
-    let other = other::version();
+    let other = version();
     println!(
         "{}",
         other.clone().unwrap_or_else(|| "hbal is not installed: nothing is compared with it".to_owned())
@@ -68,7 +68,7 @@ fn main() {
             let file = cluster(family, nodes, instances, 1);
             line(name, &file, (nodes, instances), nodes <= single);
             if other.is_some() {
-                print!(" {}", other::compared(&file, nodes <= largest_other, &own_values(&file)));
+                print!(" {}", compared(&file, nodes <= largest_other, &own_values(&file)));
             }
             println!();
         }
@@ -150,4 +150,59 @@ fn line(name: &str, file: &str, (nodes, instances): (usize, usize), single: bool
 fn peak() -> Option<String> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     Some(status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().to_owned())
+}
+
+/// Returns the version of `hbal`; `None` if it is not installed.
+fn version() -> Option<String> {
+    let output = Command::new("hbal").arg("--version").output().ok()?;
+    String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
+}
+
+/// Compares the score and its values by Ganeti's `hbal` with `ours`, and also the plan if `plan` is set. Only the first
+/// group is compared.
+fn compared(file: &str, plan: bool, ours: &[f64]) -> String {
+    let path: PathBuf = std::env::temp_dir().join(format!("balance-{}.data", std::process::id()));
+    if let Err(error) = std::fs::write(&path, file) {
+        return format!("no file for it: {error}");
+    }
+    let run = |arguments: &[&str]| {
+        let output =
+            Command::new("hbal").arg("-t").arg(&path).args(["-G", "group0"]).args(arguments).output();
+        output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+    };
+    let table = run(&["-l", "0", "-vvv"]);
+    let theirs = coefficients(&table);
+    let scores = if theirs.len() == ours.len() {
+        let worst = ours.iter().zip(&theirs).map(|(one, other)| (one - other).abs()).fold(0.0, f64::max);
+        format!("scores differ by {worst:.1e} at most")
+    } else {
+        format!("scores cannot be compared: {} values instead of {}", theirs.len(), ours.len())
+    };
+    let planned = if plan {
+        let begun = Instant::now();
+        let said = run(&[]);
+        let seconds = begun.elapsed().as_secs_f64();
+        let improved = said.lines().find(|line| line.starts_with("Cluster score improved"));
+        let end = improved.and_then(|line| line.split_whitespace().last()).unwrap_or("-");
+        let copies = said.matches(" r:").count() + said.matches("a=r:").count();
+        format!(", its plan: {end}, {copies} copies, {seconds:.1} s")
+    } else {
+        String::new()
+    };
+    // A file that stays in the directory for temporary files does no harm.
+    let _ = std::fs::remove_file(&path);
+    scores + &planned
+}
+
+/// Parses the overall score and the values from the table that `-vvv` prints.
+fn coefficients(text: &str) -> Vec<f64> {
+    let overall = text.lines().find_map(|line| line.strip_prefix("Initial coefficients: overall "));
+    let rows = text.lines().filter(|line| line.starts_with("   ")).filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            [_, value, weight] if weight.starts_with('x') => value.parse().ok(),
+            _ => None,
+        }
+    });
+    overall.and_then(|score| score.trim().parse().ok()).into_iter().chain(rows).collect()
 }

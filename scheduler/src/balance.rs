@@ -21,7 +21,6 @@ mod samples;
 pub mod score;
 pub mod search;
 pub mod state;
-mod sums;
 #[cfg(test)]
 mod tests;
 pub mod text;

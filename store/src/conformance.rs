@@ -3,7 +3,6 @@
 
 mod guards;
 mod leases;
-mod limits;
 mod watches;
 
 use crate::store::{Change, Store, WatchItem};
@@ -77,9 +76,9 @@ fn cases<S: Subject>() -> Vec<(&'static str, Case<S>)> {
         leases::revoking_deletes_all_keys_at_one_revision,
         leases::a_lease_that_is_not_kept_expires,
         leases::a_kept_lease_stays_alive,
-        limits::a_hundred_and_twenty_eight_operations_fit,
-        limits::a_larger_transaction_is_refused,
-        limits::too_much_data_is_refused,
+        guards::a_hundred_and_twenty_eight_operations_fit,
+        guards::a_larger_transaction_is_refused,
+        guards::too_much_data_is_refused,
         watches::changes_come_in_order,
         watches::a_watch_begins_at_an_old_revision,
         watches::a_watch_may_begin_in_the_future,

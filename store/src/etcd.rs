@@ -7,15 +7,13 @@ mod credentials;
 mod failure;
 mod http;
 mod member;
-mod options;
 mod race;
 mod resolve;
 mod status;
 mod version;
 mod watch;
 
-pub use config::Config;
-pub use options::StoreOptions;
+pub use config::{Config, StoreOptions};
 pub use status::MemberStatus;
 pub use version::is_too_old;
 

@@ -2,7 +2,6 @@
 //! map.
 
 mod dependencies;
-mod linkage;
 mod protocol;
 mod sources;
 
@@ -18,7 +17,7 @@ pub(crate) fn check() -> Result<()> {
     let root = workspace_root()?;
     let metadata = dependencies::Metadata::read(&root)?;
     let mut violations = dependencies::violations(&metadata);
-    violations.extend(linkage::violations(&root)?);
+    violations.extend(dependencies::linkage_violations(&root)?);
     violations.extend(sources::violations(&root, &metadata.directories())?);
     violations.extend(protocol::violations(&root)?);
     for violation in &violations {

@@ -1,7 +1,6 @@
 //! The service planner: one pure function per state, over one draft of the service's records.
 
 mod assign;
-mod availability;
 mod conditions;
 mod copies;
 mod delete;
@@ -40,11 +39,13 @@ use super::plan_input::PlanInput;
 use super::unverified::Unverified;
 use super::world::{Versioned, guard_of};
 use draft::{AssignmentChange, ServiceDraft};
+use ha_api_types::availability::{Availability, AvailabilityState};
 use ha_api_types::id::{ActionUid, Epoch, NodeName, ResourceName, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Assignment, Fence, FenceState, Mode, Phase, ServiceReport, Tombstone};
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
+use ha_api_types::time::Timestamp;
 use ha_scheduler::{MoveStep, View};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -479,7 +480,7 @@ fn write_draft(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Serv
     copies::update_copies(&input, service, &mut draft);
     outcome::set_outcome(&input, service, &mut draft);
     conditions::set_conditions(&input, service, &mut draft);
-    availability::record(planner, service, &mut draft);
+    record_availability(planner, service, &mut draft);
     for (reason, message) in std::mem::take(&mut draft.waiting) {
         planner.plan.add_wait(Kind::Resource, service.name, reason, message);
     }
@@ -503,6 +504,46 @@ fn write_draft(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Serv
             events,
             OnApplied::Uses(uses),
         );
+    }
+}
+
+/// Records in the draft whether the service runs while it is desired. The write that changes the availability contains
+/// it, so that it needs no write of its own.
+fn record_availability(planner: &Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+    let standing = match (service.requested_state(), draft.status.running) {
+        (RequestedState::Started, true) => AvailabilityState::Up,
+        (RequestedState::Started, false) => AvailabilityState::Down,
+        (RequestedState::Stopped | RequestedState::Disabled | RequestedState::Ignored, _) => {
+            AvailabilityState::NotWanted
+        }
+    };
+    let known = draft
+        .status
+        .availability
+        .get_or_insert_with(|| Availability::begin(standing, &planner.input.now.timestamp()));
+    if known.standing != standing {
+        known.enter(standing, &availability_since(planner, service, standing));
+    }
+}
+
+/// Returns the time of a change of availability. A service on an unreachable node counts as ended at the last
+/// heartbeat, not at the proof.
+fn availability_since(
+    planner: &Planner<'_>,
+    service: &Service<'_>,
+    standing: AvailabilityState,
+) -> Timestamp {
+    let now = planner.input.now;
+    let before = service.status.and_then(|known| known.value.node.as_ref());
+    let node = before.and_then(|node| planner.nodes.get(node)).filter(|node| !node.is_reachable());
+    match (standing, node) {
+        (AvailabilityState::Down, Some(node)) => {
+            let silent_ms = now.raw.since(node.observed);
+            Timestamp::from_unix_ms(now.wall_unix_ms - i128::from(silent_ms))
+        }
+        (AvailabilityState::Down | AvailabilityState::Up | AvailabilityState::NotWanted, _) => {
+            now.timestamp()
+        }
     }
 }
 

@@ -1,12 +1,16 @@
-//! Resource usage that agents have measured: the current figures, and the usage of a machine outside its services.
+//! Resource usage that agents have measured: the current figures, their overview, and the usage of a machine outside
+//! its services.
 
 use super::placement::used_nodes;
+use super::resource_requests::requests;
+use super::stored_view::status_of;
 use super::world::ClusterView;
 use ha_api_types::id::NodeName;
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::record::{FenceState, UsageReport};
 use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_api_types::usage::Usage;
+use ha_api_types::view::{NodeUsage, ResourceUsage, UsageOverview};
 use ha_scheduler::{NodeFacts, Services};
 use std::collections::BTreeMap;
 
@@ -29,6 +33,33 @@ pub fn service_usage<'a>(
     let node = status.node.as_ref().filter(|node| used_nodes(status).contains(*node))?;
     let measured = node_usage(cluster_view, node)?.services.get(resource.metadata.name.as_str())?;
     (measured.uid == resource.metadata.uid).then_some(&measured.usage)
+}
+
+/// Returns the measured usage together with the capacity of nodes and the requests of services. Every controller can
+/// compute it.
+pub fn overview(cluster_view: &ClusterView) -> UsageOverview {
+    let nodes = cluster_view.nodes.keys().map(|name| {
+        let status = cluster_view.node_statuses.get(name).map(|status| &status.value);
+        NodeUsage {
+            name: name.clone(),
+            usage: node_usage(cluster_view, name).map(|report| report.node).filter(|usage| !usage.is_empty()),
+            capacity: status.map(|status| status.capacity).unwrap_or_default(),
+            allocated: status.map(|status| status.allocated).unwrap_or_default(),
+        }
+    });
+    let resources = cluster_view.resources.iter().filter_map(|(name, resource)| {
+        let resource = &resource.value;
+        let status = status_of(cluster_view, resource);
+        let node = status.node.clone().filter(|node| used_nodes(&status).contains(node))?;
+        Some(ResourceUsage {
+            name: name.clone(),
+            type_name: resource.spec.driver.type_name(),
+            node,
+            usage: service_usage(cluster_view, resource, &status).copied(),
+            requests: requests(cluster_view, resource),
+        })
+    });
+    UsageOverview { nodes: nodes.collect(), resources: resources.collect() }
 }
 
 /// Computes the usage outside hactl of nodes without a declared one: the measured usage of the whole machine minus
@@ -160,7 +191,7 @@ mod tests {
     #[test]
     fn the_overview_shows_only_current_figures() {
         let of_web = |state| {
-            let overview = crate::core::usage_overview::overview(&cluster_view(Epoch(2), "b2", state));
+            let overview = overview(&cluster_view(Epoch(2), "b2", state));
             let web = overview.resources.first().expect("it uses a node").clone();
             (web.node, web.usage.and_then(|usage| usage.memory), web.requests.memory)
         };

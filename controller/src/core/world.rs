@@ -2,24 +2,19 @@
 //! each value.
 
 mod counting;
-mod failed_moves;
 mod heartbeat;
 mod identities;
 mod observation;
 mod protocol;
-mod settings;
 mod tables;
 mod unreadable;
-mod versioned;
 
 use ha_api_types::id::{Epoch, NodeName, OperationName, ResourceName, Revision};
 use identities::Identities;
 
-pub use failed_moves::FailedMoves;
 pub use observation::{Observation, RefreshObservation};
-pub use versioned::Versioned;
 
-use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterSpec, ClusterStatus};
+use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterSpec, ClusterStatus, ShutdownPolicy};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{Node, NodeGroup, NodeGroupStatus, NodeStatus};
@@ -37,8 +32,31 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use tables::{error_text, put, put_record, put_single};
 
+/// A value with the revisions at which it was read, and the time at which this process first saw it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Versioned<T> {
+    /// The parsed value.
+    pub value: T,
+    /// Create revision of the key.
+    pub created: Revision,
+    /// Mod revision of the key.
+    pub modified: Revision,
+    /// Time on this process's own clock when it first saw this revision. Every wait that a later leader may repeat in
+    /// full counts from this time; wall clocks affect no decision.
+    pub seen: Mono,
+}
+
 /// Objects or records by name.
 pub type Table<K, T> = BTreeMap<K, Versioned<T>>;
+
+/// Number of consecutive failed moves of a service, and the time of the last one on this process's own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedMoves {
+    /// Number of consecutive failures.
+    pub count: u32,
+    /// Time at which this number was first seen. Other writes about the service do not change it.
+    pub since: Mono,
+}
 
 /// The typed view of the cluster.
 ///
@@ -237,6 +255,19 @@ impl ClusterView {
         self.timings
     }
 
+    /// Returns the shutdown policy of a node. Maintenance of the node takes precedence over the cluster's policy.
+    pub fn shutdown_policy(&self, node: &NodeName) -> ShutdownPolicy {
+        if self.nodes.get(node).is_some_and(|node| node.value.spec.maintenance) {
+            return ShutdownPolicy::Migrate;
+        }
+        self.settings().shutdown_policy
+    }
+
+    /// Returns the generation of the Cluster object, 0 without one.
+    pub fn cluster_generation(&self) -> i64 {
+        self.cluster.as_ref().map_or(0, |cluster| cluster.value.metadata.generation)
+    }
+
     /// Returns the report of a node about a service.
     pub fn service_report(
         &self,
@@ -430,6 +461,22 @@ impl ClusterView {
                 self.count_operation(name, before);
                 read
             }
+        }
+    }
+
+    fn update_timings(&mut self) {
+        let declared = self.cluster.as_ref().map(|cluster| Timings::from(&cluster.value.spec.timing));
+        let is_valid = |timings: &Timings| ha_api_types::timing::problems(timings).is_empty();
+        self.timings = declared.filter(is_valid).unwrap_or_default();
+    }
+
+    /// Observes a change of a service's status.
+    fn observe_failed_moves(&mut self, name: &ResourceName, now: Mono) {
+        let count = self.resource_statuses.get(name).map_or(0, |status| status.value.move_failures);
+        if count == 0 {
+            self.failed_moves.remove(name);
+        } else if self.failed_moves.get(name).is_none_or(|known| known.count != count) {
+            self.failed_moves.insert(name.clone(), FailedMoves { count, since: now });
         }
     }
 

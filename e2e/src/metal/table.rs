@@ -59,6 +59,9 @@ mod tests {
         check(&good, &["12.34 s", "never", "yes", "passed"]);
         check(&Outcome { double_runs: vec!["both".to_owned()], ..good.clone() }, &["YES", "FAILED", "both"]);
         check(&Outcome { failures: vec!["late".to_owned()], ..good.clone() }, &["FAILED", "late"]);
-        check(&Outcome { invalid_reason: Some("machine paused".to_owned()), ..good }, &["not valid", "machine paused"]);
+        check(
+            &Outcome { invalid_reason: Some("machine paused".to_owned()), ..good },
+            &["not valid", "machine paused"],
+        );
     }
 }

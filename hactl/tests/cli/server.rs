@@ -164,7 +164,11 @@ impl Server {
         let until = Instant::now() + Duration::from_secs(20);
         let mut state = self.shared.state.lock().expect("the state");
         while !condition(&state.requests) {
-            assert!(Instant::now() < until, "no such request arrived; the requests are {:#?}", state.requests);
+            assert!(
+                Instant::now() < until,
+                "no such request arrived; the requests are {:#?}",
+                state.requests
+            );
             state = self.shared.changed.wait_timeout(state, Duration::from_millis(200)).expect("the state").0;
         }
     }

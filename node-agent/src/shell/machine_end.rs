@@ -1,20 +1,72 @@
-//! Determines whether this machine shuts down, and how: from the service manager, systemd-logind and process 1.
+//! Requests to exit as inputs: SIGTERM alone restarts the agent; while the machine shuts down or the agent is removed,
+//! the node leaves.
+//!
+//! The service manager, systemd-logind and process 1 show whether this machine shuts down, and how.
 
-use crate::core::Shutdown as ShutdownRequest;
+use super::Inputs;
+use crate::core::{Input, Shutdown as ShutdownRequest};
 use ha_api_types::record::Leave;
+use ha_runtime::shutdown::Shutdown;
 use serde_json::Value;
+use std::time::Duration;
+use tokio::process::Command;
+
+/// Time limit of one answer of the service manager.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// Number of attempts to ask the service manager.
+const ATTEMPTS: usize = 3;
+/// File that the package's script creates before it stops an agent that is being removed.
+const REMOVED: &str = "/run/hactl/agent-removed";
 
 /// The evidence when the agent receives a request to exit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Evidence {
+struct Evidence {
     /// The service manager's jobs, one per line: id, unit, type, state. `None` if the service manager does not answer.
-    pub(super) jobs: Option<String>,
+    jobs: Option<String>,
     /// The state of the service manager (`running`, `stopping`, …); `None` if it does not answer.
-    pub(super) manager: Option<String>,
+    manager: Option<String>,
     /// The command line of process 1, with words separated by zero bytes.
-    pub(super) first_process: String,
+    first_process: String,
     /// `true` if the agent is being removed from a machine that keeps running.
-    pub(super) removed: bool,
+    removed: bool,
+}
+
+/// Waits for the request to exit and passes its cause to the core.
+pub(super) fn spawn(shutdown: Shutdown, inputs: Inputs) {
+    tokio::spawn(async move {
+        shutdown.requested().await;
+        let evidence = Evidence {
+            jobs: ask(&["list-jobs", "--plain", "--no-legend", "--no-pager"]).await,
+            manager: ask(&["is-system-running"]).await,
+            first_process: std::fs::read_to_string("/proc/1/cmdline").unwrap_or_default(),
+            // The file is deleted when it is found, because it concerns only this exit.
+            removed: std::fs::remove_file(REMOVED).is_ok(),
+        };
+        let cause = exit_cause(&evidence);
+        tracing::info!(?cause, "received a request to stop");
+        // Sending fails only once the loop has ended.
+        let _ = inputs.send(Input::Shutdown(cause));
+    });
+}
+
+/// Returns the output of systemctl for any exit status; `None` if no service manager answers.
+async fn ask(words: &[&str]) -> Option<String> {
+    for _ in 0..ATTEMPTS {
+        let answer = Command::new("systemctl").args(words).kill_on_drop(true).output();
+        match tokio::time::timeout(ANSWER_WITHIN, answer).await {
+            Ok(Ok(output)) => return Some(String::from_utf8_lossy(&output.stdout).into_owned()),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "cannot run systemctl");
+                return None;
+            }
+            Err(_) => {
+                tracing::warn!(
+                    "cannot determine from systemd whether this machine is shutting down, retrying"
+                );
+            }
+        }
+    }
+    None
 }
 
 /// Determines why the agent is to exit.
@@ -23,7 +75,7 @@ pub(super) struct Evidence {
 /// the program that ends the machine, with the verb on its command line. A manager that is stopping without a known job
 /// also ends the machine. That counts as a power-off, so that services do not wait for a return. The same holds for the
 /// agent's removal.
-pub(super) fn exit_cause(evidence: &Evidence) -> ShutdownRequest {
+fn exit_cause(evidence: &Evidence) -> ShutdownRequest {
     let by_jobs = evidence.jobs.as_deref().and_then(leave_from_jobs);
     let leave = by_jobs.or_else(|| leave_from_first_process(&evidence.first_process)).or_else(|| {
         let stopping = evidence.manager.as_deref().is_some_and(|state| state.trim() == "stopping");

@@ -5,7 +5,6 @@
 
 mod driver_module;
 mod event_loop;
-mod peer;
 mod record;
 mod service_manager;
 

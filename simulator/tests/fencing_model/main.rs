@@ -20,16 +20,17 @@ mod state;
 mod store;
 mod trace;
 mod traces;
-mod walk;
 mod world;
 mod write;
 
 use bounds::Device;
 use check::{Outcome, assert_caught, assert_holds, listed};
 use configuration::Configuration;
+use model::Protocol;
 use mutation::Mutation;
 use progress::assert_progresses;
-use walk::walk;
+use state::State;
+use stateright::Model;
 
 #[test]
 fn the_protocol_holds_whatever_stops_or_restarts() {
@@ -202,4 +203,26 @@ fn row(name: &str, outcome: &Outcome, result: &str) {
 #[expect(clippy::print_stdout, reason = "the purpose of dev/model")]
 fn line(text: &str) {
     println!("{text}");
+}
+
+/// Follows one path from the initial state, for counterexamples that are too long for a search. Each step is a part of
+/// an action's text; the last matching action is taken. A step after a question mark is optional.
+fn walk(configuration: Configuration, steps: &[&str]) -> Result<State, String> {
+    let model = Protocol { configuration };
+    let mut state = model.init_states().remove(0);
+    for (number, step) in steps.iter().enumerate() {
+        let (text, is_optional) = match step.strip_prefix('?') {
+            Some(text) => (text, true),
+            None => (*step, false),
+        };
+        let mut actions = Vec::new();
+        model.actions(&state, &mut actions);
+        let found = actions.into_iter().rev().find(|action| action.to_string().contains(text));
+        match found.and_then(|action| model.next_state(&state, action)) {
+            Some(next) => state = next,
+            None if is_optional => {}
+            None => return Err(format!("step {}: {text} is not possible", number + 1)),
+        }
+    }
+    Ok(state)
 }
