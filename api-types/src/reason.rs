@@ -214,9 +214,9 @@ mod tests {
     #[test]
     fn every_failure_and_refusal_has_an_action() {
         for reason in Reason::ALL {
-            let wants = matches!(reason.subject(), Subject::Failure | Subject::NodeEligibility);
-            let fine = matches!(reason, Reason::Allowed | Reason::CurrentNode);
-            assert!(!wants || fine || !reason.help().is_empty(), "{reason}");
+            let requires_help = matches!(reason.subject(), Subject::Failure | Subject::NodeEligibility);
+            let is_eligible = matches!(reason, Reason::Allowed | Reason::CurrentNode);
+            assert!(!requires_help || is_eligible || !reason.help().is_empty(), "{reason}");
             assert!(!reason.sentence().is_empty(), "{reason}");
             for text in [reason.sentence(), reason.help()] {
                 assert!(!text.ends_with('.') && !text.contains('|'), "{reason}: {text}");

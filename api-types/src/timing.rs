@@ -16,7 +16,7 @@ mod problems;
 mod wait;
 
 pub use failover::{
-    ATTEMPT_MS, ATTEMPTS, FailoverParts, StoreTimes, UNANSWERED_MS, failover_bound_ms, failover_parts,
+    ATTEMPT_MS, ATTEMPTS, FailoverParts, StoreTimes, UNANSWERED_REQUEST_MS, failover_bound_ms, failover_parts,
 };
 pub use problems::problems;
 pub use wait::{WaitParts, wait_ms, wait_parts, watchdog_worst_ms};

@@ -56,12 +56,12 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::Proof;
 use ha_api_types::time::{Millis, Mono, Now};
 use ha_store::Outcome;
-use ha_store::election::{Leadership, Membership, Readings};
+use ha_store::election::{Leadership, Membership, ReadTracker};
 use metric_event::MetricEvent;
 use notifications::deliveries::{Deliveries, NotificationResult};
 use plan::{OnApplied, Waiting};
 use plan_input::{Imbalance, Measure, PlanInput};
-use reservation::Reservation;
+use reservation::FailoverCapacityCheck;
 use std::collections::{BTreeMap, VecDeque};
 use world::{ClusterView, PlanRelevance};
 use writes::Writes;
@@ -106,7 +106,7 @@ pub struct Controller {
     election_state: ElectionState,
     /// Inputs of the election, as last sent to it.
     sent_election_inputs: Option<ElectionInputs>,
-    readings: Readings,
+    read_tracker: ReadTracker,
     writes: Writes,
     devices: BTreeMap<NodeName, DeviceWork>,
     probes: DeviceProbes,
@@ -128,7 +128,7 @@ pub struct Controller {
     /// Time since which each node has been overloaded or underloaded. A new leader starts with an empty map.
     imbalances: BTreeMap<(Measure, NodeName), Imbalance>,
     waiting: Vec<Waiting>,
-    reservation: Reservation,
+    reservation: FailoverCapacityCheck,
     deliveries: Deliveries,
     refused: Option<String>,
     reported_term: Option<Term>,
@@ -147,7 +147,7 @@ impl Controller {
             cluster_view: ClusterView::with_metric_events(keys),
             election_state: ElectionState::default(),
             sent_election_inputs: None,
-            readings: Readings::default(),
+            read_tracker: ReadTracker::default(),
             writes: Writes::default(),
             devices: BTreeMap::new(),
             probes: DeviceProbes::new(),
@@ -165,7 +165,7 @@ impl Controller {
             is_idle: false,
             imbalances: BTreeMap::new(),
             waiting: Vec::new(),
-            reservation: Reservation::default(),
+            reservation: FailoverCapacityCheck::default(),
             deliveries: Deliveries::default(),
             refused: None,
             reported_term: None,
@@ -182,7 +182,7 @@ impl Controller {
             Input::Synced { entries, revision, answers } => {
                 self.cluster_view.replace(entries, revision, now.raw);
                 self.count_observed_events();
-                self.readings.complete(answers);
+                self.read_tracker.complete(answers);
                 self.dirty = true;
                 self.update_election();
             }
@@ -226,7 +226,7 @@ impl Controller {
         }
         let due =
             self.wake.is_some_and(|(at, _)| now.raw >= at) || now.raw >= self.planned_at + PLAN_INTERVAL_MS;
-        if self.writes.release_finished(&self.cluster_view, &self.readings, now.raw)
+        if self.writes.release_finished(&self.cluster_view, &self.read_tracker, now.raw)
             || due
             || self.check_for_late_nodes()
         {
@@ -304,7 +304,7 @@ impl Controller {
             return;
         }
         let answered =
-            self.writes.handle_answer(id, outcome, &self.cluster_view, &mut self.readings, self.now.raw);
+            self.writes.handle_answer(id, outcome, &self.cluster_view, &mut self.read_tracker, self.now.raw);
         match (outcome, answered.refused) {
             (Outcome::Applied(_), _) => self.refused = None,
             (_, Some(refused)) => self.refused = Some(refused),
@@ -381,7 +381,7 @@ impl Controller {
             self.dirty = true;
             self.plan();
         }
-        if let Some(id) = self.readings.begin() {
+        if let Some(id) = self.read_tracker.begin() {
             self.effects.push_back(Effect::Refresh { id });
         }
     }

@@ -6,7 +6,7 @@
 mod commits;
 mod effects;
 mod election;
-mod holding;
+mod hold_requests;
 mod measured;
 mod metrics;
 mod options;
@@ -35,7 +35,7 @@ use ha_runtime::shutdown::Shutdown;
 use ha_store::FollowedData;
 use ha_store::etcd::EtcdStore;
 use ha_store::event_writer::EventWriter;
-use holding::HoldRequests;
+use hold_requests::HoldRequests;
 use measured::MeasuredController;
 use metrics::{ControllerMetrics, CoreMetrics};
 use std::fs::File;
@@ -113,9 +113,9 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let members = store.clone();
     api_options.store_members = Some(Arc::new(move || store_members(members.clone()).boxed()));
     let (inputs, received) = mpsc::unbounded_channel();
-    let holding = HoldRequests::default();
+    let hold_requests = HoldRequests::default();
     api_options.read_state = Some(Arc::clone(&read_state));
-    api_options.ask_hold = Some(holding.ask_function(inputs.clone()));
+    api_options.ask_hold = Some(hold_requests.request_function(inputs.clone()));
     let api = ApiState::new(Arc::new(store.clone()), keys.clone(), api_options);
     // The observer watches as long as the process lives.
     tokio::spawn({
@@ -143,7 +143,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         refresher,
         fencer: Fencer::new(options.fence_agent_path.clone()),
         events: writer.clone(),
-        holding,
+        hold_requests,
         metrics: core_metrics,
         inputs: inputs.clone(),
         election: candidacy.clone(),

@@ -104,8 +104,8 @@ impl Checker {
     }
 
     /// Returns the machines on which a service runs now.
-    pub fn machines_of(&self, service: &str) -> BTreeSet<String> {
-        locked(&self.shared).timeline.machines_of(service)
+    pub fn machines_running(&self, service: &str) -> BTreeSet<String> {
+        locked(&self.shared).timeline.machines_running(service)
     }
 
     /// Returns a process of a service on a machine, as of the last sample.
@@ -306,13 +306,13 @@ mod tests {
         namespaces.add(ProcessId::own().unwrap(), "here").unwrap();
         let checker = Checker::start(namespaces, &["sleep"]);
         let seen = crate::wait::wait_until("the service to be seen", Duration::from_secs(20), || {
-            checker.machines_of("checked").contains("here")
+            checker.machines_running("checked").contains("here")
         });
         child.kill().unwrap();
         child.wait().unwrap();
         seen.unwrap();
         crate::wait::wait_until("its end to be seen", Duration::from_secs(20), || {
-            checker.machines_of("checked").is_empty()
+            checker.machines_running("checked").is_empty()
         })
         .unwrap();
         assert_eq!(checker.timeline().changes("checked").len(), 2);

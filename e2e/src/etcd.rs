@@ -1,6 +1,6 @@
 //! Access to etcd from outside the product, with etcd's own command-line client.
 
-mod upkeep;
+mod maintenance;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -34,7 +34,7 @@ pub struct Entry {
     /// Revision of the last change.
     pub revision: u64,
     /// Revision of the creation.
-    pub created: u64,
+    pub create_revision: u64,
     /// Lease to which the key is attached; 0 if none.
     pub lease: i64,
 }
@@ -65,9 +65,9 @@ impl Etcdctl {
     /// Fails if etcd does not respond.
     pub fn list(&self, prefix: &str) -> Result<BTreeMap<String, Entry>> {
         let text = self.run(&["get", "--prefix", prefix, "--write-out", "json"])?;
-        let answer: RangeAnswer =
+        let answer: RangeResponse =
             serde_json::from_str(&text).context("cannot parse the output of etcdctl")?;
-        Ok(answer.kvs.into_iter().filter_map(|raw| Some((raw.name()?, raw.entry()))).collect())
+        Ok(answer.kvs.into_iter().filter_map(|raw| Some((raw.key_name()?, raw.entry()))).collect())
     }
 
     /// Returns the entry of a key; `None` if the key does not exist.
@@ -117,10 +117,10 @@ impl Etcdctl {
             for line in BufReader::new(pipe).lines() {
                 let Ok(line) = line else { return };
                 let received_ns = monotonic_ns();
-                let Ok(answer) = serde_json::from_str::<WatchAnswer>(&line) else { continue };
+                let Ok(answer) = serde_json::from_str::<WatchResponse>(&line) else { continue };
                 for event in answer.events {
-                    let Some(key) = event.kv.name() else { continue };
-                    let entry = (event.kind != DELETE).then(|| event.kv.entry());
+                    let Some(key) = event.kv.key_name() else { continue };
+                    let entry = (event.kind != DELETE_EVENT).then(|| event.kv.entry());
                     if sender.send(Change { received_ns, key, entry }).is_err() {
                         return;
                     }
@@ -160,16 +160,16 @@ impl Drop for Watch {
 }
 
 /// Type of a deletion event in etcdctl's JSON output.
-const DELETE: u64 = 1;
+const DELETE_EVENT: u64 = 1;
 
 #[derive(Deserialize)]
-struct RangeAnswer {
+struct RangeResponse {
     #[serde(default)]
     kvs: Vec<RawEntry>,
 }
 
 #[derive(Deserialize)]
-struct WatchAnswer {
+struct WatchResponse {
     #[serde(rename = "Events", default)]
     events: Vec<RawEvent>,
 }
@@ -195,7 +195,7 @@ struct RawEntry {
 }
 
 impl RawEntry {
-    fn name(&self) -> Option<String> {
+    fn key_name(&self) -> Option<String> {
         String::from_utf8(base64(&self.key)?).ok()
     }
 
@@ -203,7 +203,7 @@ impl RawEntry {
         let bytes = base64(&self.value).unwrap_or_default();
         let value = serde_json::from_slice(&bytes)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
-        Entry { value, revision: self.mod_revision, created: self.create_revision, lease: self.lease }
+        Entry { value, revision: self.mod_revision, create_revision: self.create_revision, lease: self.lease }
     }
 }
 
@@ -247,7 +247,7 @@ fn base64(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let (mut bits, mut count) = (0_u32, 0_u32);
     for letter in text.bytes().filter(|letter| *letter != b'=') {
-        let six = match letter {
+        let sextet = match letter {
             b'A'..=b'Z' => letter - b'A',
             b'a'..=b'z' => letter - b'a' + 26,
             b'0'..=b'9' => letter - b'0' + 52,
@@ -255,7 +255,7 @@ fn base64(text: &str) -> Option<Vec<u8>> {
             b'/' => 63,
             _ => return None,
         };
-        bits = (bits << 6) | u32::from(six);
+        bits = (bits << 6) | u32::from(sextet);
         count += 6;
         if count >= 8 {
             count -= 8;
@@ -287,9 +287,9 @@ mod tests {
     fn changes_and_deletions_are_distinguished() {
         let text = r#"{"Events":[{"kv":{"key":"YQ==","value":"eyJuIjoxfQ==","mod_revision":7,"create_revision":3}},
             {"type":1,"kv":{"key":"YQ==","mod_revision":8}}]}"#;
-        let answer: WatchAnswer = serde_json::from_str(text).unwrap();
+        let answer: WatchResponse = serde_json::from_str(text).unwrap();
         assert_eq!(answer.events[0].kv.entry().value, serde_json::json!({"n": 1}));
-        assert_ne!(answer.events[0].kind, DELETE);
-        assert_eq!(answer.events[1].kind, DELETE);
+        assert_ne!(answer.events[0].kind, DELETE_EVENT);
+        assert_eq!(answer.events[1].kind, DELETE_EVENT);
     }
 }

@@ -227,11 +227,11 @@ impl Machine {
         wait_until(&format!("the end of {name} on {}", self.name), STEP_TIMEOUT, || !process.is_alive())
     }
 
-    /// Kills a program and prevents its restart until [`Machine::release`].
+    /// Kills a program and prevents its restart until [`Machine::allow_restart`].
     ///
     /// # Errors
     /// Fails if the program survives.
-    pub fn hold(&self, name: &str) -> Result<()> {
+    pub fn keep_stopped(&self, name: &str) -> Result<()> {
         File::create(self.hold_file(name))?;
         if self.program(name).is_some() { self.kill(name) } else { Ok(()) }
     }
@@ -240,7 +240,7 @@ impl Machine {
     ///
     /// # Errors
     /// Fails if the hold file cannot be removed.
-    pub fn release(&self, name: &str) -> Result<()> {
+    pub fn allow_restart(&self, name: &str) -> Result<()> {
         let path = self.hold_file(name);
         if path.exists() {
             fs::remove_file(&path).with_context(|| path.display().to_string())?;

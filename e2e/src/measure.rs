@@ -98,7 +98,7 @@ pub fn crash_to_running(scenario: &Scenario, rounds: usize) -> Result<Vec<Series
 
 /// A way to lose a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loss {
+pub enum NodeLoss {
     /// All processes of the node are killed.
     Power,
     /// The node's network link goes down.
@@ -106,25 +106,25 @@ pub enum Loss {
     /// All processes of the node and of the leader are killed.
     PowerAndLeader,
     /// The node's network link goes down, and a fence device confirms that the node is off.
-    Device,
+    NetworkWithFenceDevice,
 }
 
-impl Loss {
+impl NodeLoss {
     fn name(self) -> &'static str {
         match self {
-            Loss::Power => "node killed",
-            Loss::Network => "node isolated",
-            Loss::PowerAndLeader => "node and leader killed",
-            Loss::Device => "node isolated, device confirms",
+            NodeLoss::Power => "node killed",
+            NodeLoss::Network => "node isolated",
+            NodeLoss::PowerAndLeader => "node and leader killed",
+            NodeLoss::NetworkWithFenceDevice => "node isolated, device confirms",
         }
     }
 
     /// Returns the limit from the last heartbeat to the permit, by the settings that the lost node reported.
     fn allowed_ms(self, report: &NodeReport) -> f64 {
         let allowed = match self {
-            Loss::Power | Loss::Network => report.wait_ms(),
-            Loss::PowerAndLeader => report.wait_ms() + report.timings.leader_lease_ms,
-            Loss::Device => report.timings.heartbeat_valid_ms,
+            NodeLoss::Power | NodeLoss::Network => report.wait_ms(),
+            NodeLoss::PowerAndLeader => report.wait_ms() + report.timings.leader_lease_ms,
+            NodeLoss::NetworkWithFenceDevice => report.timings.heartbeat_valid_ms,
         };
         allowed as f64
     }
@@ -135,8 +135,9 @@ impl Loss {
 ///
 /// # Errors
 /// Fails if the service does not run on another node in time.
-pub fn loss_to_running(scenario: &mut Scenario, loss: Loss, rounds: usize) -> Result<Vec<Series>> {
-    let supply = if loss == Loss::Device { Some(add_fence_devices(scenario)?) } else { None };
+pub fn loss_to_running(scenario: &mut Scenario, loss: NodeLoss, rounds: usize) -> Result<Vec<Series>> {
+    let supply =
+        if loss == NodeLoss::NetworkWithFenceDevice { Some(add_fence_devices(scenario)?) } else { None };
     let mut series = Vec::new();
     for _ in 0..rounds {
         let active_node = scenario.wait_until_started(WITNESS)?;
@@ -186,11 +187,13 @@ pub fn loss_to_running(scenario: &mut Scenario, loss: Loss, rounds: usize) -> Re
 }
 
 /// Takes the node down. Returns the controller that was taken down with it.
-fn cause_loss(scenario: &mut Scenario, loss: Loss, active_node: &str) -> Result<Option<String>> {
+fn cause_loss(scenario: &mut Scenario, loss: NodeLoss, active_node: &str) -> Result<Option<String>> {
     match loss {
-        Loss::Power => scenario.cluster.power_off(active_node).map(|()| None),
-        Loss::Network | Loss::Device => scenario.cluster.cut(active_node).map(|()| None),
-        Loss::PowerAndLeader => {
+        NodeLoss::Power => scenario.cluster.power_off(active_node).map(|()| None),
+        NodeLoss::Network | NodeLoss::NetworkWithFenceDevice => {
+            scenario.cluster.cut(active_node).map(|()| None)
+        }
+        NodeLoss::PowerAndLeader => {
             let leader = scenario.cluster.leader()?;
             scenario.cluster.power_off(&leader)?;
             scenario.cluster.power_off(active_node)?;
@@ -199,8 +202,8 @@ fn cause_loss(scenario: &mut Scenario, loss: Loss, active_node: &str) -> Result<
     }
 }
 
-fn restore(scenario: &mut Scenario, loss: Loss, active_node: &str, leader: Option<&str>) -> Result<()> {
-    if matches!(loss, Loss::Network | Loss::Device) {
+fn restore(scenario: &mut Scenario, loss: NodeLoss, active_node: &str, leader: Option<&str>) -> Result<()> {
+    if matches!(loss, NodeLoss::Network | NodeLoss::NetworkWithFenceDevice) {
         scenario.cluster.heal(active_node)?;
     }
     for machine in [Some(active_node), leader].into_iter().flatten() {

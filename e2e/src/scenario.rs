@@ -100,7 +100,7 @@ impl Scenario {
 
     fn wait_until_running_except(&self, service: &str, except: &BTreeSet<String>) -> Result<String> {
         let found = wait_for(&format!("{service} to run, not on {except:?}"), STEP_TIMEOUT, || {
-            let machines = self.checker.machines_of(service);
+            let machines = self.checker.machines_running(service);
             let node =
                 machines.first().filter(|node| machines.len() == 1 && !except.contains(*node))?.clone();
             let status = self.object("resources", service)?["status"].take();
@@ -110,7 +110,7 @@ impl Scenario {
             let status = self.object("resources", service).map(|object| object["status"].to_string());
             format!(
                 "service runs on {:?}; its status is {}; logs are in {}",
-                self.checker.machines_of(service),
+                self.checker.machines_running(service),
                 status.unwrap_or_else(|| "unknown".to_owned()),
                 self.cluster.directory().display()
             )
@@ -123,7 +123,7 @@ impl Scenario {
     /// Fails if the service still runs after the limit.
     pub fn wait_until_stopped(&self, service: &str) -> Result<()> {
         wait_until(&format!("{service} to run nowhere"), STEP_TIMEOUT, || {
-            self.checker.machines_of(service).is_empty()
+            self.checker.machines_running(service).is_empty()
         })
     }
 
@@ -136,7 +136,7 @@ impl Scenario {
         let process = self.checker.process(service, &active_node);
         let assignment = self.action(service)?;
         check_holds_for(&format!("{service} keeps its process on {active_node}"), duration, || {
-            self.checker.machines_of(service) == BTreeSet::from([active_node.clone()])
+            self.checker.machines_running(service) == BTreeSet::from([active_node.clone()])
                 && self.checker.process(service, &active_node) == process
         })?;
         let now = self.action(service)?;

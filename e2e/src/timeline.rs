@@ -37,7 +37,7 @@ impl Timeline {
     }
 
     /// Returns the machines on which a service was last seen; empty if it ran nowhere.
-    pub fn machines_of(&self, service: &str) -> BTreeSet<String> {
+    pub fn machines_running(&self, service: &str) -> BTreeSet<String> {
         self.changes(service).last().map(|change| change.machines.clone()).unwrap_or_default()
     }
 
@@ -91,7 +91,7 @@ mod tests {
         let timeline = timeline(&[(1, &[]), (2, &["a"]), (3, &["a"]), (4, &[]), (5, &[]), (6, &["b"])]);
         let times: Vec<u64> = timeline.changes("web").iter().map(|change| change.at_ns).collect();
         assert_eq!(times, [2, 4, 6]);
-        assert_eq!(timeline.machines_of("web"), BTreeSet::from(["b".to_owned()]));
+        assert_eq!(timeline.machines_running("web"), BTreeSet::from(["b".to_owned()]));
         assert!(timeline.changes("other").is_empty());
     }
 

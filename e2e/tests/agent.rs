@@ -92,7 +92,7 @@ fn a_node_whose_agent_stays_dead_is_reset_and_recovered() -> Result<()> {
     let mut scenario = Scenario::start("agent-dead")?;
     let active_node = scenario.wait_until_started(WITNESS)?;
     let before = monotonic_ns();
-    scenario.cluster.machine(&active_node)?.hold("ha-node-agent")?;
+    scenario.cluster.machine(&active_node)?.keep_stopped("ha-node-agent")?;
     wait_until("the watchdog to reset the node", STEP_TIMEOUT, || {
         scenario.cluster.machine(&active_node).is_ok_and(|machine| !machine.is_on())
     })?;
@@ -112,7 +112,7 @@ fn a_killed_watchdog_daemon_is_replaced_or_the_node_is_reset() -> Result<()> {
     let scenario = Scenario::start("watchdogd-killed")?;
     let active_node = scenario.wait_until_started(WITNESS)?;
     let before = monotonic_ns();
-    scenario.cluster.machine(&active_node)?.hold("ha-watchdogd")?;
+    scenario.cluster.machine(&active_node)?.keep_stopped("ha-watchdogd")?;
     // No process still pets the simulated watchdog. Like a real device, it outlives the daemon and resets the node.
     wait_until("the watchdog to reset the node", STEP_TIMEOUT, || {
         scenario.cluster.machine(&active_node).is_ok_and(|machine| !machine.is_on())

@@ -130,7 +130,7 @@ fn why_names_every_node_and_the_reason() -> Result<()> {
     spec["group"] = json!("nowhere");
     scenario.apply("resources", "lost", &spec)?;
     check_holds_for("lost does not run", Duration::from_secs(3), || {
-        scenario.checker.machines_of("lost").is_empty()
+        scenario.checker.machines_running("lost").is_empty()
     })?;
     let output = scenario.cluster.hactl(&["why", "lost"])?;
     let text = output_text(&output);

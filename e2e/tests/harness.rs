@@ -78,11 +78,11 @@ fn faults_of_etcd_members_have_their_effect() -> Result<()> {
     wait_until("etcd to be started again", STEP_TIMEOUT, || {
         machine.program("etcd").is_some_and(|new| new != process)
     })?;
-    machine.hold("etcd")?;
+    machine.keep_stopped("etcd")?;
     check_holds_for("a held program is not started again", Duration::from_secs(1), || {
         machine.program("etcd").is_none()
     })?;
-    machine.release("etcd")?;
+    machine.allow_restart("etcd")?;
     wait_until("etcd to be started after its release", STEP_TIMEOUT, || machine.program("etcd").is_some())?;
 
     // A power cut ends all processes. The next boot has a new boot id and the same machine id.

@@ -19,10 +19,10 @@ fn start_with_hold(name: &str) -> Result<(Scenario, Vec<(&'static str, String)>)
     scenario.on_etcd_loss(OnEtcdLoss::Hold, &json!({"heartbeatValidSeconds": 12, "stopMarginSeconds": 4}))?;
     scenario.create_witness("second")?;
     scenario.create_witness("third")?;
-    let active_nodes =
+    let services_on_nodes =
         [WITNESS, "second", "third"].map(|service| Ok((service, scenario.wait_until_started(service)?)));
-    let active_nodes = active_nodes.into_iter().collect::<Result<_>>()?;
-    Ok((scenario, active_nodes))
+    let services_on_nodes = services_on_nodes.into_iter().collect::<Result<_>>()?;
+    Ok((scenario, services_on_nodes))
 }
 
 fn check_no_node_was_reset(scenario: &Scenario) -> Result<()> {
@@ -34,34 +34,37 @@ fn check_no_node_was_reset(scenario: &Scenario) -> Result<()> {
 
 #[test]
 fn a_long_outage_stops_services_only_on_nodes_cut_off_from_the_controllers() -> Result<()> {
-    let (scenario, active_nodes) = start_with_hold("hold-long-outage")?;
-    let lost = active_nodes[0].1.clone();
-    let (on_lost_node, on_other_nodes): (Vec<_>, Vec<_>) =
-        active_nodes.iter().partition(|(_, active_node)| *active_node == lost);
-    ensure!(!on_other_nodes.is_empty(), "all services run on {lost}");
+    let (scenario, services_on_nodes) = start_with_hold("hold-long-outage")?;
+    let isolated_node = services_on_nodes[0].1.clone();
+    let (on_isolated_node, on_other_nodes): (Vec<_>, Vec<_>) =
+        services_on_nodes.iter().partition(|(_, active_node)| *active_node == isolated_node);
+    ensure!(!on_other_nodes.is_empty(), "all services run on {isolated_node}");
     let process =
         |(service, active_node): &(&'static str, String)| scenario.checker.process(service, active_node);
-    let before: Vec<_> = active_nodes.iter().map(process).collect();
+    let processes_before: Vec<_> = services_on_nodes.iter().map(process).collect();
     let begin = monotonic_ns();
     scenario.with_etcd_outage(OUTAGE, || {
         check_holds_for("every service keeps its process", OUTAGE, || {
-            active_nodes.iter().map(process).eq(before.iter().copied())
-                && active_nodes.iter().all(|(service, active_node)| {
-                    scenario.checker.machines_of(service).into_iter().eq([active_node.clone()])
+            services_on_nodes.iter().map(process).eq(processes_before.iter().copied())
+                && services_on_nodes.iter().all(|(service, active_node)| {
+                    scenario.checker.machines_running(service).into_iter().eq([active_node.clone()])
                 })
         })?;
-        scenario.cluster.cut(&lost)?;
-        on_lost_node.iter().try_for_each(|(service, _)| scenario.wait_until_stopped(service))?;
+        scenario.cluster.cut(&isolated_node)?;
+        on_isolated_node.iter().try_for_each(|(service, _)| scenario.wait_until_stopped(service))?;
         check_holds_for("services on the other nodes keep running", Duration::from_secs(5), || {
             on_other_nodes.iter().all(|(service, active_node)| {
-                scenario.checker.machines_of(service).into_iter().eq([active_node.clone()])
+                scenario.checker.machines_running(service).into_iter().eq([active_node.clone()])
             })
         })
     })?;
-    scenario.cluster.heal(&lost)?;
-    for (service, active_node) in &active_nodes {
+    scenario.cluster.heal(&isolated_node)?;
+    for (service, active_node) in &services_on_nodes {
         let now = scenario.wait_until_started(service)?;
-        ensure!(now == *active_node || *active_node == lost, "{service} moved from {active_node} to {now}");
+        ensure!(
+            now == *active_node || *active_node == isolated_node,
+            "{service} moved from {active_node} to {now}"
+        );
     }
     let timeline = scenario.checker.timeline();
     for (service, active_node) in on_other_nodes {
@@ -71,7 +74,7 @@ fn a_long_outage_stops_services_only_on_nodes_cut_off_from_the_controllers() -> 
             "{service} ended on {active_node} at {ended:?} ns, after etcd was stopped at {begin} ns"
         );
     }
-    for (service, active_node) in on_lost_node {
+    for (service, active_node) in on_isolated_node {
         timeline
             .ended_on(service, active_node, begin)
             .with_context(|| format!("no end of {service} was recorded"))?;
@@ -82,14 +85,14 @@ fn a_long_outage_stops_services_only_on_nodes_cut_off_from_the_controllers() -> 
 
 #[test]
 fn a_missing_controller_prevents_hold() -> Result<()> {
-    let (mut scenario, active_nodes) = start_with_hold("hold-missing-controller")?;
+    let (mut scenario, services_on_nodes) = start_with_hold("hold-missing-controller")?;
     let leader = scenario.cluster.leader()?;
     let follower = scenario.cluster.names(Role::Controller).into_iter().find(|name| *name != leader);
     scenario.cluster.power_off(&follower.context("no controller follows the leader")?)?;
     scenario.with_etcd_outage(OUTAGE, || {
-        active_nodes.iter().try_for_each(|(service, _)| scenario.wait_until_stopped(service))
+        services_on_nodes.iter().try_for_each(|(service, _)| scenario.wait_until_stopped(service))
     })?;
-    for (service, active_node) in &active_nodes {
+    for (service, active_node) in &services_on_nodes {
         ensure!(
             scenario.wait_until_started(service)? == *active_node,
             "{service} does not run again on {active_node}"

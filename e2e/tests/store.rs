@@ -143,7 +143,7 @@ fn services_run_again_after_a_restart_of_all_machines() -> Result<()> {
         scenario.cluster.power_off(machine)?;
     }
     for service in [WITNESS, "second"] {
-        assert_eq!(scenario.checker.machines_of(service), BTreeSet::new());
+        assert_eq!(scenario.checker.machines_running(service), BTreeSet::new());
     }
     for machine in machines.iter().rev() {
         scenario.cluster.power_on(machine)?;

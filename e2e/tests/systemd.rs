@@ -207,7 +207,7 @@ fn check_refusal_of_enabled_unit(scenario: &Scenario) -> Result<()> {
     {
         assert!(why.contains(words), "{words:?} is missing:\n{why}");
     }
-    assert!(scenario.checker.machines_of("at-boot").is_empty());
+    assert!(scenario.checker.machines_running("at-boot").is_empty());
     scenario.cluster.delete("resources", "at-boot")?;
     wait_until("at-boot to be deleted", STEP_TIMEOUT, || {
         scenario.cluster.object("resources", "at-boot").is_none()

@@ -71,12 +71,12 @@ pub(crate) fn priority_tier_in(nodes: Option<&NodePriorities>, node_name: &NodeN
 
 /// Returns the rank of a node's group for a service that is on the node `current`.
 pub fn node_group_rank(view: &View, current: Option<&NodeFacts>, node: &NodeFacts) -> NodeGroupRank {
-    let home = current.and_then(|node| node.node_group.as_ref());
-    if home.is_some() && home == node.node_group.as_ref() {
+    let current_group = current.and_then(|node| node.node_group.as_ref());
+    if current_group.is_some() && current_group == node.node_group.as_ref() {
         return NodeGroupRank::Own;
     }
     match node.node_group.as_ref().and_then(|group| view.node_groups.get(group)) {
-        None if home.is_none() => NodeGroupRank::Own,
+        None if current_group.is_none() => NodeGroupRank::Own,
         None | Some(AllocationPolicy::Preferred) => NodeGroupRank::Preferred,
         Some(AllocationPolicy::LastResort) => NodeGroupRank::LastResort,
         Some(AllocationPolicy::Unallocable) => NodeGroupRank::Unallocable,
@@ -104,14 +104,14 @@ fn count_violated_by_member(member: &Member<'_>, node_name: &NodeName) -> u32 {
 /// the sum orders the candidates as before.
 pub(crate) fn loads(query: &PlacementQuery<'_>, candidates: &[Candidate<'_>]) -> Vec<u64> {
     let count = |candidate: &Candidate<'_>| u64::try_from(candidate.outside_use.count()).unwrap_or(u64::MAX);
-    let (mut loads, one) = match query.view.settings.mode {
+    let (mut loads, load_unit) = match query.view.settings.mode {
         SchedulerMode::Basic => (candidates.iter().map(count).collect(), 1),
         SchedulerMode::Static | SchedulerMode::Dynamic => (topsis::loads(query, candidates), 1_000_000),
     };
     if query.view.reservation.enabled {
         let divisor = u64::from(query.view.reservation.scale_down.max(1));
         for (load, candidate) in loads.iter_mut().zip(candidates) {
-            *load += count(candidate) * one / divisor;
+            *load += count(candidate) * load_unit / divisor;
         }
     }
     loads

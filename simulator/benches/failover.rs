@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout, reason = "a program that prints figures")]
 
 use ha_api_types::timing::{
-    Profile, StoreTimes, Timings, UNANSWERED_MS, WatchdogBounds, failover_bound_ms, wait_ms,
+    Profile, StoreTimes, Timings, UNANSWERED_REQUEST_MS, WatchdogBounds, failover_bound_ms, wait_ms,
 };
 use ha_simulator::random::Random;
 use ha_simulator::scenario::Scenario;
@@ -55,7 +55,7 @@ fn measure(profile: &str) -> Vec<Failover> {
         let scenario = Scenario::parse("failover", &text, Path::new(".")).expect("a valid scenario");
         let mut world = World::new(scenario).expect("a valid world");
         world.run();
-        assert!(world.is_good(), "{:?}", world.violations());
+        assert!(world.has_passed(), "{:?}", world.violations());
         failovers.extend_from_slice(world.failovers());
     }
     failovers
@@ -78,7 +78,7 @@ fn line(name: &str, profile: Profile, failovers: &[Failover], from_leader: bool)
     let watchdog =
         WatchdogBounds { timeout_ms: timings.watchdog_timeout_ms, sliding: true, descriptor_retained: true };
     let bound_ms = failover_bound_ms(&timings, &watchdog, &STORE, from_leader);
-    let one_lost = StoreTimes { unanswered_ms: UNANSWERED_MS + READ_AGAIN_MS, ..STORE };
+    let one_lost = StoreTimes { unanswered_ms: UNANSWERED_REQUEST_MS + READ_AGAIN_MS, ..STORE };
     let one_lost_ms = failover_bound_ms(&timings, &watchdog, &one_lost, from_leader);
     let of: Vec<&Failover> = failovers.iter().filter(|one| one.from_leader == from_leader).collect();
     let since = |at: fn(&Failover) -> u64| -> Vec<u64> {

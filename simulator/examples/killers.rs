@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "a program that prints what it finds")]
 
-use ha_simulator::random_run::{Campaign, Seeds, Size};
+use ha_simulator::random_run::{Campaign, SeedRange, Size};
 use ha_simulator::scenario::Scenario;
 use ha_simulator::world::World;
 use std::fs;
@@ -49,7 +49,7 @@ fn first_failure(arguments: &[String]) -> Result<Option<String>, String> {
         return Ok(Some(found));
     }
     for argument in seeds {
-        if let Some(found) = random(Seeds::parse(argument)?)? {
+        if let Some(found) = random(SeedRange::parse(argument)?)? {
             return Ok(Some(found));
         }
     }
@@ -104,8 +104,9 @@ fn scenario(file: &Path) -> Result<Option<String>, String> {
     Ok(violated.or(unmet).map(|detail| format!("scenario {name}: {detail}")))
 }
 
-fn random(seeds: Seeds) -> Result<Option<String>, String> {
-    let done = Campaign { seeds, size: SIZE, stop_at_first: true, shrunk: 0 }.run(&|_, _| {})?;
+fn random(seeds: SeedRange) -> Result<Option<String>, String> {
+    let done =
+        Campaign { seeds, size: SIZE, stop_at_first_failure: true, max_shrunk_seeds: 0 }.run(&|_, _| {})?;
     let Some(failed) = done.failed.first() else { return Ok(None) };
     let first = failed.violations.first();
     let (invariant, detail) = first.map_or(("", ""), |found| (found.invariant, found.detail.as_str()));

@@ -4,7 +4,7 @@
 //! `hactl simulate` runs this crate, and its tests run the scenarios in `simulator/scenarios`.
 //!
 //! - [`scenario::Scenario::parse`] reads a scenario: a cluster, steps that change or break it, and expectations.
-//! - [`world::World::new`] forms the cluster, [`world::World::run`] runs the steps, and [`world::World::is_good`]
+//! - [`world::World::new`] forms the cluster, [`world::World::run`] runs the steps, and [`world::World::has_passed`]
 //!   returns `true` if every expectation was met and no invariant was violated.
 //! - [`random_run::run_seed`] runs a random cluster with random faults. [`random_run::shrink()`] shortens the script of
 //!   a failing run.

@@ -15,7 +15,7 @@ mod shrink;
 mod storylines;
 mod together;
 
-pub use seeds::{Campaign, Campaigned, FailedSeed, Seeds};
+pub use seeds::{Campaign, CampaignResult, FailedSeed, SeedRange};
 pub use shrink::shrink;
 
 use crate::random::Random;
@@ -47,7 +47,7 @@ impl Default for Size {
 }
 
 /// Generates the scenario of a seed, as the content of a scenario file.
-pub fn scenario_of(seed: u64, size: Size) -> Value {
+pub fn generate_scenario(seed: u64, size: Size) -> Value {
     // A generator separate from the run's: the shape of the cluster must not influence the run's delays.
     let mut random = Random::new(seed ^ 0x5eed_0fac_ade5_0000);
     let cluster = cluster::Cluster::random(&mut random, size);
@@ -71,17 +71,17 @@ pub fn scenario_of(seed: u64, size: Size) -> Value {
     scenario
 }
 
-/// Runs a seed. `World::is_good` returns whether the invariants held and the cluster recovered.
+/// Runs a seed. `World::has_passed` returns whether the invariants held and the cluster recovered.
 ///
 /// Errors: the generated scenario is invalid, which is a defect of the generator.
 pub fn run_seed(seed: u64, size: Size) -> Result<World, String> {
-    run_value(&scenario_of(seed, size))
+    run_scenario_value(&generate_scenario(seed, size))
 }
 
 /// Runs a generated scenario, or the rest of one after shrinking.
 ///
 /// Errors: the scenario is invalid.
-pub fn run_value(scenario: &Value) -> Result<World, String> {
+pub fn run_scenario_value(scenario: &Value) -> Result<World, String> {
     let text = serde_yaml::to_string(scenario).map_err(|error| error.to_string())?;
     let mut world = World::new(Scenario::parse("a random run", &text, Path::new("."))?)?;
     world.run();

@@ -116,7 +116,7 @@ impl World {
     }
 
     /// Returns `true` if all expectations were met and no invariant was violated.
-    pub fn is_good(&self) -> bool {
+    pub fn has_passed(&self) -> bool {
         self.violations.is_empty() && self.checks.iter().all(|check| check.ok)
     }
 

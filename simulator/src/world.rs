@@ -126,7 +126,7 @@ struct Lost {
 /// let scenario = Scenario::parse("web.yaml", text, std::path::Path::new(".")).unwrap();
 /// let mut world = World::new(scenario).unwrap();
 /// world.run();
-/// assert!(world.is_good() && world.failovers()[0].from == "node1");
+/// assert!(world.has_passed() && world.failovers()[0].from == "node1");
 /// ```
 #[derive(Debug)]
 pub struct World {

@@ -131,7 +131,7 @@ expect:
   fenced: [node1]
 ";
     let failed = continued(&dump, steps);
-    assert!(failed.is_good(), "{}", failed.timeline().join("\n"));
+    assert!(failed.has_passed(), "{}", failed.timeline().join("\n"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Random runs: clusters and faults by seed, with invariants after every event and a progress check after the last fault.
 
-use ha_simulator::random_run::{Size, run_seed, run_value, scenario_of, shrink};
+use ha_simulator::random_run::{Size, generate_scenario, run_scenario_value, run_seed, shrink};
 use serde_json::{Value, json};
 
 /// Small runs, so that forty take less than a minute without optimization; `dev/seeds` runs thousands of larger ones.
@@ -11,7 +11,7 @@ fn forty_seeds_keep_the_promises() {
     let mut failed = Vec::new();
     for seed in 1_000_000..1_000_040 {
         let world = run_seed(seed, SIZE).expect("a valid scenario");
-        if !world.is_good() {
+        if !world.has_passed() {
             eprintln!("{}", world.timeline().join("\n"));
             failed.push((seed, world.violations().to_vec()));
         }
@@ -25,7 +25,7 @@ fn forty_seeds_keep_the_promises() {
 fn forty_seeds_with_a_restored_store_keep_the_promises() {
     let mut failed = Vec::new();
     for seed in 2_000_000..2_000_040_u64 {
-        let mut scenario = scenario_of(seed, SIZE);
+        let mut scenario = generate_scenario(seed, SIZE);
         let steps = scenario["steps"].as_array_mut().expect("steps");
         let at = |step: &Value| step["at"].as_str()?.strip_suffix("ms")?.parse::<u64>().ok();
         let (first, last) = (30_000, 30_000 + SIZE.faults_ms);
@@ -37,7 +37,7 @@ fn forty_seeds_with_a_restored_store_keep_the_promises() {
         steps.sort_by_key(|step| at(step).unwrap_or_default());
         scenario["duration"] = json!("15m");
         scenario["expect"] = json!({});
-        let world = run_value(&scenario).expect("a valid scenario");
+        let world = run_scenario_value(&scenario).expect("a valid scenario");
         if !world.violations().is_empty() {
             failed.push((seed, world.violations().to_vec()));
         }
@@ -50,7 +50,7 @@ fn forty_seeds_with_a_restored_store_keep_the_promises() {
 #[test]
 fn a_broken_promise_is_seen_and_shrunk() {
     // Three copies of the service already run when it is added: hactl cannot prevent this violation, so the run must report it.
-    let mut scenario = scenario_of(1, SIZE);
+    let mut scenario = generate_scenario(1, SIZE);
     scenario["later"] = json!([{
         "apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "r1"},
         "spec": {"driver": {"simulated": {"type": "vm"}}},
@@ -60,10 +60,10 @@ fn a_broken_promise_is_seen_and_shrunk() {
         {"at": "30s", "do": ["add r1 node1 running", "add r1 node2 running", "add r1 node3 running"]},
         {"at": "40s", "do": "crash r3"},
     ]);
-    let world = run_value(&scenario).expect("a valid scenario");
+    let world = run_scenario_value(&scenario).expect("a valid scenario");
     assert_eq!(world.violations().first().map(|violation| violation.invariant), Some("never two"));
     let small = shrink(&scenario, 40);
     assert_eq!(small["steps"].as_array().map(Vec::len), Some(1));
-    let world = run_value(&small).expect("a valid scenario");
+    let world = run_scenario_value(&small).expect("a valid scenario");
     assert_eq!(world.violations().first().map(|violation| violation.invariant), Some("never two"));
 }

@@ -7,13 +7,13 @@
 mod commits;
 mod leadership;
 mod membership;
-mod readings;
+mod read_tracker;
 #[cfg(test)]
 mod tests;
 
 pub use commits::CommitGaps;
 pub use leadership::{ElectionView, Leadership, Membership};
-pub use readings::Readings;
+pub use read_tracker::ReadTracker;
 
 use crate::transaction::{Guard, LeaseId, Outcome, Transaction};
 use ha_api_types::id::{Revision, Term};
@@ -235,8 +235,8 @@ impl Election {
         }
     }
 
-    /// Processes a newer view of the election's keys; `readings` shows which reads are complete.
-    pub fn observe(&mut self, now: &Now, view: ElectionView, readings: &Readings) {
+    /// Processes a newer view of the election's keys; `read_tracker` shows which reads are complete.
+    pub fn observe(&mut self, now: &Now, view: ElectionView, read_tracker: &ReadTracker) {
         if view.revision < self.view.revision {
             return;
         }
@@ -249,7 +249,7 @@ impl Election {
             (None, None) => self.leaderless_since = Some(now.raw),
             (None, Some(_)) => {}
         }
-        self.observe_membership(now, readings);
+        self.observe_membership(now, read_tracker);
         match &self.lead {
             LeaderState::Leading { lease, leadership, .. } => {
                 let same = self
@@ -266,7 +266,7 @@ impl Election {
             }
             LeaderState::Uncertain { lease, reading } => {
                 let (lease, reading) = (*lease, *reading);
-                if !self.adopt_own_key(now) && readings.is_complete(reading) {
+                if !self.adopt_own_key(now) && read_tracker.is_complete(reading) {
                     // The creation may still be applied late; revoking its lease settles that.
                     self.revoke.push(lease);
                     self.lead = LeaderState::Following;
@@ -300,15 +300,21 @@ impl Election {
     }
 
     /// Processes the outcome of a commit that [`Step::Commit`] requested.
-    pub fn committed(&mut self, now: &Now, kind: WriteKind, outcome: &Outcome, readings: &mut Readings) {
+    pub fn committed(
+        &mut self,
+        now: &Now,
+        kind: WriteKind,
+        outcome: &Outcome,
+        read_tracker: &mut ReadTracker,
+    ) {
         if outcome.applied().is_some() {
             self.commits.applied(now.raw);
         }
         match kind {
-            WriteKind::Candidate => self.candidate_committed(now, outcome, readings),
-            WriteKind::Refresh => self.refresh_committed(now, outcome, readings),
-            WriteKind::Removal => self.removal_committed(now, outcome, readings),
-            WriteKind::Leader => self.leader_committed(now, outcome, readings),
+            WriteKind::Candidate => self.candidate_committed(now, outcome, read_tracker),
+            WriteKind::Refresh => self.refresh_committed(now, outcome, read_tracker),
+            WriteKind::Removal => self.removal_committed(now, outcome, read_tracker),
+            WriteKind::Leader => self.leader_committed(now, outcome, read_tracker),
             WriteKind::Resign => {
                 // A conflict means that another process has the key; an unknown outcome is settled by the lease.
                 self.lead = LeaderState::Done;
@@ -316,7 +322,7 @@ impl Election {
         }
     }
 
-    fn leader_committed(&mut self, now: &Now, outcome: &Outcome, readings: &mut Readings) {
+    fn leader_committed(&mut self, now: &Now, outcome: &Outcome, read_tracker: &mut ReadTracker) {
         self.lead = match (&self.lead, outcome) {
             (LeaderState::Campaigning { lease }, Outcome::Applied(revision)) => LeaderState::Leading {
                 lease: *lease,
@@ -325,7 +331,7 @@ impl Election {
                 keeping: false,
             },
             (LeaderState::Campaigning { lease }, Outcome::Unknown(_)) => {
-                LeaderState::Uncertain { lease: *lease, reading: readings.request() }
+                LeaderState::Uncertain { lease: *lease, reading: read_tracker.request() }
             }
             (
                 LeaderState::Campaigning { lease },
@@ -333,11 +339,11 @@ impl Election {
             ) => {
                 self.revoke.push(*lease);
                 self.retry_at = now.raw + 500;
-                readings.request();
+                read_tracker.request();
                 LeaderState::Following
             }
             (LeaderState::Evicting, _) => {
-                readings.request();
+                read_tracker.request();
                 LeaderState::Following
             }
             (other, _) => other.clone(),
@@ -359,7 +365,7 @@ impl Election {
 
     /// Processes the result of [`Step::KeepAlive`]. An expired lease ends the leadership only once the key is known to
     /// be deleted. Until then, the guard of each write decides whether it is still permitted.
-    pub fn lease_kept(&mut self, now: &Now, kept: LeaseId, alive: bool, readings: &mut Readings) {
+    pub fn lease_kept(&mut self, now: &Now, kept: LeaseId, alive: bool, read_tracker: &mut ReadTracker) {
         let interval_ms = self.keep_interval_ms();
         if let LeaderState::Leading { lease, keep_due, keeping, .. } = &mut self.lead
             && *lease == kept
@@ -367,7 +373,7 @@ impl Election {
             *keeping = false;
             *keep_due = now.raw + if alive { interval_ms } else { 500 };
             if !alive {
-                readings.request();
+                read_tracker.request();
             }
         }
     }

@@ -149,15 +149,15 @@ struct Reflection<S> {
     /// Yielded state: the last revision of each key.
     view: BTreeMap<String, Revision>,
     /// Revision up to which the yielded items are complete.
-    last: Revision,
+    last_revision: Revision,
     synced: bool,
     watch: Option<BoxStream<'static, Result<WatchItem, StoreError>>>,
     listing: Option<BoxFuture<'static, Result<Reading, StoreError>>>,
-    /// Value of `last` at the start of the listing, and the changes since then.
+    /// Value of `last_revision` at the start of the listing, and the changes since then.
     listed_from: Revision,
     changes_during_listing: Vec<Change>,
     /// `true` if a listing is required (the first, or after a compaction), and yielded even if it finds no changes.
-    forced: bool,
+    listing_required: bool,
     requests: Arc<Requests>,
     /// Newest request before the start of the listing; a newer request needs another listing.
     covered_request: u64,
@@ -172,13 +172,13 @@ impl<S: Store + Clone> Reflection<S> {
             store,
             selectors,
             view: BTreeMap::new(),
-            last: Revision(0),
+            last_revision: Revision(0),
             synced: false,
             watch: None,
             listing: None,
             listed_from: Revision(0),
             changes_during_listing: Vec::new(),
-            forced: true,
+            listing_required: true,
             requests,
             covered_request: 0,
             relist_at: Instant::now() + options.relist_interval,
@@ -221,19 +221,19 @@ impl<S: Store + Clone> Reflection<S> {
     fn handle(&mut self, event: Event) -> Option<Item> {
         match event {
             Event::Watched(Some(Ok(WatchItem::Changes { changes, revision }))) => {
-                self.changed(changes, revision)
+                self.on_changes(changes, revision)
             }
             Event::Watched(Some(Ok(WatchItem::Progress(revision)))) => {
                 self.backoff = self.options.backoff_min;
-                (revision > self.last).then(|| {
-                    self.last = revision;
+                (revision > self.last_revision).then(|| {
+                    self.last_revision = revision;
                     Item::Progress(revision)
                 })
             }
             Event::Watched(Some(Err(StoreError::Compacted { oldest }))) => {
-                tracing::info!(%oldest, last = %self.last, "watch fell behind compaction, listing again");
+                tracing::info!(%oldest, last = %self.last_revision, "watch fell behind compaction, listing again");
                 self.watch = None;
-                self.forced = true;
+                self.listing_required = true;
                 self.start_listing();
                 None
             }
@@ -247,7 +247,7 @@ impl<S: Store + Clone> Reflection<S> {
             Event::Listed(result) => {
                 self.listing = None;
                 match result {
-                    Ok(reading) => Some(self.listed(reading)),
+                    Ok(reading) => Some(self.on_listed(reading)),
                     Err(error) => {
                         self.retry_later();
                         Some(Item::Unavailable(error))
@@ -265,7 +265,7 @@ impl<S: Store + Clone> Reflection<S> {
             }
             Event::RetryDue => {
                 self.retry_at = None;
-                if self.forced || self.is_refresh_requested() {
+                if self.listing_required || self.is_refresh_requested() {
                     self.start_listing();
                 }
                 if self.synced && self.watch.is_none() {
@@ -276,21 +276,21 @@ impl<S: Store + Clone> Reflection<S> {
         }
     }
 
-    fn changed(&mut self, mut changes: Vec<Change>, revision: Revision) -> Option<Item> {
+    fn on_changes(&mut self, mut changes: Vec<Change>, revision: Revision) -> Option<Item> {
         self.backoff = self.options.backoff_min;
         // A duplicate event, or one that a listing already covers, is not newer than the view.
-        changes.retain(|change| change.revision() > self.last);
+        changes.retain(|change| change.revision() > self.last_revision);
         for change in &changes {
             apply_change(&mut self.view, change);
         }
         if self.listing.is_some() {
             self.changes_during_listing.extend(changes.iter().cloned());
         }
-        let advanced = revision > self.last;
-        self.last = self.last.max(revision);
+        let advanced = revision > self.last_revision;
+        self.last_revision = self.last_revision.max(revision);
         match (changes.is_empty(), advanced) {
-            (false, _) => Some(Item::Changes { changes, revision: self.last }),
-            (true, true) => Some(Item::Progress(self.last)),
+            (false, _) => Some(Item::Changes { changes, revision: self.last_revision }),
+            (true, true) => Some(Item::Progress(self.last_revision)),
             (true, false) => None,
         }
     }
@@ -307,52 +307,56 @@ impl<S: Store + Clone> Reflection<S> {
         }
         self.covered_request = self.requests.requested.load(Ordering::SeqCst);
         self.changes_during_listing.clear();
-        self.listed_from = self.last;
+        self.listed_from = self.last_revision;
         let store = self.store.clone();
         let selectors = self.selectors.clone();
         self.listing = Some(Box::pin(async move { store.list_all(&selectors).await }));
     }
 
     fn start_watch(&mut self) {
-        self.watch = Some(self.store.watch_all(&self.selectors, self.last + 1));
+        self.watch = Some(self.store.watch_all(&self.selectors, self.last_revision + 1));
     }
 
-    fn listed(&mut self, reading: Reading) -> Item {
+    fn on_listed(&mut self, reading: Reading) -> Item {
         self.relist_at = Instant::now() + self.options.relist_interval;
-        let went_back = reading.revision < self.listed_from;
-        let overtaken = reading.revision > self.last;
-        let reading =
-            if went_back { reading } else { join(reading, std::mem::take(&mut self.changes_during_listing)) };
+        let revision_decreased = reading.revision < self.listed_from;
+        let is_newer_than_watch = reading.revision > self.last_revision;
+        let reading = if revision_decreased {
+            reading
+        } else {
+            apply_later_changes(reading, std::mem::take(&mut self.changes_during_listing))
+        };
         let view: BTreeMap<String, Revision> =
             reading.entries.iter().map(|entry| (entry.key.clone(), entry.mod_revision)).collect();
         let differs = view != self.view;
-        if went_back {
+        if revision_decreased {
             tracing::warn!(
                 revision = %reading.revision,
-                last = %self.last,
+                last = %self.last_revision,
                 "etcd revision decreased, reading again"
             );
-        } else if self.synced && differs && !overtaken {
-            tracing::warn!(revision = %self.last, "watch lost events, reading again");
+        } else if self.synced && differs && !is_newer_than_watch {
+            tracing::warn!(revision = %self.last_revision, "watch lost events, reading again");
         }
-        self.last = if went_back { reading.revision } else { self.last.max(reading.revision) };
+        self.last_revision =
+            if revision_decreased { reading.revision } else { self.last_revision.max(reading.revision) };
         self.view = view;
-        let watch_is_wrong = went_back || (differs && !overtaken);
+        let watch_is_wrong = revision_decreased || (differs && !is_newer_than_watch);
         if self.watch.is_none() || watch_is_wrong {
             self.start_watch();
         }
-        let answers =
+        let answers_request =
             self.covered_request > self.requests.answered.swap(self.covered_request, Ordering::SeqCst);
-        let tell = self.forced || differs || answers || went_back;
+        let must_yield_listing = self.listing_required || differs || answers_request || revision_decreased;
         self.synced = true;
-        self.forced = false;
+        self.listing_required = false;
         if self.is_refresh_requested() {
             self.start_listing();
         }
-        if tell {
-            Item::Synced(Reading { entries: reading.entries, revision: self.last })
+        if must_yield_listing {
+            Item::Synced(Reading { entries: reading.entries, revision: self.last_revision })
         } else {
-            Item::Progress(self.last)
+            Item::Progress(self.last_revision)
         }
     }
 
@@ -379,7 +383,7 @@ fn apply_change(view: &mut BTreeMap<String, Revision>, change: &Change) {
 }
 
 /// Applies later changes to the result of a read.
-fn join(reading: Reading, changes: Vec<Change>) -> Reading {
+fn apply_later_changes(reading: Reading, changes: Vec<Change>) -> Reading {
     let read_at = reading.revision;
     let mut entries: BTreeMap<String, Entry> =
         reading.entries.into_iter().map(|entry| (entry.key.clone(), entry)).collect();

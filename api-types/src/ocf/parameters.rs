@@ -6,10 +6,10 @@ use crate::schema::suggestion;
 use std::collections::BTreeMap;
 
 /// Path of the parameters in a resource.
-const PATH: &str = "spec.driver.ocf.parameters";
+const PARAMETERS_PATH: &str = "spec.driver.ocf.parameters";
 
 /// Parameters that every agent accepts without listing them in its meta-data.
-const COMMON: [&str; 2] = ["trace_ra", "trace_file"];
+const COMMON_PARAMETERS: [&str; 2] = ["trace_ra", "trace_file"];
 
 /// Returns the problems of the parameters in a resource.
 pub fn check(name: &AgentName, metadata: &AgentMetadata, given: &BTreeMap<String, String>) -> Vec<Problem> {
@@ -17,29 +17,33 @@ pub fn check(name: &AgentName, metadata: &AgentMetadata, given: &BTreeMap<String
     let known = |name: &str| metadata.parameters.iter().find(|parameter| parameter.name == name);
     for (parameter, value) in given {
         match known(parameter) {
-            Some(known) => problems.extend(wrong(known, value)),
-            None if COMMON.contains(&parameter.as_str()) => {}
+            Some(known) => problems.extend(type_problem(known, value)),
+            None if COMMON_PARAMETERS.contains(&parameter.as_str()) => {}
             None => {
                 let names = metadata.parameters.iter().map(|parameter| parameter.name.as_str());
                 let hint = suggestion(parameter, names).map_or_else(
                     || format!("run \"hactl explain {name}\" to list them"),
-                    |near| format!("did you mean {near}?"),
+                    |closest| format!("did you mean {closest}?"),
                 );
                 let message = format!("{name} has no parameter {parameter}; {hint}");
-                problems.push(Problem::new(member(PATH, parameter), ProblemKind::FieldValueUnknown, message));
+                problems.push(Problem::new(
+                    member(PARAMETERS_PATH, parameter),
+                    ProblemKind::FieldValueUnknown,
+                    message,
+                ));
             }
         }
     }
     for parameter in &metadata.parameters {
         let has_default = parameter.default.as_ref().is_some_and(|default| !default.is_empty());
         if parameter.required && !has_default && !given.contains_key(&parameter.name) {
-            let what = if parameter.short.is_empty() {
+            let description = if parameter.short.is_empty() {
                 String::new()
             } else {
                 format!(" ({})", one_line(&parameter.short))
             };
-            let message = format!("{name} requires the parameter {}{what}", parameter.name);
-            problems.push(Problem::required(member(PATH, &parameter.name), message));
+            let message = format!("{name} requires the parameter {}{description}", parameter.name);
+            problems.push(Problem::required(member(PARAMETERS_PATH, &parameter.name), message));
         }
     }
     problems
@@ -47,7 +51,7 @@ pub fn check(name: &AgentName, metadata: &AgentMetadata, given: &BTreeMap<String
 
 /// Returns the problem of a value with the wrong type. The agent's own default is always accepted, even if it does not
 /// match the type.
-fn wrong(parameter: &Parameter, value: &str) -> Option<Problem> {
+fn type_problem(parameter: &Parameter, value: &str) -> Option<Problem> {
     if parameter.default.as_deref() == Some(value) {
         return None;
     }
@@ -65,7 +69,7 @@ fn wrong(parameter: &Parameter, value: &str) -> Option<Problem> {
         }
     };
     let message = format!("{expected}, got {value:?}");
-    Some(Problem::new(member(PATH, &parameter.name), ProblemKind::FieldValueTypeInvalid, message))
+    Some(Problem::new(member(PARAMETERS_PATH, &parameter.name), ProblemKind::FieldValueTypeInvalid, message))
 }
 
 /// Returns `true` if the shell library of the resource agents accepts the text as a boolean. Case is ignored.
@@ -92,7 +96,7 @@ mod tests {
         <parameter name="mode"><content type="select" default="fast"><option value="fast"/><option value="safe"/></content></parameter>
         </parameters></resource-agent>"#;
 
-    fn check_of(given: &[(&str, &str)], expected: &[&str]) {
+    fn assert_problems(given: &[(&str, &str)], expected: &[&str]) {
         let metadata = AgentMetadata::parse(AGENT).expect("meta-data");
         let name = "heartbeat:IPaddr2".parse().expect("a name");
         let given = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -102,8 +106,8 @@ mod tests {
 
     #[test]
     fn each_wrong_parameter_is_reported() {
-        check_of(&[("ip", "192.0.2.1")], &[]);
-        check_of(
+        assert_problems(&[("ip", "192.0.2.1")], &[]);
+        assert_problems(
             &[
                 ("ip", "192.0.2.1"),
                 ("cidr_netmask", "24"),
@@ -113,23 +117,23 @@ mod tests {
             ],
             &[],
         );
-        check_of(&[("ip", "192.0.2.1"), ("cidr_netmask", "auto")], &[]);
-        check_of(
+        assert_problems(&[("ip", "192.0.2.1"), ("cidr_netmask", "auto")], &[]);
+        assert_problems(
             &[],
             &["spec.driver.ocf.parameters.ip: ocf:heartbeat:IPaddr2 requires the parameter ip (IPv4 or \
                  IPv6 address)"],
         );
-        check_of(
+        assert_problems(
             &[("ip", ""), ("cidr_netmaks", "24")],
             &["spec.driver.ocf.parameters.cidr_netmaks: ocf:heartbeat:IPaddr2 has no parameter \
                  cidr_netmaks; did you mean cidr_netmask?"],
         );
-        check_of(
+        assert_problems(
             &[("ip", "192.0.2.1"), ("zzz", "")],
             &["spec.driver.ocf.parameters.zzz: ocf:heartbeat:IPaddr2 has no parameter zzz; run \"hactl \
                  explain ocf:heartbeat:IPaddr2\" to list them"],
         );
-        check_of(
+        assert_problems(
             &[("ip", "192.0.2.1"), ("cidr_netmask", "/24"), ("arp_bg", "maybe"), ("mode", "slow")],
             &[
                 "spec.driver.ocf.parameters.arp_bg: must be true or false, got \"maybe\"",

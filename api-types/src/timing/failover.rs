@@ -14,7 +14,7 @@ pub struct StoreTimes {
     pub commit_ms: Millis,
     /// Maximum delay of etcd in ending a lease after its time to live.
     pub expiry_ms: Millis,
-    /// Total time lost with unanswered requests: see [`UNANSWERED_MS`].
+    /// Total time lost with unanswered requests: see [`UNANSWERED_REQUEST_MS`].
     pub unanswered_ms: Millis,
 }
 
@@ -26,7 +26,7 @@ pub const ATTEMPTS: u32 = 3;
 
 /// Time in milliseconds after which the outcome of an unanswered request is unknown, and etcd is read again. One lost
 /// message costs a failover at most this time, or one attempt if the second attempt is answered.
-pub const UNANSWERED_MS: Millis = ATTEMPT_MS * ATTEMPTS as Millis;
+pub const UNANSWERED_REQUEST_MS: Millis = ATTEMPT_MS * ATTEMPTS as Millis;
 
 /// Parts of the failover bound, in milliseconds. With W they add up to the bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -139,7 +139,7 @@ mod tests {
             let timings = Timings::of_profile(profile);
             check_bound(timings, calm, false, wait_ms + 40);
             check_bound(timings, calm, true, wait_ms + 40);
-            let one_lost = StoreTimes { unanswered_ms: UNANSWERED_MS, ..calm };
+            let one_lost = StoreTimes { unanswered_ms: UNANSWERED_REQUEST_MS, ..calm };
             check_bound(timings, one_lost, true, wait_ms + 3_040);
         }
         // A lease longer than W delays the failover, but only if its leader died.

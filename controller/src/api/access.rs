@@ -48,7 +48,7 @@ pub(crate) async fn review(request: Request) -> Result<Response, ApiError> {
             return Err(ApiError::unsupported_media_type(other, &accepted));
         }
     };
-    let (allowed, reason) = answer(&question);
+    let (allowed, reason) = decide(&question);
     let review = json!({
         "kind": "SelfSubjectAccessReview",
         "apiVersion": "authorization.k8s.io/v1",
@@ -59,21 +59,25 @@ pub(crate) async fn review(request: Request) -> Result<Response, ApiError> {
     Ok((StatusCode::CREATED, Json(review)).into_response())
 }
 
-fn answer(question: &AccessQuestion) -> (bool, &'static str) {
-    let ours = question.group == GROUP || question.group == "*";
-    let verbs = |verbs: &[&str]| question.verb == "*" || verbs.contains(&question.verb.as_str());
-    let known = question.resource == "*" || Kind::ALL.iter().any(|kind| kind.plural() == question.resource);
-    if ours && known {
+fn decide(question: &AccessQuestion) -> (bool, &'static str) {
+    let is_own_group = question.group == GROUP || question.group == "*";
+    let is_any_verb = |verbs: &[&str]| question.verb == "*" || verbs.contains(&question.verb.as_str());
+    let is_known_resource =
+        question.resource == "*" || Kind::ALL.iter().any(|kind| kind.plural() == question.resource);
+    if is_own_group && is_known_resource {
         return match question.subresource.as_str() {
-            "" if verbs(&discovery::VERBS) => (true, ""),
-            "status" | "explain" if verbs(&["get"]) && question.verb != "*" => (true, ""),
-            "log" if has_log(&question.resource) && verbs(&["get"]) && question.verb != "*" => (true, ""),
+            "" if is_any_verb(&discovery::VERBS) => (true, ""),
+            "status" | "explain" if is_any_verb(&["get"]) && question.verb != "*" => (true, ""),
+            "log" if has_log(&question.resource) && is_any_verb(&["get"]) && question.verb != "*" => {
+                (true, "")
+            }
             "status" => (false, "status is read-only: only the leader writes it"),
             _ => (false, "unknown verb or subresource"),
         };
     }
-    let core = matches!(question.resource.as_str(), "events" | "namespaces") && question.group.is_empty();
-    if core && verbs(&["get", "list", "watch"]) && question.verb != "*" {
+    let is_core_resource =
+        matches!(question.resource.as_str(), "events" | "namespaces") && question.group.is_empty();
+    if is_core_resource && is_any_verb(&["get", "list", "watch"]) && question.verb != "*" {
         return (true, "");
     }
     (false, "unknown resource")
@@ -117,7 +121,7 @@ fn from_protobuf(bytes: &[u8]) -> Option<AccessQuestion> {
 }
 
 fn last_field<'a>(fields: &[(u64, &'a [u8])], number: u64) -> Option<&'a [u8]> {
-    fields.iter().rev().find(|(own, _)| *own == number).map(|(_, bytes)| *bytes)
+    fields.iter().rev().find(|(field_number, _)| *field_number == number).map(|(_, bytes)| *bytes)
 }
 
 /// Returns the length-delimited fields of a protobuf message and skips numbers. `None` if the bytes are not valid
@@ -160,7 +164,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn message(number: u8, content: &[u8]) -> Vec<u8> {
+    fn length_delimited_field(number: u8, content: &[u8]) -> Vec<u8> {
         let mut bytes = vec![(number << 3) | 2, u8::try_from(content.len()).unwrap()];
         bytes.extend_from_slice(content);
         bytes
@@ -168,14 +172,18 @@ mod tests {
 
     #[test]
     fn a_review_in_protobuf_is_read() {
-        let attributes =
-            [message(2, b"create"), message(3, b"hactl.io"), message(5, b"resources"), message(6, b"")]
-                .concat();
-        let review = message(2, &message(1, &attributes));
-        let unknown = [message(1, b"type"), message(2, &review)].concat();
+        let attributes = [
+            length_delimited_field(2, b"create"),
+            length_delimited_field(3, b"hactl.io"),
+            length_delimited_field(5, b"resources"),
+            length_delimited_field(6, b""),
+        ]
+        .concat();
+        let review = length_delimited_field(2, &length_delimited_field(1, &attributes));
+        let unknown = [length_delimited_field(1, b"type"), length_delimited_field(2, &review)].concat();
         let question = from_protobuf(&[b"k8s\0".as_slice(), &unknown].concat()).unwrap();
         assert_eq!((question.verb.as_str(), question.resource.as_str()), ("create", "resources"));
-        assert!(answer(&question).0);
+        assert!(decide(&question).0);
         assert_eq!(from_protobuf(b"k8s\0\x12\xff"), None);
     }
 
@@ -183,7 +191,7 @@ mod tests {
     fn actions_that_the_api_never_allows_are_denied() {
         let ask = |verb: &str, resource: &str, subresource: &str| {
             let group = if resource == "events" { "" } else { GROUP };
-            answer(&AccessQuestion {
+            decide(&AccessQuestion {
                 verb: verb.to_owned(),
                 group: group.to_owned(),
                 resource: resource.to_owned(),

@@ -12,7 +12,7 @@ use ha_api_types::record::Candidate;
 use ha_api_types::time::{Millis, Mono, Now};
 use ha_api_types::timing::Timings;
 use ha_store::election::{
-    CommitGaps, Election, ElectionView, Leadership, Membership, Readings, Step, WriteKind,
+    CommitGaps, Election, ElectionView, Leadership, Membership, ReadTracker, Step, WriteKind,
 };
 use ha_store::{Change, Entry};
 use std::collections::{BTreeMap, VecDeque};
@@ -72,7 +72,7 @@ pub struct Candidacy {
     id: String,
     now: Now,
     election: Election,
-    readings: Readings,
+    read_tracker: ReadTracker,
     view: ElectionView,
     commits: BTreeMap<CommitId, WriteKind>,
     next_commit: u64,
@@ -100,7 +100,7 @@ impl Candidacy {
             keys,
             id: config.id.clone(),
             now: Now::default(),
-            readings: Readings::default(),
+            read_tracker: ReadTracker::default(),
             view: ElectionView::default(),
             commits: BTreeMap::new(),
             next_commit: FIRST_ID,
@@ -122,7 +122,7 @@ impl Candidacy {
         self.now = now.clone();
         match input {
             Input::Synced { entries, revision, answers } => {
-                self.readings.complete(answers.saturating_sub(FIRST_ID));
+                self.read_tracker.complete(answers.saturating_sub(FIRST_ID));
                 if revision >= self.view.revision {
                     (self.view.leader, self.view.candidate, self.view.refresh) = (None, None, None);
                     for entry in entries {
@@ -147,12 +147,12 @@ impl Candidacy {
             Input::Progress(revision) => self.advance_revision(revision),
             Input::Committed { id, outcome } => {
                 if let Some(kind) = self.commits.remove(&id) {
-                    self.election.committed(now, kind, &outcome, &mut self.readings);
+                    self.election.committed(now, kind, &outcome, &mut self.read_tracker);
                 }
             }
             Input::LeaseGranted { result } => self.election.lease_granted(now, result.ok()),
             Input::LeaseKept { lease, result } => {
-                self.election.lease_kept(now, lease, result.is_ok(), &mut self.readings);
+                self.election.lease_kept(now, lease, result.is_ok(), &mut self.read_tracker);
             }
             Input::ElectionInputs(inputs) => {
                 self.election.set_timings(inputs.interval_ms, inputs.valid_ms, inputs.lease_seconds);
@@ -214,7 +214,7 @@ impl Candidacy {
         if self.election.is_done() {
             self.ended = true;
             self.effects.push_back(Effect::Ended);
-        } else if let Some(id) = self.readings.begin() {
+        } else if let Some(id) = self.read_tracker.begin() {
             self.effects.push_back(Effect::Refresh { id: FIRST_ID + id });
         }
     }
@@ -227,7 +227,7 @@ impl Candidacy {
     fn observe(&mut self) {
         // Before the first read, no key is known to be absent.
         if self.view.revision > Revision(0) {
-            self.election.observe(&self.now, self.view.clone(), &self.readings);
+            self.election.observe(&self.now, self.view.clone(), &self.read_tracker);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::metric_event::MetricEvent;
 use super::notifications::deliveries::{DeliveryId, DeliveryOutcome};
 use super::plan::Plan;
-use super::reservation::Reservation;
+use super::reservation::FailoverCapacityCheck;
 use super::{Controller, Effect};
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::event::{Event, EventType};
@@ -27,7 +27,7 @@ impl Controller {
         self.imbalances.clear();
         self.writes.end_leadership();
         self.waiting.clear();
-        self.reservation = Reservation::default();
+        self.reservation = FailoverCapacityCheck::default();
         self.deliveries = self.deliveries.for_next_term();
         let message = format!("Controller {} {what}", self.config.id);
         self.emit_cluster_event(event_type, reason, message);

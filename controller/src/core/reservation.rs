@@ -15,7 +15,7 @@ const STEP_EFFORT: u64 = 200_000;
 const PAUSE_MS: Millis = 20;
 /// Maximum number of services in a message, and of reasons for each service.
 const MAX_NAMED_SERVICES: usize = 10;
-const MAX_NAMED_NODES: usize = 4;
+const MAX_NAMED_REASONS: usize = 4;
 
 /// Result of the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,51 +33,51 @@ pub struct Finding {
 
 /// Progress of the check.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reservation {
-    watch: Option<VerdictCache>,
+pub(super) struct FailoverCapacityCheck {
+    verdicts: Option<VerdictCache>,
     /// Time at which the last complete check began, and the interval of complete checks in milliseconds.
-    begun: Mono,
+    check_began_at: Mono,
     interval_ms: Millis,
     /// Time of the next step.
-    next: Option<Mono>,
+    next_step_at: Option<Mono>,
     finding: Option<Finding>,
 }
 
-impl Reservation {
+impl FailoverCapacityCheck {
     pub(super) fn finding(&self) -> Option<&Finding> {
         self.finding.as_ref()
     }
 
     pub(super) fn deadline(&self) -> Option<Mono> {
-        self.next
+        self.next_step_at
     }
 
     /// Passes the current state of the cluster to the check, and begins a complete check if one is due.
     pub(super) fn update_view(&mut self, view: View, now: Mono) {
         self.interval_ms = Millis::from(view.reservation.interval_seconds) * 1_000;
-        let is_due = now >= self.begun + self.interval_ms;
-        match &mut self.watch {
-            Some(watch) if !is_due => watch.update(view),
+        let is_due = now >= self.check_began_at + self.interval_ms;
+        match &mut self.verdicts {
+            Some(verdicts) if !is_due => verdicts.update(view),
             Some(_) | None => {
-                self.watch = Some(VerdictCache::new(view));
-                self.begun = now;
+                self.verdicts = Some(VerdictCache::new(view));
+                self.check_began_at = now;
             }
         }
-        self.next.get_or_insert(now);
+        self.next_step_at.get_or_insert(now);
     }
 
     /// Runs the next step if it is due. Returns `true` if the result has changed.
     pub(super) fn advance(&mut self, now: Mono, cluster: &str) -> bool {
-        if self.next.is_none_or(|at| now < at) {
+        if self.next_step_at.is_none_or(|at| now < at) {
             return false;
         }
-        let Some(watch) = &mut self.watch else { return false };
-        if !watch.compute_missing(STEP_EFFORT) {
-            self.next = Some(now + PAUSE_MS);
+        let Some(verdicts) = &mut self.verdicts else { return false };
+        if !verdicts.compute_missing(STEP_EFFORT) {
+            self.next_step_at = Some(now + PAUSE_MS);
             return false;
         }
-        self.next = None;
-        let found = finding(cluster, watch.not_survived());
+        self.next_step_at = None;
+        let found = finding(cluster, verdicts.not_survived());
         let is_new = self.finding.as_ref() != Some(&found);
         self.finding = Some(found);
         is_new
@@ -91,7 +91,7 @@ fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a NodeName, 
         match verdict {
             Verdict::Survives(_) => {}
             Verdict::Fails(fails) => failing.push((node, fails)),
-            Verdict::Unknown(left) => undecided.push((node, left)),
+            Verdict::Unknown(unplaced_services) => undecided.push((node, unplaced_services)),
         }
     }
     let mut details: Vec<String> =
@@ -113,7 +113,8 @@ fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a NodeName, 
         let headline = format!(
             "Failover capacity (N+1) check of cluster {cluster} is inconclusive for failures of {undecided_nodes}"
         );
-        let unplaced_services = undecided.iter().flat_map(|(_, left)| left.iter().map(unplaced));
+        let unplaced_services =
+            undecided.iter().flat_map(|(_, unplaced_services)| unplaced_services.iter().map(unplaced_line));
         let details = unplaced_services.collect();
         return Finding { holds: None, reason: Reason::FailoverCapacityUnknown, headline, details };
     }
@@ -157,7 +158,7 @@ pub fn headline(message: &str) -> &str {
 
 /// Returns why the cluster does not survive the failure: each service and its unmet requirements.
 pub fn failure_lines(node: &NodeName, failing: &Failing) -> Vec<String> {
-    let mut lines: Vec<String> = failing.services.iter().map(unplaced).collect();
+    let mut lines: Vec<String> = failing.services.iter().map(unplaced_line).collect();
     match &failing.certificate {
         Certificate::Capacity { message, .. } | Certificate::AntiAffinity { message } => {
             lines.push(format!("all services of {node}: {message}"));
@@ -168,7 +169,7 @@ pub fn failure_lines(node: &NodeName, failing: &Failing) -> Vec<String> {
 }
 
 /// Returns a service and its unmet requirements as text.
-fn unplaced(service: &Unplaced) -> String {
+fn unplaced_line(service: &Unplaced) -> String {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for blocked in &service.blocked_nodes {
         match reasons.iter_mut().find(|(message, _)| *message == blocked.message) {
@@ -179,7 +180,7 @@ fn unplaced(service: &Unplaced) -> String {
     let mut listed = 0;
     let parts: Vec<String> = reasons
         .into_iter()
-        .take(MAX_NAMED_NODES)
+        .take(MAX_NAMED_REASONS)
         .map(|(message, nodes)| {
             listed += nodes.len();
             format!("{message} ({})", nodes.join(", "))

@@ -36,7 +36,7 @@ use super::order::DependencyGraph;
 use super::placement::replicas;
 use super::plan::{OnApplied, Plan, Subject, Waiting};
 use super::plan_input::PlanInput;
-use super::unverified::Unverified;
+use super::unverified::UnverifiedResources;
 use super::world::{Versioned, guard_of};
 use draft::{AssignmentChange, ServiceDraft};
 use ha_api_types::availability::{Availability, AvailabilityState};
@@ -82,7 +82,7 @@ pub struct Planner<'a> {
     /// Services that were scheduled in this plan; `true` if an eligible node was found.
     scheduled: BTreeMap<ResourceName, bool>,
     /// Nodes that were counted as empty and have not answered yet. No service is started on them.
-    unverified: Unverified,
+    unverified: UnverifiedResources,
 }
 
 impl<'a> Planner<'a> {

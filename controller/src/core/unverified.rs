@@ -10,14 +10,14 @@ use ha_api_types::resource::RequestedState;
 use std::collections::BTreeMap;
 
 /// Nodes, and the resources for which each has yet to answer.
-pub(super) type Unverified = BTreeMap<NodeName, Vec<ResourceName>>;
+pub(super) type UnverifiedResources = BTreeMap<NodeName, Vec<ResourceName>>;
 
 impl ClusterView {
     /// Returns the nodes that have yet to answer, with the resources that counted them as empty.
-    pub(super) fn unverified(&self) -> Unverified {
-        let mut found = Unverified::new();
+    pub(super) fn unverified(&self) -> UnverifiedResources {
+        let mut found = UnverifiedResources::new();
         for (name, status) in &self.resource_statuses {
-            if status.value.counted_empty.is_empty() || !self.needs_answers(name, &status.value.uid) {
+            if status.value.counted_empty.is_empty() || !self.needs_verification(name, &status.value.uid) {
                 continue;
             }
             for node in &status.value.counted_empty {
@@ -29,7 +29,7 @@ impl ClusterView {
 
     /// Returns `true` if nodes must answer for the resource. A resource that is deleted, Ignored or safe to run twice
     /// needs no answers.
-    pub(super) fn needs_answers(&self, name: &ResourceName, uid: &str) -> bool {
+    pub(super) fn needs_verification(&self, name: &ResourceName, uid: &str) -> bool {
         self.resources.get(name).is_some_and(|resource| {
             let spec = &resource.value.spec;
             resource.value.metadata.uid == uid && spec.exclusive && spec.state != RequestedState::Ignored
@@ -45,14 +45,14 @@ impl ClusterView {
             return false;
         };
         // An operator has answered for the node since, because its driver cannot answer.
-        let answered = self.operations.values().any(|operation| {
+        let has_operator_answer = self.operations.values().any(|operation| {
             let spec = &operation.value.spec;
             spec.action == OperationAction::Start
                 && spec.not_on.as_deref() == Some(node)
                 && spec.resource.as_deref().map(names::bare) == Some(name)
                 && operation.created > fence.modified
         });
-        answered
+        has_operator_answer
             || self.service_report(name, node).is_some_and(|report| {
                 let value = &report.value;
                 value.uid == uid

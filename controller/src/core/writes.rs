@@ -8,7 +8,7 @@ use ha_api_types::event::Event;
 use ha_api_types::id::{NodeName, ResourceName, Revision};
 use ha_api_types::record::FenceState;
 use ha_api_types::time::{Millis, Mono};
-use ha_store::election::{Leadership, Readings};
+use ha_store::election::{Leadership, ReadTracker};
 use ha_store::{Outcome, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -117,14 +117,14 @@ impl Writes {
     pub(super) fn release_finished(
         &mut self,
         cluster_view: &ClusterView,
-        readings: &Readings,
+        read_tracker: &ReadTracker,
         now: Mono,
     ) -> bool {
         let before = self.busy.len();
         self.busy.retain(|_, busy| match busy {
             WriteState::Sent => true,
             WriteState::Until(revision) => cluster_view.revision < *revision,
-            WriteState::Reading(reading) => !readings.is_complete(*reading),
+            WriteState::Reading(reading) => !read_tracker.is_complete(*reading),
             WriteState::Pause(until) => now < *until,
         });
         let busy = &self.busy;
@@ -205,7 +205,7 @@ impl Writes {
         id: CommitId,
         outcome: &Outcome,
         cluster_view: &ClusterView,
-        readings: &mut Readings,
+        read_tracker: &mut ReadTracker,
         now: Mono,
     ) -> CommitResult {
         let mut answered = CommitResult::default();
@@ -223,9 +223,9 @@ impl Writes {
                 Outcome::Conflict(_) | Outcome::LeaseNotFound => {
                     if joined {
                         self.send_alone.insert(subject.clone());
-                        WriteState::Reading(readings.request())
+                        WriteState::Reading(read_tracker.request())
                     } else {
-                        self.handle_conflict(&subject, readings, now)
+                        self.handle_conflict(&subject, read_tracker, now)
                     }
                 }
                 Outcome::Unknown(_) => {
@@ -238,7 +238,7 @@ impl Writes {
                         self.fences_with_unknown_write
                             .insert(node.clone(), fence_and_heartbeat_revisions(cluster_view, node));
                     }
-                    WriteState::Reading(readings.request())
+                    WriteState::Reading(read_tracker.request())
                 }
                 Outcome::Refused(message) => {
                     answered.refused = Some(message.clone());
@@ -255,10 +255,15 @@ impl Writes {
 
     /// Handles a write that conflicted alone: it is planned after another read, and after several conflicts also
     /// pauses.
-    fn handle_conflict(&mut self, subject: &Subject, readings: &mut Readings, now: Mono) -> WriteState {
+    fn handle_conflict(
+        &mut self,
+        subject: &Subject,
+        read_tracker: &mut ReadTracker,
+        now: Mono,
+    ) -> WriteState {
         let count = self.conflicts.entry(subject.clone()).or_default();
         *count = count.saturating_add(1);
-        let reading = readings.request();
+        let reading = read_tracker.request();
         if *count < 5 {
             WriteState::Reading(reading)
         } else {

@@ -59,11 +59,11 @@ async fn a_webhook_gets_the_document_its_id_and_its_signature() {
     assert_eq!(delivery_outcome(Target::Webhook(spec)).await, DeliveryOutcome::Delivered("204".to_owned()));
     let request = request_task.await.unwrap();
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
-    let lower = head.to_ascii_lowercase();
-    assert!(lower.starts_with("post /hook http/1.1"), "{head}");
-    assert!(lower.contains("\r\nx-hactl-notification: c1-7"), "{head}");
+    let lowercase_head = head.to_ascii_lowercase();
+    assert!(lowercase_head.starts_with("post /hook http/1.1"), "{head}");
+    assert!(lowercase_head.contains("\r\nx-hactl-notification: c1-7"), "{head}");
     assert!(
-        lower.contains(&format!("\r\nx-hactl-signature: {}", signature(b"secret", body.as_bytes()))),
+        lowercase_head.contains(&format!("\r\nx-hactl-signature: {}", signature(b"secret", body.as_bytes()))),
         "{head}"
     );
     assert_eq!(serde_json::from_str::<Notification>(body).unwrap(), notification());

@@ -2,7 +2,7 @@
 
 use super::Inputs;
 use super::commits::StoreLink;
-use super::holding::HoldRequests;
+use super::hold_requests::HoldRequests;
 use super::metrics::CoreMetrics;
 use super::watching::RefreshRequests;
 use crate::core::notifications::deliveries::{Delivery, DeliveryOutcome};
@@ -16,7 +16,7 @@ pub(super) struct Effects {
     pub(super) refresher: RefreshRequests,
     pub(super) fencer: Fencer,
     pub(super) events: EventWriter,
-    pub(super) holding: HoldRequests,
+    pub(super) hold_requests: HoldRequests,
     pub(super) metrics: CoreMetrics,
     pub(super) inputs: Inputs,
     pub(super) election: Inputs,
@@ -51,7 +51,7 @@ impl Effects {
                     let _ = inputs.send(Input::Delivered { id: delivery.id, outcome });
                 });
             }
-            Effect::AnswerHold { id, answer } => self.holding.answer(id, answer),
+            Effect::AnswerHold { id, answer } => self.hold_requests.answer(id, answer),
             Effect::Count(metric_event) => self.metrics.count(&metric_event),
             Effect::UpdateElection(election_inputs) => {
                 // The receiver is gone once the election has ended.

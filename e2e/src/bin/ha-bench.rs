@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use ha_e2e::measure::{Loss, Series, apply_to_running, crash_to_running, loss_to_running};
+use ha_e2e::measure::{NodeLoss, Series, apply_to_running, crash_to_running, loss_to_running};
 use ha_e2e::plan::Plan;
 use ha_e2e::program::{exit_code_of, print_line};
 use ha_e2e::scenario::Scenario;
@@ -45,11 +45,13 @@ fn run(arguments: &Arguments) -> Result<()> {
         ))?;
         let mut scenario = Scenario::start_with(plan)?;
         let mut measured = Vec::new();
-        print_series(&mut measured, apply_to_running(&scenario, arguments.quick_rounds)?)?;
-        print_series(&mut measured, crash_to_running(&scenario, arguments.quick_rounds)?)?;
+        print_and_collect(&mut measured, apply_to_running(&scenario, arguments.quick_rounds)?)?;
+        print_and_collect(&mut measured, crash_to_running(&scenario, arguments.quick_rounds)?)?;
         // Fence devices come last: once configured, they would take part in every later loss.
-        for loss in [Loss::Power, Loss::Network, Loss::PowerAndLeader, Loss::Device] {
-            print_series(&mut measured, loss_to_running(&mut scenario, loss, arguments.rounds)?)?;
+        for loss in
+            [NodeLoss::Power, NodeLoss::Network, NodeLoss::PowerAndLeader, NodeLoss::NetworkWithFenceDevice]
+        {
+            print_and_collect(&mut measured, loss_to_running(&mut scenario, loss, arguments.rounds)?)?;
         }
         scenario.finish()?;
         print_line("No service ran twice\n")?;
@@ -61,7 +63,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn print_series(measured: &mut Vec<Series>, series: Vec<Series>) -> Result<()> {
+fn print_and_collect(measured: &mut Vec<Series>, series: Vec<Series>) -> Result<()> {
     for one in &series {
         let Some((min, median, max)) = one.summary() else { continue };
         let (allowed, ratio) = match one.allowed_ms {

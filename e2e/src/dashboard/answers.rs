@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 
 use super::model::{Dashboard, Target, Variable, VariableKind};
-use super::prometheus::{Prometheus, Series, Span, Time};
+use super::prometheus::{Prometheus, Series, Time, TimeRange};
 use super::query::{Values, selectors, substitute_variables};
 
 /// Window of a rate, in scrapes. Grafana uses the same number.
@@ -14,7 +14,7 @@ pub struct DashboardQuerier<'a> {
     /// Client of the Prometheus.
     pub client: &'a Prometheus,
     /// Range of time of all queries.
-    pub span: Span,
+    pub span: TimeRange,
     /// Seconds between two scrapes.
     pub scrape_seconds: f64,
 }
@@ -99,16 +99,18 @@ impl DashboardQuerier<'_> {
     fn series(&self, target: &Target, description: &str, answers: &mut Answers) -> Result<Vec<Series>> {
         let query = substitute_variables(&target.expr, &answers.values);
         let found = if target.instant {
-            self.client.instant(&query, self.span.to)
+            self.client.query_at(&query, self.span.to)
         } else {
-            self.client.range(&query, self.span)
+            self.client.query_range(&query, self.span)
         };
         let found = found.with_context(|| description.to_owned())?;
         if !found.iter().any(|series| series.points.iter().any(|(_, number)| number.is_finite())) {
             answers.missing.push(format!("{description}: no data: {query}"));
         }
         for selector in selectors(&query) {
-            if self.client.count(&selector.text, self.span).with_context(|| description.to_owned())? == 0 {
+            if self.client.count_series(&selector.text, self.span).with_context(|| description.to_owned())?
+                == 0
+            {
                 answers.missing.push(format!("{description}: no series {} for {query}", selector.text));
             }
         }

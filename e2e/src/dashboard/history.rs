@@ -31,11 +31,11 @@ pub fn cause_events(rig: &mut Rig) -> Result<Values> {
 
     // Held until another controller is leader: a controller that restarts immediately could win again.
     let leader = rig.scenario.cluster.leader()?;
-    rig.scenario.cluster.machine(&leader)?.hold("ha-controller")?;
+    rig.scenario.cluster.machine(&leader)?.keep_stopped("ha-controller")?;
     wait_until("another controller to be leader", STEP_TIMEOUT, || {
         rig.scenario.cluster.leader().is_ok_and(|now| now != leader)
     })?;
-    rig.scenario.cluster.machine(&leader)?.release("ha-controller")?;
+    rig.scenario.cluster.machine(&leader)?.allow_restart("ha-controller")?;
     rig.wait_for_result("sum(hactl_leader) == 1")?;
 
     // Both eligible nodes are unavailable for a while.

@@ -21,7 +21,7 @@ pub type Time = f64;
 
 /// A time range, and the interval between its points.
 #[derive(Debug, Clone, Copy)]
-pub struct Span {
+pub struct TimeRange {
     /// Time of the first point.
     pub from: Time,
     /// Latest possible time of a point.
@@ -73,7 +73,7 @@ impl Server {
             .stderr(output)
             .spawn()
             .context("cannot start prometheus")?;
-        let mut server = Self { child, client: Prometheus::at(&format!("http://{address}"))? };
+        let mut server = Self { child, client: Prometheus::for_url(&format!("http://{address}"))? };
         wait_until("Prometheus to be ready", STEP_TIMEOUT, || {
             server.client.is_ready() || !server.poll_running()
         })?;
@@ -101,7 +101,7 @@ impl Prometheus {
     ///
     /// # Errors
     /// Fails if the URL is invalid.
-    pub fn at(base: &str) -> Result<Self> {
+    pub fn for_url(base: &str) -> Result<Self> {
         // A later call fails because the provider is already installed. That is harmless.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().timeout(Duration::from_secs(30)).no_proxy().build()?;
@@ -121,25 +121,25 @@ impl Prometheus {
     ///
     /// # Errors
     /// Fails if Prometheus does not respond or refuses the query.
-    pub fn instant(&self, query: &str, at: Time) -> Result<Vec<Series>> {
-        series(&self.get("/api/v1/query", &[("query", query), ("time", &at.to_string())])?)
+    pub fn query_at(&self, query: &str, at: Time) -> Result<Vec<Series>> {
+        parse_series(&self.get("/api/v1/query", &[("query", query), ("time", &at.to_string())])?)
     }
 
     /// Returns the result of a query over a range of time.
     ///
     /// # Errors
     /// Fails if Prometheus does not respond or refuses the query.
-    pub fn range(&self, query: &str, span: Span) -> Result<Vec<Series>> {
+    pub fn query_range(&self, query: &str, span: TimeRange) -> Result<Vec<Series>> {
         let (from, to, step) = (span.from.to_string(), span.to.to_string(), span.step.to_string());
         let parameters = [("query", query), ("start", &from), ("end", &to), ("step", &step)];
-        series(&self.get("/api/v1/query_range", &parameters)?)
+        parse_series(&self.get("/api/v1/query_range", &parameters)?)
     }
 
     /// Returns the number of series that match a selector.
     ///
     /// # Errors
     /// Fails if Prometheus does not respond or refuses the selector.
-    pub fn count(&self, selector: &str, span: Span) -> Result<usize> {
+    pub fn count_series(&self, selector: &str, span: TimeRange) -> Result<usize> {
         let parameters =
             [("match[]", selector), ("start", &span.from.to_string()), ("end", &span.to.to_string())];
         Ok(self.get("/api/v1/series", &parameters)?.as_array().map_or(0, Vec::len))
@@ -149,7 +149,7 @@ impl Prometheus {
     ///
     /// # Errors
     /// Fails if Prometheus does not respond or refuses the selector.
-    pub fn label_values(&self, selector: &str, label: &str, span: Span) -> Result<Vec<String>> {
+    pub fn label_values(&self, selector: &str, label: &str, span: TimeRange) -> Result<Vec<String>> {
         let parameters =
             [("match[]", selector), ("start", &span.from.to_string()), ("end", &span.to.to_string())];
         let found = self.get(&format!("/api/v1/label/{label}/values"), &parameters)?;
@@ -171,24 +171,24 @@ impl Prometheus {
 }
 
 /// Parses a result of type scalar, vector or matrix.
-fn series(data: &Value) -> Result<Vec<Series>> {
+fn parse_series(data: &Value) -> Result<Vec<Series>> {
     let result = &data["result"];
     if data["resultType"] == "scalar" {
-        return Ok(vec![Series { labels: BTreeMap::new(), points: vec![point(result)?] }]);
+        return Ok(vec![Series { labels: BTreeMap::new(), points: vec![parse_point(result)?] }]);
     }
-    let one = |found: &Value| -> Result<Series> {
+    let parse_one = |found: &Value| -> Result<Series> {
         let labels = serde_json::from_value(found["metric"].clone())?;
         let points = match (&found["values"], &found["value"]) {
-            (Value::Array(values), _) => values.iter().map(point).collect::<Result<_>>()?,
-            (_, value) => vec![point(value)?],
+            (Value::Array(values), _) => values.iter().map(parse_point).collect::<Result<_>>()?,
+            (_, value) => vec![parse_point(value)?],
         };
         Ok(Series { labels, points })
     };
-    result.as_array().context("a list of series")?.iter().map(one).collect()
+    result.as_array().context("a list of series")?.iter().map(parse_one).collect()
 }
 
 /// Parses a point: `[time, "number"]`.
-fn point(pair: &Value) -> Result<(Time, f64)> {
+fn parse_point(pair: &Value) -> Result<(Time, f64)> {
     let time = pair[0].as_f64().context("a time")?;
     let number = pair[1].as_str().context("a number as text")?;
     Ok((time, number.parse().with_context(|| number.to_owned())?))
@@ -201,16 +201,17 @@ mod tests {
 
     #[test]
     fn every_type_of_answer_is_read() {
-        let points = |data: Value| series(&data).unwrap()[0].points.clone();
+        let points = |data: Value| parse_series(&data).unwrap()[0].points.clone();
         assert_eq!(points(json!({"resultType": "scalar", "result": [5, "1.5"]})), [(5.0, 1.5)]);
         let vector = json!({"resultType": "vector", "result": [{"metric": {"a": "b"}, "value": [5, "2"]}]});
-        assert_eq!(series(&vector).unwrap()[0].labels["a"], "b");
+        assert_eq!(parse_series(&vector).unwrap()[0].labels["a"], "b");
         assert_eq!(points(vector), [(5.0, 2.0)]);
         let matrix =
             json!({"resultType": "matrix", "result": [{"metric": {}, "values": [[5, "1"], [6, "+Inf"]]}]});
         assert_eq!(points(matrix), [(5.0, 1.0), (6.0, f64::INFINITY)]);
         assert!(
-            series(&json!({"resultType": "vector", "result": [{"metric": {}, "value": [5, "x"]}]})).is_err()
+            parse_series(&json!({"resultType": "vector", "result": [{"metric": {}, "value": [5, "x"]}]}))
+                .is_err()
         );
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::answers::{DashboardQuerier, now};
 use super::forward::Forward;
-use super::prometheus::{Server, Span, Time};
+use super::prometheus::{Server, Time, TimeRange};
 use crate::binaries::repository;
 use crate::cluster::Cluster;
 use crate::machine::Role;
@@ -64,7 +64,7 @@ impl Rig {
     /// Fails if the result remains empty for too long.
     pub fn wait_for_result(&self, query: &str) -> Result<()> {
         wait_until(&format!("Prometheus to see {query}"), STEP_TIMEOUT, || {
-            self.server.client.instant(query, now()).is_ok_and(|found| !found.is_empty())
+            self.server.client.query_at(query, now()).is_ok_and(|found| !found.is_empty())
         })
     }
 
@@ -72,7 +72,7 @@ impl Rig {
     pub fn querier(&self, points: u16) -> DashboardQuerier<'_> {
         let to = now();
         let step = ((to - self.started_at) / f64::from(points)).ceil().max(f64::from(self.scrape_seconds));
-        let span = Span { from: self.started_at, to, step };
+        let span = TimeRange { from: self.started_at, to, step };
         DashboardQuerier { client: &self.server.client, span, scrape_seconds: f64::from(self.scrape_seconds) }
     }
 

@@ -1,7 +1,7 @@
 //! A campaign: a cluster with services, a schedule of faults, and the recovery at the end.
 
 use super::injector::{self, InjectedFault};
-use super::kind::Kind;
+use super::kind::FaultKind;
 use super::ledger::Ledger;
 use super::report::Report;
 use super::schedule::{self, Fault, Size};
@@ -167,14 +167,14 @@ impl Campaign {
 
     /// Undoes a fault that was injected only in part.
     fn clean_up_after(&mut self, fault: Fault) -> Result<()> {
-        if fault.kind == Kind::StoreLeaderIsolated {
+        if fault.kind == FaultKind::StoreLeaderIsolated {
             for member in self.scenario.cluster.names(Role::Etcd) {
                 if !self.active_faults.iter().any(|injected| injected.target == member) {
                     self.scenario.cluster.heal(&member)?;
                 }
             }
         }
-        if fault.kind == Kind::StoreFull {
+        if fault.kind == FaultKind::StoreFull {
             // Due immediately, so the next check undoes it.
             let fault = Fault { until_ms: Some(fault.at_ms), ..fault };
             self.active_faults.push(InjectedFault { fault, target: "store".to_owned() });
@@ -187,7 +187,7 @@ impl Campaign {
             let cut = self
                 .active_faults
                 .iter()
-                .any(|injected| injected.fault.kind == Kind::PowerCut && injected.target == node);
+                .any(|injected| injected.fault.kind == FaultKind::PowerCut && injected.target == node);
             let already_counted = self.reset_nodes.iter().any(|(reset_node, _)| *reset_node == node);
             if !cut && !already_counted && !self.scenario.cluster.machine(&node)?.is_on() {
                 self.report.resets += 1;
@@ -226,7 +226,9 @@ impl Campaign {
         }
         for index in 0..SERVICES {
             let active_node = scenario.wait_until_started(&service(index))?;
-            anyhow::ensure!(scenario.checker.machines_of(&service(index)) == BTreeSet::from([active_node]));
+            anyhow::ensure!(
+                scenario.checker.machines_running(&service(index)) == BTreeSet::from([active_node])
+            );
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Injects faults into a cluster, and undoes them.
 
-use super::kind::{Kind, Target};
+use super::kind::{FaultKind, Target};
 use super::schedule::Fault;
 use crate::cluster::Cluster;
 use crate::machine::Role;
@@ -18,16 +18,16 @@ use std::time::Duration;
 const AGENT: &str = "ha-node-agent";
 const WATCHDOG_DAEMON: &str = "ha-watchdogd";
 const CONTROLLER: &str = "ha-controller";
-const STORE: &str = "etcd";
+const ETCD: &str = "etcd";
 
 /// Bandwidth of a slow link, in kilobytes a second: enough for a heartbeat, too little for a list of all objects.
-const SLOW_KILOBYTES: u32 = 10;
+const SLOW_LINK_KILOBYTES_PER_SECOND: u32 = 10;
 /// Packet loss of a lossy link, in percent.
-const LOST_PERCENT: u8 = 25;
+const PACKET_LOSS_PERCENT: u8 = 25;
 /// Longest time between a controller's SIGTERM and the start of its next process.
-const RESTART: Duration = Duration::from_secs(10);
+const RESTART_TIMEOUT: Duration = Duration::from_secs(10);
 /// Prefix of the keys that fill etcd's database.
-const FILLER: &str = "/filler/";
+const FILLER_PREFIX: &str = "/filler/";
 
 /// An injected fault and its target, for the undo.
 #[derive(Debug, Clone)]
@@ -46,65 +46,70 @@ pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<InjectedFault> {
     let target = target_of(scenario, fault)?;
     let cluster = &mut scenario.cluster;
     match fault.kind {
-        Kind::PowerCut | Kind::MemberLost => {
+        FaultKind::PowerCut | FaultKind::MemberPowerCut => {
             if !cluster.machine(&target)?.is_on() {
                 bail!("{target} is off");
             }
             cluster.power_off(&target)?;
         }
-        Kind::LinkCut | Kind::ControllerCut | Kind::MemberCut => cluster.cut(&target)?,
-        Kind::SendsNothing => cluster.drop_packets(&target, PacketFilter::Sent)?,
-        Kind::ReceivesNothing => cluster.drop_packets(&target, PacketFilter::Received)?,
-        Kind::SlowLink => cluster.drop_packets(&target, PacketFilter::Above(SLOW_KILOBYTES))?,
-        Kind::LossyLink => cluster.drop_packets(&target, PacketFilter::Percent(LOST_PERCENT))?,
-        Kind::StoreUnreachable | Kind::ControllerWithoutStore => {
+        FaultKind::LinkCut | FaultKind::ControllerLinkCut | FaultKind::MemberLinkCut => {
+            cluster.cut(&target)?
+        }
+        FaultKind::SendsNothing => cluster.drop_packets(&target, PacketFilter::Sent)?,
+        FaultKind::ReceivesNothing => cluster.drop_packets(&target, PacketFilter::Received)?,
+        FaultKind::SlowLink => {
+            cluster.drop_packets(&target, PacketFilter::Above(SLOW_LINK_KILOBYTES_PER_SECOND))?
+        }
+        FaultKind::LossyLink => cluster.drop_packets(&target, PacketFilter::Percent(PACKET_LOSS_PERCENT))?,
+        FaultKind::StoreUnreachable | FaultKind::ControllerWithoutStore => {
             cluster.cut_from(&target, Role::Etcd, false)?;
         }
-        Kind::StoreUnreachableOneWay => cluster.cut_from(&target, Role::Etcd, true)?,
-        Kind::ControllersUnreachable => cluster.cut_from(&target, Role::Controller, false)?,
-        Kind::PeersUnreachable => cluster.cut_from(&target, Role::Node, false)?,
-        Kind::MachineSleeps => signal_all(cluster, &target, Signal::SIGSTOP)?,
-        Kind::PetsRefused => {
+        FaultKind::StoreUnreachableOneWay => cluster.cut_from(&target, Role::Etcd, true)?,
+        FaultKind::ControllersUnreachable => cluster.cut_from(&target, Role::Controller, false)?,
+        FaultKind::PeersUnreachable => cluster.cut_from(&target, Role::Node, false)?,
+        FaultKind::AllProcessesStopped => signal_all(cluster, &target, Signal::SIGSTOP)?,
+        FaultKind::WatchdogPetsRejected => {
             let watchdog = cluster.machine(&target)?.watchdog.context("machine has no watchdog")?;
             watchdog.signal(Signal::SIGUSR1)?;
         }
-        Kind::AgentKilled => cluster.machine(&target)?.kill(AGENT)?,
-        Kind::AgentStopped => cluster.machine(&target)?.signal(AGENT, Signal::SIGSTOP)?,
-        Kind::AgentRestarted => cluster.machine(&target)?.signal(AGENT, Signal::SIGTERM)?,
-        Kind::AgentMissing => cluster.machine(&target)?.hold(AGENT)?,
-        Kind::WatchdogDaemonKilled => cluster.machine(&target)?.kill(WATCHDOG_DAEMON)?,
-        Kind::ServiceKilled => {
-            let node = scenario.checker.machines_of(&target).pop_first().context("service does not run")?;
+        FaultKind::AgentKilled => cluster.machine(&target)?.kill(AGENT)?,
+        FaultKind::AgentStopped => cluster.machine(&target)?.signal(AGENT, Signal::SIGSTOP)?,
+        FaultKind::AgentRestarted => cluster.machine(&target)?.signal(AGENT, Signal::SIGTERM)?,
+        FaultKind::AgentKeptDown => cluster.machine(&target)?.keep_stopped(AGENT)?,
+        FaultKind::WatchdogDaemonKilled => cluster.machine(&target)?.kill(WATCHDOG_DAEMON)?,
+        FaultKind::ServiceKilled => {
+            let node =
+                scenario.checker.machines_running(&target).pop_first().context("service does not run")?;
             let process = scenario.checker.process(&target, &node).context("service does not run")?;
             process.signal(Signal::SIGKILL)?;
         }
-        Kind::DiskFull => fill(&disk_filler(cluster, &target)?)?,
-        Kind::HeartbeatDeleted => {
+        FaultKind::DiskFull => fill(&disk_filler(cluster, &target)?)?,
+        FaultKind::HeartbeatDeleted => {
             let key = cluster.keys().alive(&target.as_str().into());
             cluster.etcdctl().run(&["del", &key])?;
         }
-        Kind::LeaseRevoked => {
+        FaultKind::LeaseRevoked => {
             let key = cluster.keys().alive(&target.as_str().into());
             let entry = cluster.etcdctl().get(&key)?.context("heartbeat key not found")?;
             cluster.etcdctl().run(&["lease", "revoke", &format!("{:x}", entry.lease)])?;
         }
-        Kind::ControllerKilled => cluster.machine(&target)?.kill(CONTROLLER)?,
-        Kind::ControllerStopped => cluster.machine(&target)?.signal(CONTROLLER, Signal::SIGSTOP)?,
-        Kind::ControllersRolled => roll_controllers(cluster)?,
-        Kind::ControllerStorm => kill_controllers(cluster)?,
-        Kind::MemberStopped => cluster.machine(&target)?.signal(STORE, Signal::SIGSTOP)?,
-        Kind::StoreLeaderMoved => cluster.etcdctl().move_leader()?,
-        Kind::StoreLeaderIsolated => {
+        FaultKind::ControllerKilled => cluster.machine(&target)?.kill(CONTROLLER)?,
+        FaultKind::ControllerStopped => cluster.machine(&target)?.signal(CONTROLLER, Signal::SIGSTOP)?,
+        FaultKind::ControllersRestartedInTurn => roll_controllers(cluster)?,
+        FaultKind::AllControllersKilled => kill_controllers(cluster)?,
+        FaultKind::MemberStopped => cluster.machine(&target)?.signal(ETCD, Signal::SIGSTOP)?,
+        FaultKind::StoreLeaderMoved => cluster.etcdctl().move_leader()?,
+        FaultKind::StoreLeaderIsolated => {
             let member = cluster.machine(&target)?;
-            member.signal(STORE, Signal::SIGSTOP)?;
+            member.signal(ETCD, Signal::SIGSTOP)?;
             cluster.isolate_member(&target)?;
-            member.signal(STORE, Signal::SIGCONT)?;
+            member.signal(ETCD, Signal::SIGCONT)?;
         }
-        Kind::Compaction => cluster.etcdctl().compact()?,
-        Kind::StoreFull => cluster.etcdctl().fill(FILLER)?,
-        Kind::StoreLost => {
+        FaultKind::Compaction => cluster.etcdctl().compact()?,
+        FaultKind::StoreFull => cluster.etcdctl().fill(FILLER_PREFIX)?,
+        FaultKind::AllMembersStopped => {
             for member in cluster.names(Role::Etcd) {
-                cluster.machine(&member)?.signal(STORE, Signal::SIGSTOP)?;
+                cluster.machine(&member)?.signal(ETCD, Signal::SIGSTOP)?;
             }
         }
     }
@@ -119,48 +124,50 @@ pub fn undo(scenario: &mut Scenario, injected: &InjectedFault) -> Result<()> {
     let cluster = &mut scenario.cluster;
     let target = injected.target.as_str();
     match injected.fault.kind {
-        Kind::PowerCut | Kind::MemberLost => cluster.power_on(target),
-        Kind::LinkCut
-        | Kind::ControllerCut
-        | Kind::MemberCut
-        | Kind::SendsNothing
-        | Kind::ReceivesNothing
-        | Kind::SlowLink
-        | Kind::LossyLink
-        | Kind::StoreUnreachable
-        | Kind::StoreUnreachableOneWay
-        | Kind::ControllersUnreachable
-        | Kind::PeersUnreachable
-        | Kind::ControllerWithoutStore
-        | Kind::StoreLeaderIsolated => cluster.heal(target),
-        Kind::MachineSleeps => signal_all(cluster, target, Signal::SIGCONT),
-        Kind::PetsRefused => match cluster.machine(target)?.watchdog.filter(ProcessId::is_alive) {
-            Some(watchdog) => watchdog.signal(Signal::SIGUSR2),
-            None => Ok(()),
-        },
-        Kind::AgentStopped => resume_program(cluster, target, AGENT),
-        Kind::ControllerStopped => resume_program(cluster, target, CONTROLLER),
-        Kind::MemberStopped => resume_program(cluster, target, STORE),
-        Kind::AgentMissing => cluster.machine(target)?.release(AGENT),
-        Kind::DiskFull => {
+        FaultKind::PowerCut | FaultKind::MemberPowerCut => cluster.power_on(target),
+        FaultKind::LinkCut
+        | FaultKind::ControllerLinkCut
+        | FaultKind::MemberLinkCut
+        | FaultKind::SendsNothing
+        | FaultKind::ReceivesNothing
+        | FaultKind::SlowLink
+        | FaultKind::LossyLink
+        | FaultKind::StoreUnreachable
+        | FaultKind::StoreUnreachableOneWay
+        | FaultKind::ControllersUnreachable
+        | FaultKind::PeersUnreachable
+        | FaultKind::ControllerWithoutStore
+        | FaultKind::StoreLeaderIsolated => cluster.heal(target),
+        FaultKind::AllProcessesStopped => signal_all(cluster, target, Signal::SIGCONT),
+        FaultKind::WatchdogPetsRejected => {
+            match cluster.machine(target)?.watchdog.filter(ProcessId::is_alive) {
+                Some(watchdog) => watchdog.signal(Signal::SIGUSR2),
+                None => Ok(()),
+            }
+        }
+        FaultKind::AgentStopped => resume_program(cluster, target, AGENT),
+        FaultKind::ControllerStopped => resume_program(cluster, target, CONTROLLER),
+        FaultKind::MemberStopped => resume_program(cluster, target, ETCD),
+        FaultKind::AgentKeptDown => cluster.machine(target)?.allow_restart(AGENT),
+        FaultKind::DiskFull => {
             let path = disk_filler(cluster, target)?;
             std::fs::remove_file(&path).with_context(|| path.display().to_string())
         }
-        Kind::ControllerStorm => kill_controllers(cluster),
-        Kind::StoreFull => cluster.etcdctl().free_space(FILLER),
-        Kind::StoreLost => {
-            cluster.names(Role::Etcd).iter().try_for_each(|member| resume_program(cluster, member, STORE))
+        FaultKind::AllControllersKilled => kill_controllers(cluster),
+        FaultKind::StoreFull => cluster.etcdctl().free_space(FILLER_PREFIX),
+        FaultKind::AllMembersStopped => {
+            cluster.names(Role::Etcd).iter().try_for_each(|member| resume_program(cluster, member, ETCD))
         }
-        Kind::AgentKilled
-        | Kind::AgentRestarted
-        | Kind::WatchdogDaemonKilled
-        | Kind::ServiceKilled
-        | Kind::HeartbeatDeleted
-        | Kind::LeaseRevoked
-        | Kind::ControllerKilled
-        | Kind::ControllersRolled
-        | Kind::StoreLeaderMoved
-        | Kind::Compaction => Ok(()),
+        FaultKind::AgentKilled
+        | FaultKind::AgentRestarted
+        | FaultKind::WatchdogDaemonKilled
+        | FaultKind::ServiceKilled
+        | FaultKind::HeartbeatDeleted
+        | FaultKind::LeaseRevoked
+        | FaultKind::ControllerKilled
+        | FaultKind::ControllersRestartedInTurn
+        | FaultKind::StoreLeaderMoved
+        | FaultKind::Compaction => Ok(()),
     }
 }
 
@@ -173,7 +180,7 @@ fn target_of(scenario: &Scenario, fault: Fault) -> Result<String> {
         Target::Controller => machine_of_role(Role::Controller),
         Target::Member => machine_of_role(Role::Etcd),
         Target::Controllers => Ok(cluster.names(Role::Controller).join(" ")),
-        Target::Store if fault.kind == Kind::StoreLeaderIsolated => cluster.etcd_leader(),
+        Target::Store if fault.kind == FaultKind::StoreLeaderIsolated => cluster.etcd_leader(),
         Target::Store => Ok("store".to_owned()),
         Target::Service => Ok(super::campaign::service(fault.target)),
     }
@@ -202,7 +209,7 @@ fn roll_controllers(cluster: &Cluster) -> Result<()> {
         let machine = cluster.machine(&controller)?;
         let Some(before) = machine.program(CONTROLLER) else { continue };
         before.signal(Signal::SIGTERM)?;
-        wait_until(&format!("another process of {controller}"), RESTART, || {
+        wait_until(&format!("another process of {controller}"), RESTART_TIMEOUT, || {
             machine.program(CONTROLLER).is_some_and(|process| process != before)
         })?;
     }
@@ -229,8 +236,8 @@ fn fill(path: &PathBuf) -> Result<()> {
     let mut file = File::create(path).with_context(|| path.display().to_string())?;
     // Large blocks, then single bytes, so that no space remains even for a short line.
     for size in [1 << 16, 1] {
-        let piece = vec![0; size];
-        while file.write_all(&piece).is_ok() {}
+        let block = vec![0; size];
+        while file.write_all(&block).is_ok() {}
     }
     Ok(())
 }

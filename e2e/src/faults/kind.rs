@@ -2,7 +2,7 @@
 
 /// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum FaultKind {
     /// A node loses its power, which is restored later.
     PowerCut,
     /// A node's link is down.
@@ -25,9 +25,9 @@ pub enum Kind {
     PeersUnreachable,
     /// All processes of a node, including its watchdog daemon, are stopped (SIGSTOP) and continued later, like a suspended
     /// machine.
-    MachineSleeps,
+    AllProcessesStopped,
     /// A node's watchdog rejects pets.
-    PetsRefused,
+    WatchdogPetsRejected,
     /// A node's agent is killed, and the service manager restarts it.
     AgentKilled,
     /// A node's agent is stopped (SIGSTOP) and continued later.
@@ -35,7 +35,7 @@ pub enum Kind {
     /// A node's agent is restarted cleanly (SIGTERM), as during an upgrade.
     AgentRestarted,
     /// A node's agent is killed and not restarted for a while.
-    AgentMissing,
+    AgentKeptDown,
     /// A node's watchdog daemon is killed and restarted.
     WatchdogDaemonKilled,
     /// The process of a service is killed.
@@ -51,19 +51,19 @@ pub enum Kind {
     /// A controller is stopped (SIGSTOP) and continued later.
     ControllerStopped,
     /// A controller's link is down.
-    ControllerCut,
+    ControllerLinkCut,
     /// A controller cannot reach etcd, but reaches all other machines.
     ControllerWithoutStore,
     /// All controllers are restarted cleanly, one at a time, as during an upgrade.
-    ControllersRolled,
+    ControllersRestartedInTurn,
     /// All controllers are killed at the same time, and again after their restart.
-    ControllerStorm,
+    AllControllersKilled,
     /// An etcd member loses its power, which is restored later.
-    MemberLost,
+    MemberPowerCut,
     /// An etcd member is stopped (SIGSTOP) and continued later.
     MemberStopped,
     /// The link of an etcd member is down.
-    MemberCut,
+    MemberLinkCut,
     /// The etcd leader transfers the leadership to another member.
     StoreLeaderMoved,
     /// The etcd leader is paused, isolated from its peers and continued, so it still acts as leader after its peers
@@ -74,7 +74,7 @@ pub enum Kind {
     /// etcd's database is full until space is freed.
     StoreFull,
     /// All etcd members are stopped (SIGSTOP) for a while.
-    StoreLost,
+    AllMembersStopped,
 }
 
 /// The kind of target of a fault. While a fault lasts, its target gets no other fault.
@@ -94,122 +94,122 @@ pub enum Target {
     Service,
 }
 
-impl Kind {
+impl FaultKind {
     /// All kinds, in the order of the report.
-    pub const ALL: &'static [Kind] = &[
-        Kind::PowerCut,
-        Kind::LinkCut,
-        Kind::SendsNothing,
-        Kind::ReceivesNothing,
-        Kind::SlowLink,
-        Kind::LossyLink,
-        Kind::StoreUnreachable,
-        Kind::StoreUnreachableOneWay,
-        Kind::ControllersUnreachable,
-        Kind::PeersUnreachable,
-        Kind::MachineSleeps,
-        Kind::PetsRefused,
-        Kind::AgentKilled,
-        Kind::AgentStopped,
-        Kind::AgentRestarted,
-        Kind::AgentMissing,
-        Kind::WatchdogDaemonKilled,
-        Kind::ServiceKilled,
-        Kind::DiskFull,
-        Kind::HeartbeatDeleted,
-        Kind::LeaseRevoked,
-        Kind::ControllerKilled,
-        Kind::ControllerStopped,
-        Kind::ControllerCut,
-        Kind::ControllerWithoutStore,
-        Kind::ControllersRolled,
-        Kind::ControllerStorm,
-        Kind::MemberLost,
-        Kind::MemberStopped,
-        Kind::MemberCut,
-        Kind::StoreLeaderMoved,
-        Kind::StoreLeaderIsolated,
-        Kind::Compaction,
-        Kind::StoreFull,
-        Kind::StoreLost,
+    pub const ALL: &'static [FaultKind] = &[
+        FaultKind::PowerCut,
+        FaultKind::LinkCut,
+        FaultKind::SendsNothing,
+        FaultKind::ReceivesNothing,
+        FaultKind::SlowLink,
+        FaultKind::LossyLink,
+        FaultKind::StoreUnreachable,
+        FaultKind::StoreUnreachableOneWay,
+        FaultKind::ControllersUnreachable,
+        FaultKind::PeersUnreachable,
+        FaultKind::AllProcessesStopped,
+        FaultKind::WatchdogPetsRejected,
+        FaultKind::AgentKilled,
+        FaultKind::AgentStopped,
+        FaultKind::AgentRestarted,
+        FaultKind::AgentKeptDown,
+        FaultKind::WatchdogDaemonKilled,
+        FaultKind::ServiceKilled,
+        FaultKind::DiskFull,
+        FaultKind::HeartbeatDeleted,
+        FaultKind::LeaseRevoked,
+        FaultKind::ControllerKilled,
+        FaultKind::ControllerStopped,
+        FaultKind::ControllerLinkCut,
+        FaultKind::ControllerWithoutStore,
+        FaultKind::ControllersRestartedInTurn,
+        FaultKind::AllControllersKilled,
+        FaultKind::MemberPowerCut,
+        FaultKind::MemberStopped,
+        FaultKind::MemberLinkCut,
+        FaultKind::StoreLeaderMoved,
+        FaultKind::StoreLeaderIsolated,
+        FaultKind::Compaction,
+        FaultKind::StoreFull,
+        FaultKind::AllMembersStopped,
     ];
 
     /// Returns the name of the kind in reports.
     pub fn title(self) -> &'static str {
         match self {
-            Kind::PowerCut => "node: power cut",
-            Kind::LinkCut => "node: link cut",
-            Kind::SendsNothing => "node: sends nothing",
-            Kind::ReceivesNothing => "node: receives nothing",
-            Kind::SlowLink => "node: slow link",
-            Kind::LossyLink => "node: lossy link",
-            Kind::StoreUnreachable => "node: etcd unreachable",
-            Kind::StoreUnreachableOneWay => "node: etcd unreachable, one way",
-            Kind::ControllersUnreachable => "node: controllers unreachable",
-            Kind::PeersUnreachable => "node: other nodes unreachable",
-            Kind::MachineSleeps => "node: all processes stopped for a while",
-            Kind::PetsRefused => "watchdog: refuses pets",
-            Kind::AgentKilled => "agent: killed",
-            Kind::AgentStopped => "agent: stopped for a while",
-            Kind::AgentRestarted => "agent: restarted cleanly",
-            Kind::AgentMissing => "agent: killed, missing for a while",
-            Kind::WatchdogDaemonKilled => "watchdog daemon: killed",
-            Kind::ServiceKilled => "service: killed",
-            Kind::DiskFull => "node: disk full",
-            Kind::HeartbeatDeleted => "node: heartbeat key deleted",
-            Kind::LeaseRevoked => "node: lease revoked",
-            Kind::ControllerKilled => "controller: killed",
-            Kind::ControllerStopped => "controller: stopped for a while",
-            Kind::ControllerCut => "controller: link cut",
-            Kind::ControllerWithoutStore => "controller: etcd unreachable",
-            Kind::ControllersRolled => "controllers: restarted one at a time",
-            Kind::ControllerStorm => "controllers: all killed, twice",
-            Kind::MemberLost => "etcd: member lost",
-            Kind::MemberStopped => "etcd: member stopped for a while",
-            Kind::MemberCut => "etcd: member's link cut",
-            Kind::StoreLeaderMoved => "etcd: leader moved",
-            Kind::StoreLeaderIsolated => "etcd: leader paused and isolated",
-            Kind::Compaction => "etcd: compaction",
-            Kind::StoreFull => "etcd: full",
-            Kind::StoreLost => "etcd: all members stopped",
+            FaultKind::PowerCut => "node: power cut",
+            FaultKind::LinkCut => "node: link cut",
+            FaultKind::SendsNothing => "node: sends nothing",
+            FaultKind::ReceivesNothing => "node: receives nothing",
+            FaultKind::SlowLink => "node: slow link",
+            FaultKind::LossyLink => "node: lossy link",
+            FaultKind::StoreUnreachable => "node: etcd unreachable",
+            FaultKind::StoreUnreachableOneWay => "node: etcd unreachable, one way",
+            FaultKind::ControllersUnreachable => "node: controllers unreachable",
+            FaultKind::PeersUnreachable => "node: other nodes unreachable",
+            FaultKind::AllProcessesStopped => "node: all processes stopped for a while",
+            FaultKind::WatchdogPetsRejected => "watchdog: refuses pets",
+            FaultKind::AgentKilled => "agent: killed",
+            FaultKind::AgentStopped => "agent: stopped for a while",
+            FaultKind::AgentRestarted => "agent: restarted cleanly",
+            FaultKind::AgentKeptDown => "agent: killed, missing for a while",
+            FaultKind::WatchdogDaemonKilled => "watchdog daemon: killed",
+            FaultKind::ServiceKilled => "service: killed",
+            FaultKind::DiskFull => "node: disk full",
+            FaultKind::HeartbeatDeleted => "node: heartbeat key deleted",
+            FaultKind::LeaseRevoked => "node: lease revoked",
+            FaultKind::ControllerKilled => "controller: killed",
+            FaultKind::ControllerStopped => "controller: stopped for a while",
+            FaultKind::ControllerLinkCut => "controller: link cut",
+            FaultKind::ControllerWithoutStore => "controller: etcd unreachable",
+            FaultKind::ControllersRestartedInTurn => "controllers: restarted one at a time",
+            FaultKind::AllControllersKilled => "controllers: all killed, twice",
+            FaultKind::MemberPowerCut => "etcd: member lost",
+            FaultKind::MemberStopped => "etcd: member stopped for a while",
+            FaultKind::MemberLinkCut => "etcd: member's link cut",
+            FaultKind::StoreLeaderMoved => "etcd: leader moved",
+            FaultKind::StoreLeaderIsolated => "etcd: leader paused and isolated",
+            FaultKind::Compaction => "etcd: compaction",
+            FaultKind::StoreFull => "etcd: full",
+            FaultKind::AllMembersStopped => "etcd: all members stopped",
         }
     }
 
     /// Returns the kind of target.
     pub fn target(self) -> Target {
         match self {
-            Kind::PowerCut
-            | Kind::LinkCut
-            | Kind::SendsNothing
-            | Kind::ReceivesNothing
-            | Kind::SlowLink
-            | Kind::LossyLink
-            | Kind::StoreUnreachable
-            | Kind::StoreUnreachableOneWay
-            | Kind::ControllersUnreachable
-            | Kind::PeersUnreachable
-            | Kind::MachineSleeps
-            | Kind::PetsRefused
-            | Kind::AgentKilled
-            | Kind::AgentStopped
-            | Kind::AgentRestarted
-            | Kind::AgentMissing
-            | Kind::WatchdogDaemonKilled
-            | Kind::DiskFull
-            | Kind::HeartbeatDeleted
-            | Kind::LeaseRevoked => Target::Node,
-            Kind::ServiceKilled => Target::Service,
-            Kind::ControllerKilled
-            | Kind::ControllerStopped
-            | Kind::ControllerCut
-            | Kind::ControllerWithoutStore => Target::Controller,
-            Kind::ControllerStorm | Kind::ControllersRolled => Target::Controllers,
-            Kind::MemberLost | Kind::MemberStopped | Kind::MemberCut => Target::Member,
-            Kind::StoreLeaderMoved
-            | Kind::StoreLeaderIsolated
-            | Kind::Compaction
-            | Kind::StoreFull
-            | Kind::StoreLost => Target::Store,
+            FaultKind::PowerCut
+            | FaultKind::LinkCut
+            | FaultKind::SendsNothing
+            | FaultKind::ReceivesNothing
+            | FaultKind::SlowLink
+            | FaultKind::LossyLink
+            | FaultKind::StoreUnreachable
+            | FaultKind::StoreUnreachableOneWay
+            | FaultKind::ControllersUnreachable
+            | FaultKind::PeersUnreachable
+            | FaultKind::AllProcessesStopped
+            | FaultKind::WatchdogPetsRejected
+            | FaultKind::AgentKilled
+            | FaultKind::AgentStopped
+            | FaultKind::AgentRestarted
+            | FaultKind::AgentKeptDown
+            | FaultKind::WatchdogDaemonKilled
+            | FaultKind::DiskFull
+            | FaultKind::HeartbeatDeleted
+            | FaultKind::LeaseRevoked => Target::Node,
+            FaultKind::ServiceKilled => Target::Service,
+            FaultKind::ControllerKilled
+            | FaultKind::ControllerStopped
+            | FaultKind::ControllerLinkCut
+            | FaultKind::ControllerWithoutStore => Target::Controller,
+            FaultKind::AllControllersKilled | FaultKind::ControllersRestartedInTurn => Target::Controllers,
+            FaultKind::MemberPowerCut | FaultKind::MemberStopped | FaultKind::MemberLinkCut => Target::Member,
+            FaultKind::StoreLeaderMoved
+            | FaultKind::StoreLeaderIsolated
+            | FaultKind::Compaction
+            | FaultKind::StoreFull
+            | FaultKind::AllMembersStopped => Target::Store,
         }
     }
 
@@ -218,37 +218,38 @@ impl Kind {
     /// The longest durations exceed W of the fast profile (9.1 s), so campaigns exercise the whole protocol.
     pub fn duration_range_ms(self) -> Option<(u64, u64)> {
         match self {
-            Kind::AgentKilled
-            | Kind::AgentRestarted
-            | Kind::WatchdogDaemonKilled
-            | Kind::ServiceKilled
-            | Kind::HeartbeatDeleted
-            | Kind::LeaseRevoked
-            | Kind::ControllerKilled
-            | Kind::ControllersRolled
-            | Kind::StoreLeaderMoved
-            | Kind::Compaction => None,
-            Kind::PowerCut
-            | Kind::LinkCut
-            | Kind::SendsNothing
-            | Kind::ReceivesNothing
-            | Kind::StoreUnreachable
-            | Kind::StoreUnreachableOneWay
-            | Kind::ControllersUnreachable
-            | Kind::PeersUnreachable
-            | Kind::AgentMissing => Some((500, 20_000)),
-            Kind::SlowLink | Kind::LossyLink | Kind::DiskFull => Some((2_000, 20_000)),
-            Kind::AgentStopped | Kind::MachineSleeps => Some((200, 15_000)),
-            Kind::PetsRefused => Some((500, 10_000)),
-            Kind::ControllerStopped | Kind::ControllerCut | Kind::ControllerWithoutStore => {
-                Some((500, 15_000))
-            }
-            Kind::ControllerStorm => Some((500, 3_000)),
-            Kind::MemberLost | Kind::MemberStopped | Kind::MemberCut | Kind::StoreLeaderIsolated => {
-                Some((500, 12_000))
-            }
-            Kind::StoreFull => Some((1_000, 6_000)),
-            Kind::StoreLost => Some((200, 8_000)),
+            FaultKind::AgentKilled
+            | FaultKind::AgentRestarted
+            | FaultKind::WatchdogDaemonKilled
+            | FaultKind::ServiceKilled
+            | FaultKind::HeartbeatDeleted
+            | FaultKind::LeaseRevoked
+            | FaultKind::ControllerKilled
+            | FaultKind::ControllersRestartedInTurn
+            | FaultKind::StoreLeaderMoved
+            | FaultKind::Compaction => None,
+            FaultKind::PowerCut
+            | FaultKind::LinkCut
+            | FaultKind::SendsNothing
+            | FaultKind::ReceivesNothing
+            | FaultKind::StoreUnreachable
+            | FaultKind::StoreUnreachableOneWay
+            | FaultKind::ControllersUnreachable
+            | FaultKind::PeersUnreachable
+            | FaultKind::AgentKeptDown => Some((500, 20_000)),
+            FaultKind::SlowLink | FaultKind::LossyLink | FaultKind::DiskFull => Some((2_000, 20_000)),
+            FaultKind::AgentStopped | FaultKind::AllProcessesStopped => Some((200, 15_000)),
+            FaultKind::WatchdogPetsRejected => Some((500, 10_000)),
+            FaultKind::ControllerStopped
+            | FaultKind::ControllerLinkCut
+            | FaultKind::ControllerWithoutStore => Some((500, 15_000)),
+            FaultKind::AllControllersKilled => Some((500, 3_000)),
+            FaultKind::MemberPowerCut
+            | FaultKind::MemberStopped
+            | FaultKind::MemberLinkCut
+            | FaultKind::StoreLeaderIsolated => Some((500, 12_000)),
+            FaultKind::StoreFull => Some((1_000, 6_000)),
+            FaultKind::AllMembersStopped => Some((200, 8_000)),
         }
     }
 
@@ -256,35 +257,41 @@ impl Kind {
     /// in between.
     pub fn weight(self) -> u32 {
         match self {
-            Kind::StoreFull | Kind::StoreLost | Kind::ControllerStorm | Kind::ControllersRolled => 2,
-            Kind::StoreLeaderIsolated | Kind::MemberLost | Kind::MemberStopped | Kind::MemberCut => 3,
-            Kind::Compaction
-            | Kind::StoreLeaderMoved
-            | Kind::SlowLink
-            | Kind::LossyLink
-            | Kind::StoreUnreachable
-            | Kind::StoreUnreachableOneWay
-            | Kind::ControllersUnreachable
-            | Kind::PeersUnreachable
-            | Kind::MachineSleeps
-            | Kind::PetsRefused
-            | Kind::ControllerWithoutStore => 4,
-            Kind::PowerCut
-            | Kind::LinkCut
-            | Kind::SendsNothing
-            | Kind::ReceivesNothing
-            | Kind::AgentKilled
-            | Kind::AgentStopped
-            | Kind::AgentRestarted
-            | Kind::AgentMissing
-            | Kind::WatchdogDaemonKilled
-            | Kind::ServiceKilled
-            | Kind::DiskFull
-            | Kind::HeartbeatDeleted
-            | Kind::LeaseRevoked
-            | Kind::ControllerKilled
-            | Kind::ControllerStopped
-            | Kind::ControllerCut => 6,
+            FaultKind::StoreFull
+            | FaultKind::AllMembersStopped
+            | FaultKind::AllControllersKilled
+            | FaultKind::ControllersRestartedInTurn => 2,
+            FaultKind::StoreLeaderIsolated
+            | FaultKind::MemberPowerCut
+            | FaultKind::MemberStopped
+            | FaultKind::MemberLinkCut => 3,
+            FaultKind::Compaction
+            | FaultKind::StoreLeaderMoved
+            | FaultKind::SlowLink
+            | FaultKind::LossyLink
+            | FaultKind::StoreUnreachable
+            | FaultKind::StoreUnreachableOneWay
+            | FaultKind::ControllersUnreachable
+            | FaultKind::PeersUnreachable
+            | FaultKind::AllProcessesStopped
+            | FaultKind::WatchdogPetsRejected
+            | FaultKind::ControllerWithoutStore => 4,
+            FaultKind::PowerCut
+            | FaultKind::LinkCut
+            | FaultKind::SendsNothing
+            | FaultKind::ReceivesNothing
+            | FaultKind::AgentKilled
+            | FaultKind::AgentStopped
+            | FaultKind::AgentRestarted
+            | FaultKind::AgentKeptDown
+            | FaultKind::WatchdogDaemonKilled
+            | FaultKind::ServiceKilled
+            | FaultKind::DiskFull
+            | FaultKind::HeartbeatDeleted
+            | FaultKind::LeaseRevoked
+            | FaultKind::ControllerKilled
+            | FaultKind::ControllerStopped
+            | FaultKind::ControllerLinkCut => 6,
         }
     }
 }

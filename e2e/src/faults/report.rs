@@ -1,6 +1,6 @@
 //! The report of a campaign.
 
-use super::kind::Kind;
+use super::kind::FaultKind;
 use crate::timeline::Change;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ pub struct Gap {
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// Number of injected faults by kind.
-    pub injected: BTreeMap<Kind, usize>,
+    pub injected: BTreeMap<FaultKind, usize>,
     /// Number of faults that were impossible when due, for example because the target was down.
     pub impossible: usize,
     /// Number of nodes that a watchdog reset.

@@ -1,6 +1,6 @@
 //! The schedule of faults: time, kind, target and duration. The seed determines all of it.
 
-use super::kind::{Kind, Target};
+use super::kind::{FaultKind, Target};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
@@ -23,7 +23,7 @@ pub struct Fault {
     /// Start of the fault, in milliseconds after the start of the campaign.
     pub at_ms: u64,
     /// Kind of the fault.
-    pub kind: Kind,
+    pub kind: FaultKind,
     /// Index among the possible targets; 0 if there is only one.
     pub target: usize,
     /// End of the fault, in milliseconds after the start of the campaign; `None` for an instantaneous fault.
@@ -37,7 +37,7 @@ impl Fault {
     }
 
     /// Returns `true` if another fault would interfere: both have the same target, or one affects all targets of that kind.
-    fn conflicts_with(&self, kind: Kind, target: usize) -> bool {
+    fn conflicts_with(&self, kind: FaultKind, target: usize) -> bool {
         match (self.kind.target(), kind.target()) {
             (Target::Node, Target::Node)
             | (Target::Controller, Target::Controller)
@@ -67,7 +67,7 @@ pub fn draw_schedule(seed: u64, size: Size, count: u32, length_ms: u64) -> Vec<F
     let mut faults: Vec<Fault> = Vec::new();
     let mut at_ms = 0;
     // Each kind comes once, in random order, before any kind repeats. A short run then covers as many kinds as possible.
-    let mut first: Vec<Kind> = Kind::ALL.to_vec();
+    let mut first: Vec<FaultKind> = FaultKind::ALL.to_vec();
     let mut remaining = count;
     while remaining > 0 {
         let kind = if first.is_empty() {
@@ -92,19 +92,19 @@ pub fn draw_schedule(seed: u64, size: Size, count: u32, length_ms: u64) -> Vec<F
     faults
 }
 
-fn draw_kind(random: &mut ChaCha8Rng) -> Kind {
-    let sum: u32 = Kind::ALL.iter().map(|kind| kind.weight()).sum();
+fn draw_kind(random: &mut ChaCha8Rng) -> FaultKind {
+    let sum: u32 = FaultKind::ALL.iter().map(|kind| kind.weight()).sum();
     let mut remaining = random.random_range(0..sum);
-    for kind in Kind::ALL {
+    for kind in FaultKind::ALL {
         match remaining.checked_sub(kind.weight()) {
             Some(reduced) => remaining = reduced,
             None => return *kind,
         }
     }
-    Kind::AgentKilled
+    FaultKind::AgentKilled
 }
 
-fn target_count(kind: Kind, size: Size) -> usize {
+fn target_count(kind: FaultKind, size: Size) -> usize {
     match kind.target() {
         Target::Node => size.nodes,
         Target::Controller => size.controllers,
@@ -132,8 +132,8 @@ mod tests {
         for seed in 0..20 {
             let faults = draw_schedule(seed, SIZE, 300, 1_200_000);
             assert_eq!(faults.len(), 300);
-            let kinds: BTreeSet<Kind> = faults.iter().map(|fault| fault.kind).collect();
-            assert_eq!(kinds.len(), Kind::ALL.len(), "seed {seed}");
+            let kinds: BTreeSet<FaultKind> = faults.iter().map(|fault| fault.kind).collect();
+            assert_eq!(kinds.len(), FaultKind::ALL.len(), "seed {seed}");
             for (index, fault) in faults.iter().enumerate() {
                 let before = &faults[..index];
                 let clash = before.iter().find(|other| {

@@ -19,7 +19,7 @@ const DAEMON: &str = "ha-watchdogd.service";
 const WATCHDOG_TEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Does nothing. The machine returns automatically, or it did not fail.
-pub fn nothing(_: &mut Rig, _: &str) -> Result<()> {
+pub fn do_nothing(_: &mut Rig, _: &str) -> Result<()> {
     Ok(())
 }
 
@@ -30,12 +30,12 @@ pub fn stop_agent(rig: &mut Rig, node: &str) -> Result<()> {
 
 /// Prevents a restart of the agent until the machine's next boot.
 pub fn keep_agent_down(rig: &mut Rig, node: &str) -> Result<()> {
-    never_restart(rig, node, AGENT)
+    disable_restart(rig, node, AGENT)
 }
 
 /// Prevents a restart of the watchdog daemon until the machine's next boot.
 pub fn keep_daemon_down(rig: &mut Rig, node: &str) -> Result<()> {
-    never_restart(rig, node, DAEMON)
+    disable_restart(rig, node, DAEMON)
 }
 
 /// Kills the agent.
@@ -61,13 +61,13 @@ pub fn kill_agent_often(rig: &mut Rig, node: &str) -> Result<()> {
 }
 
 /// Causes a kernel panic.
-pub fn panic(rig: &mut Rig, node: &str) -> Result<()> {
+pub fn cause_kernel_panic(rig: &mut Rig, node: &str) -> Result<()> {
     // The command never returns, so the test does not wait for it. The pause allows the guest agent to report the start.
     rig.guest(node)?.spawn("sleep 0.2; echo c >/proc/sysrq-trigger").map(|_| ())
 }
 
 /// Starts a program with the highest real-time priority that uses the processor permanently.
-pub fn starve(rig: &mut Rig, node: &str) -> Result<()> {
+pub fn starve_processor(rig: &mut Rig, node: &str) -> Result<()> {
     rig.guest(node)?
         .spawn(
             "sysctl -q kernel.sched_rt_runtime_us=-1; sleep 0.2; exec chrt -f 99 sh -c 'while :; do :; done'",
@@ -82,8 +82,8 @@ pub fn pause(rig: &mut Rig, node: &str) -> Result<()> {
     let begin_ns = monotonic_ns();
     let until_ns = begin_ns + (report.wait_ms() + 5_000) * 1_000_000;
     wait_until("a time longer than W", STEP_TIMEOUT, || monotonic_ns() > until_ns)?;
-    let output_text = rig.cluster.object("nodes", node).unwrap_or_default();
-    ensure!(output_text["status"]["state"] == "Unknown", "state of {node} is {}", output_text["status"]);
+    let node_object = rig.cluster.object("nodes", node).unwrap_or_default();
+    ensure!(node_object["status"]["state"] == "Unknown", "state of {node} is {}", node_object["status"]);
     rig.send_hypervisor_command(node, "cont")
 }
 
@@ -185,13 +185,13 @@ pub fn fail_watchdog_test(rig: &mut Rig, node: &str) -> Result<()> {
         "watchdog test must fail, but hactl exited with {}: {error_output}",
         output.status
     );
-    let output_text = rig.cluster.object("nodes", node).unwrap_or_default();
-    let is_distrusted = condition(&output_text, "Fenceable")
+    let node_object = rig.cluster.object("nodes", node).unwrap_or_default();
+    let is_distrusted = condition(&node_object, "Fenceable")
         .is_some_and(|watchdog| watchdog["status"] == "False" && watchdog["reason"] == "WatchdogFailed");
     ensure!(
         is_distrusted,
         "watchdog is trusted after a failed test ({error_output}): {}",
-        output_text["status"]
+        node_object["status"]
     );
     Ok(())
 }
@@ -246,7 +246,7 @@ pub(super) fn signal(rig: &Rig, node: &str, unit: &str, signal: &str) -> Result<
 }
 
 /// Prevents restarts of a unit. The setting is below `/run`, so the next boot does not have it.
-fn never_restart(rig: &Rig, node: &str, unit: &str) -> Result<()> {
+fn disable_restart(rig: &Rig, node: &str, unit: &str) -> Result<()> {
     let directory = format!("/run/systemd/system/{unit}.d");
     rig.guest(node)?.run(&format!(
         "mkdir -p {directory} && printf '[Service]\\nRestart=no\\n' >{directory}/never.conf && systemctl daemon-reload"

@@ -65,10 +65,10 @@ pub const DEFAULT: Case = Case {
     policy: ShutdownPolicy::Conditional,
     on_etcd_loss: OnEtcdLoss::Stop,
     others: OtherMachines::Idle,
-    set_up: actions::nothing,
-    prepare: actions::nothing,
-    inject: actions::nothing,
-    restore: actions::nothing,
+    set_up: actions::do_nothing,
+    prepare: actions::do_nothing,
+    inject: actions::do_nothing,
+    restore: actions::do_nothing,
 };
 
 /// The load of the other machines.

@@ -32,21 +32,21 @@ pub static ALL: &[Case] = &[
     Case { name: "agent-lost-i6300esb", watchdog: I6300esb, ..AGENT_LOST },
     Case { name: "daemon-lost-softdog", ..DAEMON_LOST },
     Case { name: "daemon-lost-i6300esb", watchdog: I6300esb, ..DAEMON_LOST },
-    Case { name: "panic-softdog", inject: actions::panic, ..RESET },
-    Case { name: "panic-i6300esb", watchdog: I6300esb, inject: actions::panic, ..RESET },
-    Case { name: "starved-softdog", inject: actions::starve, ..RESET },
-    Case { name: "starved-i6300esb", watchdog: I6300esb, inject: actions::starve, ..RESET },
+    Case { name: "panic-softdog", inject: actions::cause_kernel_panic, ..RESET },
+    Case { name: "panic-i6300esb", watchdog: I6300esb, inject: actions::cause_kernel_panic, ..RESET },
+    Case { name: "starved-softdog", inject: actions::starve_processor, ..RESET },
+    Case { name: "starved-i6300esb", watchdog: I6300esb, inject: actions::starve_processor, ..RESET },
     Case {
         name: "driver-unbound-i6300esb",
         service: Service::Moves,
-        inject: unbound::unbind_and_see_failed,
-        restore: unbound::bind,
+        inject: unbound::unbind_and_wait_for_failure,
+        restore: unbound::check_failed_and_rebind,
         ..UNBOUND
     },
     Case {
         name: "driver-unbound-cut-i6300esb",
         inject: unbound::cut_and_unbind,
-        restore: unbound::heal_and_bind,
+        restore: unbound::heal_and_rebind,
         ..UNBOUND
     },
     Case {

@@ -203,7 +203,7 @@ fn run_directory(session: &Session, path: &Path, format: Option<&Format>) -> Out
         let (word, style, exit) = match simulate_file(file) {
             Ok(world) => {
                 summaries.push(world.summary());
-                let word = if world.is_good() { ("ok", Style::Good) } else { ("failed", Style::Bad) };
+                let word = if world.has_passed() { ("ok", Style::Good) } else { ("failed", Style::Bad) };
                 (word.0, word.1, exit(&world))
             }
             Err(failure) => {
@@ -263,7 +263,7 @@ fn run(name: &str, text: &str, directory: &Path) -> Result<World, Failure> {
 }
 
 fn exit(world: &World) -> Exit {
-    if world.is_good() { Exit::Done } else { Exit::Refused }
+    if world.has_passed() { Exit::Done } else { Exit::Refused }
 }
 
 /// Returns the violations and the expectations as text; empty if there are none.

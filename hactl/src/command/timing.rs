@@ -9,8 +9,8 @@ use crate::session::Session;
 use clap::{Args, ValueEnum};
 use ha_api_types::cluster::{CLUSTER_NAME, ClusterSpec};
 use ha_api_types::node::Node;
-use ha_api_types::timing::{Profile, StoreTimes, Timings, UNANSWERED_MS, WatchdogBounds};
-use report::{Report, Subject};
+use ha_api_types::timing::{Profile, StoreTimes, Timings, UNANSWERED_REQUEST_MS, WatchdogBounds};
+use report::{FailoverSubject, Report};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ impl Timing {
         StoreTimes {
             commit_ms: ms(self.commit),
             expiry_ms: ms(self.expiry),
-            unanswered_ms: UNANSWERED_MS * u64::from(self.lost),
+            unanswered_ms: UNANSWERED_REQUEST_MS * u64::from(self.lost),
         }
     }
 
@@ -107,7 +107,7 @@ impl Timing {
             nodes.push(client.node(&super::parse_node(name)?).await?);
         }
         let nodes = nodes.into_iter().map(TypedObject::into_strict).collect::<Result<Vec<Node>, _>>()?;
-        let subjects: Vec<Subject> = nodes.iter().map(subject).collect();
+        let subjects: Vec<FailoverSubject> = nodes.iter().map(node_subject).collect();
         Ok(Report::new(timing.profile, Timings::from(&timing), store, &subjects))
     }
 }
@@ -135,10 +135,10 @@ fn divide(count: &Value, by: u64) -> Value {
 }
 
 /// Returns a node with the timings that its agent committed.
-fn subject(node: &Node) -> Subject {
+fn node_subject(node: &Node) -> FailoverSubject {
     let status = node.status.clone().unwrap_or_default();
     let watchdog = status.watchdog.unwrap_or_default();
-    let known = status.timing.filter(|_| watchdog.timeout_seconds.ms() > 0).map(|timing| {
+    let timings_and_watchdog = status.timing.filter(|_| watchdog.timeout_seconds.ms() > 0).map(|timing| {
         let bounds = WatchdogBounds {
             timeout_ms: watchdog.timeout_seconds.ms(),
             sliding: watchdog.sliding,
@@ -146,14 +146,18 @@ fn subject(node: &Node) -> Subject {
         };
         (Timings::from(timing), bounds)
     });
-    Subject { name: node.metadata.name.clone(), device: watchdog.identity, known }
+    FailoverSubject { name: node.metadata.name.clone(), device: watchdog.identity, timings_and_watchdog }
 }
 
 /// Returns every kind of watchdog with the desired timeout.
-fn watchdog_kinds(timings: &Timings) -> Vec<Subject> {
+fn watchdog_kinds(timings: &Timings) -> Vec<FailoverSubject> {
     let kind = |name: &str, sliding, descriptor_retained| {
         let bounds = WatchdogBounds { timeout_ms: timings.watchdog_timeout_ms, sliding, descriptor_retained };
-        Subject { name: name.to_owned(), device: String::new(), known: Some((*timings, bounds)) }
+        FailoverSubject {
+            name: name.to_owned(),
+            device: String::new(),
+            timings_and_watchdog: Some((*timings, bounds)),
+        }
     };
     vec![
         kind("sliding timeout", true, true),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// Returns services of 2 GiB on node1 with their other copy on node2; some have a driver that replaces secondaries.
 fn replicated(services: &[(&str, bool)]) -> PlacementFacts {
     let names: Vec<&str> = services.iter().map(|(name, _)| *name).collect();
-    let facts = PlacementFacts::new(&names);
+    let facts = PlacementFacts::all_on_first_node(&names);
     for (name, replaces) in services {
         let mut facts = facts.lock();
         let service = &mut facts["services"][name];

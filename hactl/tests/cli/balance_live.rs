@@ -13,7 +13,7 @@ pub(super) struct PlacementFacts(Arc<Mutex<Value>>);
 
 impl PlacementFacts {
     /// Returns the facts of three nodes with 4 cores each, and all services on the first node.
-    pub(super) fn new(services: &[&str]) -> PlacementFacts {
+    pub(super) fn all_on_first_node(services: &[&str]) -> PlacementFacts {
         let node = json!({"schedulable": true, "capacity": {"cpu": "4", "memory": "16Gi"}});
         let facts = json!({
             "nodes": {"node1": node, "node2": node, "node3": node},
@@ -47,17 +47,17 @@ pub(super) fn answering_server(
     facts: &PlacementFacts,
     respond: impl Fn(&PlacementFacts, &str, &str) -> (&'static str, &'static str) + Send + Sync + 'static,
 ) -> Server {
-    let (shown, moved) = (facts.clone(), facts.clone());
+    let (placement_facts, moved_facts) = (facts.clone(), facts.clone());
     Server::start_with(
         move |request: &Request| match request.path.strip_prefix("/apis/hactl.io/v1/")? {
-            "placement" => Some(ScriptedResponse::Answer(200, shown.lock().clone())),
+            "placement" => Some(ScriptedResponse::Answer(200, placement_facts.lock().clone())),
             "usage" => Some(ScriptedResponse::Answer(200, json!({}))),
             _ => None,
         },
         move |plural, operation| {
             let text = |field: &str| operation["spec"][field].as_str().unwrap_or_default().to_owned();
             if plural == "operations" && operation["status"].is_null() {
-                let (phase, message) = respond(&moved, &text("resource"), &text("node"));
+                let (phase, message) = respond(&moved_facts, &text("resource"), &text("node"));
                 operation["status"] = json!({"phase": phase, "message": message});
                 return true;
             }
@@ -74,7 +74,7 @@ pub(super) fn executing_server(facts: &PlacementFacts) -> Server {
     })
 }
 
-fn counts(facts: &PlacementFacts) -> Vec<usize> {
+fn services_per_node(facts: &PlacementFacts) -> Vec<usize> {
     let facts = facts.lock();
     let services = facts["services"].as_object().expect("services");
     let on = |node: &str| services.values().filter(|service| service["node"] == node).count();
@@ -83,7 +83,7 @@ fn counts(facts: &PlacementFacts) -> Vec<usize> {
 
 #[test]
 fn a_plan_names_the_commands_and_changes_nothing() {
-    let facts = PlacementFacts::new(&["a", "b", "c"]);
+    let facts = PlacementFacts::all_on_first_node(&["a", "b", "c"]);
     facts.lock()["services"]["a"]["movesLive"] = json!(true);
     let server = executing_server(&facts);
     let shown = hactl(&server, &["balance", "-C"]).expect_stdout_parts(
@@ -101,9 +101,9 @@ fn a_plan_names_the_commands_and_changes_nothing() {
     }
     assert_eq!(server.writes(), Vec::<String>::new());
     // Options have the same meaning as for files; a service may be named with its type.
-    let some = hactl(&server, &["balance", "--select-instances", "exec:b", "-o", "json"])
+    let selected = hactl(&server, &["balance", "--select-instances", "exec:b", "-o", "json"])
         .expect_stdout_parts(0, &[]);
-    let plan: Value = serde_json::from_str(&some.stdout).expect("JSON");
+    let plan: Value = serde_json::from_str(&selected.stdout).expect("JSON");
     assert_eq!((&plan["moves"][0]["instance"], &plan["moves"][1]), (&json!("b"), &Value::Null));
     hactl(&server, &["balance", "--exclude-instances", "x"]).expect_stderr(2, "instance \"x\" not found");
     hactl(&server, &["balance", "-l1"])
@@ -114,10 +114,10 @@ fn a_plan_names_the_commands_and_changes_nothing() {
 
 #[test]
 fn a_saved_cluster_gives_the_same_plan() {
-    let facts = PlacementFacts::new(&["a", "b", "c"]);
+    let facts = PlacementFacts::all_on_first_node(&["a", "b", "c"]);
     let server = executing_server(&facts);
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let path = |end: &str| format!("{}{end}", directory.path().join("saved").display());
+    let path = |suffix: &str| format!("{}{suffix}", directory.path().join("saved").display());
     let live = hactl(&server, &["balance", "-S", &path("")]).expect_stdout_parts(0, &["Score before: "]);
     let again = run(&mut command(&["balance", "-t", &path(".original"), "-U", &path(".usage")]));
     assert_eq!(
@@ -130,11 +130,11 @@ fn a_saved_cluster_gives_the_same_plan() {
 
 #[test]
 fn apply_moves_one_job_set_after_another() {
-    let facts = PlacementFacts::new(&["a", "b", "c", "d", "e", "f"]);
+    let facts = PlacementFacts::all_on_first_node(&["a", "b", "c", "d", "e", "f"]);
     let server = executing_server(&facts);
     let result = hactl(&server, &["balance", "--apply", "-o", "json"])
         .expect_stdout_parts(0, &["\"phase\": \"Succeeded\""]);
-    assert_eq!(counts(&facts), [2, 2, 2]);
+    assert_eq!(services_per_node(&facts), [2, 2, 2]);
     let done: Value = serde_json::from_str(&result.stdout).expect("JSON");
     let jobs = done["applied"].as_array().expect("a list");
     assert_eq!((jobs.len(), &jobs[3]["jobSet"]), (4, &json!(4)), "{done:#}");
@@ -151,8 +151,8 @@ fn resource(name: &str, state: &str, node: &str) -> Value {
 
 /// Starts a server with two services that must stay together, and a third service. An operation moves only the service that it
 /// names.
-fn pair() -> (PlacementFacts, Server) {
-    let facts = PlacementFacts::new(&["a", "b", "c"]);
+fn start_affinity_pair() -> (PlacementFacts, Server) {
+    let facts = PlacementFacts::all_on_first_node(&["a", "b", "c"]);
     facts.lock()["rules"] = json!({"together": [{"name": "pair", "resources": ["a", "b"], "strict": true}]});
     let server = answering_server(&facts, |facts, service, node| {
         facts.set_node(service, node);
@@ -164,11 +164,12 @@ fn pair() -> (PlacementFacts, Server) {
 
 #[test]
 fn services_that_stay_together_are_moved_by_one_operation() {
-    let (facts, server) = pair();
+    let (facts, server) = start_affinity_pair();
     hactl(&server, &["balance", "--apply", "--select-instances", "a"])
         .expect_stdout_parts(0, &["\nNothing to move.\n"]);
-    let both = ["--server", server.url(), "balance", "--apply", "--select-instances", "a,b", "-o", "json"];
-    let child = start(&mut command(&both));
+    let select_both =
+        ["--server", server.url(), "balance", "--apply", "--select-instances", "a,b", "-o", "json"];
+    let child = start(&mut command(&select_both));
     server.wait_for(|request| request.path.ends_with("/resources") && request.query.contains("watch=true"));
     // The partner arrives later, and the command must wait for it.
     let target = facts.node_of("a");
@@ -184,9 +185,9 @@ fn services_that_stay_together_are_moved_by_one_operation() {
 
 #[test]
 fn a_partner_that_is_not_moved_ends_the_command() {
-    let (_, server) = pair();
-    let both = ["--server", server.url(), "balance", "--apply", "--select-instances", "a,b"];
-    let child = start(&mut command(&both));
+    let (_, server) = start_affinity_pair();
+    let select_both = ["--server", server.url(), "balance", "--apply", "--select-instances", "a,b"];
+    let child = start(&mut command(&select_both));
     server.wait_for(|request| request.path.ends_with("/resources") && request.query.contains("watch=true"));
     server.put("resources", resource("b", "Started", "node1"));
     let output = child.wait_with_output().expect("hactl exits");
@@ -207,7 +208,7 @@ fn assert_ends_after_first_job_set(result: CommandResult, server: &Server, parts
 
 #[test]
 fn a_failed_job_ends_the_command_with_its_reason() {
-    let facts = PlacementFacts::new(&["a", "b", "c"]);
+    let facts = PlacementFacts::all_on_first_node(&["a", "b", "c"]);
     let server = answering_server(&facts, |_, _, _| ("Failed", "its data is not there"));
     let result = hactl(&server, &["balance", "-X"]);
     assert_eq!(server.objects("operations").len(), 1);
@@ -217,7 +218,7 @@ fn a_failed_job_ends_the_command_with_its_reason() {
 #[test]
 fn a_change_of_the_cluster_ends_the_command() {
     let check = |change: fn(&PlacementFacts, &str), expected: &[&str]| {
-        let facts = PlacementFacts::new(&["a", "b", "c"]);
+        let facts = PlacementFacts::all_on_first_node(&["a", "b", "c"]);
         let server = answering_server(&facts, move |facts, service, node| {
             facts.set_node(service, node);
             change(facts, node);
@@ -269,7 +270,7 @@ fn start_with_running_operation(server: &Server) -> (Child, BufReader<std::proce
 
 #[test]
 fn an_interrupt_ends_the_command_after_the_current_job_set() {
-    let facts = PlacementFacts::new(&["a", "b", "c"]);
+    let facts = PlacementFacts::all_on_first_node(&["a", "b", "c"]);
     let server = answering_server(&facts, |_, _, _| ("Running", ""));
     let (mut child, mut stderr) = start_with_running_operation(&server);
     signal(&child, "-INT");
@@ -297,7 +298,7 @@ fn an_interrupt_ends_the_command_after_the_current_job_set() {
 
 #[test]
 fn a_termination_ends_the_command_immediately() {
-    let facts = PlacementFacts::new(&["a", "b", "c"]);
+    let facts = PlacementFacts::all_on_first_node(&["a", "b", "c"]);
     let server = answering_server(&facts, |_, _, _| ("Running", ""));
     let (mut child, mut stderr) = start_with_running_operation(&server);
     signal(&child, "-TERM");
@@ -310,7 +311,7 @@ fn a_termination_ends_the_command_immediately() {
 #[test]
 fn under_the_name_hbal_option_l_selects_the_live_cluster() {
     use std::os::unix::process::CommandExt;
-    let facts = PlacementFacts::new(&["a", "b", "c"]);
+    let facts = PlacementFacts::all_on_first_node(&["a", "b", "c"]);
     let server = executing_server(&facts);
     let hbal = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hactl"));
@@ -324,5 +325,5 @@ fn under_the_name_hbal_option_l_selects_the_live_cluster() {
     hbal(&["-L", "-t", "file"])
         .expect_stderr(1, "Only one of the rapi, luxi, and data files options should be given.");
     hbal(&["-L", "-X"]).expect_stdout_parts(0, &["Solution length=2\n"]);
-    assert_eq!(counts(&facts), [1, 1, 1]);
+    assert_eq!(services_per_node(&facts), [1, 1, 1]);
 }

@@ -4,7 +4,7 @@ use super::hactl::{command, hactl, run};
 use super::server::{ScriptedResponse, Server};
 use serde_json::{Value, json};
 
-fn overview(problems: &Value, leader: bool) -> Server {
+fn start_server_with_overview(problems: &Value, has_leader: bool) -> Server {
     let mut answer = json!({
         "cluster": "lab", "answeredBy": "c1", "version": "0.1.0", "arming": "Armed",
         "store": {"quorum": true, "revision": 7, "members": [
@@ -16,7 +16,7 @@ fn overview(problems: &Value, leader: bool) -> Server {
         "services": {"Started": 2, "Error": 1},
         "problems": problems,
     });
-    if leader {
+    if has_leader {
         answer["leader"] = json!({"id": "c1", "term": 5, "since": "2026-01-01T00:00:00Z"});
     }
     Server::start_with(
@@ -30,7 +30,7 @@ fn overview(problems: &Value, leader: bool) -> Server {
 
 #[test]
 fn status_reports_health_in_text_and_exit_status() {
-    let result = hactl(&overview(&json!([]), true), &["status"]).expect_stdout_parts(
+    let result = hactl(&start_server_with_overview(&json!([]), true), &["status"]).expect_stdout_parts(
         0,
         &[
             "Cluster lab: healthy",
@@ -44,18 +44,20 @@ fn status_reports_health_in_text_and_exit_status() {
             "2 Started, 1 Error",
         ],
     );
-    let place = |text: &str| result.stdout.find(text).expect("shown");
+    let position = |text: &str| result.stdout.find(text).expect("shown");
     assert!(
-        place("etcd") < place("Controllers") && place("Controllers") < place("Nodes"),
+        position("etcd") < position("Controllers") && position("Controllers") < position("Nodes"),
         "{}",
         result.stdout
     );
     let problem = |severity: &str| json!([{"severity": severity, "about": "resource/web", "reason": "Unschedulable", "message": "fits nowhere", "help": "hactl why web"}]);
-    hactl(&overview(&problem("Degraded"), true), &["status"])
+    hactl(&start_server_with_overview(&problem("Degraded"), true), &["status"])
         .expect_stdout_parts(1, &["degraded", "resource/web: fits nowhere", "hactl why web"]);
-    hactl(&overview(&problem("Failed"), true), &["status"]).expect_stdout_parts(2, &["failed"]);
-    hactl(&overview(&json!([]), false), &["status"]).expect_stdout_parts(2, &["no leader"]);
-    let result = hactl(&overview(&json!([]), true), &["status", "-o", "json"]).expect_stdout_parts(0, &[]);
+    hactl(&start_server_with_overview(&problem("Failed"), true), &["status"])
+        .expect_stdout_parts(2, &["failed"]);
+    hactl(&start_server_with_overview(&json!([]), false), &["status"]).expect_stdout_parts(2, &["no leader"]);
+    let result = hactl(&start_server_with_overview(&json!([]), true), &["status", "-o", "json"])
+        .expect_stdout_parts(0, &[]);
     assert_eq!(serde_json::from_str::<Value>(&result.stdout).expect("JSON")["leader"]["term"], 5);
     run(&mut command(&["--server", "http://127.0.0.1:1", "status"]))
         .expect_stderr(3, "cannot reach any controller");
@@ -81,7 +83,7 @@ fn delete_names_the_lost_controller_of_a_node() {
 }
 
 #[test]
-fn why_names_every_node_and_what_would_help() {
+fn why_shows_every_node_and_the_suggested_actions() {
     let answer = json!({
         "resource": "web", "type": "exec", "requested": "Started", "state": "Recovery", "running": false,
         "reason": "Unschedulable", "message": "no node can take web",
@@ -145,7 +147,7 @@ fn local_commands_work_without_a_cluster() {
 }
 
 #[test]
-fn resource_agents_explain_themselves() {
+fn explain_shows_the_metadata_of_resource_agents() {
     // The agents that are installed on this machine.
     run(&mut command(&["explain", "ocf:heartbeat:IPaddr2"])).expect_stdout_parts(
         0,
@@ -217,7 +219,7 @@ fn a_scenario_runs_under_a_virtual_clock() {
 }
 
 #[test]
-fn placements_are_shown_on_request_and_apart_from_the_trace_of_requests() {
+fn check_shows_placements_only_with_show_placement() {
     let report = json!({"verdict": "Survives", "checked": 1, "items": []});
     let server = Server::start_with(
         move |request| {

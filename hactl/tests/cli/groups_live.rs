@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// Returns facts in which node1, with all services, and node2 are in east, and node3 is in west.
 fn facts(services: &[&str]) -> PlacementFacts {
-    let facts = PlacementFacts::new(services);
+    let facts = PlacementFacts::all_on_first_node(services);
     for (node, group) in [("node1", "east"), ("node2", "east"), ("node3", "west")] {
         facts.lock()["nodes"][node]["nodeGroup"] = json!(group);
     }

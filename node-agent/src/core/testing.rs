@@ -83,8 +83,8 @@ pub(super) struct World {
     seen: Revision,
     pub(super) net: Net,
     /// Names of commands that do not end.
-    pub(super) held_commands: BTreeSet<&'static str>,
-    pub(super) held: Vec<(CommandId, Command, ServiceDefinition)>,
+    pub(super) commands_to_hold: BTreeSet<&'static str>,
+    pub(super) held_commands: Vec<(CommandId, Command, ServiceDefinition)>,
     /// `true` while heartbeats are delayed on their way.
     pub(super) hold_heartbeats: bool,
     held_heartbeats: Vec<(CommitId, Transaction)>,
@@ -149,8 +149,8 @@ impl World {
             state: MemoryState::default(),
             seen: Revision(1),
             net: Net::Up,
-            held_commands: BTreeSet::new(),
-            held: Vec::new(),
+            commands_to_hold: BTreeSet::new(),
+            held_commands: Vec::new(),
             hold_heartbeats: false,
             held_heartbeats: Vec::new(),
             copies: BTreeMap::new(),
@@ -339,8 +339,8 @@ impl World {
                     self.replacements.extend(self.service(&service.name).replacement.map(|begun| begun.uid));
                 }
                 self.executed.push((service.name.to_string(), command.clone()));
-                if self.held_commands.contains(command.name()) {
-                    self.held.push((id, command, *service));
+                if self.commands_to_hold.contains(command.name()) {
+                    self.held_commands.push((id, command, *service));
                 } else {
                     self.finish(id, &command, &service);
                 }
@@ -348,8 +348,8 @@ impl World {
             // A driver may take any time to end a cancelled command.
             Effect::Cancel(_) if self.hold_cancels => {}
             Effect::Cancel(id) => {
-                if let Some(at) = self.held.iter().position(|(held, _, _)| *held == id) {
-                    self.held.remove(at);
+                if let Some(at) = self.held_commands.iter().position(|(held, _, _)| *held == id) {
+                    self.held_commands.remove(at);
                     self.input(Input::Ended { id, result: CommandResult::Cancelled });
                 }
             }
@@ -453,8 +453,8 @@ impl World {
         self.input(Input::Ended { id, result });
     }
 
-    pub(super) fn finish_held(&mut self) {
-        for (id, command, service) in std::mem::take(&mut self.held) {
+    pub(super) fn finish_held_commands(&mut self) {
+        for (id, command, service) in std::mem::take(&mut self.held_commands) {
             self.finish(id, &command, &service);
         }
     }

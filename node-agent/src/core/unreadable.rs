@@ -23,15 +23,16 @@ impl AgentCore {
     /// unreadable report of a service is overwritten by the service's next report.
     pub(super) fn clear_unreadable_reports(&mut self) {
         let Some((_, created)) = self.active() else { return };
-        let is_lost = |name: &ResourceName| {
-            let is_sent =
-                |purpose: &Purpose| matches!(purpose, Purpose::Forget { name: sent } if sent == name);
-            !self.services.contains_key(name) && !self.commits.values().any(is_sent)
+        let is_orphaned = |name: &ResourceName| {
+            let is_deletion_in_progress =
+                |purpose: &Purpose| matches!(purpose, Purpose::Forget { name: deleted } if deleted == name);
+            !self.services.contains_key(name) && !self.commits.values().any(is_deletion_in_progress)
         };
         let reports = self.view.reports.iter().filter(|(_, stored)| stored.value.is_none());
-        let lost: Vec<ResourceName> = reports.map(|(name, _)| name.clone()).filter(is_lost).collect();
+        let orphaned_reports: Vec<ResourceName> =
+            reports.map(|(name, _)| name.clone()).filter(is_orphaned).collect();
         let node = self.config.node.clone();
-        for name in lost {
+        for name in orphaned_reports {
             let keys = &self.config.keys;
             let transaction = Transaction::new()
                 .delete(keys.service_report(&node, &name), self.view.reports.guard(&name))

@@ -20,7 +20,7 @@ use ha_api_types::id::{BootId, NodeName};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 use ha_api_types::resource::ServiceDefinition;
-use leftovers::{MARK, Search};
+use leftovers::{ProcessSearch, SERVICE_MARK_VARIABLE};
 use order::Record;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -141,7 +141,7 @@ impl Programs {
             ("HA_RESOURCE", service.name.as_str()),
             ("HA_RESOURCE_UID", &service.uid),
             ("HA_NODE", &self.settings.node),
-            (MARK, &directory),
+            (SERVICE_MARK_VARIABLE, &directory),
         ];
         let own = own.into_iter().chain(target.map(|target| ("HA_TARGET", target)));
         variables.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
@@ -163,7 +163,7 @@ impl Programs {
     }
 
     /// Returns the criteria by which the service's processes are found.
-    pub(in crate::driver) fn search(&self, service: &ServiceDefinition) -> Search {
+    pub(in crate::driver) fn search(&self, service: &ServiceDefinition) -> ProcessSearch {
         let record = self.record(service);
         let mut cgroups: Vec<ServiceCgroup> = self.cgroup_of(&service.name).into_iter().collect();
         if let Some(path) = record.as_ref().and_then(|record| record.cgroup.clone()) {
@@ -173,7 +173,7 @@ impl Programs {
             }
         }
         let mark = self.directory_of(&service.name).path().display().to_string();
-        Search { variable: MARK, mark, cgroups, record }
+        ProcessSearch { variable: SERVICE_MARK_VARIABLE, mark, cgroups, record }
     }
 }
 
@@ -188,7 +188,7 @@ impl Drop for Programs {
 /// Removes the mark from the environment of a program that only queries: it does not count as a process of the
 /// service.
 pub(in crate::driver) fn unmarked(mut environment: Vec<(String, String)>) -> Vec<(String, String)> {
-    environment.retain(|(name, _)| name != MARK);
+    environment.retain(|(name, _)| name != SERVICE_MARK_VARIABLE);
     environment
 }
 

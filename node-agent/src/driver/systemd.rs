@@ -241,11 +241,11 @@ impl Context {
         unit: &str,
         state: &state::UnitState,
     ) {
-        let starters = async {
-            let found = boot::starters(session, unit, state).await?;
+        let automatic_starts = async {
+            let found = boot::automatic_starts(session, unit, state).await?;
             if spec.disable_at_boot { boot::disable(session, unit, found).await } else { Ok(found) }
         };
-        let problem = match starters.await {
+        let problem = match automatic_starts.await {
             Ok(left) => boot::refusal(&left, spec.disable_at_boot).map(|failure| failure.message),
             Err(error) => Some(format!("cannot determine whether {unit} is started at boot: {error}")),
         };

@@ -1,6 +1,6 @@
 //! Explanations of blocking reasons for a service without an eligible node, per node.
 
-use super::certificate::KINDS;
+use super::certificate::AMOUNT_KINDS;
 use super::eligibility::{blocking_reason, node_group_reason};
 use super::model::Model;
 use super::trial::Trial;
@@ -47,7 +47,7 @@ fn of_node(model: &Model, trial: &Trial<'_>, unit: &Unit, node: u32) -> Option<(
         let (reason, message) = exclusion_reason(model, unit, node);
         return Some((true, blocked(reason, message)));
     }
-    for (kind, (reason, what)) in KINDS.into_iter().enumerate() {
+    for (kind, (reason, what)) in AMOUNT_KINDS.into_iter().enumerate() {
         let (Some(requests), Some(free), Some(limit)) =
             (unit.requests[kind], trial.free(node, kind), model.node(node).limits[kind])
         else {

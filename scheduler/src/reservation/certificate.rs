@@ -11,7 +11,7 @@ use ha_api_types::reason::Reason;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The kinds of amounts, with their reasons and their names in messages.
-pub(super) const KINDS: [(Reason, &str); 3] =
+pub(super) const AMOUNT_KINDS: [(Reason, &str); 3] =
     [(Reason::NotEnoughCpu, "CPU"), (Reason::NotEnoughMemory, "memory"), (Reason::NotEnoughDisk, "disk")];
 
 /// Returns the units that fit on no node, even if nothing else is to be placed and all services that may be preempted
@@ -46,33 +46,33 @@ pub(super) fn capacity_certificate(
     failed: &[u32],
     preemption: bool,
 ) -> Option<Certificate> {
-    let mut areas: BTreeSet<Bits> = BTreeSet::new();
+    let mut node_sets: BTreeSet<Bits> = BTreeSet::new();
     if preemption {
         // A preempted service needs a node too, perhaps one that no other service may use.
-        areas.insert(Bits::of(model.nodes.len(), |at| !failed.iter().any(|node| *node as usize == at)));
+        node_sets.insert(Bits::of(model.nodes.len(), |at| !failed.iter().any(|node| *node as usize == at)));
     } else {
         let mut all = Bits::of(model.nodes.len(), |_| false);
         for unit in units {
             all.unite(&unit.candidates);
         }
-        areas.extend(units.iter().map(|unit| unit.candidates.clone()).take(MAX_AREAS));
-        areas.insert(all);
+        node_sets.extend(units.iter().map(|unit| unit.candidates.clone()).take(MAX_NODE_SETS));
+        node_sets.insert(all);
     }
-    for area in areas {
-        for (kind, (reason, what)) in KINDS.into_iter().enumerate() {
-            let asking = units.iter().filter(|unit| unit.candidates.is_subset(&area));
-            let wanted: i128 = asking.filter_map(|unit| unit.requests[kind]).sum();
-            let free: Option<i128> = area
+    for node_set in node_sets {
+        for (kind, (reason, amount_name)) in AMOUNT_KINDS.into_iter().enumerate() {
+            let requesting_units = units.iter().filter(|unit| unit.candidates.is_subset(&node_set));
+            let requested: i128 = requesting_units.filter_map(|unit| unit.requests[kind]).sum();
+            let free: Option<i128> = node_set
                 .iter()
                 .filter_map(|node| u32::try_from(node).ok())
                 .map(|node| trial.free(node, kind).map(|free| free.max(0)))
                 .sum();
-            if let Some(free) = free.filter(|free| wanted > *free) {
+            if let Some(free) = free.filter(|free| requested > *free) {
                 let message = format!(
-                    "{} of {what} requested in total, {} free (eligible nodes: {})",
-                    Model::amount(wanted),
+                    "{} of {amount_name} requested in total, {} free (eligible nodes: {})",
+                    Model::amount(requested),
                     Model::amount(free),
-                    area.count()
+                    node_set.count()
                 );
                 return Some(Certificate::Capacity { reason, message });
             }
@@ -82,9 +82,9 @@ pub(super) fn capacity_certificate(
 }
 
 /// Maximum number of candidate sets that are considered; those of the first units are used.
-const MAX_AREAS: usize = 64;
+const MAX_NODE_SETS: usize = 64;
 /// Maximum number of services of one set that are matched with nodes; larger sets are left to the search.
-const MAX_MATCHED: usize = 64;
+const MAX_MATCHED_UNITS: usize = 64;
 
 /// Returns a certificate if services that must stay apart have too few nodes. The check is exact, by matching, for each set
 /// separately.
@@ -95,17 +95,17 @@ pub(super) fn anti_affinity_certificate(
 ) -> Option<Certificate> {
     let mut sets: BTreeMap<u32, Vec<&Unit>> = BTreeMap::new();
     for unit in units {
-        let apart: BTreeSet<u32> = unit
+        let anti_affinity_sets: BTreeSet<u32> = unit
             .members
             .iter()
             .flat_map(|member| model.service(*member).anti_affinity_sets.iter().copied())
             .collect();
-        for set in apart {
+        for set in anti_affinity_sets {
             sets.entry(set).or_default().push(unit);
         }
     }
     for (set, units) in sets.into_iter().filter(|(_, units)| units.len() > 1) {
-        if units.len() > MAX_MATCHED {
+        if units.len() > MAX_MATCHED_UNITS {
             continue;
         }
         let allowed: Vec<BTreeSet<usize>> = units

@@ -6,17 +6,17 @@ use ha_api_types::time::Millis;
 
 impl Script<'_> {
     pub(super) fn fault(&mut self, at: Millis) {
-        let later = at + self.length_ms();
+        let later = at + self.random_duration_ms();
         match self.random.below(44) {
             0..=2 => {
-                let node = self.node();
-                self.at(at, format!("power {node} off"));
-                self.at(later, format!("power {node} on"));
+                let node = self.random_node();
+                self.add_action(at, format!("power {node} off"));
+                self.add_action(later, format!("power {node} on"));
             }
             3..=6 => {
-                let node = self.node();
-                self.at(at, format!("network {node} off"));
-                self.at(later, format!("network {node} on"));
+                let node = self.random_node();
+                self.add_action(at, format!("network {node} off"));
+                self.add_action(later, format!("network {node} on"));
             }
             7..=8 => self.agent(at, later, "kill", "start"),
             9..=10 => self.agent(at, later, "hang", "resume"),
@@ -32,30 +32,30 @@ impl Script<'_> {
             21 => self.suspend(at),
             22 => self.clock(at),
             23 => {
-                let node = self.node();
-                self.at(at, format!("maintenance {node} enable"));
-                self.at(later, format!("maintenance {node} disable"));
+                let node = self.random_node();
+                self.add_action(at, format!("maintenance {node} enable"));
+                self.add_action(later, format!("maintenance {node} disable"));
             }
             24..=25 => {
-                let resource = self.resource();
-                self.at(at, format!("crash {resource}"));
+                let resource = self.random_resource();
+                self.add_action(at, format!("crash {resource}"));
             }
             26 => {
-                let node = self.worker();
-                self.at(at, format!("journal {node} full"));
-                self.at(later, format!("journal {node} ok"));
+                let node = self.random_worker();
+                self.add_action(at, format!("journal {node} full"));
+                self.add_action(later, format!("journal {node} ok"));
             }
             27 => {
-                let node = self.worker();
+                let node = self.random_worker();
                 // The pause is shorter than the device's timeout; a longer one would reset a healthy machine.
                 let length = self.stop_of_a_watchdog_ms();
-                self.at(at, format!("watchdog {node} stop {length}ms"));
+                self.add_action(at, format!("watchdog {node} stop {length}ms"));
             }
             34..=43 => self.edge(at, later),
             28..=29 => {
-                let resource = self.resource();
+                let resource = self.random_resource();
                 let (cpu, memory) = (self.random.below(8), self.random.below(12));
-                self.at(at, format!("load {resource} cpu={cpu} memory={memory}Gi"));
+                self.add_action(at, format!("load {resource} cpu={cpu} memory={memory}Gi"));
             }
             _ => self.command(at, later),
         }
@@ -64,44 +64,44 @@ impl Script<'_> {
     /// Draws a pause of a watchdog daemon that alone does not reset the machine.
     pub(super) fn stop_of_a_watchdog_ms(&mut self) -> Millis {
         let most = self.cluster.timings.watchdog_timeout_ms - 400;
-        self.ms(most / 4, most)
+        self.random_ms(most / 4, most)
     }
 
     fn agent(&mut self, at: Millis, later: Millis, begin: &str, end: &str) {
-        let node = self.node();
-        self.at(at, format!("agent {node} {begin}"));
-        self.at(later, format!("agent {node} {end}"));
+        let node = self.random_node();
+        self.add_action(at, format!("agent {node} {begin}"));
+        self.add_action(later, format!("agent {node} {end}"));
     }
 
     fn controller(&mut self, at: Millis, later: Millis, begin: &str, end: &str) {
-        let node = self.worker();
+        let node = self.random_worker();
         let begins = if self.random.chance(0.5) { "leader".to_owned() } else { node };
-        self.at(at, format!("controller {begins} {begin}"));
+        self.add_action(at, format!("controller {begins} {begin}"));
         // The leader of that time is not known, so start all of them.
         for node in &self.cluster.nodes {
-            self.at(later, format!("controller {node} {end}"));
+            self.add_action(later, format!("controller {node} {end}"));
         }
     }
 
     fn store(&mut self, at: Millis, later: Millis) {
         let length = later - at;
         match self.random.below(8) {
-            0..=1 => self.at(at, format!("store outage {length}ms")),
-            2 => self.at(at, "store leader-change"),
-            3 => self.at(at, "store compact"),
+            0..=1 => self.add_action(at, format!("store outage {length}ms")),
+            2 => self.add_action(at, "store leader-change"),
+            3 => self.add_action(at, "store compact"),
             4 => {
-                let length = self.ms(500, 8_000);
-                self.at(at, format!("store leader-pause {length}ms"));
+                let length = self.random_ms(500, 8_000);
+                self.add_action(at, format!("store leader-pause {length}ms"));
             }
             5 => self.latency(at, later),
             6 => {
-                let length = self.ms(2_000, 20_000);
-                self.at(at, format!("store flaky {length}ms"));
+                let length = self.random_ms(2_000, 20_000);
+                self.add_action(at, format!("store flaky {length}ms"));
             }
             _ => {
-                let node = if self.random.chance(0.5) { "leader".to_owned() } else { self.worker() };
-                let length = self.ms(1_000, 20_000);
-                self.at(at, format!("store lag {node} {length}ms"));
+                let node = if self.random.chance(0.5) { "leader".to_owned() } else { self.random_worker() };
+                let length = self.random_ms(1_000, 20_000);
+                self.add_action(at, format!("store lag {node} {length}ms"));
             }
         }
     }
@@ -110,69 +110,69 @@ impl Script<'_> {
     fn latency(&mut self, at: Millis, later: Millis) {
         let interval = self.cluster.timings.heartbeat_interval_ms;
         let latency = match self.random.below(3) {
-            0 => self.ms(5, 50),
-            1 => self.ms(interval / 8, interval / 2),
-            _ => self.ms(interval, 3_000),
+            0 => self.random_ms(5, 50),
+            1 => self.random_ms(interval / 8, interval / 2),
+            _ => self.random_ms(interval, 3_000),
         };
-        self.at(at, format!("store latency {latency}ms"));
-        self.at(later, "store latency 0ms");
+        self.add_action(at, format!("store latency {latency}ms"));
+        self.add_action(later, "store latency 0ms");
     }
 
     /// Changes a clock's rate. Two clocks differ by at most ρ, and the extremes are the most likely.
     fn clock(&mut self, at: Millis) {
-        let node = self.node();
+        let node = self.random_node();
         let rate = match self.random.below(4) {
             0 => 0.9995,
             1 => 1.0005,
-            _ => 0.9995 + 0.0001 * self.ms(0, 10) as f64,
+            _ => 0.9995 + 0.0001 * self.random_ms(0, 10) as f64,
         };
-        self.at(at, format!("clock {node} rate {rate:.4}"));
+        self.add_action(at, format!("clock {node} rate {rate:.4}"));
     }
 
     /// Suspends a machine. Only a machine that is never armed may sleep long (FENCING, section 4).
     fn suspend(&mut self, at: Millis) {
         if let Some(idle) = self.cluster.idle.clone() {
-            let length = self.length_ms();
-            self.at(at, format!("suspend {idle} {length}ms"));
+            let length = self.random_duration_ms();
+            self.add_action(at, format!("suspend {idle} {length}ms"));
         } else if !self.cluster.stops_fail {
-            let node = self.node();
-            let length = self.ms(10, self.cluster.timings.heartbeat_valid_ms / 16);
-            self.at(at, format!("suspend {node} {length}ms"));
+            let node = self.random_node();
+            let length = self.random_ms(10, self.cluster.timings.heartbeat_valid_ms / 16);
+            self.add_action(at, format!("suspend {node} {length}ms"));
         }
     }
 
     pub(super) fn command(&mut self, at: Millis, later: Millis) {
-        let resource = self.resource();
+        let resource = self.random_resource();
         let node = pick(self.random, &self.cluster.nodes);
         match self.random.below(16) {
-            0..=3 => self.at(at, format!("migrate {resource} {node}")),
-            4..=5 => self.at(at, format!("relocate {resource} {node}")),
+            0..=3 => self.add_action(at, format!("migrate {resource} {node}")),
+            4..=5 => self.add_action(at, format!("relocate {resource} {node}")),
             6..=7 => {
-                self.at(at, format!("set {resource} state=Stopped"));
-                self.at(later, format!("set {resource} state=Started"));
+                self.add_action(at, format!("set {resource} state=Stopped"));
+                self.add_action(later, format!("set {resource} state=Started"));
             }
-            8 => self.at(at, format!("restart {resource}")),
+            8 => self.add_action(at, format!("restart {resource}")),
             9 => {
-                self.at(at, format!("set {resource} state=Disabled"));
-                self.at(later, format!("set {resource} state=Started"));
+                self.add_action(at, format!("set {resource} state=Disabled"));
+                self.add_action(later, format!("set {resource} state=Started"));
             }
-            10 => self.at(at, format!("clear-error {resource}")),
+            10 => self.add_action(at, format!("clear-error {resource}")),
             11 => {
-                let seconds = self.ms(0, 40) / 10;
-                self.at(at, format!("stop {resource} {seconds}s"));
-                self.at(later, format!("start {resource}"));
+                let seconds = self.random_ms(0, 40) / 10;
+                self.add_action(at, format!("stop {resource} {seconds}s"));
+                self.add_action(later, format!("start {resource}"));
             }
             12 => {
-                let memory = self.ms(256, 8_192);
-                self.at(at, format!("set {resource} requests.memory={memory}Mi"));
-                self.at(later, format!("set {resource} requests.memory=256Mi"));
+                let memory = self.random_ms(256, 8_192);
+                self.add_action(at, format!("set {resource} requests.memory={memory}Mi"));
+                self.add_action(later, format!("set {resource} requests.memory=256Mi"));
             }
             13 => {
-                let priority = self.ms(0, 5);
-                self.at(at, format!("set {resource} priority={priority}"));
+                let priority = self.random_ms(0, 5);
+                self.add_action(at, format!("set {resource} priority={priority}"));
             }
-            14 => self.at(at, format!("load {resource} cpu=2 memory=4Gi")),
-            _ => self.at(at, format!("delete {resource}")),
+            14 => self.add_action(at, format!("load {resource} cpu=2 memory=4Gi")),
+            _ => self.add_action(at, format!("delete {resource}")),
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Steps {
 }
 
 /// Generates the steps of a run.
-pub(super) fn steps(random: &mut Random, cluster: &Cluster, most_ms: Millis) -> Steps {
+pub(super) fn steps(random: &mut Random, cluster: &Cluster, max_ms: Millis) -> Steps {
     let mut script = Script {
         lines: Vec::new(),
         replaced: Vec::new(),
@@ -31,27 +31,27 @@ pub(super) fn steps(random: &mut Random, cluster: &Cluster, most_ms: Millis) -> 
     for name in &cluster.added {
         // All machines are reachable at this time; a running service on an unreachable machine would not be discovered.
         let node = pick(script.random, &cluster.nodes);
-        script.at(QUIET_START_MS, format!("add {name} {node} running"));
+        script.add_action(QUIET_START_MS, format!("add {name} {node} running"));
     }
-    script.fill(most_ms);
+    script.add_faults(max_ms);
     let end = script.lines.iter().map(|line| line.at).max().unwrap_or(0) + 1;
     script.end_faults(end);
-    script.stays_broken(end);
+    script.break_permanently(end);
     let broken = script.broken;
     let mut lines = script.lines;
     lines.sort_by_key(|line| line.at);
     let last_ms = lines.last().map_or(0, |line| line.at);
-    Steps { actions: lines.into_iter().map(Line::into_step).collect(), last_ms, broken }
+    Steps { actions: lines.into_iter().map(TimedAction::into_step).collect(), last_ms, broken }
 }
 
 /// A line of a script.
-struct Line {
+struct TimedAction {
     at: Millis,
     only_if: Vec<String>,
     text: String,
 }
 
-impl Line {
+impl TimedAction {
     /// Returns `true` if the action changes the machine itself or its processes.
     fn acts_on(&self, node: &str) -> bool {
         let mut words = self.text.split_whitespace();
@@ -84,7 +84,7 @@ impl Line {
 
 /// A script under construction.
 pub(super) struct Script<'a> {
-    lines: Vec<Line>,
+    lines: Vec<TimedAction>,
     /// Machines that were replaced: in the end, an operator confirms that the former ones are off.
     pub(super) replaced: Vec<String>,
     /// Links that were cut, each as the names of its two ends.
@@ -98,73 +98,81 @@ pub(super) struct Script<'a> {
 }
 
 impl Script<'_> {
-    pub(super) fn at(&mut self, at: Millis, text: impl Into<String>) {
-        self.at_if(at, &[], text);
+    pub(super) fn add_action(&mut self, at: Millis, text: impl Into<String>) {
+        self.add_action_if(at, &[], text);
     }
 
     /// Adds an action that happens only if all conditions hold at that time.
-    pub(super) fn at_if(&mut self, at: Millis, only_if: &[&str], text: impl Into<String>) {
+    pub(super) fn add_action_if(&mut self, at: Millis, only_if: &[&str], text: impl Into<String>) {
         let only_if = only_if.iter().map(|condition| (*condition).to_owned()).collect();
-        self.lines.push(Line { at, only_if, text: text.into() });
+        self.lines.push(TimedAction { at, only_if, text: text.into() });
     }
 
     /// Draws a machine that runs services.
-    pub(super) fn worker(&mut self) -> String {
+    pub(super) fn random_worker(&mut self) -> String {
         pick(self.random, &self.cluster.nodes)
     }
 
     /// Draws a machine.
-    pub(super) fn node(&mut self) -> String {
+    pub(super) fn random_node(&mut self) -> String {
         if let Some(idle) = &self.cluster.idle
             && self.random.chance(0.1)
         {
             return idle.clone();
         }
-        self.worker()
+        self.random_worker()
     }
 
-    pub(super) fn resource(&mut self) -> String {
+    pub(super) fn random_resource(&mut self) -> String {
         pick(self.random, &self.cluster.resources)
     }
 
     /// Draws a duration between two bounds.
-    pub(super) fn ms(&mut self, least: Millis, most: Millis) -> Millis {
-        self.random.between_ms(least, most)
+    pub(super) fn random_ms(&mut self, min: Millis, max: Millis) -> Millis {
+        self.random.between_ms(min, max)
     }
 
     /// Draws a duration that is short, similar to the protocol's own times, or long.
-    pub(super) fn length_ms(&mut self) -> Millis {
+    pub(super) fn random_duration_ms(&mut self) -> Millis {
         match self.random.below(3) {
-            0 => self.ms(100, 3_000),
-            1 => self.ms(2_000, 25_000),
-            _ => self.ms(10_000, 90_000),
+            0 => self.random_ms(100, 3_000),
+            1 => self.random_ms(2_000, 25_000),
+            _ => self.random_ms(10_000, 90_000),
         }
     }
 
     /// Draws the time during which faults happen. The limit is halved a random number of times, so most runs last
     /// minutes and few last hours.
-    fn time_of_faults_ms(&mut self, most_ms: Millis) -> Millis {
-        let mut time_ms = most_ms;
+    fn random_fault_period_ms(&mut self, max_ms: Millis) -> Millis {
+        let mut time_ms = max_ms;
         while time_ms > 240_000 && self.random.chance(0.97) {
             time_ms /= 2;
         }
-        self.ms(time_ms / 2, time_ms)
+        self.random_ms(time_ms / 2, time_ms)
     }
 
     /// Adds storylines one at a time, and single faults among them.
-    fn fill(&mut self, most_ms: Millis) {
+    fn add_faults(&mut self, max_ms: Millis) {
         let begin = QUIET_START_MS + 5_000;
-        let time_ms = self.time_of_faults_ms(most_ms);
+        let time_ms = self.random_fault_period_ms(max_ms);
         let storylines = 1 + self.random.below(4);
-        let mut at = begin + self.ms(0, 10_000);
+        let mut at = begin + self.random_ms(0, 10_000);
         for _ in 0..storylines {
             let end = self.storyline(at);
-            at = if self.random.chance(0.3) { self.ms(at, end) } else { end + self.ms(1_000, 30_000) };
+            at = if self.random.chance(0.3) {
+                self.random_ms(at, end)
+            } else {
+                end + self.random_ms(1_000, 30_000)
+            };
         }
         let mut at = begin;
         for _ in 0..self.random.below(16) {
             // Faults come alone or close together.
-            at = if self.random.chance(0.5) { at + self.ms(0, 4_000) } else { begin + self.ms(0, time_ms) };
+            at = if self.random.chance(0.5) {
+                at + self.random_ms(0, 4_000)
+            } else {
+                begin + self.random_ms(0, time_ms)
+            };
             self.fault(at);
         }
     }
@@ -173,11 +181,11 @@ impl Script<'_> {
     fn end_faults(&mut self, end: Millis) {
         let mut nodes = self.cluster.nodes.clone();
         nodes.extend(self.cluster.idle.clone());
-        self.at(end, "store latency 0ms");
-        self.at(end, "store full off");
-        self.at(end, "arm");
+        self.add_action(end, "store latency 0ms");
+        self.add_action(end, "store full off");
+        self.add_action(end, "arm");
         for link in std::mem::take(&mut self.links) {
-            self.at(end, format!("link {link} on"));
+            self.add_action(end, format!("link {link} on"));
         }
         for node in &nodes {
             for text in [
@@ -192,44 +200,44 @@ impl Script<'_> {
                 "fence-device ok",
             ] {
                 let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
-                self.at(end, format!("{verb} {node} {rest}"));
+                self.add_action(end, format!("{verb} {node} {rest}"));
             }
-            self.at(end, format!("maintenance {node} disable"));
-            self.at(end + 1, format!("power {node} on"));
+            self.add_action(end, format!("maintenance {node} disable"));
+            self.add_action(end + 1, format!("power {node} on"));
         }
         // Machines that shut down are off only later, so each is switched on several times.
         for after in [10_000, 30_000, 60_000, 120_000, 180_000] {
             for node in &nodes {
-                self.at(end + after, format!("power {node} on"));
-                self.at(end + after, format!("agent {node} start"));
+                self.add_action(end + after, format!("power {node} on"));
+                self.add_action(end + after, format!("agent {node} start"));
                 if Some(node) != self.cluster.idle.as_ref() {
-                    self.at(end + after, format!("controller {node} start"));
+                    self.add_action(end + after, format!("controller {node} start"));
                 }
             }
         }
         if self.upgraded {
             for node in &nodes {
-                self.at(end + 210_000, format!("agent {node} upgrade"));
+                self.add_action(end + 210_000, format!("agent {node} upgrade"));
                 if Some(node) != self.cluster.idle.as_ref() {
-                    self.at(end + 220_000, format!("controller {node} upgrade"));
+                    self.add_action(end + 220_000, format!("controller {node} upgrade"));
                 }
             }
         }
         for node in std::mem::take(&mut self.replaced) {
-            self.at(end + 60_000, format!("confirm-fenced {node}"));
+            self.add_action(end + 60_000, format!("confirm-fenced {node}"));
         }
     }
 
     /// Leaves up to a minority of the nodes, one controller and one etcd member broken, from some time in the run on.
-    fn stays_broken(&mut self, end: Millis) {
+    fn break_permanently(&mut self, end: Millis) {
         if self.random.chance(0.5) {
             return;
         }
         let nodes = self.cluster.nodes.clone();
-        let most = (nodes.len() - 1) / 2;
-        let since = if self.random.chance(0.5) { end } else { self.ms(QUIET_START_MS, end) };
-        for _ in 0..self.random.below(most + 1) {
-            let node = self.worker();
+        let max_broken = (nodes.len() - 1) / 2;
+        let since = if self.random.chance(0.5) { end } else { self.random_ms(QUIET_START_MS, end) };
+        for _ in 0..self.random.below(max_broken + 1) {
+            let node = self.random_worker();
             let is_member = |node: &String| self.cluster.store.contains(node);
             if self.broken.contains(&node) || (is_member(&node) && self.broken.iter().any(is_member)) {
                 continue;
@@ -241,7 +249,7 @@ impl Script<'_> {
                 _ => format!("link {node} store off"),
             };
             self.lines.retain(|line| line.at < since || line.text != text.replace(" off", " on"));
-            self.at(since, text);
+            self.add_action(since, text);
             self.broken.push(node);
         }
         // One controller ends and is not started again, while another one keeps running.
@@ -249,9 +257,10 @@ impl Script<'_> {
             let controllers: Vec<String> = nodes.iter().take(3).cloned().collect();
             let node = pick(self.random, &controllers);
             if !self.broken.iter().any(|broken| controllers.contains(broken)) {
-                let ends = |line: &Line| !line.text.starts_with(&format!("controller {node} "));
-                self.lines.retain(|line| line.at < since || ends(line));
-                self.at(end + 200_000, format!("controller {node} kill"));
+                let is_of_other_controller =
+                    |line: &TimedAction| !line.text.starts_with(&format!("controller {node} "));
+                self.lines.retain(|line| line.at < since || is_of_other_controller(line));
+                self.add_action(end + 200_000, format!("controller {node} kill"));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Campaigns of many seeds on all cores. Failing seeds are reported with their violations, and the first few are shrunk.
 
-use super::{Size, run_value, scenario_of, shrink};
+use super::{Size, generate_scenario, run_scenario_value, shrink};
 use crate::world::Violation;
 use ha_api_types::time::Millis;
 use serde_json::Value;
@@ -11,25 +11,25 @@ use std::thread;
 
 /// A half-open range of seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seeds {
+pub struct SeedRange {
     /// First seed.
     pub from: u64,
     /// End of the range, which is not included.
     pub to: u64,
 }
 
-impl Seeds {
+impl SeedRange {
     /// Parses `0..1000` or `7`.
     ///
     /// Errors: the text is not a range. The message names the accepted forms.
-    pub fn parse(text: &str) -> Result<Seeds, String> {
+    pub fn parse(text: &str) -> Result<SeedRange, String> {
         let number = |text: &str| text.trim().parse::<u64>().ok();
         let range = match text.split_once("..") {
             Some((from, to)) => number(from).zip(number(to)),
             None => number(text).and_then(|one| Some((one, one.checked_add(1)?))),
         };
         match range {
-            Some((from, to)) if from < to => Ok(Seeds { from, to }),
+            Some((from, to)) if from < to => Ok(SeedRange { from, to }),
             Some(_) => {
                 Err(format!("{text:?} contains no seed: the end is excluded, so write A..B with A below B"))
             }
@@ -49,13 +49,13 @@ impl Seeds {
 #[derive(Clone, Copy, Debug)]
 pub struct Campaign {
     /// Seeds to run.
-    pub seeds: Seeds,
+    pub seeds: SeedRange,
     /// Upper bounds for the size of a run.
     pub size: Size,
     /// Whether the campaign ends with the first failing seed; runs that have begun are finished.
-    pub stop_at_first: bool,
+    pub stop_at_first_failure: bool,
     /// Number of failing seeds that are shrunk; the others keep their scenarios.
-    pub shrunk: usize,
+    pub max_shrunk_seeds: usize,
 }
 
 /// A failed seed.
@@ -71,9 +71,9 @@ pub struct FailedSeed {
 
 /// The results of a campaign.
 #[derive(Clone, Debug, Default)]
-pub struct Campaigned {
+pub struct CampaignResult {
     /// Number of seeds that were run.
-    pub ran: u64,
+    pub seeds_run: u64,
     /// Virtual time of all runs together, in milliseconds.
     pub simulated_ms: Millis,
     /// Failed seeds, in order.
@@ -86,31 +86,31 @@ impl Campaign {
     ///
     /// Guarantees: the result of a seed depends only on the seed and the size.
     /// Errors: the generator made an invalid scenario, which is a defect of the generator.
-    pub fn run(&self, progress: &(dyn Fn(u64, usize) + Sync)) -> Result<Campaigned, String> {
+    pub fn run(&self, progress: &(dyn Fn(u64, usize) + Sync)) -> Result<CampaignResult, String> {
         let next = AtomicU64::new(self.seeds.from);
-        let gathered = Mutex::new(Campaigned::default());
+        let shared_result = Mutex::new(CampaignResult::default());
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let results: Vec<Result<(), String>> = thread::scope(|scope| {
             let workers: Vec<_> =
-                (0..cores).map(|_| scope.spawn(|| self.work(&next, &gathered, progress))).collect();
+                (0..cores).map(|_| scope.spawn(|| self.run_seeds(&next, &shared_result, progress))).collect();
             workers
                 .into_iter()
                 .map(|worker| worker.join().unwrap_or_else(|_| Err("a run panicked".to_owned())))
                 .collect()
         });
         results.into_iter().collect::<Result<Vec<()>, String>>()?;
-        let mut done = gathered.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        done.failed.sort_by_key(|failed| failed.seed);
-        for failed in done.failed.iter_mut().take(self.shrunk) {
+        let mut result = shared_result.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        result.failed.sort_by_key(|failed| failed.seed);
+        for failed in result.failed.iter_mut().take(self.max_shrunk_seeds) {
             failed.scenario = shrink(&failed.scenario, 200);
         }
-        Ok(done)
+        Ok(result)
     }
 
-    fn work(
+    fn run_seeds(
         &self,
         next: &AtomicU64,
-        gathered: &Mutex<Campaigned>,
+        shared_result: &Mutex<CampaignResult>,
         progress: &(dyn Fn(u64, usize) + Sync),
     ) -> Result<(), String> {
         loop {
@@ -118,25 +118,25 @@ impl Campaign {
             if seed >= self.seeds.to {
                 return Ok(());
             }
-            let scenario = scenario_of(seed, self.size);
-            let world = match run_value(&scenario) {
+            let scenario = generate_scenario(seed, self.size);
+            let world = match run_scenario_value(&scenario) {
                 Ok(world) => world,
                 Err(problem) => {
                     next.store(self.seeds.to, Ordering::Relaxed);
                     return Err(format!("seed {seed}: {problem}"));
                 }
             };
-            let mut gathered = gathered.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            gathered.ran += 1;
-            gathered.simulated_ms += world.simulated_ms();
-            if !world.is_good() {
+            let mut shared_result = shared_result.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            shared_result.seeds_run += 1;
+            shared_result.simulated_ms += world.simulated_ms();
+            if !world.has_passed() {
                 let violations = world.violations().to_vec();
-                gathered.failed.push(FailedSeed { seed, violations, scenario });
-                if self.stop_at_first {
+                shared_result.failed.push(FailedSeed { seed, violations, scenario });
+                if self.stop_at_first_failure {
                     next.store(self.seeds.to, Ordering::Relaxed);
                 }
             }
-            progress(gathered.ran, gathered.failed.len());
+            progress(shared_result.seeds_run, shared_result.failed.len());
         }
     }
 }
@@ -147,10 +147,10 @@ mod tests {
 
     #[test]
     fn ranges_and_single_seeds_are_read() {
-        assert_eq!(Seeds::parse("0..1000"), Ok(Seeds { from: 0, to: 1000 }));
-        assert_eq!(Seeds::parse("7"), Ok(Seeds { from: 7, to: 8 }));
+        assert_eq!(SeedRange::parse("0..1000"), Ok(SeedRange { from: 0, to: 1000 }));
+        assert_eq!(SeedRange::parse("7"), Ok(SeedRange { from: 7, to: 8 }));
         for wrong in ["", "a", "1..", "..2", "5..5", "6..5", "-1..3", "18446744073709551615"] {
-            assert!(Seeds::parse(wrong).is_err(), "{wrong:?}");
+            assert!(SeedRange::parse(wrong).is_err(), "{wrong:?}");
         }
     }
 }

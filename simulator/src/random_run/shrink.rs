@@ -1,6 +1,6 @@
 //! Reduction of a failing run: steps, objects and nodes are removed as long as the same invariant is broken in the same way.
 
-use super::run_value;
+use super::run_scenario_value;
 use crate::world::Violation;
 use serde_json::Value;
 
@@ -52,7 +52,7 @@ fn ends_fault(scenario: &Value, at: usize, count: usize) -> bool {
 
 /// Returns the first violated invariant, and the way in which it was violated.
 fn broken(scenario: &Value) -> Option<(&'static str, Vec<String>)> {
-    run_value(scenario).ok()?.violations().first().map(way)
+    run_scenario_value(scenario).ok()?.violations().first().map(way)
 }
 
 /// Returns the violated invariant, and the words of the violation without names and numbers. If the step that ends a

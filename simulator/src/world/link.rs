@@ -73,7 +73,7 @@ pub(crate) enum Answer {
 }
 
 /// Time limit of a client for every request except a heartbeat, in milliseconds.
-const PATIENCE_MS: Millis = ha_api_types::timing::UNANSWERED_MS;
+const PATIENCE_MS: Millis = ha_api_types::timing::UNANSWERED_REQUEST_MS;
 /// Delay before a broken watch is opened again, in milliseconds.
 const RESUME_MS: Millis = 500;
 

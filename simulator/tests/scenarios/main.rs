@@ -48,7 +48,7 @@ fn every_scenario_holds_and_every_word_is_reached() {
     let next = Mutex::new(paths.into_iter().enumerate());
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let check = |world: &World, path: &Path, seed: Option<u64>| {
-        if !world.is_good() {
+        if !world.has_passed() {
             let name = format!("{} with seed {seed:?}", path.display());
             let text = format!("{name}\n{}\n{:#}", world.timeline().join("\n"), world.summary());
             failed.lock().expect("no thread has panicked").insert(text);
@@ -104,7 +104,7 @@ expect: {refused: [migrate web node1, migrate web node2]}
     let scenario = Scenario::parse("file.yaml", text, Path::new(".")).expect("a valid scenario");
     let mut world = World::new(scenario).expect("a valid world");
     world.run();
-    assert!(!world.is_good());
+    assert!(!world.has_passed());
     let summary = world.summary();
     let checks = summary["expect"].as_array().expect("checks");
     let told = |check: &&serde_json::Value| check["got"] == "no step requests it";

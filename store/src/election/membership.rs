@@ -2,7 +2,7 @@
 //! (R9.10 to R9.19).
 
 use super::leadership::candidate_of;
-use super::{Election, Membership, Readings, Step, WriteKind};
+use super::{Election, Membership, ReadTracker, Step, WriteKind};
 use crate::transaction::{Entry, Guard, Outcome, Transaction};
 use ha_api_types::id::Revision;
 use ha_api_types::record::Refresh;
@@ -60,7 +60,7 @@ impl CandidateState {
 
 impl Election {
     /// Processes the candidate key of a newer view.
-    pub(super) fn observe_membership(&mut self, now: &Now, readings: &Readings) {
+    pub(super) fn observe_membership(&mut self, now: &Now, read_tracker: &ReadTracker) {
         if self.view.revision >= self.refreshed {
             self.refreshed = self.view.refresh.as_ref().map_or(Revision(0), |entry| entry.mod_revision);
         }
@@ -74,10 +74,10 @@ impl Election {
             {
                 self.presence = self.settled(now);
             }
-            CandidateState::Unread { reading, own: None } if readings.is_complete(*reading) => {
+            CandidateState::Unread { reading, own: None } if read_tracker.is_complete(*reading) => {
                 self.presence = self.settled(now);
             }
-            CandidateState::Unread { reading, own: Some(own) } if readings.is_complete(*reading) => {
+            CandidateState::Unread { reading, own: Some(own) } if read_tracker.is_complete(*reading) => {
                 self.presence = CandidateState::Own { own: *own, due: now.raw };
             }
             CandidateState::Foreign { revisions, since, is_refreshed, .. } => {
@@ -120,7 +120,12 @@ impl Election {
         CandidateState::Foreign { machine: found.machine, revisions, since: now.raw, is_refreshed: false }
     }
 
-    pub(super) fn candidate_committed(&mut self, now: &Now, outcome: &Outcome, readings: &mut Readings) {
+    pub(super) fn candidate_committed(
+        &mut self,
+        now: &Now,
+        outcome: &Outcome,
+        read_tracker: &mut ReadTracker,
+    ) {
         let CandidateState::Joining { kept } = self.presence else { return };
         self.presence = match outcome {
             Outcome::Applied(revision) => {
@@ -133,12 +138,12 @@ impl Election {
                 CandidateState::Unjoined { kept, due: now.raw + self.interval_ms }
             }
             Outcome::Conflict(_) | Outcome::Unknown(_) => {
-                CandidateState::Unread { reading: readings.request(), own: None }
+                CandidateState::Unread { reading: read_tracker.request(), own: None }
             }
         };
     }
 
-    pub(super) fn refresh_committed(&mut self, now: &Now, outcome: &Outcome, readings: &mut Readings) {
+    pub(super) fn refresh_committed(&mut self, now: &Now, outcome: &Outcome, read_tracker: &mut ReadTracker) {
         if let Outcome::Applied(revision) = outcome {
             self.refreshed = self.refreshed.max(*revision);
         }
@@ -148,19 +153,19 @@ impl Election {
                 CandidateState::Own { own, due: now.raw + self.interval_ms }
             }
             Outcome::Conflict(_) | Outcome::Unknown(_) => {
-                CandidateState::Unread { reading: readings.request(), own: Some(own) }
+                CandidateState::Unread { reading: read_tracker.request(), own: Some(own) }
             }
         };
     }
 
-    pub(super) fn removal_committed(&mut self, now: &Now, outcome: &Outcome, readings: &mut Readings) {
+    pub(super) fn removal_committed(&mut self, now: &Now, outcome: &Outcome, read_tracker: &mut ReadTracker) {
         if self.presence != CandidateState::Removing {
             return;
         }
         self.presence = match outcome {
             Outcome::Applied(_) => CandidateState::Unjoined { kept: None, due: now.raw },
             Outcome::Conflict(_) | Outcome::Unknown(_) | Outcome::Refused(_) | Outcome::LeaseNotFound => {
-                CandidateState::Unread { reading: readings.request(), own: None }
+                CandidateState::Unread { reading: read_tracker.request(), own: None }
             }
         };
     }

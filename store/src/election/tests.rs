@@ -5,7 +5,7 @@ use crate::memory_state::MemoryState;
 
 struct TestProcess {
     election: Election,
-    readings: Readings,
+    read_tracker: ReadTracker,
     id: String,
 }
 
@@ -44,7 +44,7 @@ fn process_on(world: &World, id: &str, instance: &str, machine: &str, locked: bo
     };
     TestProcess {
         election: Election::new(world.keys.clone(), candidate, locked),
-        readings: Readings::default(),
+        read_tracker: ReadTracker::default(),
         id: id.to_owned(),
     }
 }
@@ -63,10 +63,10 @@ impl World {
 
     fn run_until_idle(&mut self, process: &mut TestProcess) {
         for _ in 0..20 {
-            if let Some(reading) = process.readings.begin() {
-                process.readings.complete(reading);
+            if let Some(reading) = process.read_tracker.begin() {
+                process.read_tracker.complete(reading);
             }
-            process.election.observe(&self.now, self.view(&process.id), &process.readings);
+            process.election.observe(&self.now, self.view(&process.id), &process.read_tracker);
             let Some(step) = process.election.poll(&self.now) else { break };
             self.run(process, step);
         }
@@ -87,7 +87,7 @@ impl World {
                         self.state.commit(&transaction)
                     }
                 };
-                process.election.committed(&self.now, kind, &outcome, &mut process.readings);
+                process.election.committed(&self.now, kind, &outcome, &mut process.read_tracker);
             }
             Step::GrantLease { ttl_seconds } => {
                 let lease = self.state.grant_lease(self.now.raw, ttl_seconds);
@@ -95,7 +95,7 @@ impl World {
             }
             Step::KeepAlive(lease) => {
                 let alive = self.state.keep_alive(self.now.raw, lease).is_ok();
-                process.election.lease_kept(&self.now, lease, alive, &mut process.readings);
+                process.election.lease_kept(&self.now, lease, alive, &mut process.read_tracker);
             }
             Step::Revoke(lease) => {
                 let _ = self.state.revoke_lease(lease);

@@ -76,15 +76,15 @@ fn a_list_and_a_map_in_one_field_conflict() {
 proptest::proptest! {
     /// Malformed managedFields cause no panic, and the configuration is in the object afterwards.
     #[test]
-    fn foreign_managed_fields_do_no_harm(name in "[a-z:.]{0,6}", text in "\\PC{0,8}") {
+    fn malformed_managed_fields_cause_no_panic(name in "[a-z:.]{0,6}", text in "\\PC{0,8}") {
         for fields in [json!(text), json!([text]), json!([{"manager": text, "fieldsV1": {format!("f:{name}"): {"k:{}": text}}}]), json!({})] {
             let live = json!({"metadata": {"name": "web", "managedFields": fields}, "spec": {name.as_str(): {"x": 1}}});
-            let wanted = object(&json!({name.as_str(): [1]}));
-            let after = apply(Some(&live), &wanted, "m", true, &at(1)).unwrap();
+            let applied = object(&json!({name.as_str(): [1]}));
+            let after = apply(Some(&live), &applied, "m", true, &at(1)).unwrap();
             assert_eq!(after["spec"][name.as_str()], json!([1]));
-            let mut plain = wanted.clone();
-            record_update(Some(&live), &mut plain, "m", &at(1));
-            assert_eq!(&plain["spec"], &wanted["spec"]);
+            let mut updated = applied.clone();
+            record_update(Some(&live), &mut updated, "m", &at(1));
+            assert_eq!(&updated["spec"], &applied["spec"]);
         }
     }
 }

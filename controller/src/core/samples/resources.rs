@@ -16,8 +16,8 @@ const WINDOWS: [(&str, u32); 2] = [("30d", 30), ("365d", 365)];
 pub(super) fn add(input: &MetricsInput<'_>, samples: &mut Vec<Sample>) {
     let cluster_view = input.cluster_view;
     let now = input.now.timestamp();
-    for (name, known) in &cluster_view.resources {
-        let resource = &known.value;
+    for (name, stored) in &cluster_view.resources {
+        let resource = &stored.value;
         let status = status_of(cluster_view, resource);
         let driver = resource.spec.driver.kind().map_or("", DriverKind::name);
         let group = resource.spec.group.as_deref().unwrap_or_default();
@@ -59,7 +59,7 @@ pub(super) fn add(input: &MetricsInput<'_>, samples: &mut Vec<Sample>) {
 /// Returns why a service that is requested to run has no eligible node.
 fn unschedulable_reason(resource: &Resource, status: &ResourceStatus) -> Option<Reason> {
     let is_being_scheduled = matches!(status.state, ServiceState::RequestStart | ServiceState::Recovery);
-    let wanted = resource.spec.state == RequestedState::Started;
+    let is_start_requested = resource.spec.state == RequestedState::Started;
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready")?;
-    (is_being_scheduled && wanted).then_some(ready.reason)
+    (is_being_scheduled && is_start_requested).then_some(ready.reason)
 }

@@ -268,7 +268,7 @@ fn record_counted_empty(
 pub(super) fn remove_verified_nodes(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
     let cluster_view = input.cluster_view;
     let uid = service.uid();
-    if !cluster_view.needs_answers(service.name, uid) {
+    if !cluster_view.needs_verification(service.name, uid) {
         draft.status.counted_empty.clear();
     }
     draft.status.counted_empty.retain(|node| !cluster_view.has_verified(service.name, uid, node));

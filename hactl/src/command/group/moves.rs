@@ -41,7 +41,7 @@ pub(crate) struct Moves<'a> {
     source: Source,
     group_plan: GroupPlan,
     all_groups: &'a AllGroups<'a>,
-    moved: &'a [PlannedMove],
+    planned_moves: &'a [PlannedMove],
     offline: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Moves<'a> {
     pub(crate) fn new(
         loaded: &LoadedCluster,
         all_groups: &'a AllGroups<'a>,
-        moved: &'a [PlannedMove],
+        planned_moves: &'a [PlannedMove],
     ) -> Moves<'a> {
         let source = Source {
             cluster: all_groups.cluster.clone(),
@@ -60,19 +60,19 @@ impl<'a> Moves<'a> {
             inter_group_moves: all_groups.inter_group_moves,
             view: None,
         };
-        let plan = all_groups.plan(all_steps(moved));
+        let plan = all_groups.plan(all_steps(planned_moves));
         let group_plan = GroupPlan { group: 0, problem: all_groups.problem.clone(), plan };
-        Moves { source, group_plan, all_groups, moved, offline: loaded.offline.clone() }
+        Moves { source, group_plan, all_groups, planned_moves, offline: loaded.offline.clone() }
     }
 
     /// Returns a numbered line per move: instance, source, target group and nodes, and operations.
     pub(crate) fn text(&self) -> String {
         let rows: Vec<[String; 4]> = self
-            .moved
+            .planned_moves
             .iter()
             .map(|moved| {
                 let to = self.nodes(moved.to).join(":");
-                let to = if moved.between_groups() {
+                let to = if moved.is_between_groups() {
                     format!("({}, {to})", self.all_groups.cluster.groups[moved.target].name)
                 } else {
                     to
@@ -91,7 +91,7 @@ impl<'a> Moves<'a> {
 
     /// Returns the number of moves and their cost, as text.
     pub(crate) fn cost(&self) -> String {
-        cost(&self.group_plan, self.moved.len()) + "\n"
+        cost(&self.group_plan, self.planned_moves.len()) + "\n"
     }
 
     /// Returns the moves as JSON.
@@ -101,13 +101,13 @@ impl<'a> Moves<'a> {
                 "instance": self.all_groups.name(moved.guest),
                 "fromGroup": self.all_groups.cluster.groups[moved.source].name,
                 "toGroup": self.all_groups.cluster.groups[moved.target].name,
-                "interGroup": moved.between_groups(),
+                "interGroup": moved.is_between_groups(),
                 "from": self.nodes(moved.from),
                 "to": self.nodes(moved.to),
                 "ops": self.operations(moved),
             })
         };
-        self.moved.iter().map(value).collect()
+        self.planned_moves.iter().map(value).collect()
     }
 
     /// Adds the moves and their cost to a JSON value.
@@ -141,7 +141,7 @@ impl<'a> Moves<'a> {
             session.terminal().print(&text);
         }
         if let Some(file) = &output.print_commands
-            && (output_path(file).is_some() || (format.is_none() && !self.moved.is_empty()))
+            && (output_path(file).is_some() || (format.is_none() && !self.planned_moves.is_empty()))
         {
             commands::output_commands(
                 session.terminal(),
@@ -158,8 +158,8 @@ impl<'a> Moves<'a> {
             )?;
         }
         let mut failure = None;
-        if output.apply && !self.moved.is_empty() {
-            confirm(output.yes, self.moved.len())?;
+        if output.apply && !self.planned_moves.is_empty() {
+            confirm(output.yes, self.planned_moves.len())?;
             let execution_settings =
                 ExecutionSettings { timeout: output.timeout, offline: &self.offline, command };
             let plans = std::slice::from_ref(&self.group_plan);

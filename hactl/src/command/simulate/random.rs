@@ -6,7 +6,7 @@ use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
 use ha_api_types::names;
-use ha_simulator::random_run::{Campaign, Campaigned, FailedSeed, Seeds, Size};
+use ha_simulator::random_run::{Campaign, CampaignResult, FailedSeed, SeedRange, Size};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl RandomFlags {
 
     fn campaign(&self) -> Result<Campaign, Failure> {
         let seeds =
-            Seeds::parse(&self.seeds).map_err(|problem| Failure::usage(format!("--seeds: {problem}")))?;
+            SeedRange::parse(&self.seeds).map_err(|problem| Failure::usage(format!("--seeds: {problem}")))?;
         let number = |flag: &str, value: u32| match value {
             1..=MAX_COUNT => Ok(value as usize),
             _ => Err(Failure::usage(format!("{flag}: {value} must be from 1 to {MAX_COUNT}"))),
@@ -71,15 +71,15 @@ impl RandomFlags {
             resources: number("--resources", self.resources)?,
             faults_ms: u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX).max(1_000),
         };
-        Ok(Campaign { seeds, size, stop_at_first: false, shrunk: MAX_SHRUNK_SEEDS })
+        Ok(Campaign { seeds, size, stop_at_first_failure: false, max_shrunk_seeds: MAX_SHRUNK_SEEDS })
     }
 }
 
-fn hours(result: &Campaigned) -> f64 {
+fn hours(result: &CampaignResult) -> f64 {
     result.simulated_ms as f64 / 3_600_000.0
 }
 
-fn summary(seeds: Seeds, result: &Campaigned) -> Value {
+fn summary(seeds: SeedRange, result: &CampaignResult) -> Value {
     let violations = |failed: &FailedSeed| -> Vec<Value> {
         let one = |at: u64, invariant: &str, detail: &str| json!({"at": at as f64 / 1000.0, "invariant": invariant, "detail": detail});
         failed.violations.iter().map(|found| one(found.at, found.invariant, &found.detail)).collect()
@@ -90,13 +90,13 @@ fn summary(seeds: Seeds, result: &Campaigned) -> Value {
         .map(|failed| json!({"seed": failed.seed, "violations": violations(failed), "scenario": failed.scenario}))
         .collect();
     json!({
-        "seeds": {"from": seeds.from, "to": seeds.to}, "ran": result.ran, "simulatedHours": hours(result),
+        "seeds": {"from": seeds.from, "to": seeds.to}, "ran": result.seeds_run, "simulatedHours": hours(result),
         "failed": failed,
     })
 }
 
 /// Returns every failing seed as a scenario file, with other output as comments, so that standard output is a valid file.
-fn text(session: &Session, result: &Campaigned) -> Result<String, Failure> {
+fn text(session: &Session, result: &CampaignResult) -> Result<String, Failure> {
     let terminal = session.terminal();
     let mut text = String::new();
     for (at, failed) in result.failed.iter().enumerate() {
@@ -110,7 +110,7 @@ fn text(session: &Session, result: &Campaigned) -> Result<String, Failure> {
         }
     }
     let count = result.failed.len();
-    let (style, seeds) = (if count == 0 { Style::Good } else { Style::Bad }, result.ran);
+    let (style, seeds) = (if count == 0 { Style::Good } else { Style::Bad }, result.seeds_run);
     let verdict = terminal.paint(style, &format!("{count} failed"));
     text += &format!("# {}, {verdict}; {:.1} simulated hours\n", names::count(seeds, "seed"), hours(result));
     Ok(text)

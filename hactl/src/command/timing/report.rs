@@ -9,11 +9,11 @@ use ha_api_types::timing::{
 use serde::Serialize;
 
 /// The subject of a failover: a node, or a kind of watchdog.
-pub(super) struct Subject {
+pub(super) struct FailoverSubject {
     pub(super) name: String,
     pub(super) device: String,
     /// Active timings and watchdog of the subject; `None`: the agent has not committed them yet.
-    pub(super) known: Option<(Timings, WatchdogBounds)>,
+    pub(super) timings_and_watchdog: Option<(Timings, WatchdogBounds)>,
 }
 
 /// The whole output.
@@ -64,12 +64,12 @@ impl Report {
         profile: Profile,
         settings: Timings,
         store: &StoreTimes,
-        subjects: &[Subject],
+        subjects: &[FailoverSubject],
     ) -> Report {
         let mut failovers: Vec<Failover> = Vec::new();
         let mut unknown = Vec::new();
         for subject in subjects {
-            let Some((timings, watchdog)) = subject.known else {
+            let Some((timings, watchdog)) = subject.timings_and_watchdog else {
                 unknown.push(subject.name.clone());
                 continue;
             };

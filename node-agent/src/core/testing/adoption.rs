@@ -11,7 +11,7 @@ fn a_new_process_of_the_same_boot_heartbeats_first_then_probes_and_adopts() {
     world.advance(2_000);
     world.executed.clear();
     world.commits.clear();
-    world.held_commands.insert("probe");
+    world.commands_to_hold.insert("probe");
     world.restart_agent("boot-1");
     world.advance(100);
     assert_eq!(world.alive().map(|alive| alive.instance), Some(world.config.instance.clone()));
@@ -25,8 +25,8 @@ fn a_new_process_of_the_same_boot_heartbeats_first_then_probes_and_adopts() {
         .collect();
     assert_eq!(created[..2], [false, true], "deleted, then created");
     assert!(world.report().armed, "the watchdog stayed armed");
-    world.held_commands.clear();
-    world.finish_held();
+    world.commands_to_hold.clear();
+    world.finish_held_commands();
     world.advance(10_000);
     assert_eq!(world.fence().epoch, Epoch(1));
     assert_eq!((world.count("web", "stop"), world.count("web", "kill")), (0, 0));
@@ -117,10 +117,10 @@ fn an_agent_restarted_between_permit_and_start_continues() {
 impl World {
     fn assign_but_crash_before_the_journal(&mut self) -> ActionUid {
         let journal = self.journal.clone();
-        self.held_commands.insert("start");
+        self.commands_to_hold.insert("start");
         let uid = self.assign("web", Action::Start);
         self.advance(1_000);
-        self.held_commands.clear();
+        self.commands_to_hold.clear();
         self.executed.clear();
         // The permit stays; the journal entries that the process wrote after it are removed.
         self.journal = Journal { services: journal.services, ..self.journal.clone() };

@@ -145,7 +145,7 @@ impl World {
     }
 
     /// Registers another node, `n2`, under epoch 1.
-    pub(super) fn peer_open(&mut self) {
+    pub(super) fn register_peer(&mut self) {
         let fence = Fence {
             epoch: Epoch(1),
             boot_id: "peer-boot".into(),
@@ -157,7 +157,7 @@ impl World {
     }
 
     /// Fences `n2`.
-    pub(super) fn peer_fenced(&mut self) {
+    pub(super) fn fence_peer(&mut self) {
         let fence = Fence {
             epoch: Epoch(2),
             boot_id: "peer-boot".into(),

@@ -58,14 +58,14 @@ fn the_next_agent_kills_a_found_service_before_the_deadline() {
 #[test]
 fn a_service_added_during_clearing_is_also_probed() {
     let mut world = World::running();
-    world.held_commands.insert("probe");
+    world.commands_to_hold.insert("probe");
     world.close();
     world.advance(100);
     world.copies.insert("mail".into(), ServiceCopy { running: true, ..ServiceCopy::default() });
     world.resource("mail");
     world.advance(100);
-    world.held_commands.clear();
-    world.finish_held();
+    world.commands_to_hold.clear();
+    world.finish_held_commands();
     world.advance(2_000);
     assert!(!world.copies["mail"].running, "{:?}", world.core.waiting(&world.now()));
     assert_eq!(world.report().mode, Mode::Registering);
@@ -152,7 +152,7 @@ fn a_deadline_that_reaches_the_daemon_too_late_is_sent_once() {
     world.advance(deadline - 500 - world.now_ms);
     assert_eq!(world.daemon.status().state, protocol::State::Staying);
     // When the node turns out not to be empty, less time is left than the device's smallest timeout.
-    world.held_commands.insert("kill");
+    world.commands_to_hold.insert("kill");
     world.requests.clear();
     world.copies.entry("mail".into()).or_default().running = true;
     world.input(Input::Driver(DriverEvent::Appeared { name: "mail".into(), uid: "uid-mail".into() }));

@@ -12,7 +12,7 @@ impl World {
     /// Creates a source that has committed HandingOver and whose read of the target is not answered yet.
     fn handing_over() -> (World, ActionUid) {
         let mut world = World::running();
-        world.peer_open();
+        world.register_peer();
         let uid = world.assign("web", to_peer());
         world.hold_journal = true;
         world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
@@ -38,11 +38,11 @@ impl World {
 #[test]
 fn the_driver_begins_once_the_target_is_read_and_as_guarded() {
     let (mut world, uid) = World::handing_over();
-    world.held_commands.insert("migrate");
+    world.commands_to_hold.insert("migrate");
     world.answer_held_reads();
     assert_eq!(world.count("web", "migrate"), 1);
-    world.held_commands.clear();
-    world.finish_held();
+    world.commands_to_hold.clear();
+    world.finish_held_commands();
     world.advance(1_000);
     let report = world.service("web");
     assert_eq!((report.phase, report.action_uid, report.never_began), (Phase::HandedOver, Some(uid), false));
@@ -54,7 +54,7 @@ fn the_driver_never_begins_when_the_target_has_changed_or_the_answer_is_late_or_
         let (mut world, uid) = World::handing_over();
         match what {
             "report" => world.peer_reports("web", &uid, Phase::Stopped, Reason::LeaseLost),
-            "fence" => world.peer_fenced(),
+            "fence" => world.fence_peer(),
             "late" => {
                 let margin_ms = world.core.active_timings.stop_margin_ms;
                 world.advance(margin_ms + 1);
@@ -94,22 +94,22 @@ fn a_hand_over_is_committed_only_with_a_worker_at_hand() {
     world.resource("other");
     world.assign("other", Action::Start);
     world.advance(1_000);
-    world.held_commands.insert("stop");
+    world.commands_to_hold.insert("stop");
     world.assign("other", Action::Stop { timeout_ms: None });
-    world.peer_open();
+    world.register_peer();
     let uid = world.assign("web", to_peer());
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(3_000);
     assert_ne!(world.service("web").phase, Phase::HandingOver, "the only worker is busy");
     // The target is lost before the commit, so the hand-over is never committed.
-    world.peer_fenced();
-    world.held_commands.clear();
-    world.finish_held();
+    world.fence_peer();
+    world.commands_to_hold.clear();
+    world.finish_held_commands();
     world.advance(3_000);
     assert_ne!(world.service("web").phase, Phase::HandingOver);
     assert_eq!(world.count("web", "migrate"), 0);
     // Once the target is registered again and the worker is free, the hand-over succeeds.
-    world.peer_open();
+    world.register_peer();
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(3_000);
     assert_eq!((world.count("web", "migrate"), world.service("web").phase), (1, Phase::HandedOver));
@@ -118,7 +118,7 @@ fn a_hand_over_is_committed_only_with_a_worker_at_hand() {
 #[test]
 fn an_agent_that_restarts_never_begins_a_hand_over_that_its_journal_does_not_have() {
     let mut world = World::running();
-    world.peer_open();
+    world.register_peer();
     let uid = world.assign("web", to_peer());
     world.hold_journal = true;
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
@@ -133,18 +133,18 @@ fn an_agent_that_restarts_never_begins_a_hand_over_that_its_journal_does_not_hav
 fn a_restarted_agent_ends_the_driver_before_it_probes() {
     for (runs, phase) in [(true, Phase::MoveFailed), (false, Phase::HandedOver)] {
         let (mut world, uid) = World::handing_over();
-        world.held_commands.insert("migrate");
+        world.commands_to_hold.insert("migrate");
         world.answer_held_reads();
         world.copies.get_mut("web").expect("there").running = runs;
-        world.held_commands.insert("end-migration");
+        world.commands_to_hold.insert("end-migration");
         world.restart_agent("boot-1");
         let probes = world.count("web", "probe");
         world.advance(3_000);
         assert_eq!(world.count("web", "end-migration"), 1);
         assert_eq!(world.count("web", "probe"), probes, "no probe while the migration may be in progress");
         assert_eq!(world.service("web").phase, Phase::HandingOver, "no later phase is reported yet");
-        world.held_commands.clear();
-        world.finish_held();
+        world.commands_to_hold.clear();
+        world.finish_held_commands();
         world.advance(1_000);
         let report = world.service("web");
         assert_eq!((report.phase, report.action_uid, report.never_began), (phase, Some(uid), false));
@@ -155,7 +155,7 @@ fn a_restarted_agent_ends_the_driver_before_it_probes() {
 #[test]
 fn a_hand_over_that_cannot_be_journaled_never_begins_and_stops_nothing() {
     let mut world = World::running();
-    world.peer_open();
+    world.register_peer();
     let uid = world.assign("web", to_peer());
     world.journal_fails = true;
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
@@ -173,7 +173,7 @@ fn an_arrived_service_runs_only_under_a_permit_that_follows_the_hand_over() {
     world.peer_reports("web", &uid, Phase::HandingOver, Reason::Migrating);
     world.advance(3_000);
     assert_eq!((world.count("web", "start"), world.service("web").phase), (0, Phase::Receiving));
-    world.held_commands.insert("probe");
+    world.commands_to_hold.insert("probe");
     world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
     world.advance(1_000);
     let report = world.service("web");
@@ -183,7 +183,7 @@ fn an_arrived_service_runs_only_under_a_permit_that_follows_the_hand_over() {
         world.commits.iter().rfind(|(permit, _)| permit.writes().contains_key(&key)).expect("a permit");
     assert!(permit.guards().contains_key(&world.keys.assignment(&"web".into())));
     // The same holds if the agent is restarted at that moment.
-    world.held_commands.clear();
+    world.commands_to_hold.clear();
     world.restart_agent("boot-1");
     world.advance(3_000);
     assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Running, Some(uid)));
@@ -194,7 +194,7 @@ fn an_arrived_service_runs_only_under_a_permit_that_follows_the_hand_over() {
 fn an_isolated_target_stays_only_if_its_driver_confirms_that_nothing_more_arrives() {
     for gated in [true, false] {
         let mut world = World::active();
-        world.migrate_here_as(|spec| {
+        world.migrate_here_with_spec(|spec| {
             spec.driver.simulated = Some(SimulatedDriver { gated, ..SimulatedDriver::default() });
         });
         world.advance(2_000);
@@ -209,7 +209,7 @@ fn an_isolated_target_stays_only_if_its_driver_confirms_that_nothing_more_arrive
 #[test]
 fn a_reception_is_over_with_the_end_of_its_source() {
     let mut world = World::active();
-    let uid = world.migrate_here_as(|spec| {
+    let uid = world.migrate_here_with_spec(|spec| {
         spec.driver.simulated = Some(SimulatedDriver { gated: false, ..SimulatedDriver::default() });
     });
     world.advance(2_000);
@@ -246,7 +246,7 @@ fn a_source_that_handed_over_and_left_is_heard_before_what_arrived_is_given_up()
     world.copies.entry("web".into()).or_default().running = true;
     // The fence is watched, but the report is read only at intervals.
     world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
-    world.peer_fenced();
+    world.fence_peer();
     world.deliver();
     world.advance(2_000);
     assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Running, Some(uid)));

@@ -230,11 +230,11 @@ fn armed_is_committed_before_the_first_permit_and_released_after_the_last_stop()
 #[test]
 fn the_watchdog_stays_until_armed_false_is_known_to_be_committed() {
     let mut world = World::running();
-    world.held_commands.insert("stop");
+    world.commands_to_hold.insert("stop");
     world.assign("web", Action::Stop { timeout_ms: None });
     world.net = Net::AnswersLost;
     world.requests.clear();
-    world.finish_held();
+    world.finish_held_commands();
     world.advance(2_500);
     assert!(!world.copies["web"].running);
     assert!(world.fires_at_ms.is_some());

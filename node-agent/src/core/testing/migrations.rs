@@ -15,7 +15,7 @@ pub(super) fn to_peer() -> Action {
 #[test]
 fn the_source_hands_over_only_once_the_target_is_ready() {
     let mut world = World::running();
-    world.peer_open();
+    world.register_peer();
     let uid = world.assign("web", to_peer());
     world.advance(2_000);
     assert_eq!(world.count("web", "migrate"), 0);
@@ -23,7 +23,7 @@ fn the_source_hands_over_only_once_the_target_is_ready() {
     world.advance(1_000);
     assert_eq!(world.count("web", "migrate"), 0, "the target is not prepared yet");
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
-    world.held_commands.insert("migrate");
+    world.commands_to_hold.insert("migrate");
     world.advance(1_000);
     assert_eq!(world.service("web").phase, Phase::HandingOver);
     let (transaction, _) = world
@@ -40,8 +40,8 @@ fn the_source_hands_over_only_once_the_target_is_ready() {
     ] {
         assert!(transaction.guards().contains_key(&key), "{key}");
     }
-    world.held_commands.clear();
-    world.finish_held();
+    world.commands_to_hold.clear();
+    world.finish_held_commands();
     world.advance(1_000);
     assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::HandedOver, Some(uid)));
     world.advance(2_000);
@@ -52,12 +52,12 @@ fn the_source_hands_over_only_once_the_target_is_ready() {
 fn a_failed_migration_is_resolved_by_a_probe() {
     for (still_here, phase) in [(true, Phase::MoveFailed), (false, Phase::HandedOver)] {
         let mut world = World::running();
-        world.peer_open();
-        world.held_commands.insert("migrate");
+        world.register_peer();
+        world.commands_to_hold.insert("migrate");
         let uid = world.assign("web", to_peer());
         world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
         world.advance(1_000);
-        let (id, _, _) = world.held.pop().expect("a migration");
+        let (id, _, _) = world.held_commands.pop().expect("a migration");
         world.copies.get_mut("web").expect("there").running = still_here;
         let failure = DriverFailure {
             class: FailureClass::RetryHere,
@@ -74,7 +74,7 @@ fn a_failed_migration_is_resolved_by_a_probe() {
 #[test]
 fn a_source_reports_nothing_while_its_probe_is_inconclusive() {
     let mut world = World::running();
-    world.peer_open();
+    world.register_peer();
     let uid = world.assign("web", to_peer());
     world.copies.get_mut("web").expect("there").probe_unknown = true;
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
@@ -88,7 +88,7 @@ fn a_source_reports_nothing_while_its_probe_is_inconclusive() {
 #[test]
 fn a_target_that_gives_up_ends_the_move_on_the_source() {
     let mut world = World::running();
-    world.peer_open();
+    world.register_peer();
     let uid = world.assign("web", to_peer());
     world.peer_reports("web", &uid, Phase::Failed, Reason::DriverMissing);
     world.advance(1_000);
@@ -97,16 +97,16 @@ fn a_target_that_gives_up_ends_the_move_on_the_source() {
 }
 
 #[test]
-fn a_source_killed_before_the_deadline_says_that_its_copy_is_gone() {
+fn a_copy_killed_before_the_deadline_is_reported_as_handed_over() {
     let mut world = World::running();
-    world.peer_open();
-    world.held_commands.insert("migrate");
+    world.register_peer();
+    world.commands_to_hold.insert("migrate");
     let uid = world.assign("web", to_peer());
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(1_000);
     world.net = Net::Down;
     world.advance(10_000);
-    assert!(!world.copies["web"].running && world.held.is_empty());
+    assert!(!world.copies["web"].running && world.held_commands.is_empty());
     world.net = Net::Up;
     world.advance(3_000);
     assert_eq!(world.service("web").phase, Phase::HandedOver);
@@ -114,16 +114,16 @@ fn a_source_killed_before_the_deadline_says_that_its_copy_is_gone() {
 
 impl World {
     pub(super) fn migrate_here(&mut self) -> ActionUid {
-        self.migrate_here_with(1)
+        self.migrate_here_with_max_restart(1)
     }
 
-    fn migrate_here_with(&mut self, max_restart: u32) -> ActionUid {
-        self.migrate_here_as(|spec| spec.max_restart = max_restart)
+    fn migrate_here_with_max_restart(&mut self, max_restart: u32) -> ActionUid {
+        self.migrate_here_with_spec(|spec| spec.max_restart = max_restart)
     }
 
-    pub(super) fn migrate_here_as(&mut self, change: impl FnOnce(&mut ResourceSpec)) -> ActionUid {
+    pub(super) fn migrate_here_with_spec(&mut self, change: impl FnOnce(&mut ResourceSpec)) -> ActionUid {
         self.resource_with("web", change);
-        self.peer_open();
+        self.register_peer();
         let fence = self.fence();
         let action =
             Action::Migrate { target: own_node(), target_epoch: fence.epoch, target_boot_id: fence.boot_id };
@@ -132,7 +132,7 @@ impl World {
 }
 
 #[test]
-fn the_target_commits_receiving_armed_prepares_and_says_running_when_it_has_arrived() {
+fn the_target_commits_receiving_armed_and_reports_running_after_the_arrival() {
     let mut world = World::active();
     let uid = world.migrate_here();
     world.advance(2_000);
@@ -170,16 +170,16 @@ fn a_missing_arrival_fails_and_an_unneeded_copy_is_killed() {
 }
 
 /// Configures an OCF agent, whose driver runs a command on the target after the source has handed over.
-fn agent(spec: &mut ResourceSpec) {
+fn use_ocf_agent(spec: &mut ResourceSpec) {
     let ocf = OcfDriver { agent: "heartbeat:Dummy".into(), allow_migrate: true, ..OcfDriver::default() };
     spec.driver = DriverSpec { ocf: Some(ocf), ..DriverSpec::default() };
 }
 
 #[test]
-fn a_target_that_has_to_take_over_does_so_once_the_source_handed_over() {
+fn the_arrival_command_runs_only_after_the_source_handed_over() {
     for (fails, phase) in [(0, Phase::Running), (1, Phase::Failed)] {
         let mut world = World::active();
-        let uid = world.migrate_here_as(agent);
+        let uid = world.migrate_here_with_spec(use_ocf_agent);
         world.advance(2_000);
         world.peer_reports("web", &uid, Phase::HandingOver, Reason::Migrating);
         world.advance(2_000);
@@ -194,16 +194,16 @@ fn a_target_that_has_to_take_over_does_so_once_the_source_handed_over() {
 }
 
 #[test]
-fn a_target_restarted_while_it_takes_over_does_so_again() {
+fn a_restarted_agent_repeats_the_arrival_command() {
     let mut world = World::active();
-    let uid = world.migrate_here_as(agent);
+    let uid = world.migrate_here_with_spec(use_ocf_agent);
     world.advance(2_000);
-    world.held_commands.insert("arrive");
+    world.commands_to_hold.insert("arrive");
     world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
     world.advance(1_000);
     assert_eq!(world.count("web", "arrive"), 1);
+    world.commands_to_hold.clear();
     world.held_commands.clear();
-    world.held.clear();
     world.restart_agent("boot-1");
     world.advance(3_000);
     assert_eq!(world.count("web", "arrive"), 2);
@@ -211,12 +211,12 @@ fn a_target_restarted_while_it_takes_over_does_so_again() {
 }
 
 #[test]
-fn a_target_whose_source_is_lost_takes_nothing_over() {
+fn the_arrival_command_does_not_run_if_the_source_is_fenced() {
     let mut world = World::active();
-    let uid = world.migrate_here_as(agent);
+    let uid = world.migrate_here_with_spec(use_ocf_agent);
     world.advance(2_000);
     world.peer_reports("web", &uid, Phase::HandingOver, Reason::Migrating);
-    world.peer_fenced();
+    world.fence_peer();
     world.advance(2_000);
     assert_eq!(world.count("web", "arrive"), 0, "the progress of the source is unknown");
     assert_eq!(world.service("web").phase, Phase::Failed);
@@ -233,13 +233,13 @@ fn a_target_without_watchdog_receives_nothing() {
 }
 
 #[test]
-fn ignored_ends_no_hand_over_that_has_begun_and_begins_none() {
+fn ignored_prevents_a_hand_over_but_does_not_end_one_in_progress() {
     // Tests the source, before and after it has committed HandingOver.
     for begun in [false, true] {
         let mut world = World::running();
-        world.peer_open();
+        world.register_peer();
         let uid = world.assign("web", to_peer());
-        world.held_commands.insert("migrate");
+        world.commands_to_hold.insert("migrate");
         if begun {
             world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
             world.advance(1_000);
@@ -249,8 +249,8 @@ fn ignored_ends_no_hand_over_that_has_begun_and_begins_none() {
         world.advance(2_000);
         world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
         assert_eq!(world.report().armed, begun, "the service is guarded until the hand-over has ended");
-        world.held_commands.clear();
-        world.finish_held();
+        world.commands_to_hold.clear();
+        world.finish_held_commands();
         world.advance(3_000);
         let (phase, runs) = if begun { (Phase::HandedOver, false) } else { (Phase::Running, true) };
         assert_eq!(
@@ -264,7 +264,7 @@ fn ignored_ends_no_hand_over_that_has_begun_and_begins_none() {
 }
 
 #[test]
-fn a_target_answers_for_what_it_receives_though_it_became_ignored() {
+fn a_target_reports_the_arrival_of_a_service_that_became_ignored() {
     for (arrives, phase) in [(true, Phase::Running), (false, Phase::Failed)] {
         let mut world = World::active();
         let uid = world.migrate_here();
@@ -280,9 +280,9 @@ fn a_target_answers_for_what_it_receives_though_it_became_ignored() {
 }
 
 #[test]
-fn a_target_that_is_restarted_while_it_starts_anew_what_had_arrived_ends_the_move() {
+fn a_target_restarted_while_it_restarts_the_arrived_copy_fails_the_move() {
     let mut world = World::active();
-    let uid = world.migrate_here_with(3);
+    let uid = world.migrate_here_with_max_restart(3);
     world.advance(2_000);
     let copy = world.copies.entry("web".into()).or_default();
     (copy.running, copy.fail_starts) = (true, 2);
@@ -296,24 +296,24 @@ fn a_target_that_is_restarted_while_it_starts_anew_what_had_arrived_ends_the_mov
 }
 
 #[test]
-fn a_target_keeps_what_has_arrived_and_clears_away_what_has_not() {
+fn a_target_keeps_an_arrived_copy_and_removes_an_unfinished_one() {
     // Three causes: the source is fenced, it reports HandedOver, or the leader orders the target to start the service
     // before that.
-    let cases = ["fenced", "handed over", "start"].into_iter().flat_map(|told| {
-        [(told, false, false), (told, false, true), (told, true, false), (told, true, true)]
+    let cases = ["fenced", "handed over", "start"].into_iter().flat_map(|cause| {
+        [(cause, false, false), (cause, false, true), (cause, true, false), (cause, true, true)]
     });
-    for (told, gated, arrived) in cases {
+    for (cause, gated, arrived) in cases {
         {
             let mut world = World::active();
-            let uid = world.migrate_here_as(|spec| {
+            let uid = world.migrate_here_with_spec(|spec| {
                 spec.driver.simulated = Some(SimulatedDriver { gated, ..SimulatedDriver::default() });
             });
             world.advance(2_000);
             assert_eq!(world.service("web").phase, Phase::Receiving);
             let copy = world.copies.entry("web".into()).or_default();
             (copy.running, copy.remnant) = (arrived, !arrived);
-            match told {
-                "fenced" => world.peer_fenced(),
+            match cause {
+                "fenced" => world.fence_peer(),
                 "handed over" => world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved),
                 _ => {
                     world.assign("web", Action::Start);
@@ -322,14 +322,14 @@ fn a_target_keeps_what_has_arrived_and_clears_away_what_has_not() {
             world.advance(3_000);
             // R8.20: if the source is lost, a gated driver has only a paused copy, whose memory may be older than its
             // data.
-            let kept = arrived && (told == "handed over" || !gated);
-            let expected = match (told, kept) {
+            let kept = arrived && (cause == "handed over" || !gated);
+            let expected = match (cause, kept) {
                 (_, true) => (Phase::Running, 0),
                 ("start", false) => (Phase::Running, 1),
                 (_, false) => (Phase::Failed, 0),
             };
             let copy = &world.copies["web"];
-            let case = format!("{told}, gated: {gated}, arrived: {arrived}");
+            let case = format!("{cause}, gated: {gated}, arrived: {arrived}");
             assert_eq!((world.service("web").phase, copy.starts), expected, "{case}");
             assert!(!copy.remnant, "{case}");
             assert_eq!(world.count("web", "kill") + world.count("web", "stop"), usize::from(!kept), "{case}");
@@ -340,12 +340,12 @@ fn a_target_keeps_what_has_arrived_and_clears_away_what_has_not() {
 #[test]
 fn a_migration_remnant_on_the_source_is_killed_and_counts_as_handed_over() {
     let mut world = World::running();
-    world.peer_open();
-    world.held_commands.insert("migrate");
+    world.register_peer();
+    world.commands_to_hold.insert("migrate");
     let uid = world.assign("web", to_peer());
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(1_000);
-    let (id, _, _) = world.held.pop().expect("a migration");
+    let (id, _, _) = world.held_commands.pop().expect("a migration");
     let copy = world.copies.get_mut("web").expect("there");
     (copy.running, copy.remnant) = (false, true);
     world.input(Input::Ended { id, result: CommandResult::Cancelled });
@@ -379,7 +379,7 @@ fn a_remnant_counts_as_running_until_it_is_cleared_away() {
 #[test]
 fn the_report_shows_the_progress_of_a_migration() {
     let mut world = World::running();
-    world.peer_open();
+    world.register_peer();
     let progress = |world: &mut World, message: &str| {
         let (name, uid, message) = ("web".into(), "uid-web".to_owned(), message.to_owned());
         world.input(Input::Driver(DriverEvent::Progress { name, uid, message }));
@@ -387,15 +387,15 @@ fn the_report_shows_the_progress_of_a_migration() {
     };
     progress(&mut world, "too early");
     assert_eq!(world.service("web").phase, Phase::Running);
-    world.held_commands.insert("migrate");
+    world.commands_to_hold.insert("migrate");
     let uid = world.assign("web", to_peer());
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(1_000);
     progress(&mut world, "45 %");
     let report = world.service("web");
     assert_eq!((report.phase, report.message.as_str()), (Phase::HandingOver, "45 %"));
-    world.held_commands.clear();
-    world.finish_held();
+    world.commands_to_hold.clear();
+    world.finish_held_commands();
     world.advance(1_000);
     progress(&mut world, "too late");
     assert_eq!(world.service("web").phase, Phase::HandedOver);

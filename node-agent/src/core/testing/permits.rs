@@ -175,7 +175,7 @@ fn an_unknown_permit_is_read_again_and_counts_if_it_was_applied() {
     world.advance(1_000);
     world.resource("web");
     // From here on, probes do not end.
-    world.held_commands.insert("probe");
+    world.commands_to_hold.insert("probe");
     world.assign("web", Action::Start);
     world.advance(2_000);
     assert!(world.copies["web"].running);
@@ -222,12 +222,12 @@ impl World {
 fn an_action_is_begun_at_most_once_across_a_restart_of_the_agent() {
     let mut world = World::active();
     world.resource("web");
-    world.held_commands.insert("start");
+    world.commands_to_hold.insert("start");
     let uid = world.assign("web", Action::Start);
     world.advance(1_000);
-    assert_eq!(world.held.len(), 1, "the start is in progress");
+    assert_eq!(world.held_commands.len(), 1, "the start is in progress");
     world.restart_agent("boot-1");
-    world.held_commands.clear();
+    world.commands_to_hold.clear();
     world.advance(3_000);
     assert_eq!(world.count("web", "start"), 1, "not begun again");
     let report = world.service("web");
@@ -242,11 +242,11 @@ fn an_action_is_begun_at_most_once_across_a_restart_of_the_agent() {
 fn an_action_interrupted_after_it_had_started_is_answered_with_running() {
     let mut world = World::active();
     world.resource("web");
-    world.held_commands.insert("start");
+    world.commands_to_hold.insert("start");
     world.assign("web", Action::Start);
     world.advance(1_000);
     world.copies.entry("web".into()).or_default().running = true;
-    world.held_commands.clear();
+    world.commands_to_hold.clear();
     world.restart_agent("boot-1");
     world.advance(3_000);
     assert_eq!(world.service("web").phase, Phase::Running);
@@ -295,24 +295,24 @@ fn nothing_starts_at_or_after_the_margin() {
 #[test]
 fn the_queue_serves_priority_first_and_at_most_max_workers() {
     let mut world = World::active();
-    world.held_commands.insert("start");
+    world.commands_to_hold.insert("start");
     for name in ["w1", "w2", "w3", "w4"] {
         world.resource(name);
         world.assign(name, Action::Start);
     }
     world.advance(1_000);
-    assert_eq!(world.held.len(), 4);
+    assert_eq!(world.held_commands.len(), 4);
     for (name, priority) in [("a", 0), ("b", 5), ("c", 1), ("d", 9), ("e", 3), ("f", 7)] {
         world.resource_with(name, |spec| spec.priority = priority);
         world.assign(name, Action::Start);
     }
     world.advance(2_000);
-    assert_eq!(world.held.len(), 4, "maxWorkers");
-    world.finish_held();
-    let begun: Vec<&str> = world.held.iter().map(|(_, _, service)| service.name.as_str()).collect();
+    assert_eq!(world.held_commands.len(), 4, "maxWorkers");
+    world.finish_held_commands();
+    let begun: Vec<&str> = world.held_commands.iter().map(|(_, _, service)| service.name.as_str()).collect();
     assert_eq!(begun, ["d", "f", "b", "e"]);
-    world.finish_held();
-    world.finish_held();
+    world.finish_held_commands();
+    world.finish_held_commands();
     world.advance(100);
     assert_eq!(world.running_copies(), 10);
 }

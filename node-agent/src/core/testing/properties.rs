@@ -92,14 +92,14 @@ fn apply_event(world: &mut World, what: &RandomEvent) {
         RandomEvent::Wait(ms) => world.advance(*ms),
         RandomEvent::Net(net) => world.net = *net,
         RandomEvent::Hold(command, true) => {
-            world.held_commands.insert(command);
+            world.commands_to_hold.insert(command);
         }
         RandomEvent::Hold(command, false) => {
-            world.held_commands.remove(command);
+            world.commands_to_hold.remove(command);
         }
-        RandomEvent::Finish => world.finish_held(),
+        RandomEvent::Finish => world.finish_held_commands(),
         RandomEvent::FailHeld => {
-            for (id, _, _) in std::mem::take(&mut world.held) {
+            for (id, _, _) in std::mem::take(&mut world.held_commands) {
                 let failure = DriverFailure {
                     class: FailureClass::RetryHere,
                     reason: Reason::TimedOut,
@@ -117,7 +117,7 @@ fn apply_event(world: &mut World, what: &RandomEvent) {
                 6 => world.assign(name, Action::Leave),
                 7 => world.assign_to(name, "n2", Action::Start),
                 8 | 9 => {
-                    world.peer_open();
+                    world.register_peer();
                     let fence = world.fence();
                     let (target_epoch, target_boot_id) = (fence.epoch, fence.boot_id);
                     world.assign_to(
@@ -127,7 +127,7 @@ fn apply_event(world: &mut World, what: &RandomEvent) {
                     )
                 }
                 _ => {
-                    world.peer_open();
+                    world.register_peer();
                     let target = Action::Migrate {
                         target: "n2".into(),
                         target_epoch: Epoch(1),
@@ -338,7 +338,7 @@ proptest! {
 impl World {
     fn clear_faults(&mut self) {
         self.net = Net::Up;
-        self.held_commands.clear();
+        self.commands_to_hold.clear();
         let key = self.keys.spec(Kind::Cluster, "default");
         self.write(&key, &Cluster::new("default", ClusterSpec::default()));
         self.refuse_arm = false;
@@ -348,11 +348,11 @@ impl World {
                 (false, false, false, 0);
         }
         if self.daemon_up {
-            self.finish_held();
+            self.finish_held_commands();
         } else {
             self.daemon_up = true;
             self.reconnect();
-            self.finish_held();
+            self.finish_held_commands();
         }
         self.sync();
     }

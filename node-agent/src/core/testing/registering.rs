@@ -66,12 +66,12 @@ fn a_request_whose_epoch_was_closed_unseen_is_repeated() {
 #[test]
 fn another_boot_stops_and_verifies_what_it_finds_before_it_registers() {
     let mut world = World::running();
-    world.held_commands.insert("probe");
+    world.commands_to_hold.insert("probe");
     world.restart_agent("boot-2");
     world.advance(1_000);
     assert_eq!(world.report().mode, Mode::Active, "nothing is asked before everything is verified");
-    world.held_commands.clear();
-    world.finish_held();
+    world.commands_to_hold.clear();
+    world.finish_held_commands();
     world.advance(10);
     assert!(!world.copies["web"].running);
     assert_eq!((world.report().mode, world.report().boot_id.as_str()), (Mode::Registering, "boot-2"));
@@ -111,13 +111,13 @@ fn an_armed_node_that_cannot_verify_does_not_register_and_is_reset() {
 #[test]
 fn a_resource_that_comes_while_the_node_is_cleared_is_looked_for_too() {
     let mut world = World::running();
-    world.held_commands.insert("kill");
+    world.commands_to_hold.insert("kill");
     world.close();
     world.advance(500);
     world.resource("late");
     world.advance(500);
-    world.held_commands.clear();
-    world.finish_held();
+    world.commands_to_hold.clear();
+    world.finish_held_commands();
     world.advance(2_000);
     assert!(world.count("late", "probe") > 0);
     assert_eq!(world.report().mode, Mode::Registering, "{:?}", world.core.waiting(&world.now()));

@@ -52,7 +52,7 @@ impl World {
 /// Creates a node whose driver is running the replacement.
 fn replacing() -> World {
     let mut world = World::running();
-    world.held_commands.insert(HOOK);
+    world.commands_to_hold.insert(HOOK);
     let replacement = world.replacement();
     world.ask_for(&replacement);
     world.advance(1_000);
@@ -80,7 +80,7 @@ fn a_replacement_is_committed_under_every_guard_while_the_service_runs() {
     }
     world.advance(1_800_000);
     world.is_untouched();
-    world.finish_held();
+    world.finish_held_commands();
     world.advance(1_000);
     assert_eq!(world.answer_summary(), (ReplacementPhase::Done, Reason::SecondaryReplaced));
     world.is_untouched();
@@ -101,7 +101,7 @@ fn a_replacement_is_committed_under_every_guard_while_the_service_runs() {
 #[test]
 fn a_failed_replacement_is_cleaned_up_and_answered() {
     let mut world = replacing();
-    let (id, _, _) = world.held.pop().expect("the hook");
+    let (id, _, _) = world.held_commands.pop().expect("the hook");
     let failure = DriverFailure {
         class: FailureClass::RetryHere,
         reason: Reason::TimedOut,
@@ -118,11 +118,11 @@ fn a_failed_replacement_is_cleaned_up_and_answered() {
 #[test]
 fn a_replacement_begun_by_an_earlier_agent_is_ended_as_failed() {
     let mut world = replacing();
-    world.held_commands.insert("end-replacement");
+    world.commands_to_hold.insert("end-replacement");
     world.restart_agent("boot-1");
     world.advance(2_000);
     assert_eq!(world.answer_summary().0, ReplacementPhase::Begun, "no report while processes may remain");
-    world.finish_held();
+    world.finish_held_commands();
     world.advance(1_000);
     assert_eq!(world.answer_summary(), (ReplacementPhase::Failed, Reason::Interrupted));
     assert_eq!(world.count("web", HOOK), 1, "the hook is not run twice");
@@ -133,7 +133,7 @@ fn a_replacement_begun_by_an_earlier_agent_is_ended_as_failed() {
 #[test]
 fn a_canceled_replacement_ends_before_the_stop() {
     let mut world = replacing();
-    world.held_commands.insert("end-replacement");
+    world.commands_to_hold.insert("end-replacement");
     let called_off = Replacement { called_off: true, ..world.replacement() };
     let stop = Action::Stop { timeout_ms: None };
     let uid = ActionUid::from("7-91");
@@ -147,7 +147,7 @@ fn a_canceled_replacement_ends_before_the_stop() {
     world.deliver();
     world.advance(3_000);
     assert_eq!(world.count("web", "stop"), 0, "not while something of it may be left");
-    world.finish_held();
+    world.finish_held_commands();
     world.advance(3_000);
     assert_eq!(world.count("web", "stop"), 1);
     let report = world.service("web");
@@ -160,7 +160,7 @@ fn a_replacement_that_completes_before_its_cancellation_is_done() {
     let mut world = replacing();
     let called_off = Replacement { called_off: true, ..world.replacement() };
     // The driver's answer and the leader's cancellation cross.
-    let (id, _, _) = world.held.pop().expect("the hook");
+    let (id, _, _) = world.held_commands.pop().expect("the hook");
     world.ask_for(&called_off);
     world.input(Input::Ended { id, result: CommandResult::Done });
     world.advance(1_000);
@@ -200,7 +200,7 @@ fn a_node_that_cannot_prove_its_lease_ends_it_with_the_service() {
     world.net = Net::Down;
     world.advance(20_000);
     assert!(!world.copies["web"].running);
-    assert!(world.held.is_empty(), "the hook was cancelled");
+    assert!(world.held_commands.is_empty(), "the hook was cancelled");
     assert!(world.count("web", "end-replacement") > 0);
     assert!(!world.reset, "nothing is left, so nothing is reset");
 }
@@ -208,7 +208,7 @@ fn a_node_that_cannot_prove_its_lease_ends_it_with_the_service() {
 #[test]
 fn a_hook_that_cannot_be_ended_lets_the_watchdog_reset_the_machine() {
     let mut world = replacing();
-    world.held_commands.insert("end-replacement");
+    world.commands_to_hold.insert("end-replacement");
     world.net = Net::Down;
     world.advance(30_000);
     assert!(!world.copies["web"].running);

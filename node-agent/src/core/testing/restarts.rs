@@ -172,10 +172,10 @@ fn some_failures_need_no_second_attempt() {
     for class in [FailureClass::TryElsewhere, FailureClass::NeverHere, FailureClass::ConfigurationWrong] {
         let mut world = World::active();
         world.resource_with("web", |spec| spec.max_restart = 9);
-        world.held_commands.insert("start");
+        world.commands_to_hold.insert("start");
         world.assign("web", Action::Start);
         world.advance(1_000);
-        let (id, _, _) = world.held.pop().expect("a start");
+        let (id, _, _) = world.held_commands.pop().expect("a start");
         let failure =
             DriverFailure { class, reason: Reason::NotInstalled, message: "no such program".into() };
         world.input(Input::Ended { id, result: CommandResult::Failed(failure) });

@@ -59,7 +59,7 @@ impl World {
         self.actions += 1;
         self.config = config(&format!("i{}", self.actions + 1), boot_id);
         self.core = AgentCore::new(self.config.clone(), self.journal.clone());
-        self.held.clear();
+        self.held_commands.clear();
         self.held_journals.clear();
         self.held_reads.clear();
         self.asked.clear();

@@ -53,7 +53,7 @@ fn a_service_that_cannot_be_killed_lets_the_reset_come() {
 #[test]
 fn a_kill_that_does_not_end_lets_the_reset_come() {
     let mut world = World::running();
-    world.held_commands.insert("kill");
+    world.commands_to_hold.insert("kill");
     world.net = Net::Down;
     world.advance(20_000);
     assert!(world.reset);
@@ -64,11 +64,11 @@ fn a_kill_that_does_not_end_lets_the_reset_come() {
 fn a_cancelled_start_that_does_not_end_lets_the_reset_come() {
     let mut world = World::active();
     world.resource("web");
-    world.held_commands.insert("start");
+    world.commands_to_hold.insert("start");
     world.hold_cancels = true;
     world.assign("web", Action::Start);
     world.advance(1_000);
-    assert_eq!(world.held.len(), 1, "the command is in progress");
+    assert_eq!(world.held_commands.len(), 1, "the command is in progress");
     world.net = Net::Down;
     world.advance(20_000);
     assert!(world.reset && world.count("web", "kill") > 0);
@@ -78,16 +78,16 @@ fn a_cancelled_start_that_does_not_end_lets_the_reset_come() {
 fn a_start_under_way_at_the_margin_is_cancelled_and_killed() {
     let mut world = World::active();
     world.resource("web");
-    world.held_commands.insert("start");
+    world.commands_to_hold.insert("start");
     let uid = world.assign("web", Action::Start);
     world.advance(1_000);
     world.net = Net::Down;
     world.advance(6_000);
-    assert!(world.held.is_empty(), "cancelled");
+    assert!(world.held_commands.is_empty(), "cancelled");
     assert_eq!(world.count("web", "kill"), 1);
     assert_eq!(world.daemon.status().state, protocol::State::Staying);
     world.net = Net::Up;
-    world.held_commands.clear();
+    world.commands_to_hold.clear();
     world.advance(3_000);
     let report = world.service("web");
     assert_eq!((report.phase, report.action_uid), (Phase::Stopped, Some(uid)), "spent");
@@ -146,7 +146,7 @@ fn a_stop_that_fails_says_so_stays_armed_and_is_tried_again() {
 fn a_stop_during_a_start_cancels_it_and_stops_what_is_there() {
     let mut world = World::active();
     world.resource("web");
-    world.held_commands.insert("start");
+    world.commands_to_hold.insert("start");
     world.assign("web", Action::Start);
     world.advance(1_000);
     let uid = world.assign("web", Action::Stop { timeout_ms: None });
@@ -158,14 +158,14 @@ fn a_stop_during_a_start_cancels_it_and_stops_what_is_there() {
 #[test]
 fn a_shorter_grace_period_replaces_a_stop_in_progress() {
     let mut world = World::running();
-    world.held_commands.insert("stop");
+    world.commands_to_hold.insert("stop");
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(1_000);
     let uid = world.assign("web", Action::Stop { timeout_ms: Some(0) });
     world.advance(10);
-    assert_eq!(world.held.len(), 1);
-    assert_eq!(world.held[0].1, Command::Stop { graceful_ms: 0 });
-    world.finish_held();
+    assert_eq!(world.held_commands.len(), 1);
+    assert_eq!(world.held_commands[0].1, Command::Stop { graceful_ms: 0 });
+    world.finish_held_commands();
     world.advance(10);
     assert_eq!(world.service("web").action_uid, Some(uid));
 }
@@ -236,14 +236,14 @@ fn an_agent_disarms_only_once_the_leader_says_that_it_may_and_its_workers_have_e
     world.deliver();
     world.advance(5_000);
     assert_eq!((world.report().mode, world.report().armed), (Mode::Active, true), "something still moves");
-    world.held_commands.insert("stop");
+    world.commands_to_hold.insert("stop");
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(1_000);
     set_disarmed(&mut world, Some(Disarmed::Freeze));
     world.advance(5_000);
     assert_eq!((world.report().mode, world.report().armed), (Mode::Active, true), "a worker is busy");
-    world.held_commands.clear();
-    world.finish_held();
+    world.commands_to_hold.clear();
+    world.finish_held_commands();
     world.advance(2_000);
     assert_eq!((world.report().mode, world.report().armed), (Mode::Disarmed, false));
 }
@@ -285,13 +285,13 @@ fn a_service_moved_while_disarmed_is_not_restarted_in_place() {
 fn a_clean_leave_stops_all_then_says_left_and_deletes_alive_in_one_transaction() {
     for leave in [Leave::Poweroff, Leave::Reboot] {
         let mut world = World::running();
-        world.held_commands.insert("stop");
+        world.commands_to_hold.insert("stop");
         world.input(Input::Shutdown(Shutdown::Leave(leave)));
         world.advance(2_000);
         assert_eq!(world.report().mode, Mode::Shutdown(leave), "Left not before all stops are committed");
         assert!(world.report().armed);
-        world.held_commands.clear();
-        world.finish_held();
+        world.commands_to_hold.clear();
+        world.finish_held_commands();
         world.advance(2_000);
         assert_eq!(world.service("web").phase, Phase::Stopped);
         assert_eq!((world.report().mode, world.report().armed), (Mode::Left(leave), false));

@@ -4,7 +4,7 @@ use super::Context;
 use super::script::working_directory;
 use crate::core::DriverFailure;
 use crate::driver::program::clearing::clear;
-use crate::driver::program::leftovers::{MARK, Search};
+use crate::driver::program::leftovers::{ProcessSearch, SERVICE_MARK_VARIABLE};
 use crate::driver::program::run::{End, Output, Run, describe};
 use crate::driver::program::{failed, io_failure};
 use ha_api_types::id::NodeName;
@@ -25,9 +25,10 @@ pub(super) async fn replace(
     end(context, service).await?;
     let mut environment = context.programs.environment(service, &exec.environment, None);
     let mark = mark(context, service);
-    environment.retain(|(name, _)| name != MARK);
+    environment.retain(|(name, _)| name != SERVICE_MARK_VARIABLE);
     let present = present.map_or("", NodeName::as_str);
-    let more = [("HA_SECONDARY", present), ("HA_NEW_SECONDARY", node), (MARK, mark.as_str())];
+    let more =
+        [("HA_SECONDARY", present), ("HA_NEW_SECONDARY", node), (SERVICE_MARK_VARIABLE, mark.as_str())];
     environment.extend(more.map(|(name, value)| (name.to_owned(), value.to_owned())));
     let run = Run {
         program: &exec.replace_secondary,
@@ -58,7 +59,13 @@ pub(super) async fn replace(
 /// Ends the command and all processes that it has started, including those of an earlier agent.
 pub(super) async fn end(context: &Context, service: &ServiceDefinition) -> Result<(), DriverFailure> {
     let mark = mark(context, service);
-    clear(|| Search { variable: MARK, mark: mark.clone(), cgroups: Vec::new(), record: None }).await
+    clear(|| ProcessSearch {
+        variable: SERVICE_MARK_VARIABLE,
+        mark: mark.clone(),
+        cgroups: Vec::new(),
+        record: None,
+    })
+    .await
 }
 
 /// Returns the mark of the command's processes. The mark differs from the service's. So a search for the service does

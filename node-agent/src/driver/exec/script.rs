@@ -37,7 +37,7 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition, e
         Observed::Running => watch::ensure(context, service, None),
         Observed::Remnant(_) | Observed::Unknown(_) => {}
         Observed::NotRunning => match context.programs.leftover_processes(service).await {
-            Ok(leftovers) if leftovers.is_empty() => {}
+            Ok(leftovers) if leftovers.has_no_service_processes() => {}
             Ok(leftovers) => {
                 let left = leftovers.describe();
                 return Observed::Unknown(format!(

@@ -6,7 +6,7 @@ use super::{Context, SUPERVISE, watch};
 use crate::core::DriverFailure;
 use crate::driver::program::clearing::{KILL_TIMEOUT, POLL_INTERVAL, search_in_thread};
 use crate::driver::program::directory::Lock;
-use crate::driver::program::leftovers::{LeftoverProcesses, SUPERVISOR_MARK};
+use crate::driver::program::leftovers::{LeftoverProcesses, SUPERVISOR_MARK_VARIABLE};
 use crate::driver::program::order::{LaunchFailure, LaunchOrder, Record};
 use crate::driver::program::run::End;
 use crate::driver::program::{failed, io_failure, output};
@@ -124,7 +124,7 @@ async fn start_or_adopt(
             ServiceState::Leftovers(_) => context.programs.kill_leftovers(service).await?,
         }
     };
-    let from = output::end(&context.programs.directory_of(&service.name).log());
+    let from = output::log_length(&context.programs.directory_of(&service.name).log());
     let report = context
         .launch(service, exec, lock)
         .map_err(|error| io_failure("cannot start the supervisor of the service", &error))?;
@@ -285,7 +285,9 @@ impl Context {
         let leftovers = search_in_thread(self.programs.search(service)).await?;
         Ok(match lock {
             Lock::Held => ServiceState::Changing,
-            Lock::Taken(_) | Lock::NeverMade if leftovers.is_empty() => ServiceState::Empty(lock),
+            Lock::Taken(_) | Lock::NeverMade if leftovers.has_no_service_processes() => {
+                ServiceState::Empty(lock)
+            }
             Lock::Taken(_) | Lock::NeverMade => ServiceState::Leftovers(leftovers),
         })
     }
@@ -318,7 +320,7 @@ impl Context {
         let mut child = tokio::process::Command::new(&self.programs.settings.shim)
             .arg(SUPERVISE)
             .env_clear()
-            .env(SUPERVISOR_MARK, directory.path())
+            .env(SUPERVISOR_MARK_VARIABLE, directory.path())
             .current_dir("/")
             .stdin(lock)
             .stdout(OwnedFd::from(theirs))

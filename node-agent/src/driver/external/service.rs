@@ -108,7 +108,7 @@ impl Context {
         }
         // A start command of an earlier agent may still be in progress.
         match self.programs.leftover_processes(service).await {
-            Ok(leftovers) if leftovers.is_empty() => {
+            Ok(leftovers) if leftovers.has_no_service_processes() => {
                 self.programs.forget_start(service);
                 Observed::NotRunning
             }

@@ -169,7 +169,10 @@ fn exit_reason(text: &str) -> String {
     const MARK: &str = "ocf-exit-reason:";
     let marked = text.lines().rev().find_map(|line| line.split_once(MARK).map(|(_, reason)| reason));
     let error = || text.lines().rev().find(|line| line.contains("ERROR"));
-    let line = marked.or_else(error).and_then(output::last_of).or_else(|| output::last_of(text));
+    let line = marked
+        .or_else(error)
+        .and_then(output::last_nonblank_line)
+        .or_else(|| output::last_nonblank_line(text));
     line.map(|line| without_date(&line).to_owned()).unwrap_or_default()
 }
 

@@ -40,7 +40,7 @@ impl Context {
             Observed::Remnant(_) | Observed::Unknown(_) => {}
             // A start by an earlier node agent may still be in progress.
             Observed::NotRunning => match self.programs.leftover_processes(service).await {
-                Ok(leftovers) if leftovers.is_empty() => self.programs.forget_start(service),
+                Ok(leftovers) if leftovers.has_no_service_processes() => self.programs.forget_start(service),
                 Ok(leftovers) => {
                     let left = leftovers.describe();
                     return Observed::Unknown(format!(

@@ -16,7 +16,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval and number of further runs of `monitor` after the last process has ended. The resource agent may still find
 /// the process, which keeps its pid until process 1 reaps it.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
-const RECHECKS: u32 = 5;
+const RECHECK_COUNT: u32 = 5;
 
 /// Number of consecutive reports after which a service counts as ended: the resource agent may be restarting it at
 /// the first one.
@@ -40,8 +40,9 @@ async fn watch(driver: Weak<Context>, service: ServiceDefinition, mut populated:
         let metadata = context.metadata(&service).await;
         let interval_ms = interval_ms(spec, &metadata);
         drop(context);
-        let usual = Duration::from_millis(interval_ms);
-        let next = Instant::now() + if rechecks_left > 0 { usual.min(RECHECK_INTERVAL) } else { usual };
+        let regular_interval = Duration::from_millis(interval_ms);
+        let next = Instant::now()
+            + if rechecks_left > 0 { regular_interval.min(RECHECK_INTERVAL) } else { regular_interval };
         rechecks_left = rechecks_left.saturating_sub(1);
         while Instant::now() < next {
             sleep_until(next.min(Instant::now() + POLL_INTERVAL)).await;
@@ -50,12 +51,12 @@ async fn watch(driver: Weak<Context>, service: ServiceDefinition, mut populated:
             let emptied = populated && !is_populated;
             populated = is_populated;
             if emptied {
-                rechecks_left = RECHECKS;
+                rechecks_left = RECHECK_COUNT;
                 break;
             }
         }
         let Some(context) = driver.upgrade() else { return };
-        if let Some(message) = context.ended(&service, interval_ms, &mut is_unclear).await {
+        if let Some(message) = context.confirm_end(&service, interval_ms, &mut is_unclear).await {
             // Sending fails only when the agent is ending.
             let _ = context.events.send(DriverEvent::Exited {
                 name: service.name,
@@ -76,7 +77,7 @@ impl Context {
 
     /// Returns the message about the end of the service if the resource agent reports the end
     /// [`REPORTS_TO_CONFIRM`] times in a row. An unclear result is no report; the first in a row is logged.
-    async fn ended(
+    async fn confirm_end(
         &self,
         service: &ServiceDefinition,
         interval_ms: u64,

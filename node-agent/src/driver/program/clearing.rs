@@ -1,6 +1,6 @@
 //! Search for and killing of leftover processes of a service.
 
-use super::leftovers::{LeftoverProcesses, MIGRATION_MARK, Search};
+use super::leftovers::{LeftoverProcesses, MIGRATION_MARK_VARIABLE, ProcessSearch};
 use super::{Programs, failed};
 use crate::core::DriverFailure;
 use ha_api_types::reason::Reason;
@@ -29,7 +29,7 @@ impl Programs {
     /// Returns the environment variable that marks the program of a live migration.
     pub(in crate::driver) fn migration_mark(&self, service: &ServiceDefinition) -> (String, String) {
         let mark = self.directory_of(&service.name).path().join("migration").display().to_string();
-        (MIGRATION_MARK.to_owned(), mark)
+        (MIGRATION_MARK_VARIABLE.to_owned(), mark)
     }
 
     /// Kills the program of a live migration and the processes that it has started, including those of an earlier
@@ -38,8 +38,8 @@ impl Programs {
         &self,
         service: &ServiceDefinition,
     ) -> Result<(), DriverFailure> {
-        let (variable, mark) = (MIGRATION_MARK, self.migration_mark(service).1);
-        clear(|| Search { variable, mark: mark.clone(), cgroups: Vec::new(), record: None }).await
+        let (variable, mark) = (MIGRATION_MARK_VARIABLE, self.migration_mark(service).1);
+        clear(|| ProcessSearch { variable, mark: mark.clone(), cgroups: Vec::new(), record: None }).await
     }
 
     /// Kills a service's processes until none is left. A supervisor first gets time to record the exit status.
@@ -52,7 +52,7 @@ impl Programs {
 }
 
 /// Repeats the search, and kills all processes found, until none is left.
-pub(in crate::driver) async fn clear(search: impl Fn() -> Search) -> Result<(), DriverFailure> {
+pub(in crate::driver) async fn clear(search: impl Fn() -> ProcessSearch) -> Result<(), DriverFailure> {
     let until = Instant::now() + KILL_TIMEOUT;
     let spare_supervisors_until = Instant::now() + KILL_TIMEOUT / 5;
     loop {
@@ -60,11 +60,11 @@ pub(in crate::driver) async fn clear(search: impl Fn() -> Search) -> Result<(), 
         let leftovers = search_in_thread(search.clone()).await.map_err(|error| {
             failed(Reason::StopFailed, &format!("cannot search for processes of the service: {error}"))
         })?;
-        if leftovers.is_empty() && leftovers.supervisors.is_empty() {
+        if leftovers.has_no_service_processes() && leftovers.supervisors.is_empty() {
             return Ok(());
         }
         if Instant::now() > until {
-            let left = if leftovers.is_empty() {
+            let left = if leftovers.has_no_service_processes() {
                 "the supervisor of the service".to_owned()
             } else {
                 leftovers.describe()
@@ -85,6 +85,6 @@ pub(in crate::driver) async fn clear(search: impl Fn() -> Search) -> Result<(), 
 }
 
 /// Runs a search in another thread: on a large machine it takes long, and the agent must continue to send heartbeats.
-pub(in crate::driver) async fn search_in_thread(search: Search) -> io::Result<LeftoverProcesses> {
+pub(in crate::driver) async fn search_in_thread(search: ProcessSearch) -> io::Result<LeftoverProcesses> {
     tokio::task::spawn_blocking(move || search.run()).await.map_err(io::Error::other)?
 }

@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use std::io;
 
 /// Environment variable that marks every process of a service with the service's directory, which is unique.
-pub(in crate::driver) const MARK: &str = "HA_SERVICE_FOLDER";
+pub(in crate::driver) const SERVICE_MARK_VARIABLE: &str = "HA_SERVICE_FOLDER";
 /// Environment variable that marks a supervisor.
-pub(in crate::driver) const SUPERVISOR_MARK: &str = "HA_SUPERVISOR_FOLDER";
+pub(in crate::driver) const SUPERVISOR_MARK_VARIABLE: &str = "HA_SUPERVISOR_FOLDER";
 
 /// Environment variable that marks the program of a live migration, and the processes that it has started.
-pub(in crate::driver) const MIGRATION_MARK: &str = "HA_MIGRATION_FOLDER";
+pub(in crate::driver) const MIGRATION_MARK_VARIABLE: &str = "HA_MIGRATION_FOLDER";
 
 /// Criteria by which a service's processes are found.
 ///
@@ -24,7 +24,7 @@ pub(in crate::driver) const MIGRATION_MARK: &str = "HA_MIGRATION_FOLDER";
 /// - It is in the session of the main process.
 /// - It has the mark in its environment, or is a descendant of a process that has it.
 #[derive(Clone, Debug)]
-pub(in crate::driver) struct Search {
+pub(in crate::driver) struct ProcessSearch {
     /// Environment variable that contains the mark.
     pub(in crate::driver) variable: &'static str,
     /// Directory of the service, which is the mark.
@@ -44,23 +44,24 @@ pub(in crate::driver) struct LeftoverProcesses {
     pub(in crate::driver) supervisors: Vec<ProcessStatus>,
 }
 
-impl Search {
+impl ProcessSearch {
     /// Searches all processes of the machine.
     pub(in crate::driver) fn run(&self) -> io::Result<LeftoverProcesses> {
         let all = ProcessStatus::all()?;
-        let own = i32::try_from(std::process::id()).ok();
+        let own_pid = i32::try_from(std::process::id()).ok();
         let mut pids = BTreeSet::new();
         for cgroup in &self.cgroups {
             pids.extend(cgroup.members()?);
         }
-        let marks = [format!("{}={}", self.variable, self.mark), format!("{SUPERVISOR_MARK}={}", self.mark)];
-        let recorded = self.record.as_ref().map(|record| record.supervisor);
+        let marks =
+            [format!("{}={}", self.variable, self.mark), format!("{SUPERVISOR_MARK_VARIABLE}={}", self.mark)];
+        let recorded_supervisor = self.record.as_ref().map(|record| record.supervisor);
         let mut supervisors = Vec::new();
         for process in &all {
-            let [of_service, of_supervisor] = process.has_variables([&marks[0], &marks[1]]);
-            if of_supervisor || Some(process.identity) == recorded {
+            let [has_service_mark, has_supervisor_mark] = process.has_variables([&marks[0], &marks[1]]);
+            if has_supervisor_mark || Some(process.identity) == recorded_supervisor {
                 supervisors.push(process.clone());
-            } else if of_service {
+            } else if has_service_mark {
                 pids.insert(process.identity.pid);
                 // A daemon may overwrite the environment of its children with their titles.
                 pids.extend(descendants(&all, process.identity.pid));
@@ -76,7 +77,7 @@ impl Search {
         };
         let is_left = |process: &&ProcessStatus| {
             let pid = process.identity.pid;
-            pids.contains(&pid) && !process.ended && Some(pid) != own && !is_supervisor(process)
+            pids.contains(&pid) && !process.ended && Some(pid) != own_pid && !is_supervisor(process)
         };
         let processes = all.iter().filter(is_left).cloned().collect();
         Ok(LeftoverProcesses { processes, supervisors })
@@ -113,7 +114,7 @@ impl Search {
 
 impl LeftoverProcesses {
     /// Returns `true` if no process of the service is left; a supervisor does not count.
-    pub(in crate::driver) fn is_empty(&self) -> bool {
+    pub(in crate::driver) fn has_no_service_processes(&self) -> bool {
         self.processes.is_empty()
     }
 
@@ -131,13 +132,13 @@ impl LeftoverProcesses {
 }
 
 /// Returns the pids of all descendants of a process.
-pub(in crate::driver) fn descendants(all: &[ProcessStatus], of: i32) -> BTreeSet<i32> {
+pub(in crate::driver) fn descendants(all: &[ProcessStatus], ancestor: i32) -> BTreeSet<i32> {
     let mut found = BTreeSet::new();
-    let mut open = vec![of];
-    while let Some(parent) = open.pop() {
+    let mut unvisited = vec![ancestor];
+    while let Some(parent) = unvisited.pop() {
         for child in all.iter().filter(|process| process.parent == parent) {
             if found.insert(child.identity.pid) {
-                open.push(child.identity.pid);
+                unvisited.push(child.identity.pid);
             }
         }
     }

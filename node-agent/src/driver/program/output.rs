@@ -26,12 +26,12 @@ impl Log {
     pub(in crate::driver) fn write(&mut self, output: &[u8]) -> io::Result<()> {
         if self.bytes.saturating_add(output.len() as u64) > self.bytes_max && self.bytes > 0 {
             self.file = None;
-            fs::rename(&self.path, previous(&self.path))?;
+            fs::rename(&self.path, previous_path(&self.path))?;
         }
         let mut file = if let Some(file) = self.file.take() {
             file
         } else {
-            let file = open(&self.path)?;
+            let file = open_log(&self.path)?;
             self.bytes = file.metadata()?.len();
             file
         };
@@ -42,35 +42,35 @@ impl Log {
     }
 }
 
-pub(in crate::driver) fn open(path: &Path) -> io::Result<File> {
+pub(in crate::driver) fn open_log(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o640).open(path)
 }
 
 /// Rotates a log that other processes hold open: copies it to the previous file and truncates it in place.
 pub(in crate::driver) fn rotate_in_place(path: &Path, bytes_max: u64) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|found| found.len() > bytes_max) {
-        fs::copy(path, previous(path))?;
+        fs::copy(path, previous_path(path))?;
         OpenOptions::new().write(true).open(path)?.set_len(0)?;
     }
     Ok(())
 }
 
 /// Returns the current length of a log in bytes, which is the start of the next output.
-pub(in crate::driver) fn end(path: &Path) -> u64 {
+pub(in crate::driver) fn log_length(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |found| found.len())
 }
 
 /// Returns at most the last 4096 bytes of the output since `from`.
-pub(in crate::driver) fn since(path: &Path, from: u64) -> String {
-    const BYTES: u64 = 4096;
+pub(in crate::driver) fn text_since(path: &Path, from: u64) -> String {
+    const MAX_BYTES: u64 = 4096;
     let read = || {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();
         // The log was rotated in the meantime, so all of it is new.
         let from = if length < from { 0 } else { from };
-        file.seek(SeekFrom::Start(from.max(length.saturating_sub(BYTES))))?;
+        file.seek(SeekFrom::Start(from.max(length.saturating_sub(MAX_BYTES))))?;
         let mut text = Vec::new();
-        file.take(BYTES).read_to_end(&mut text)?;
+        file.take(MAX_BYTES).read_to_end(&mut text)?;
         io::Result::Ok(text)
     };
     String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
@@ -78,16 +78,16 @@ pub(in crate::driver) fn since(path: &Path, from: u64) -> String {
 
 /// Returns the last line of the output since `from`, shortened; `None` if there is none.
 pub(in crate::driver) fn last_line(path: &Path, from: u64) -> Option<String> {
-    last_of(&since(path, from))
+    last_nonblank_line(&text_since(path, from))
 }
 
 /// Returns the last line of a text that is not blank, without control characters and at most 300 characters long.
-pub(in crate::driver) fn last_of(text: &str) -> Option<String> {
+pub(in crate::driver) fn last_nonblank_line(text: &str) -> Option<String> {
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
     Some(line.chars().filter(|letter| !letter.is_control()).take(300).collect())
 }
 
-fn previous(path: &Path) -> PathBuf {
+fn previous_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".1");
     name.into()
@@ -119,7 +119,7 @@ impl Journal {
             if *byte == b'\n' || self.line.len() >= LINE_BYTES_MAX {
                 let line = std::mem::take(&mut self.line);
                 // If the journal rejects the line, it is still in the log file.
-                let _ = self.connection.send(&entry(&self.resource, &line));
+                let _ = self.connection.send(&journal_entry(&self.resource, &line));
             }
             if *byte != b'\n' {
                 self.line.push(*byte);
@@ -128,7 +128,7 @@ impl Journal {
     }
 }
 
-fn entry(resource: &str, line: &[u8]) -> Entry {
+fn journal_entry(resource: &str, line: &[u8]) -> Entry {
     Entry::default()
         .with("PRIORITY", "6")
         .with("SYSLOG_IDENTIFIER", resource)
@@ -142,7 +142,7 @@ mod tests {
     use std::os::unix::net::UnixDatagram;
 
     #[test]
-    fn a_log_keeps_its_bound_and_the_one_before() {
+    fn a_log_is_limited_and_its_previous_file_is_kept() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("output.log");
         let mut log = Log::new(path.clone(), 10);
@@ -150,7 +150,7 @@ mod tests {
             log.write(line.as_bytes()).unwrap();
         }
         assert_eq!(fs::read_to_string(&path).unwrap(), "x\n");
-        assert_eq!(fs::read_to_string(previous(&path)).unwrap(), "abcdefgh\n");
+        assert_eq!(fs::read_to_string(previous_path(&path)).unwrap(), "abcdefgh\n");
         log.write(b"longer than the bound\n").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "longer than the bound\n", "a long line is not cut");
         let mut again = Log::new(path.clone(), 100);
@@ -163,21 +163,21 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_others_hold_is_emptied_in_place() {
+    fn a_log_that_other_processes_have_open_is_rotated_in_place() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("output.log");
-        let mut held = open(&path).unwrap();
+        let mut held = open_log(&path).unwrap();
         held.write_all(b"0123456789").unwrap();
         rotate_in_place(&path, 10).unwrap();
-        assert_eq!(end(&path), 10);
+        assert_eq!(log_length(&path), 10);
         rotate_in_place(&path, 9).unwrap();
         held.write_all(b"new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
-        assert_eq!(fs::read_to_string(previous(&path)).unwrap(), "0123456789");
+        assert_eq!(fs::read_to_string(previous_path(&path)).unwrap(), "0123456789");
     }
 
     #[test]
-    fn the_last_line_is_what_was_said_since() {
+    fn the_last_line_is_of_the_output_since_the_offset() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("output.log");
         assert_eq!(last_line(&path, 0), None);

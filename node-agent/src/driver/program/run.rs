@@ -71,7 +71,7 @@ pub(in crate::driver) struct Ended {
 impl Ended {
     /// Returns `: ` and the last line of output for the end of a message, or an empty string.
     pub(in crate::driver) fn last_line_suffix(&self) -> String {
-        output::last_of(&self.logged_output).map_or_else(String::new, |line| format!(": {line}"))
+        output::last_nonblank_line(&self.logged_output).map_or_else(String::new, |line| format!(": {line}"))
     }
 }
 
@@ -116,7 +116,7 @@ impl Programs {
     ) -> io::Result<Result<Running, LaunchFailure>> {
         let directory = self.directory_of(resource);
         let log = open_log(&directory, self.settings.log_bytes_max)?;
-        let log_offset = output::end(&directory.log());
+        let log_offset = output::log_length(&directory.log());
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(&self.settings.shim);
         command.arg(LAUNCH).env_clear().envs(run.environment).stdin(OwnedFd::from(theirs)).kill_on_drop(true);
@@ -153,7 +153,7 @@ impl Running {
     pub(in crate::driver) async fn end(mut self) -> io::Result<Ended> {
         let mut printed = Vec::new();
         let status = self.collect(&mut printed).await?;
-        let logged_output = output::since(&self.directory.log(), self.log_offset);
+        let logged_output = output::text_since(&self.directory.log(), self.log_offset);
         Ok(Ended { status, logged_output, output: String::from_utf8_lossy(&printed).into_owned() })
     }
 
@@ -196,7 +196,7 @@ fn append_bounded(printed: &mut Vec<u8>, more: &[u8]) {
 fn open_log(directory: &ServiceDirectory, bytes_max: u64) -> io::Result<File> {
     let log = directory.make().and_then(|()| {
         output::rotate_in_place(&directory.log(), bytes_max)?;
-        output::open(&directory.log())
+        output::open_log(&directory.log())
     });
     log.or_else(|error| {
         tracing::warn!(log = %directory.log().display(), %error, "cannot write the log; output is lost");

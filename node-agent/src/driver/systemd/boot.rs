@@ -2,7 +2,7 @@
 
 use super::bus::{BusError, Session};
 use super::state::UnitState;
-use super::verdict::never_here;
+use super::verdict::never_here_failure;
 use crate::core::DriverFailure;
 use ha_api_types::driver::is_essential_unit;
 use ha_api_types::reason::Reason;
@@ -22,18 +22,18 @@ const BOOT_TARGETS: [&str; 9] = [
 
 /// A reason why systemd starts a unit without a request of hactl.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Starter {
+pub(super) struct AutomaticStart {
     /// The unit that is enabled: the service's own unit, or one that starts it on demand.
     pub(super) unit: String,
     /// Cause as the predicate of a sentence about the unit, such as `is enabled at boot`.
-    pub(super) how: String,
+    pub(super) cause: String,
     /// `true` if `systemctl disable` prevents it.
     pub(super) can_be_disabled: bool,
 }
 
 /// Returns the reason why the boot starts a unit; `None` if it does not.
-pub(super) fn boot_starter(unit: &str, state: &UnitState) -> Option<Starter> {
-    let (how, can_be_disabled) = match state.file_state.as_str() {
+pub(super) fn boot_start(unit: &str, state: &UnitState) -> Option<AutomaticStart> {
+    let (cause, can_be_disabled) = match state.file_state.as_str() {
         "enabled" | "enabled-runtime" => ("is enabled at boot".to_owned(), true),
         "generated" => (
             "is created and started at boot by a generator (such as from /etc/init.d or /etc/fstab)"
@@ -42,31 +42,35 @@ pub(super) fn boot_starter(unit: &str, state: &UnitState) -> Option<Starter> {
         ),
         // Linked into a target by the package or by an operator, or enabled by another name.
         _ => {
-            let starts = |other: &&String| BOOT_TARGETS.contains(&other.as_str()) || is_boot(other);
-            (format!("is started at boot by {}", state.wanted_by.iter().find(starts)?), true)
+            let is_reached_at_boot =
+                |other: &&String| BOOT_TARGETS.contains(&other.as_str()) || is_essential_target(other);
+            (format!("is started at boot by {}", state.wanted_by.iter().find(is_reached_at_boot)?), true)
         }
     };
-    Some(Starter { unit: unit.to_owned(), how, can_be_disabled })
+    Some(AutomaticStart { unit: unit.to_owned(), cause, can_be_disabled })
 }
 
-fn is_boot(target: &str) -> bool {
+fn is_essential_target(target: &str) -> bool {
     target.ends_with(".target") && is_essential_unit(target)
 }
 
 /// Returns all reasons why systemd starts a unit on its own.
-pub(super) async fn starters(
+pub(super) async fn automatic_starts(
     session: &Session,
     unit: &str,
     state: &UnitState,
-) -> Result<Vec<Starter>, BusError> {
-    let mut found: Vec<Starter> = boot_starter(unit, state).into_iter().collect();
+) -> Result<Vec<AutomaticStart>, BusError> {
+    let mut found: Vec<AutomaticStart> = boot_start(unit, state).into_iter().collect();
     for trigger in &state.triggered_by {
-        let by = session.unit(trigger).await?;
-        if let Some(starter) = boot_starter(trigger, &by) {
-            found.push(Starter { how: format!("{} and starts {unit} on demand", starter.how), ..starter });
-        } else if !by.has_ended() {
-            let how = format!("is active and starts {unit} on demand");
-            found.push(Starter { unit: trigger.clone(), how, can_be_disabled: true });
+        let trigger_state = session.unit(trigger).await?;
+        if let Some(automatic_start) = boot_start(trigger, &trigger_state) {
+            found.push(AutomaticStart {
+                cause: format!("{} and starts {unit} on demand", automatic_start.cause),
+                ..automatic_start
+            });
+        } else if !trigger_state.has_ended() {
+            let cause = format!("is active and starts {unit} on demand");
+            found.push(AutomaticStart { unit: trigger.clone(), cause, can_be_disabled: true });
         }
     }
     Ok(found)
@@ -76,26 +80,26 @@ pub(super) async fn starters(
 pub(super) async fn disable(
     session: &Session,
     unit: &str,
-    found: Vec<Starter>,
-) -> Result<Vec<Starter>, BusError> {
+    found: Vec<AutomaticStart>,
+) -> Result<Vec<AutomaticStart>, BusError> {
     if found.is_empty() {
         return Ok(found);
     }
-    let names: Vec<&str> = found.iter().map(|starter| starter.unit.as_str()).collect();
+    let names: Vec<&str> = found.iter().map(|automatic_start| automatic_start.unit.as_str()).collect();
     session.disable(&names).await?;
     tracing::info!(unit, disabled = names.join(" "), "disabled units at boot because of disableAtBoot");
-    for starter in found.iter().filter(|starter| starter.unit != unit) {
-        session.stop(&starter.unit, super::manager::Mode::Replace).await?.ended().await;
+    for automatic_start in found.iter().filter(|automatic_start| automatic_start.unit != unit) {
+        session.stop(&automatic_start.unit, super::manager::Mode::Replace).await?.ended().await;
     }
     let state = session.unit(unit).await?;
-    starters(session, unit, &state).await
+    automatic_starts(session, unit, &state).await
 }
 
 /// Returns the failure of a unit that systemd starts on its own and that therefore cannot be a service.
-pub(super) fn refusal(left: &[Starter], disable: bool) -> Option<DriverFailure> {
-    let first = left.first()?;
-    let Starter { unit, how, can_be_disabled } = first;
-    let remedy = match (disable, can_be_disabled) {
+pub(super) fn refusal(remaining: &[AutomaticStart], disable_at_boot: bool) -> Option<DriverFailure> {
+    let first = remaining.first()?;
+    let AutomaticStart { unit, cause, can_be_disabled } = first;
+    let remedy = match (disable_at_boot, can_be_disabled) {
         (false, true) => format!(
             "run `systemctl disable {unit}` on every node, or set `disableAtBoot: true` in spec.driver.systemd"
         ),
@@ -103,7 +107,10 @@ pub(super) fn refusal(left: &[Starter], disable: bool) -> Option<DriverFailure> 
             .to_owned(),
         (_, false) => "remove it from that configuration".to_owned(),
     };
-    Some(never_here(Reason::BadConfiguration, format!("{unit} {how}, so it could run twice: {remedy}")))
+    Some(never_here_failure(
+        Reason::BadConfiguration,
+        format!("{unit} {cause}, so it could run twice: {remedy}"),
+    ))
 }
 
 #[cfg(test)]
@@ -113,7 +120,7 @@ mod tests {
     use zbus::zvariant::Value;
 
     #[test]
-    fn what_starts_at_boot_is_known() {
+    fn boot_starts_are_recognized() {
         for (file, wanted_by, expected) in [
             ("disabled", vec![], None),
             ("static", vec![], None),
@@ -139,9 +146,9 @@ mod tests {
             ),
         ] {
             let state = unit(&[("UnitFileState", Value::from(file)), ("WantedBy", Value::from(wanted_by))]);
-            let found = boot_starter("web.service", &state);
+            let found = boot_start("web.service", &state);
             assert_eq!(
-                found.as_ref().map(|found| (found.how.as_str(), found.can_be_disabled)),
+                found.as_ref().map(|found| (found.cause.as_str(), found.can_be_disabled)),
                 expected,
                 "{file}"
             );
@@ -149,14 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn the_refusal_says_what_to_do() {
+    fn the_refusal_contains_a_remedy() {
         let check = |disable: bool, can_be_disabled: bool, expected: &str| {
-            let starter = Starter {
+            let automatic_start = AutomaticStart {
                 unit: "web.socket".to_owned(),
-                how: "is enabled at boot".to_owned(),
+                cause: "is enabled at boot".to_owned(),
                 can_be_disabled,
             };
-            let failure = refusal(&[starter], disable).unwrap();
+            let failure = refusal(&[automatic_start], disable).unwrap();
             assert_eq!(failure.reason, Reason::BadConfiguration);
             assert!(failure.message.starts_with("web.socket is enabled at boot, so it could run twice: "));
             assert!(failure.message.contains(expected), "{}", failure.message);

@@ -4,7 +4,7 @@ use super::bus::{BusError, Session};
 use super::manager::Job;
 use super::state::{ActiveState, UnitState};
 use super::stop::release_unit;
-use super::verdict::{JobResult, RunState, never_here, occupied, refusal, run_state, start_failure};
+use super::verdict::{JobResult, RunState, never_here_failure, occupied, refusal, run_state, start_failure};
 use super::watch::{self, wait_for_change};
 use super::{Context, boot, bus_failure, order, transient};
 use crate::core::DriverFailure;
@@ -59,7 +59,7 @@ async fn start_or_adopt(
     let state = session.unit(unit).await.map_err(|error| bus_failure(&error))?;
     if is_essential_unit(&state.id) || own == Some(state.id.as_str()) {
         let message = format!("{unit} is {}, which the node requires, so it cannot be a service", state.id);
-        return Err(never_here(Reason::BadConfiguration, message));
+        return Err(never_here_failure(Reason::BadConfiguration, message));
     }
     let job = if spec.command.is_empty() {
         start_node_unit(context, &session, spec, unit, &state, own).await?
@@ -88,26 +88,26 @@ async fn start_node_unit(
         return Err(failure);
     }
     let prepared = async {
-        let mut starters = boot::starters(session, unit, state).await?;
+        let mut automatic_starts = boot::automatic_starts(session, unit, state).await?;
         if spec.disable_at_boot {
-            starters = boot::disable(session, unit, starters).await?;
+            automatic_starts = boot::disable(session, unit, automatic_starts).await?;
         }
-        if starters.is_empty()
+        if automatic_starts.is_empty()
             && let Some(agent) = own
         {
             order::ensure(session, &state.id, state, agent).await?;
         }
-        Ok(starters)
+        Ok(automatic_starts)
     };
-    let starters = prepared.await.map_err(|error: BusError| bus_failure(&error))?;
-    if let Some(failure) = boot::refusal(&starters, spec.disable_at_boot) {
+    let automatic_starts = prepared.await.map_err(|error: BusError| bus_failure(&error))?;
+    if let Some(failure) = boot::refusal(&automatic_starts, spec.disable_at_boot) {
         return Err(failure);
     }
     if is_active {
         return Ok(None);
     }
     if state.has_ended() {
-        context.clear_group(unit, &state.group).await?;
+        context.kill_group_leftovers(unit, &state.group).await?;
         // The unit may have exceeded its own limit of starts.
         let _ = session.reset_failed(unit).await;
     }
@@ -138,7 +138,7 @@ async fn start_transient_unit(
         }
         ActiveState::Inactive | ActiveState::Failed | ActiveState::Deactivating | ActiveState::Unknown => {}
     }
-    context.clear_group(unit, &state.group).await?;
+    context.kill_group_leftovers(unit, &state.group).await?;
     let mut properties = transient::properties(service, spec, &context.settings.node, own);
     // Keeps the cause of the unit's end readable until the unit is released.
     properties.push(("AddRef", true.into()));

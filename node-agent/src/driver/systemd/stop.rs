@@ -31,8 +31,8 @@ pub(super) async fn stop(
     let unit = spec.unit_name(&service.name);
     context.watches.end(&service.name);
     if graceful_ms > 0 {
-        let until = Instant::now() + Duration::from_millis(graceful_ms);
-        if let Ok(Err(error)) = timeout_at(until, request_stop(context, &unit)).await {
+        let deadline = Instant::now() + Duration::from_millis(graceful_ms);
+        if let Ok(Err(error)) = timeout_at(deadline, request_stop(context, &unit)).await {
             tracing::warn!(resource = service.name.as_str(), unit, %error, "cannot request a stop of the unit");
         }
     }
@@ -70,22 +70,22 @@ pub(super) async fn kill(
 ) -> Result<(), DriverFailure> {
     let unit = spec.unit_name(&service.name);
     context.watches.end(&service.name);
-    let until = Instant::now() + KILL_TIMEOUT;
+    let deadline = Instant::now() + KILL_TIMEOUT;
     let mut stop_requested = false;
     // Kill immediately, even if systemd does not answer. Processes that systemd restarts before the stop job are
     // killed below.
     let _ = context.groups.kill(&context.group_of(&unit));
     loop {
-        let looked = timeout(ANSWER_TIMEOUT, force_stop_once(context, &unit, &mut stop_requested)).await;
-        let left = match looked {
+        let attempt = timeout(ANSWER_TIMEOUT, force_stop_once(context, &unit, &mut stop_requested)).await;
+        let remaining = match attempt {
             Ok(Ok(None)) => break,
-            Ok(Ok(Some(left))) => left,
+            Ok(Ok(Some(remaining))) => remaining,
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("systemd did not respond within {} s", ANSWER_TIMEOUT.as_secs()),
         };
         let _ = context.groups.kill(&context.group_of(&unit));
-        if Instant::now() > until {
-            return Err(not_stopped(&unit, &left));
+        if Instant::now() > deadline {
+            return Err(stop_failure(&unit, &remaining));
         }
         sleep(POLL_INTERVAL).await;
     }
@@ -128,19 +128,19 @@ async fn force_stop_once(
 
 impl Context {
     /// Kills leftovers of an earlier run, because a new one must not run in parallel with them.
-    pub(super) async fn clear_group(&self, unit: &str, group: &str) -> Result<(), DriverFailure> {
+    pub(super) async fn kill_group_leftovers(&self, unit: &str, group: &str) -> Result<(), DriverFailure> {
         self.remember_group(unit, group);
         let group = self.group_of(unit);
-        let until = Instant::now() + KILL_TIMEOUT;
+        let deadline = Instant::now() + KILL_TIMEOUT;
         loop {
             match self.groups.members(&group) {
                 Ok(pids) if pids.is_empty() => return Ok(()),
-                Ok(pids) if Instant::now() > until => {
-                    return Err(not_stopped(unit, &format!("remaining {}", describe(&pids))));
+                Ok(pids) if Instant::now() > deadline => {
+                    return Err(stop_failure(unit, &format!("remaining {}", describe(&pids))));
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    return Err(not_stopped(unit, &format!("cannot read its control group: {error}")));
+                    return Err(stop_failure(unit, &format!("cannot read its control group: {error}")));
                 }
             }
             let _ = self.groups.kill(&group);
@@ -157,10 +157,10 @@ pub(super) async fn release_unit(session: &Session, unit: &str) {
     while session.unref(unit).await.is_ok() {}
 }
 
-fn not_stopped(unit: &str, left: &str) -> DriverFailure {
+fn stop_failure(unit: &str, remaining: &str) -> DriverFailure {
     DriverFailure {
         class: FailureClass::RetryHere,
         reason: Reason::StopFailed,
-        message: format!("{unit} does not stop: {left}"),
+        message: format!("{unit} does not stop: {remaining}"),
     }
 }

@@ -76,7 +76,7 @@ pub(super) fn refusal(unit: &str, state: &UnitState) -> Option<DriverFailure> {
         ),
         LoadState::Loaded => return None,
     };
-    Some(never_here(reason, message))
+    Some(never_here_failure(reason, message))
 }
 
 /// Returns the failure if the node has a unit of this name that was not created from the command.
@@ -86,7 +86,7 @@ pub(super) fn occupied(unit: &str, state: &UnitState) -> Option<DriverFailure> {
             "unit {unit} already exists on this node ({}) and cannot be created from the command: omit `unit`, or set another name",
             state.fragment
         );
-        never_here(Reason::BadConfiguration, message)
+        never_here_failure(Reason::BadConfiguration, message)
     })
 }
 
@@ -202,7 +202,7 @@ pub(super) fn is_stopped_externally(state: &UnitState, job_seen: bool) -> bool {
     job_seen && began_before_the_end && asked
 }
 
-pub(super) fn never_here(reason: Reason, message: String) -> DriverFailure {
+pub(super) fn never_here_failure(reason: Reason, message: String) -> DriverFailure {
     DriverFailure { class: FailureClass::NeverHere, reason, message }
 }
 

@@ -127,7 +127,7 @@ impl PlannedMove {
     }
 
     /// Returns `true` if the instance moves to another group.
-    pub fn between_groups(&self) -> bool {
+    pub fn is_between_groups(&self) -> bool {
         self.source != self.target
     }
 }

@@ -61,7 +61,7 @@ fn keeps_limits(all_groups: &AllGroups<'_>, moved: &[PlannedMove]) -> Vec<Placem
             (all_groups.group_of(one.from.primary), all_groups.group_of(one.to.primary)),
             (one.source, one.target)
         );
-        if one.between_groups() {
+        if one.is_between_groups() {
             let instance = problem.guests[one.guest].instance;
             assert_eq!(check_move(all_groups.cluster, instance, one.target), Ok(()));
             assert!(one.to.secondary.is_none_or(|host| all_groups.group_of(host) == one.target));
@@ -193,7 +193,7 @@ proptest! {
         for moved in &found.moved {
             let demoted = all_groups.allocation(moved.source) == Allocation::Preferred
                 && all_groups.allocation(moved.target) != Allocation::Preferred;
-            prop_assert!(moved.between_groups() && !demoted);
+            prop_assert!(moved.is_between_groups() && !demoted);
         }
         // The reported result must equal a new computation.
         let mut problem = all_groups.problem.clone();
@@ -219,8 +219,8 @@ proptest! {
             let stays = [Some(placement.primary), placement.secondary].into_iter().flatten().any(|host| hosts.contains(&host));
             prop_assert_eq!(stays, found.stuck.iter().any(|stuck| stuck.guest == guest));
         }
-        prop_assert!(found.inside.iter().all(|moved| !moved.between_groups()));
-        prop_assert!(found.outside.iter().all(PlannedMove::between_groups));
+        prop_assert!(found.inside.iter().all(|moved| !moved.is_between_groups()));
+        prop_assert!(found.outside.iter().all(PlannedMove::is_between_groups));
         prop_assert!(cluster.groups.len() > 1 || found.outside.is_empty());
     }
 

@@ -64,7 +64,7 @@ fn overwrite(world: &mut World, key: &str, value: &impl serde::Serialize) {
 fn check(world: &World, invariant: &str) {
     let found: Vec<&str> = world.violations().iter().map(|violation| violation.invariant).collect();
     assert!(found.contains(&invariant), "{invariant:?} was not seen, but {found:?}");
-    assert!(!world.is_good());
+    assert!(!world.has_passed());
 }
 
 fn leader_term(world: &World) -> (NodeName, Term) {

@@ -12,24 +12,24 @@ use tokio::sync::oneshot;
 /// Hold requests that wait for the core. Cheap to clone.
 #[derive(Clone, Default)]
 pub(super) struct HoldRequests {
-    waiting: Arc<Mutex<Waiting>>,
+    pending: Arc<Mutex<PendingRequests>>,
 }
 
 #[derive(Default)]
-struct Waiting {
-    next: u64,
-    answers: BTreeMap<HoldId, oneshot::Sender<HoldAnswer>>,
+struct PendingRequests {
+    last_id: u64,
+    answer_senders: BTreeMap<HoldId, oneshot::Sender<HoldAnswer>>,
 }
 
 impl HoldRequests {
     /// Returns the function that the API calls to request a hold from the core.
-    pub(super) fn ask_function(&self, inputs: Inputs) -> AskHold {
-        let holding = self.clone();
+    pub(super) fn request_function(&self, inputs: Inputs) -> AskHold {
+        let hold_requests = self.clone();
         Arc::new(move |node, request| {
-            let (id, answer) = holding.wait();
+            let (id, answer) = hold_requests.register();
             // Once the loop has ended, no answer comes: drop the sender, so that the receiver ends too.
             if inputs.send(Input::HoldRequested { id, node, request }).is_err() {
-                holding.forget(id);
+                hold_requests.forget(id);
             }
             async move { answer.await.ok() }.boxed()
         })
@@ -37,23 +37,23 @@ impl HoldRequests {
 
     /// Forwards the core's answer.
     pub(super) fn answer(&self, id: HoldId, answer: HoldAnswer) {
-        if let Some(waiting) = self.forget(id) {
+        if let Some(sender) = self.forget(id) {
             // The client may have stopped waiting.
-            let _ = waiting.send(answer);
+            let _ = sender.send(answer);
         }
     }
 
-    fn wait(&self) -> (HoldId, oneshot::Receiver<HoldAnswer>) {
+    fn register(&self) -> (HoldId, oneshot::Receiver<HoldAnswer>) {
         let (sender, receiver) = oneshot::channel();
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.answers.retain(|_, known| !known.is_closed());
-        waiting.next += 1;
-        let id = HoldId(waiting.next);
-        waiting.answers.insert(id, sender);
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.answer_senders.retain(|_, sender| !sender.is_closed());
+        pending.last_id += 1;
+        let id = HoldId(pending.last_id);
+        pending.answer_senders.insert(id, sender);
         (id, receiver)
     }
 
     fn forget(&self, id: HoldId) -> Option<oneshot::Sender<HoldAnswer>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).answers.remove(&id)
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).answer_senders.remove(&id)
     }
 }

@@ -3,19 +3,19 @@
 /// Counts the requested, begun and completed reads. After a commit with an unknown outcome, the only legal next step
 /// is a read that begins later.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Readings {
+pub struct ReadTracker {
     requested: u64,
     begun: u64,
     completed: u64,
 }
 
-impl Default for Readings {
-    fn default() -> Readings {
-        Readings { requested: 1, begun: 0, completed: 0 }
+impl Default for ReadTracker {
+    fn default() -> ReadTracker {
+        ReadTracker { requested: 1, begun: 0, completed: 0 }
     }
 }
 
-impl Readings {
+impl ReadTracker {
     /// Requests a read that begins after this call, and returns its number.
     pub fn request(&mut self) -> u64 {
         // A read that has not begun yet serves all earlier requests.
