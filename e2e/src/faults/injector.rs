@@ -53,12 +53,12 @@ pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<InjectedFault> {
             cluster.power_off(&target)?;
         }
         FaultKind::LinkCut | FaultKind::ControllerLinkCut | FaultKind::MemberLinkCut => {
-            cluster.cut(&target)?
+            cluster.cut(&target)?;
         }
         FaultKind::SendsNothing => cluster.drop_packets(&target, PacketFilter::Sent)?,
         FaultKind::ReceivesNothing => cluster.drop_packets(&target, PacketFilter::Received)?,
         FaultKind::SlowLink => {
-            cluster.drop_packets(&target, PacketFilter::Above(SLOW_LINK_KILOBYTES_PER_SECOND))?
+            cluster.drop_packets(&target, PacketFilter::Above(SLOW_LINK_KILOBYTES_PER_SECOND))?;
         }
         FaultKind::LossyLink => cluster.drop_packets(&target, PacketFilter::Percent(PACKET_LOSS_PERCENT))?,
         FaultKind::StoreUnreachable | FaultKind::ControllerWithoutStore => {

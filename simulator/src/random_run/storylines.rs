@@ -285,7 +285,7 @@ impl Script<'_> {
         let online = format!("node {node} is Online");
         match self.random.below(3) {
             0 => {
-                self.add_action_if(at, &[allowed, &runs, &online], format!("move-by-hand {resource} {node}"))
+                self.add_action_if(at, &[allowed, &runs, &online], format!("move-by-hand {resource} {node}"));
             }
             1 => self.add_action_if(at, &[allowed, &runs], format!("stop-by-hand {resource}")),
             _ => self.add_action_if(

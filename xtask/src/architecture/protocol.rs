@@ -43,6 +43,9 @@ pub(crate) fn violations(root: &Path) -> Result<Vec<String>> {
         let text = fs::read_to_string(root.join(&mutant)).with_context(|| mutant.clone())?;
         found.extend(mutant_problems(&mutant, &text, &rules, &rows));
         found.extend(placement_problem(root, &mutant)?);
+        let killers = text.lines().filter_map(|line| line.strip_prefix("# killed-by: "));
+        let missing = killers.filter(|killer| !killer_exists(root, killer));
+        found.extend(missing.map(|killer| format!("{mutant}: nothing matches killed-by: {killer}")));
     }
     Ok(found)
 }
@@ -195,6 +198,36 @@ fn placement_problem(root: &Path, path: &str) -> Result<Option<String>> {
         .then(|| format!("{path}: does not fit the tree ({reason}): write it again")))
 }
 
+/// Returns `true` if the scenario, or a test that the filter matches, exists. Random clusters always exist.
+fn killer_exists(root: &Path, killer: &str) -> bool {
+    match killer.split_once(' ') {
+        Some(("scenario", name)) => root.join("simulator/scenarios").join(format!("{name}.yaml")).is_file(),
+        Some(("test", filter)) => test_exists(root, filter),
+        Some(("seeds", _)) => true,
+        Some(_) | None => false,
+    }
+}
+
+/// Returns `true` if a unit test, or a module of tests, begins with this filter, such as
+/// `ha-controller::core::tests::moves::a_move`.
+fn test_exists(root: &Path, filter: &str) -> bool {
+    let Some((package, path)) = filter.split_once("::") else { return false };
+    let (modules, beginning) = path.rsplit_once("::").unwrap_or(("", path));
+    let source = root.join(package.trim_start_matches("ha-")).join("src");
+    let directory = source.join(modules.replace("::", "/"));
+    let in_modules = fs::read_dir(&directory).is_ok_and(|entries| {
+        entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with(beginning))
+    });
+    // A module may be a file, or stand in the file of its parent.
+    let files = [directory.with_extension("rs"), directory.parent().unwrap_or(&source).with_extension("rs")];
+    let function = format!("fn {beginning}");
+    let in_files = files
+        .iter()
+        .filter_map(|file| fs::read_to_string(file).ok())
+        .any(|text| if beginning.is_empty() { text.contains("test]") } else { text.contains(&function) });
+    in_modules || in_files
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,6 +245,26 @@ mod tests {
         assert_eq!(patch("one"), None);
         let problem = patch("another line").expect("a problem");
         assert!(problem.starts_with("m.patch: does not fit the tree"), "{problem}");
+    }
+
+    #[test]
+    fn a_killer_that_matches_nothing_is_found() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let tests = directory.path().join("store/src/core/tests");
+        fs::create_dir_all(&tests).expect("a directory");
+        fs::write(tests.join("moves.rs"), "#[test]\nfn a_service_moves() {}\n").expect("a file");
+        for (killer, exists) in [
+            ("test ha-store::core::tests::moves::a_service", true),
+            ("test ha-store::core::tests::moves::", true),
+            ("test ha-store::core::tests::moves", true),
+            ("test ha-store::core::tests::moves::the_service", false),
+            ("test ha-store::core::tests::fencing::", false),
+            ("scenario fencing/missing", false),
+            ("seeds 1..2", true),
+            ("nothing", false),
+        ] {
+            assert_eq!(killer_exists(directory.path(), killer), exists, "{killer}");
+        }
     }
 
     fn row(rule: &str, cells: &str) -> Row {

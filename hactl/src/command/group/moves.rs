@@ -41,7 +41,7 @@ pub(crate) struct Moves<'a> {
     source: Source,
     group_plan: GroupPlan,
     all_groups: &'a AllGroups<'a>,
-    planned_moves: &'a [PlannedMove],
+    planned: &'a [PlannedMove],
     offline: Vec<String>,
 }
 
@@ -62,13 +62,13 @@ impl<'a> Moves<'a> {
         };
         let plan = all_groups.plan(all_steps(planned_moves));
         let group_plan = GroupPlan { group: 0, problem: all_groups.problem.clone(), plan };
-        Moves { source, group_plan, all_groups, planned_moves, offline: loaded.offline.clone() }
+        Moves { source, group_plan, all_groups, planned: planned_moves, offline: loaded.offline.clone() }
     }
 
     /// Returns a numbered line per move: instance, source, target group and nodes, and operations.
     pub(crate) fn text(&self) -> String {
         let rows: Vec<[String; 4]> = self
-            .planned_moves
+            .planned
             .iter()
             .map(|moved| {
                 let to = self.nodes(moved.to).join(":");
@@ -91,7 +91,7 @@ impl<'a> Moves<'a> {
 
     /// Returns the number of moves and their cost, as text.
     pub(crate) fn cost(&self) -> String {
-        cost(&self.group_plan, self.planned_moves.len()) + "\n"
+        cost(&self.group_plan, self.planned.len()) + "\n"
     }
 
     /// Returns the moves as JSON.
@@ -107,7 +107,7 @@ impl<'a> Moves<'a> {
                 "ops": self.operations(moved),
             })
         };
-        self.planned_moves.iter().map(value).collect()
+        self.planned.iter().map(value).collect()
     }
 
     /// Adds the moves and their cost to a JSON value.
@@ -141,7 +141,7 @@ impl<'a> Moves<'a> {
             session.terminal().print(&text);
         }
         if let Some(file) = &output.print_commands
-            && (output_path(file).is_some() || (format.is_none() && !self.planned_moves.is_empty()))
+            && (output_path(file).is_some() || (format.is_none() && !self.planned.is_empty()))
         {
             commands::output_commands(
                 session.terminal(),
@@ -158,8 +158,8 @@ impl<'a> Moves<'a> {
             )?;
         }
         let mut failure = None;
-        if output.apply && !self.planned_moves.is_empty() {
-            confirm(output.yes, self.planned_moves.len())?;
+        if output.apply && !self.planned.is_empty() {
+            confirm(output.yes, self.planned.len())?;
             let execution_settings =
                 ExecutionSettings { timeout: output.timeout, offline: &self.offline, command };
             let plans = std::slice::from_ref(&self.group_plan);
