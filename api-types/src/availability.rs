@@ -82,8 +82,8 @@ impl Availability {
     /// Returns the share of the desired time in which the service ran, over this number of UTC days up to today. `None` if
     /// the service was not desired in that time, as far as recorded.
     pub fn ratio(&self, days: u32, now: &Timestamp) -> Option<f64> {
-        let (down, wanted) = self.within(days, now)?;
-        (wanted >= 1.0).then(|| (1.0 - down / wanted).clamp(0.0, 1.0))
+        let (down_seconds, desired_seconds) = self.within(days, now)?;
+        (desired_seconds >= 1.0).then(|| (1.0 - down_seconds / desired_seconds).clamp(0.0, 1.0))
     }
 
     /// Returns the number of seconds in these days in which the service was desired and did not run; `None` if nothing is
@@ -112,12 +112,12 @@ impl Availability {
     }
 
     /// Adds the time from `since` to `until` to the current standing.
-    fn close(&mut self, since: i64, until: i64) {
+    fn close(&mut self, start_seconds: i64, end_seconds: i64) {
         // Starting at the beginning of a block gives the same blocks as daily calls would.
-        let oldest = day_of(until).saturating_sub(KEPT_DAYS) / BLOCK_DAYS * BLOCK_DAYS;
-        let mut at = since.max(i64::from(oldest) * DAY_SECONDS);
-        while at < until && self.standing != AvailabilityState::Up {
-            let next = until.min((at.div_euclid(DAY_SECONDS) + 1) * DAY_SECONDS);
+        let oldest = day_of(end_seconds).saturating_sub(KEPT_DAYS) / BLOCK_DAYS * BLOCK_DAYS;
+        let mut at = start_seconds.max(i64::from(oldest) * DAY_SECONDS);
+        while at < end_seconds && self.standing != AvailabilityState::Up {
+            let next = end_seconds.min((at.div_euclid(DAY_SECONDS) + 1) * DAY_SECONDS);
             let seconds = u32::try_from(next - at).unwrap_or(0);
             let span = self.span(day_of(at));
             match self.standing {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn availability_is_the_share_of_the_wanted_time() {
+    fn availability_is_uptime_divided_by_desired_uptime() {
         check(&[(0, 0, Up)], 30, (10, 0), Some(1.0));
         check(&[(0, 0, Down)], 30, (10, 0), Some(0.0));
         check(&[(0, 0, NotWanted)], 30, (10, 0), None);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn time_before_the_window_does_not_count() {
+    fn downtime_before_the_window_is_ignored() {
         let happened = [(0, 0, Up), (1, 0, Down), (2, 0, Up)];
         check(&happened, 30, (30, DAY_SECONDS - 1), Some(1.0 - 86_400.0 / (30.0 * 86_400.0 - 1.0)));
         check(&happened, 30, (32, 0), Some(1.0));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn old_days_are_merged_without_a_loss() {
+    fn merging_old_days_keeps_the_ratio() {
         let mut record = Availability::begin(Up, &at(0, 0));
         for day in 0..1_000 {
             record.enter(Down, &at(day, HOUR));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn long_unwanted_time_is_merged() {
+    fn long_stopped_periods_are_merged() {
         let mut record = Availability::begin(NotWanted, &at(0, 0));
         record.enter(Up, &at(5_000, 0));
         assert!(record.spans.len() < 80, "{}", record.spans.len());

@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_parses_back_to_what_it_was_built_from() {
+    fn every_key_round_trips() {
         let keys = Keys::new("default");
         let check = |key: String, expected: Key<'_>| assert_eq!(keys.parse(&key), Some(expected), "{key}");
         for kind in Kind::ALL {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_is_found_by_its_keys() {
+    fn keys_identify_their_cluster() {
         for (key, cluster) in [
             ("/hactl/default/v1/fence/n1", Some("default")),
             ("/hactl/lab/v1/leader", Some("lab")),

@@ -38,20 +38,20 @@ pub fn read<T: DeserializeOwned + Default>(text: &[u8]) -> Result<T, Partial<T>>
     };
     let nothing = |error: String| Partial { value: T::default(), lost: Vec::new(), error };
     let Ok(Value::Object(fields)) = serde_json::from_slice(text) else { return Err(nothing(error)) };
-    let mut kept = Map::new();
+    let mut readable_fields = Map::new();
     let mut lost = Vec::new();
     let mut errors = Vec::new();
     for (name, value) in fields {
         let alone: Map<String, Value> = [(name.clone(), value)].into_iter().collect();
         match serde_json::from_value::<T>(Value::Object(alone.clone())) {
-            Ok(_) => kept.extend(alone),
+            Ok(_) => readable_fields.extend(alone),
             Err(error) => {
                 errors.push(format!("{name}: {error}"));
                 lost.push(name);
             }
         }
     }
-    match serde_json::from_value(Value::Object(kept)) {
+    match serde_json::from_value(Value::Object(readable_fields)) {
         Ok(value) if !lost.is_empty() => Err(Partial { value, lost, error: errors.join("; ") }),
         Ok(_) | Err(_) => Err(nothing(error)),
     }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_word_keeps_the_other_fields() {
+    fn unknown_enum_value_keeps_other_fields() {
         let status = serde_json::json!({"state": "Hibernated", "node": "node1", "copies": [
             {"node": "node1", "definition": {"driver": {"podman": {"container": "c", "ports": 5}}}}], "conditions": [
             {"type": "Ready", "status": "True", "reason": "Moonstruck"}, {"type": "Cold", "status": "Perhaps"}]});
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_record_loses_all_fields() {
+    fn invalid_record_yields_default_fields() {
         for text in [&b"null"[..], b"[1]", b"{\"mode\":", b"\xff"] {
             let partial = read::<NodeReport>(text).expect_err("not a record");
             assert!(

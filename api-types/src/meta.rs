@@ -94,11 +94,11 @@ const RENAMED_CONDITIONS: [(&str, &str); 3] = [
 /// During an upgrade, a leader of an earlier version set both.
 pub fn rename_conditions(conditions: &mut Vec<Condition>) {
     for (old, new) in RENAMED_CONDITIONS {
-        if conditions.iter().any(|known| known.kind == new) {
-            conditions.retain(|known| known.kind != old);
+        if conditions.iter().any(|condition| condition.kind == new) {
+            conditions.retain(|condition| condition.kind != old);
         }
-        for known in conditions.iter_mut().filter(|known| known.kind == old) {
-            new.clone_into(&mut known.kind);
+        for condition in conditions.iter_mut().filter(|condition| condition.kind == old) {
+            new.clone_into(&mut condition.kind);
         }
     }
     conditions.sort_by(|one, other| one.kind.cmp(&other.kind));
@@ -110,19 +110,20 @@ pub fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition, now: &
     if new.message.is_empty() {
         new.reason.sentence().clone_into(&mut new.message);
     }
-    match conditions.binary_search_by(|known| known.kind.as_str().cmp(&new.kind)) {
-        Ok(at) => {
-            let known = &conditions[at];
-            new.last_transition_time = if known.status == new.status && known.last_transition_time.is_some() {
-                known.last_transition_time.clone()
-            } else {
-                Some(now.clone())
-            };
-            conditions[at] = new;
+    match conditions.binary_search_by(|existing| existing.kind.as_str().cmp(&new.kind)) {
+        Ok(index) => {
+            let existing = &conditions[index];
+            new.last_transition_time =
+                if existing.status == new.status && existing.last_transition_time.is_some() {
+                    existing.last_transition_time.clone()
+                } else {
+                    Some(now.clone())
+                };
+            conditions[index] = new;
         }
-        Err(at) => {
+        Err(index) => {
             new.last_transition_time = Some(now.clone());
-            conditions.insert(at, new);
+            conditions.insert(index, new);
         }
     }
 }

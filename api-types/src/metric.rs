@@ -114,7 +114,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn names_are_unique_and_valid_for_prometheus() {
+    fn metric_names_are_unique_and_valid() {
         let mut names = BTreeSet::new();
         for metric in Metric::all() {
             let Metric { name, kind, help, .. } = metric;
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn names_end_with_the_unit() {
+    fn metric_names_end_with_the_unit() {
         assert_eq!(controller::API_REQUEST_DURATION.unit(), "seconds");
         assert_eq!(leader::NODE_CAPACITY_MEMORY.unit(), "bytes");
         assert_eq!(controller::API_REQUESTS.unit(), "");

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_like_dns_names_and_may_be_numbers() {
+    fn names_follow_dns_rules_or_are_numbers() {
         for good in ["101", "web", "db-1", "a.b", "0", &"a".repeat(63)] {
             check(good, true);
         }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_is_rejected_with_the_right_one() {
+    fn wrong_name_prefix_suggests_correct_prefix() {
         let driver = DriverSpec { libvirt: Some(LibvirtDriver::default()), ..DriverSpec::default() };
         let spec = ResourceSpec { driver, ..ResourceSpec::default() };
         assert_eq!(TypedName::parse("vm:100").check(&spec), Ok(()));

@@ -385,17 +385,17 @@ pub struct WatchdogSeenStatus {
 }
 
 impl From<&WatchdogSeen> for WatchdogSeenStatus {
-    fn from(seen: &WatchdogSeen) -> WatchdogSeenStatus {
+    fn from(observed: &WatchdogSeen) -> WatchdogSeenStatus {
         let seconds = |ms: Option<u32>| ms.map(|ms| Seconds(u64::from(ms)));
         WatchdogSeenStatus {
-            nowayout: seen.nowayout,
-            min_timeout_seconds: seen.smallest_timeout_seconds,
-            max_timeout_seconds: seen.largest_timeout_seconds,
-            pretimeout_seconds: seen.pretimeout_seconds,
-            min_margin_seconds: seconds(seen.smallest_margin_ms),
-            max_delay_seconds: seconds(seen.worst_lateness_ms),
-            real_time: seen.real_time,
-            memory_locked: seen.memory_locked,
+            nowayout: observed.nowayout,
+            min_timeout_seconds: observed.smallest_timeout_seconds,
+            max_timeout_seconds: observed.largest_timeout_seconds,
+            pretimeout_seconds: observed.pretimeout_seconds,
+            min_margin_seconds: seconds(observed.smallest_margin_ms),
+            max_delay_seconds: seconds(observed.worst_lateness_ms),
+            real_time: observed.real_time,
+            memory_locked: observed.memory_locked,
         }
     }
 }

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_agents() {
+    fn agent_names_are_parsed() {
         for (text, expected) in [
             ("heartbeat:IPaddr2", Some("ocf:heartbeat:IPaddr2")),
             ("ocf:heartbeat:IPaddr2", Some("ocf:heartbeat:IPaddr2")),

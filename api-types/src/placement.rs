@@ -191,7 +191,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn nodes_are_read_from_a_map_a_list_and_a_text() {
+    fn node_priorities_parse_from_map_list_text() {
         let check = |written: Value, expected: Option<Value>| {
             let read = serde_json::from_value::<NodePriorities>(written.clone());
             let read = read.ok().map(|nodes| serde_json::to_value(nodes).expect("a map"));

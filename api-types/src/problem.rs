@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_have_the_form_of_kubernetes() {
+    fn field_paths_use_the_kubernetes_format() {
         assert_eq!(member(&member("", "spec"), "maxRestart"), "spec.maxRestart");
         assert_eq!(member("metadata.labels", "a.b/c"), "metadata.labels[a.b/c]");
         assert_eq!(element("spec.parts", 2), "spec.parts[2]");

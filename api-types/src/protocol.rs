@@ -71,7 +71,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn words_newer_than_the_version_are_found() {
+    fn enum_values_newer_than_version_are_found() {
         let word =
             Word { kind: Kind::Operation, field: "/spec/action", value: "NotHere", since: Protocol(2) };
         let check = |kind: Kind, action: &str, than: u32, expected: &[Word]| {

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_have_the_form_of_kubernetes() {
+    fn quantities_use_the_kubernetes_format() {
         check("900m", Some("900m"));
         check("2", Some("2"));
         check("0.5", Some("500m"));

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_parses_back() {
+    fn every_reason_round_trips() {
         for reason in Reason::ALL {
             let text = serde_json::to_string(reason).expect("a word");
             assert_eq!(text, format!("{:?}", reason.as_str()));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn former_words_parse_as_current_ones() {
+    fn renamed_reasons_parse_as_current_reasons() {
         for (former, reason) in RENAMED {
             let read: Reason = serde_json::from_str(&format!("{former:?}")).expect("a reason");
             assert_eq!(read, reason, "{former}");
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn every_failure_and_refusal_has_an_action() {
+    fn every_failure_reason_suggests_an_action() {
         for reason in Reason::ALL {
             let requires_help = matches!(reason.subject(), Subject::Failure | Subject::NodeEligibility);
             let is_eligible = matches!(reason, Reason::Allowed | Reason::CurrentNode);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_newer_versions_are_unknown() {
+    fn reasons_of_newer_versions_parse_as_unknown() {
         assert_eq!(serde_json::from_str::<Reason>("\"Moonstruck\"").expect("a reason"), Reason::Unknown);
         assert!(!Reason::Unknown.sentence().is_empty());
     }

@@ -172,7 +172,7 @@ pub fn in_schema(kind: Kind, path: &str) -> Option<&'static RenamedField> {
 /// # Errors
 /// Returns a problem for each field that is given under both names.
 pub fn accept(kind: Kind, value: &mut Value) -> Result<Vec<&'static RenamedField>, Vec<Problem>> {
-    let (mut found, mut problems) = (Vec::new(), Vec::new());
+    let (mut renamed_fields, mut problems) = (Vec::new(), Vec::new());
     for renamed in of(kind).filter(|renamed| renamed.parent[0] == "spec") {
         each(value, renamed.parent, &mut |map| {
             let Some(earlier) = map.get(renamed.earlier) else { return };
@@ -184,7 +184,7 @@ pub fn accept(kind: Kind, value: &mut Value) -> Result<Vec<&'static RenamedField
                 map.shift_remove(renamed.earlier);
                 return problems.push(Problem::new(path, ProblemKind::FieldValueDuplicate, message));
             }
-            found.push(renamed);
+            renamed_fields.push(renamed);
             if is_both {
                 map.shift_remove(renamed.earlier);
             } else {
@@ -193,12 +193,12 @@ pub fn accept(kind: Kind, value: &mut Value) -> Result<Vec<&'static RenamedField
             }
         });
     }
-    if problems.is_empty() { Ok(found) } else { Err(problems) }
+    if problems.is_empty() { Ok(renamed_fields) } else { Err(problems) }
 }
 
 /// Converts the operations of a JSON patch to the current names. Returns the renamed fields that have their earlier names.
 pub fn accept_json_patch(kind: Kind, patch: &mut Value) -> Vec<&'static RenamedField> {
-    let mut found = Vec::new();
+    let mut renamed_fields = Vec::new();
     let operations = patch.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut);
     for operation in operations {
         for renamed in of(kind) {
@@ -210,7 +210,7 @@ pub fn accept_json_patch(kind: Kind, patch: &mut Value) -> Vec<&'static RenamedF
                     continue;
                 }
                 *path = format!("{current}{rest}");
-                found.push(renamed);
+                renamed_fields.push(renamed);
                 if field == "path"
                     && let Some(value) = operation.get_mut("value")
                 {
@@ -219,7 +219,7 @@ pub fn accept_json_patch(kind: Kind, patch: &mut Value) -> Vec<&'static RenamedF
             }
         }
     }
-    found
+    renamed_fields
 }
 
 /// Converts an object, or a part of one, from its form in etcd to the current names and places. This includes
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn each_earlier_name_is_accepted_stored_and_read_back() {
+    fn each_former_field_name_round_trips() {
         for kind in [Kind::Cluster, Kind::Node, Kind::Resource] {
             let (earlier, current) = (object(kind, false), object(kind, true));
             let mut value = earlier.clone();
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_under_both_names_is_refused() {
+    fn former_and_current_name_together_are_refused() {
         let mut both = json!({"spec": {"after": ["db"], "dependsOn": ["db"]}});
         let problems = accept(Kind::Resource, &mut both).expect_err("both names");
         assert_eq!(problems.len(), 1);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_and_the_last_applied_form_are_converted() {
+    fn managed_fields_and_last_applied_are_converted() {
         let stored = json!({
             "metadata": {
                 "annotations": {LAST_APPLIED: r#"{"spec":{"after":["db"]}}"#},
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_other_types_are_left_to_the_validation() {
+    fn values_of_wrong_type_are_not_renamed() {
         for spec in [json!(null), json!([1]), json!({"after": 1}), json!({"driver": {"libvirt": "x"}})] {
             let mut value = json!({"spec": spec, "metadata": {"managedFields": 1, "annotations": []}});
             assert!(accept(Kind::Resource, &mut value).is_ok());

@@ -523,7 +523,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_secondary_has_the_data_but_not_the_service() {
+    fn secondary_node_has_data_without_service() {
         let of = |node: Option<&str>, replicas: &[&str]| ResourceStatus {
             node: node.map(NodeName::from),
             replicas: replicas.iter().copied().map(NodeName::from).collect(),

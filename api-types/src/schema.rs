@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_action_of_an_operation_has_no_default() {
+    fn only_operation_action_has_no_default() {
         let operation = of(Kind::Operation);
         let spec = &operation["properties"]["spec"];
         assert_eq!(spec["required"], json!(["action"]));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_contain_the_current_names_only() {
+    fn schemas_contain_only_current_field_names() {
         for renamed in renamed::ALL {
             let place = renamed.parent.iter().fold(of(renamed.kind), |place, name| match *name {
                 "*" => &place["items"],

@@ -400,9 +400,9 @@ fn priorities(object: &Value, pointer: &str) -> Value {
 
 fn condition(object: &Value, kind: &str, field: &str) -> Value {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-    let found = conditions
+    let condition = conditions
         .and_then(|all| all.iter().find(|one| one.get("type").and_then(Value::as_str) == Some(kind)));
-    json!(found.and_then(|one| one.get(field)).and_then(Value::as_str).unwrap_or_default())
+    json!(condition.and_then(|one| one.get(field)).and_then(Value::as_str).unwrap_or_default())
 }
 
 /// Interval in seconds at which the leader stores the time of an Online node's last heartbeat, plus a margin for the
@@ -451,7 +451,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_have_the_form_of_kubectl() {
+    fn ages_use_the_kubectl_format() {
         for (seconds, expected) in
             [(5, "5s"), (119, "119s"), (150, "2m30s"), (3600, "60m"), (10_860, "3h1m"), (200_000, "2d7h")]
         {
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_punctual_node_does_not_look_late() {
+    fn timely_heartbeats_are_not_shown_as_late() {
         let node =
             |state: &str| json!({"status": {"state": state, "lastHeartbeatTime": "1970-01-01T00:00:10Z"}});
         assert_eq!(last_seen(&node("Online"), 68), "<1m");
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_show_types_defaults_and_conditions() {
+    fn table_rows_show_types_defaults_and_conditions() {
         let check = |kind: Kind, object: Value, expected: &str| {
             let got = row(kind, &object);
             assert!(got.starts_with(expected), "{got}");
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_has_a_cell_for_each_column() {
+    fn every_table_row_fills_every_column() {
         for rows in Kind::ALL.map(Rows::Of).into_iter().chain([Rows::Events, Rows::Namespaces]) {
             let table = table(rows, &[json!({})], &json!({}), IncludeObject::Metadata, 0);
             let columns = table["columnDefinitions"].as_array().unwrap().len();

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_have_milliseconds_and_both_forms_are_read() {
+    fn timestamps_parse_with_and_without_milliseconds() {
         let check = |unix_ms: i128, whole: &str, precise: &str| {
             assert_eq!(Timestamp::from_unix_ms(unix_ms).0, whole);
             assert_eq!(Timestamp::precise(unix_ms).0, precise);

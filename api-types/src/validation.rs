@@ -39,12 +39,12 @@ pub const MAX_COMMENT_LENGTH: usize = 4096;
 pub fn problems(kind: Kind, value: &Value) -> Vec<Problem> {
     let mut value = value.clone();
     schema::prune_nulls(schema::of(kind), &mut value);
-    let mut found = schema::check_types(schema::of(kind), &value);
-    check_constant(&value, "apiVersion", API_VERSION, &mut found);
-    check_constant(&value, "kind", kind.name(), &mut found);
+    let mut problems = schema::check_types(schema::of(kind), &value);
+    check_constant(&value, "apiVersion", API_VERSION, &mut problems);
+    check_constant(&value, "kind", kind.name(), &mut problems);
     // Values of wrong types cannot be deserialized for further checks.
-    if found.is_empty() {
-        found = match kind {
+    if problems.is_empty() {
+        problems = match kind {
             Kind::Resource => read::<Resource, _>(&value, resource::check),
             Kind::Group => read::<Group, _>(&value, placement::check_group),
             Kind::AffinityRule => read::<AffinityRule, _>(&value, placement::check_rule),
@@ -54,12 +54,12 @@ pub fn problems(kind: Kind, value: &Value) -> Vec<Problem> {
             Kind::Operation => read::<Operation, _>(&value, operation::check),
         };
     }
-    found
+    problems
 }
 
-fn check_constant(value: &Value, field: &str, expected: &str, found: &mut Vec<Problem>) {
+fn check_constant(value: &Value, field: &str, expected: &str, problems: &mut Vec<Problem>) {
     if let Some(got) = value.get(field).and_then(Value::as_str).filter(|got| *got != expected) {
-        found.push(Problem::invalid(field, format!("must be {expected}, got {got:?}")));
+        problems.push(Problem::invalid(field, format!("must be {expected}, got {got:?}")));
     }
 }
 

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_and_scalars() {
+    fn document_streams_and_scalars_are_parsed() {
         check("", &[]);
         check("# only a comment\n---\n---\n", &[]);
         check("a: 1\n---\nb: [x, 'y']\n...\n", &[json!({"a": 1}), json!({"b": ["x", "y"]})]);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_contain_the_line() {
+    fn yaml_errors_contain_the_line() {
         check_refused("a: 1\nb: 2\na: 3\n", 3, "duplicate");
         let twice = documents("a: 1\na: 2\n").expect_err("a key that stands twice");
         assert_eq!(twice.message, "duplicate mapping key: a");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn bombs_are_refused() {
+    fn yaml_bombs_are_refused() {
         let mut laughs = "a: &a [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for (next, last) in "bcdefgh".chars().zip("abcdefg".chars()) {
             laughs.extend([format!("{next}: &{next} [{}]\n", [format!("*{last}").as_str(); 8].join(", "))]);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_has_its_line() {
+    fn every_field_has_its_line_number() {
         let text = "# first\nkind: Resource\nmetadata:\n  name: web\n  annotations: {a.b/c: x}\nspec:\n  driver:\n    exec:\n      command:\n        - sleep\n        - '1'\n---\nkind: Group\n";
         let read = documents(text).expect("a good text");
         let line = |path: &str| read[0].lines.of(path);

@@ -290,17 +290,17 @@ fn panicked(cause: Box<dyn std::any::Any + Send>) -> Response {
 /// Returns the body of `/version`: the Kubernetes version that this API resembles, for clients that check it, and the
 /// hactl version.
 fn version() -> serde_json::Value {
-    let own = env!("CARGO_PKG_VERSION");
+    let server_version = env!("CARGO_PKG_VERSION");
     serde_json::json!({
         "major": "1",
         "minor": "32",
-        "gitVersion": format!("v1.32.0+hactl-{own}"),
+        "gitVersion": format!("v1.32.0+hactl-{server_version}"),
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "",
         "compiler": "rustc",
         "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
-        "hactlVersion": own,
+        "hactlVersion": server_version,
     })
 }

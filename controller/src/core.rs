@@ -247,9 +247,9 @@ impl Controller {
         let planner = self.planning().is_some().then(|| {
             let look = (self.planned_at + PLAN_INTERVAL_MS, "everything is checked again");
             let pause = self.writes.deadline().map(|at| (at, "a pause after a refused write ends"));
-            let late = self.late_at.map(|at| (at, "a heartbeat is due"));
+            let late_deadline = self.late_at.map(|at| (at, "a heartbeat is due"));
             let check = self.reservation.deadline().map(|at| (at, "the failover capacity check continues"));
-            [Some(look), self.wake, late, pause, check].into_iter().flatten().min()
+            [Some(look), self.wake, late_deadline, pause, check].into_iter().flatten().min()
         });
         planner.flatten()
     }
@@ -360,9 +360,9 @@ impl Controller {
 
     /// Counts events that the view has observed. Only the leader counts them.
     fn count_observed_events(&mut self) {
-        let seen = self.cluster_view.take_metric_events();
+        let metric_events = self.cluster_view.take_metric_events();
         if self.term().is_some() {
-            self.effects.extend(seen.into_iter().map(Effect::Count));
+            self.effects.extend(metric_events.into_iter().map(Effect::Count));
         }
     }
 

@@ -66,20 +66,21 @@ impl Fencer {
     /// Makes one attempt: the action on all parts at the same time, then the status of all parts.
     async fn attempt(&self, device: &FenceDevice, action: FencerAction) -> Result<(), String> {
         let within = Duration::from_secs(u64::from(device.timeout_seconds.max(1)));
-        let until = Instant::now() + within;
+        let deadline = Instant::now() + within;
         let each = |verb: &'static str| {
-            join_all(device.parts.iter().map(move |part| self.run_part(part, verb, until)))
+            join_all(device.parts.iter().map(move |part| self.run_part(part, verb, deadline)))
         };
-        let wanted = match action {
+        let expected_state = match action {
             FencerAction::Monitor => return each("monitor").await.into_iter().collect(),
             FencerAction::Off => PowerState::Off,
             FencerAction::On => PowerState::On,
         };
         // A part that already has the desired state may refuse the action. Its status decides, not the result of the
         // action.
-        let acted: Vec<Result<(), String>> = each(wanted.verb()).await;
+        let acted: Vec<Result<(), String>> = each(expected_state.verb()).await;
         let reached =
-            join_all(device.parts.iter().map(|part| self.wait_for_state(part, wanted, until))).await;
+            join_all(device.parts.iter().map(|part| self.wait_for_state(part, expected_state, deadline)))
+                .await;
         for (part, (acted, reached)) in device.parts.iter().zip(acted.into_iter().zip(reached)) {
             if let Err(message) = reached {
                 let before =
@@ -90,8 +91,8 @@ impl Fencer {
         Ok(())
     }
 
-    async fn run_part(&self, part: &FencePart, verb: &str, until: Instant) -> Result<(), String> {
-        let exit = Agent::find(&self.directories, part)?.run(verb, until).await?;
+    async fn run_part(&self, part: &FencePart, verb: &str, deadline: Instant) -> Result<(), String> {
+        let exit = Agent::find(&self.directories, part)?.run(verb, deadline).await?;
         if exit.code == Some(0) { Ok(()) } else { Err(exit.sentence(verb)) }
     }
 
@@ -99,16 +100,16 @@ impl Fencer {
     async fn wait_for_state(
         &self,
         part: &FencePart,
-        wanted: PowerState,
-        until: Instant,
+        expected_state: PowerState,
+        deadline: Instant,
     ) -> Result<(), String> {
         let agent = Agent::find(&self.directories, part)?;
         loop {
-            let exit = agent.run("status", until).await?;
+            let exit = agent.run("status", deadline).await?;
             match exit.power() {
-                Some(state) if state == wanted => return Ok(()),
-                Some(state) if Instant::now() + STATUS_INTERVAL >= until => {
-                    return Err(format!("status is {}, expected {}", state.verb(), wanted.verb()));
+                Some(state) if state == expected_state => return Ok(()),
+                Some(state) if Instant::now() + STATUS_INTERVAL >= deadline => {
+                    return Err(format!("status is {}, expected {}", state.verb(), expected_state.verb()));
                 }
                 Some(_) => tokio::time::sleep(STATUS_INTERVAL).await,
                 None => return Err(exit.sentence("status")),

@@ -29,8 +29,8 @@ pub async fn deliver(delivery: &Delivery) -> DeliveryOutcome {
 /// Reads a file that the object names. It is read for each attempt, because it may have changed.
 async fn read_file(field: &str, path: &str) -> Result<Vec<u8>, String> {
     let wrong = |error: std::io::Error| format!("{field} {path} cannot be read on this controller: {error}");
-    let found = tokio::fs::metadata(path).await.map_err(wrong)?;
-    if !found.is_file() || found.len() > MAX_FILE_BYTES {
+    let metadata = tokio::fs::metadata(path).await.map_err(wrong)?;
+    if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
         return Err(format!("{field} {path} is not a file of at most {MAX_FILE_BYTES} bytes"));
     }
     tokio::fs::read(Path::new(path)).await.map_err(wrong)

@@ -24,13 +24,13 @@ async fn clients_cannot_change_server_owned_fields() {
 }
 
 #[tokio::test]
-async fn a_resource_goes_with_its_leader_and_a_node_when_nothing_can_run_there() {
-    suite::a_resource_goes_with_its_leader_and_a_node_when_nothing_can_run_there(MemoryStore::new()).await;
+async fn deletion_waits_for_leader_and_empty_node() {
+    suite::deletion_waits_for_leader_and_empty_node(MemoryStore::new()).await;
 }
 
 #[tokio::test]
-async fn a_watch_continues_where_a_list_ended() {
-    suite::a_watch_continues_where_a_list_ended(MemoryStore::new()).await;
+async fn watch_continues_from_list_revision() {
+    suite::watch_continues_from_list_revision(MemoryStore::new()).await;
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn fields_of_newer_versions_are_kept() {
 }
 
 #[tokio::test]
-async fn a_second_resource_of_one_identity_is_refused_unless_both_may_run_twice() {
+async fn second_exclusive_resource_of_identity_is_refused() {
     let api = Api::over(MemoryStore::new());
     let resource_of_unit = |name: &str, unit: &str, exclusive: bool| {
         let mut value = resource(name);
@@ -284,7 +284,7 @@ async fn a_watch_from_before_compaction_is_expired() {
 }
 
 #[tokio::test]
-async fn a_watch_from_data_before_a_restore_is_expired_and_never_silent() {
+async fn watch_from_before_restore_is_expired() {
     let api = Api::over(MemoryStore::new());
     let created = api.post("groups", &group("a")).await;
     let version: i64 = created.at("/metadata/resourceVersion").as_str().unwrap().parse().unwrap();
@@ -386,7 +386,7 @@ async fn a_placement_is_explained_node_by_node() {
 }
 
 #[tokio::test]
-async fn a_plan_shows_effects_and_changes_nothing() {
+async fn plan_shows_effects_without_changes() {
     let api = Api::over(MemoryStore::new());
     for name in ["node1", "node2"] {
         node(&api, name, "Online").await;
@@ -494,7 +494,7 @@ proptest::proptest! {
 
     /// Every request to any path gets a JSON response, and never a server error.
     #[test]
-    fn any_request_is_answered(
+    fn arbitrary_requests_cause_no_server_error(
         text in "\\PC{0,20}", name in "[a-z0-9:./%-]{0,12}", field in "(metadata|spec|status|kind|apiVersion|nodes|x)", number in proptest::num::f64::ANY,
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -542,7 +542,7 @@ async fn requests_are_counted_by_route() {
 }
 
 #[tokio::test]
-async fn start_and_stop_change_the_requested_state_with_the_record() {
+async fn start_and_stop_record_requested_state() {
     let api = Api::over(MemoryStore::new());
     assert_eq!(api.post("resources", &resource("web")).await.code, 201);
     let operation = |name: &str, action: &str, resource: &str| {
@@ -566,7 +566,7 @@ async fn start_and_stop_change_the_requested_state_with_the_record() {
 }
 
 #[tokio::test]
-async fn maintenance_begins_only_where_services_can_leave_and_always_ends() {
+async fn maintenance_begins_only_if_services_can_leave() {
     let api = Api::over(MemoryStore::new());
     node(&api, "up", "Online").await;
     node(&api, "off", "Offline").await;

@@ -60,7 +60,7 @@ async fn wrong_parameters_are_refused_at_their_path() {
 }
 
 #[tokio::test]
-async fn uncheckable_parameters_are_accepted_with_a_single_warning() {
+async fn unverifiable_parameters_are_accepted_with_one_warning() {
     let api = api("/nonexistent");
     let taken = api.post("resources", &address("heartbeat:IPaddr2", &json!({"anything": "goes"}))).await;
     assert_eq!(taken.code, 201);

@@ -28,15 +28,15 @@ async fn clients_cannot_change_server_owned_fields() {
 }
 
 #[tokio::test]
-async fn a_resource_goes_with_its_leader_and_a_node_when_nothing_can_run_there() {
+async fn deletion_waits_for_leader_and_empty_node() {
     let (_cluster, store) = store().await;
-    suite::a_resource_goes_with_its_leader_and_a_node_when_nothing_can_run_there(store).await;
+    suite::deletion_waits_for_leader_and_empty_node(store).await;
 }
 
 #[tokio::test]
-async fn a_watch_continues_where_a_list_ended() {
+async fn watch_continues_from_list_revision() {
     let (_cluster, store) = store().await;
-    suite::a_watch_continues_where_a_list_ended(store).await;
+    suite::watch_continues_from_list_revision(store).await;
 }
 
 #[tokio::test]

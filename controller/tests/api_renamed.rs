@@ -32,7 +32,7 @@ async fn stored(api: &Api<MemoryStore>, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_earlier_name_is_accepted_with_a_warning_and_stored() {
+async fn former_field_name_is_accepted_with_warning() {
     let api = Api::over(MemoryStore::new());
     let created =
         api.post("resources?fieldValidation=Strict", &resource_with("web", "after", json!(["db"]))).await;

@@ -98,7 +98,7 @@ async fn a_plan_checks_n_plus_1_for_all_its_changes_together() {
 }
 
 #[tokio::test]
-async fn a_change_that_would_break_n_plus_1_is_warned_of_or_refused() {
+async fn change_that_breaks_n_plus_1_is_warned_or_refused() {
     let api = cluster(&["node1", "node2", "node3"]).await;
     create_running(&api, "web", "node1", "3Gi").await;
     create_running(&api, "db", "node2", "3Gi").await;
@@ -144,7 +144,7 @@ async fn a_change_that_would_break_n_plus_1_is_warned_of_or_refused() {
 }
 
 #[tokio::test]
-async fn a_move_that_would_break_n_plus_1_is_warned_of_or_refused() {
+async fn move_that_breaks_n_plus_1_is_warned_or_refused() {
     let api = cluster(&["node1", "node2", "node3"]).await;
     create_running(&api, "web", "node1", "2Gi").await;
     create_running(&api, "db", "node1", "2Gi").await;
@@ -179,7 +179,7 @@ async fn a_move_that_would_break_n_plus_1_is_warned_of_or_refused() {
 }
 
 #[tokio::test]
-async fn a_secondary_that_would_break_n_plus_1_is_warned_of() {
+async fn secondary_that_breaks_n_plus_1_is_warned() {
     let api = cluster(&["node1", "node2", "node3"]).await;
     for node in ["node1", "node2", "node3"] {
         let reached = json!({"spec": {"storagePools": ["disks"]}});
@@ -206,7 +206,7 @@ async fn a_secondary_that_would_break_n_plus_1_is_warned_of() {
 }
 
 #[tokio::test]
-async fn the_inputs_of_placement_are_served() {
+async fn placement_inputs_are_served() {
     let api = cluster(&["node1", "node2"]).await;
     create_running(&api, "web", "node1", "3Gi").await;
     api.status(Kind::Node, "node2", &json!({"state": "Offline"})).await;

@@ -11,7 +11,7 @@ use http::{Api, resource};
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn doubtful_objects_are_accepted_with_a_warning() {
+async fn questionable_objects_are_accepted_with_a_warning() {
     let api = Api::over(MemoryStore::new());
     let mut web = resource("web");
     web["spec"]["group"] = json!("nowhere");
@@ -34,7 +34,7 @@ async fn doubtful_objects_are_accepted_with_a_warning() {
 }
 
 #[tokio::test]
-async fn a_group_beside_a_node_affinity_rule_is_removed_with_a_warning() {
+async fn node_affinity_rule_removes_group_with_warning() {
     let api = Api::over(MemoryStore::new());
     let old = json!({"apiVersion": "hactl.io/v1", "kind": "Group", "metadata": {"name": "old"},
         "spec": {"nodes": {"node1": 2}, "restricted": true, "nofailback": true}});

@@ -211,7 +211,7 @@ fn objects_are_applied_shown_and_deleted() {
 }
 
 #[test]
-fn mistakes_are_named_and_change_nothing() {
+fn invalid_kubectl_requests_change_nothing() {
     let server = Server::start();
     let typo = server.file("typo.yaml", &[resource("web", json!({"maxRestrat": 2}))]);
     server.check(
@@ -274,7 +274,7 @@ fn server_side_apply_records_the_owner_of_each_field() {
 }
 
 #[test]
-fn single_fields_are_changed() {
+fn kubectl_changes_single_fields() {
     let server = Server::start();
     let file = server.file("web.yaml", &[resource("web", json!({}))]);
     server.run(0, &["create", "-f", &file]);
@@ -332,7 +332,7 @@ fn a_watch_shows_changes_of_spec_and_status() {
 }
 
 #[test]
-fn describe_explain_events_and_access() {
+fn describe_explain_events_and_access_work() {
     let server = Server::start();
     server.run(0, &["apply", "-f", &server.file("web.yaml", &[resource("web", json!({}))])]);
     let uid = server.stored(Kind::Resource, "web").unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
@@ -381,7 +381,7 @@ fn describe_explain_events_and_access() {
 }
 
 #[test]
-fn lists_come_in_pages() {
+fn kubectl_lists_are_paginated() {
     let server = Server::start();
     let objects: Vec<Value> = (0..7).map(|n| resource(&format!("r{n}"), json!({}))).collect();
     server.run(0, &["create", "-f", &server.file("many.yaml", &objects)]);

@@ -79,16 +79,16 @@ impl Api {
     /// # Errors
     /// Fails if the server does not respond or returns an error.
     pub fn apply(&self, plural: &str, object: &Value) -> Result<Value> {
-        let all = format!("/apis/hactl.io/v1/{plural}");
-        let one = format!("{all}/{}", object["metadata"]["name"].as_str().unwrap_or_default());
+        let collection_path = format!("/apis/hactl.io/v1/{plural}");
+        let one = format!("{collection_path}/{}", object["metadata"]["name"].as_str().unwrap_or_default());
         match self.request(Method::PATCH, &one, Some(&serde_json::json!({"spec": object["spec"]})))? {
             (status, value) if status.is_success() => return Ok(value),
             (StatusCode::NOT_FOUND, _) => {}
             (status, value) => bail!("PATCH {one}: {status}: {value}"),
         }
-        match self.request(Method::POST, &all, Some(object))? {
+        match self.request(Method::POST, &collection_path, Some(object))? {
             (status, value) if status.is_success() => Ok(value),
-            (status, value) => bail!("POST {all}: {status}: {value}"),
+            (status, value) => bail!("POST {collection_path}: {status}: {value}"),
         }
     }
 

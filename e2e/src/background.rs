@@ -53,7 +53,7 @@ mod tests {
     use std::sync::mpsc::{TryRecvError, channel};
 
     #[test]
-    fn a_thread_runs_until_ended_and_returns_its_result() {
+    fn background_thread_returns_its_result() {
         let (sender, receiver) = channel();
         let mut background = Background::start(move |stop| {
             let mut count = 0_u32;
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_ends_when_its_owner_is_dropped() {
+    fn background_thread_ends_when_owner_is_dropped() {
         let (sender, receiver) = channel();
         let background =
             Background::start(move |stop| while !stop.is_requested() && sender.send(()).is_ok() {});

@@ -100,8 +100,9 @@ fn find_tool(variable: &str, cached: &str, name: &str) -> Result<PathBuf> {
     if path.is_file() {
         return Ok(path);
     }
-    let found = env::var_os("PATH").and_then(|directories| {
+    let tool_path = env::var_os("PATH").and_then(|directories| {
         env::split_paths(&directories).map(|directory| directory.join(name)).find(|path| path.is_file())
     });
-    found.with_context(|| format!("{name} not found: run ./dev/setup --test, or set {variable} to its path"))
+    tool_path
+        .with_context(|| format!("{name} not found: run ./dev/setup --test, or set {variable} to its path"))
 }

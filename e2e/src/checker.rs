@@ -21,7 +21,7 @@ use crate::timeline::Timeline;
 use crate::wait::monotonic_ns;
 
 /// Time from one sample to the next.
-const PERIOD: Duration = Duration::from_millis(25);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
 /// Minimum average rate of samples, in hertz. Below it, the checker has too little evidence for a verdict.
 const MIN_SAMPLE_RATE_HZ: f64 = 20.0;
 
@@ -87,7 +87,7 @@ impl Checker {
                 let mut due = Instant::now();
                 while !stop.is_requested() {
                     sample(&namespaces.all(), &programs, &shared);
-                    due += PERIOD;
+                    due += SAMPLE_INTERVAL;
                     let now = Instant::now();
                     // After a stall the checker does not catch up: samples in quick succession add no evidence.
                     due = due.max(now);
@@ -143,9 +143,9 @@ fn sample(namespaces: &BTreeMap<u64, String>, programs: &BTreeSet<String>, share
     let at_ns = monotonic_ns();
     let mut violations = Vec::new();
     for (service, machines) in &instances {
-        let found: Vec<_> = machines.iter().collect();
-        for (index, (first, one)) in found.iter().enumerate() {
-            for (second, other) in &found[index + 1..] {
+        let machine_processes: Vec<_> = machines.iter().collect();
+        for (index, (first, one)) in machine_processes.iter().enumerate() {
+            for (second, other) in &machine_processes[index + 1..] {
                 // A scan takes time, so the first process may have ended before the second started. Both lived at the same time
                 // only if the first is still alive after the second was seen alive.
                 if one.is_alive() && other.is_alive() && one.is_alive() {
@@ -157,14 +157,14 @@ fn sample(namespaces: &BTreeMap<u64, String>, programs: &BTreeSet<String>, share
             }
         }
     }
-    let seen = instances
+    let instances_seen = instances
         .iter()
         .map(|(service, machines)| (service.clone(), machines.keys().cloned().collect::<BTreeSet<_>>()))
         .collect();
     let mut observed = locked(shared);
     observed.samples += 1;
     observed.violations.extend(violations);
-    observed.timeline.sample(at_ns, &seen);
+    observed.timeline.sample(at_ns, &instances_seen);
     observed.instances = instances;
 }
 
@@ -218,8 +218,8 @@ impl Witness {
     pub fn lines(&self) -> Result<Vec<WitnessLine>> {
         let text = fs::read_to_string(&self.path).with_context(|| self.path.display().to_string())?;
         // The last line may be incomplete.
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        whole
+        let complete_lines = text.rfind('\n').map_or("", |end| &text[..end]);
+        complete_lines
             .lines()
             .map(|line| parse(line).with_context(|| format!("{}: {line:?}", self.path.display())))
             .collect()
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn interleaved_writers_are_found() {
+    fn checker_detects_interleaved_writers() {
         check("node1 7 10\nnode1 7 30\nnode2 9 50\nnode2 9 70", false);
         check("node1 7 10\nnode2 9 20\nnode1 7 30", true);
         check("node1 7 10\nnode1 8 20\nnode1 7 30", true);
@@ -298,19 +298,19 @@ mod tests {
     }
 
     #[test]
-    fn a_running_program_is_found_on_its_machine() {
+    fn checker_finds_running_program_on_machine() {
         // The name of the service is unique: other tests of this process also start programs.
         let mut child =
             std::process::Command::new("sleep").arg("60").env("HA_RESOURCE", "checked").spawn().unwrap();
         let namespaces = MachineNamespaces::default();
         namespaces.add(ProcessId::own().unwrap(), "here").unwrap();
         let checker = Checker::start(namespaces, &["sleep"]);
-        let seen = crate::wait::wait_until("the service to be seen", Duration::from_secs(20), || {
+        let wait_result = crate::wait::wait_until("the service to be seen", Duration::from_secs(20), || {
             checker.machines_running("checked").contains("here")
         });
         child.kill().unwrap();
         child.wait().unwrap();
-        seen.unwrap();
+        wait_result.unwrap();
         crate::wait::wait_until("its end to be seen", Duration::from_secs(20), || {
             checker.machines_running("checked").is_empty()
         })

@@ -421,7 +421,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_disks_of_the_run_are_found() {
+    fn only_journal_disks_of_run_are_found() {
         let mounts = "hactl-disk /t/run\\0401/state tmpfs rw 0 0\ntmpfs /t/run\\0401/other tmpfs rw 0 0\n\
             hactl-disk /t/run2/state tmpfs rw 0 0\n";
         assert_eq!(mounted_below(mounts, Path::new("/t/run 1")), [PathBuf::from("/t/run 1/state")]);

@@ -69,10 +69,10 @@ pub fn check_survival(cluster: &mut Cluster, service: &str) -> Result<()> {
 
     // Death of the agent: the container keeps running, and the next agent adopts it.
     let running = process(service, &first).context("process of the service not found")?;
-    let before = cluster.agent_instance(&first)?;
+    let agent_before = cluster.agent_instance(&first)?;
     cluster.machine(&first)?.kill("ha-node-agent")?;
     wait_for("the next agent", STEP_TIMEOUT, || {
-        cluster.agent_instance(&first).ok().filter(|now| *now != before)
+        cluster.agent_instance(&first).ok().filter(|now| *now != agent_before)
     })?;
     wait_until_started(cluster, service, "")?;
     assert_eq!(process(service, &first), Some(running), "the container was disturbed");

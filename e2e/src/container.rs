@@ -22,7 +22,7 @@ pub const PROGRAM: &str = "systemd";
 /// Longest time for systemd to start its own process, or to finish the boot.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 /// Units of the host that a container does not need.
-const MASKED: [&str; 9] = [
+const MASKED_UNITS: [&str; 9] = [
     "systemd-modules-load.service",
     "systemd-logind.service",
     "modprobe@.service",
@@ -67,10 +67,10 @@ pub fn write_overlay(machine: &Machine, daemons: &[Program], units: &[(String, S
     fs::create_dir_all(&machine.directory)?;
     fs::write(script(machine), include_str!("container.sh"))?;
     let directory = machine.directory.join("root/etc/systemd/system");
-    let wanted = directory.join("multi-user.target.wants");
-    fs::create_dir_all(&wanted).with_context(|| wanted.display().to_string())?;
+    let wants_directory = directory.join("multi-user.target.wants");
+    fs::create_dir_all(&wants_directory).with_context(|| wants_directory.display().to_string())?;
     symlink("/lib/systemd/system/multi-user.target", directory.join("default.target"))?;
-    for unit in MASKED {
+    for unit in MASKED_UNITS {
         symlink("/dev/null", directory.join(unit))?;
     }
     for daemon in daemons {
@@ -79,7 +79,7 @@ pub fn write_overlay(machine: &Machine, daemons: &[Program], units: &[(String, S
         fs::copy(&shipped, directory.join(&unit)).with_context(|| shipped.display().to_string())?;
         fs::create_dir_all(directory.join(format!("{unit}.d")))?;
         fs::write(directory.join(format!("{unit}.d/test.conf")), drop_in_text(machine, daemon))?;
-        symlink(format!("../{unit}"), wanted.join(&unit))?;
+        symlink(format!("../{unit}"), wants_directory.join(&unit))?;
     }
     for (name, text) in units {
         fs::write(directory.join(name), text).with_context(|| name.clone())?;

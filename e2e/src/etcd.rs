@@ -132,15 +132,15 @@ impl Etcdctl {
 
     fn arguments(&self, arguments: &[&str]) -> Vec<String> {
         let file = |name: &str| self.certificates.join(name).to_string_lossy().into_owned();
-        let mut all = vec![
+        let mut all_arguments = vec![
             format!("--endpoints={}", self.endpoints),
             format!("--cacert={}", file("ca.pem")),
             format!("--cert={}", file("admin.pem")),
             format!("--key={}", file("admin.key")),
             "--command-timeout=5s".to_owned(),
         ];
-        all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
-        all
+        all_arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        all_arguments
     }
 }
 
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_and_deletions_are_distinguished() {
+    fn etcd_puts_and_deletions_are_distinguished() {
         let text = r#"{"Events":[{"kv":{"key":"YQ==","value":"eyJuIjoxfQ==","mod_revision":7,"create_revision":3}},
             {"type":1,"kv":{"key":"YQ==","mod_revision":8}}]}"#;
         let answer: WatchResponse = serde_json::from_str(text).unwrap();

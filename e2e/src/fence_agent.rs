@@ -164,8 +164,8 @@ mod tests {
         let attributes = Attributes::read(input.as_bytes()).unwrap();
         let outcome =
             AGENT.execute(&attributes, |attributes| attributes.required("plug").map(|_| Switch(&state)));
-        let found = outcome.map(|code| (code, state.get())).map_err(|error| error.to_string());
-        assert_eq!(format!("{found:?}"), format!("{expected:?}"), "{input}");
+        let result = outcome.map(|code| (code, state.get())).map_err(|error| error.to_string());
+        assert_eq!(format!("{result:?}"), format!("{expected:?}"), "{input}");
     }
 
     #[test]

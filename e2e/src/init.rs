@@ -79,16 +79,16 @@ fn bind(source: &Path, target: &Path) -> Result<()> {
     // Opened before the mount, which could hide the source.
     let handle = File::open(source).with_context(|| source.display().to_string())?;
     let source_path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle));
-    let none: Option<&str> = None;
+    let no_data: Option<&str> = None;
     mount(Some("tmpfs"), parent, Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
         .with_context(|| format!("cannot mount a tmpfs on {}", parent.display()))?;
     fs::create_dir_all(target).with_context(|| target.display().to_string())?;
-    mount(Some(source_path.as_str()), target, none, MsFlags::MS_BIND, none)
+    mount(Some(source_path.as_str()), target, no_data, MsFlags::MS_BIND, no_data)
         .with_context(|| format!("cannot bind {} to {}", source.display(), target.display()))
 }
 
 /// Directory in which `ip` keeps the named network namespaces.
-const NAMESPACES: &str = "/run/netns";
+const NAMESPACE_DIRECTORY: &str = "/run/netns";
 
 /// Mounts a `/run` for the machine, empty like after a boot, except for two directories of the host. The cluster's volatile
 /// directory contains the socket of the power supply. The network namespaces include the switch that a fence agent of kind Fabric
@@ -96,9 +96,10 @@ const NAMESPACES: &str = "/run/netns";
 fn mount_own_run(volatile: &Path) -> Result<()> {
     let run = Path::new("/run");
     let volatile = volatile.parent().filter(|directory| *directory != run).unwrap_or(volatile);
-    let kept = [volatile, Path::new(NAMESPACES)].into_iter().filter(|directory| directory.starts_with(run));
+    let kept_directories =
+        [volatile, Path::new(NAMESPACE_DIRECTORY)].into_iter().filter(|directory| directory.starts_with(run));
     // Opened before the tmpfs covers them.
-    let handles: Vec<(&Path, File)> = kept
+    let handles: Vec<(&Path, File)> = kept_directories
         .filter(|directory| directory.is_dir())
         .map(|directory| {
             File::open(directory)
@@ -106,7 +107,7 @@ fn mount_own_run(volatile: &Path) -> Result<()> {
                 .with_context(|| directory.display().to_string())
         })
         .collect::<Result<_>>()?;
-    let none: Option<&str> = None;
+    let no_data: Option<&str> = None;
     mount(Some("tmpfs"), run, Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
         .context("cannot mount a tmpfs on /run")?;
     // `/var/lock` is a link to this directory, which is writable for all users.
@@ -115,7 +116,7 @@ fn mount_own_run(volatile: &Path) -> Result<()> {
         let source_path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle));
         fs::create_dir_all(directory)?;
         // Recursive, because each named namespace is a mount.
-        mount(Some(source_path.as_str()), directory, none, MsFlags::MS_BIND | MsFlags::MS_REC, none)
+        mount(Some(source_path.as_str()), directory, no_data, MsFlags::MS_BIND | MsFlags::MS_REC, no_data)
             .with_context(|| format!("{} could not be shown again", directory.display()))?;
     }
     Ok(())

@@ -73,8 +73,8 @@ pub fn remove_groups() {
     let groups = Path::new("/sys/fs/cgroup");
     let hierarchies = fs::read_dir(groups).into_iter().flatten().flatten().map(|entry| entry.path());
     for hierarchy in hierarchies.chain([groups.to_owned()]) {
-        let found = fs::read_dir(hierarchy).into_iter().flatten().flatten();
-        for group in found.filter(|group| {
+        let group_entries = fs::read_dir(hierarchy).into_iter().flatten().flatten();
+        for group in group_entries.filter(|group| {
             let name = group.file_name();
             GROUP_PREFIXES.iter().any(|beginning| name.to_string_lossy().starts_with(beginning))
         }) {

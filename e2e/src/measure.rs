@@ -54,11 +54,11 @@ pub fn apply_to_running(scenario: &Scenario, rounds: usize) -> Result<Vec<Series
     let mut series = Series::new("apply → running", None);
     for round in 0..rounds {
         let name = format!("apply-{round}");
-        let before = monotonic_ns();
+        let begin_ns = monotonic_ns();
         scenario.create_witness(&name)?;
         let witness = scenario.witness(&name);
-        let line = wait_for("the first sign of life", STEP_TIMEOUT, || witness.first_after(before))?;
-        series.add(before, line.at_ns);
+        let line = wait_for("the first sign of life", STEP_TIMEOUT, || witness.first_after(begin_ns))?;
+        series.add(begin_ns, line.at_ns);
         scenario.apply("resources", &name, &json!({"state": "Stopped"}))?;
         scenario.wait_until_stopped(&name)?;
     }
@@ -82,15 +82,15 @@ pub fn crash_to_running(scenario: &Scenario, rounds: usize) -> Result<Vec<Series
             scenario.checker.process(name, &active_node).context("process of the service not found")?;
         let begin = monotonic_ns();
         wait_until("the service to be stable", STEP_TIMEOUT, || monotonic_ns() > begin + 1_000_000_000)?;
-        let before = monotonic_ns();
+        let begin_ns = monotonic_ns();
         process.signal(nix::sys::signal::Signal::SIGKILL)?;
         let witness = scenario.witness(name);
         // The old process may write its last line after the kill, so look for a line of another process.
         let old = witness.lines()?.last().map(|line| line.pid);
         let line = wait_for("the next sign of life", STEP_TIMEOUT, || {
-            witness.lines().ok()?.into_iter().find(|line| line.at_ns > before && Some(line.pid) != old)
+            witness.lines().ok()?.into_iter().find(|line| line.at_ns > begin_ns && Some(line.pid) != old)
         })?;
-        series.add(before, line.at_ns);
+        series.add(begin_ns, line.at_ns);
     }
     scenario.apply("resources", name, &json!({"state": "Stopped"}))?;
     Ok(vec![series])
@@ -150,11 +150,11 @@ pub fn loss_to_running(scenario: &mut Scenario, loss: NodeLoss, rounds: usize) -
         }
         let watch = scenario.cluster.etcdctl().watch(scenario.cluster.keys().root())?;
         let alive = scenario.cluster.keys().alive(&active_node.as_str().into());
-        let mut seen: Vec<Change> = Vec::new();
+        let mut seen_changes: Vec<Change> = Vec::new();
         wait_until("a heartbeat to be watched", STEP_TIMEOUT, || {
-            has_seen(&watch, &mut seen, |change| change.key == alive)
+            has_seen(&watch, &mut seen_changes, |change| change.key == alive)
         })?;
-        let before = monotonic_ns();
+        let begin_ns = monotonic_ns();
         let leader = cause_loss(scenario, loss, &active_node)?;
         let new_node = scenario.wait_until_moved_from(WITNESS, &active_node)?;
         let line = wait_for("its sign of life", STEP_TIMEOUT, || {
@@ -163,18 +163,21 @@ pub fn loss_to_running(scenario: &mut Scenario, loss: NodeLoss, rounds: usize) -
                 .lines()
                 .ok()?
                 .into_iter()
-                .find(|line| line.at_ns > before && line.node == new_node)
+                .find(|line| line.at_ns > begin_ns && line.node == new_node)
         })?;
         let report_key = scenario.cluster.keys().service_report(&new_node.as_str().into(), &WITNESS.into());
         let is_permit = |change: &Change| {
             change.key == report_key
-                && change.received_ns > before
+                && change.received_ns > begin_ns
                 && change.entry.as_ref().is_some_and(|entry| entry.value["phase"] == "Starting")
         };
-        wait_until("the permit to be watched", STEP_TIMEOUT, || has_seen(&watch, &mut seen, is_permit))?;
-        let permit = seen.iter().find(|change| is_permit(change)).context("no permit was observed")?;
+        wait_until("the permit to be watched", STEP_TIMEOUT, || {
+            has_seen(&watch, &mut seen_changes, is_permit)
+        })?;
+        let permit =
+            seen_changes.iter().find(|change| is_permit(change)).context("no permit was observed")?;
         // A deletion of the key is not a heartbeat.
-        let last = seen.iter().rfind(|change| {
+        let last = seen_changes.iter().rfind(|change| {
             change.key == alive && change.entry.is_some() && change.received_ns < permit.received_ns
         });
         let last = last.context("no heartbeat before the permit was observed")?.received_ns;
@@ -219,9 +222,9 @@ fn restore(scenario: &mut Scenario, loss: NodeLoss, active_node: &str, leader: O
 }
 
 /// Collects the changes that the watch has reported. Returns `true` if any change so far matches.
-fn has_seen(watch: &Watch, seen: &mut Vec<Change>, wanted: impl Fn(&Change) -> bool) -> bool {
-    seen.extend(watch.changes.try_iter());
-    seen.iter().any(wanted)
+fn has_seen(watch: &Watch, seen_changes: &mut Vec<Change>, matches: impl Fn(&Change) -> bool) -> bool {
+    seen_changes.extend(watch.changes.try_iter());
+    seen_changes.iter().any(matches)
 }
 
 /// Gives every node a working fence device.
@@ -253,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_is_min_median_max() {
+    fn measurement_summary_is_min_median_max() {
         check(&[], None);
         check(&[3.0], Some((3.0, 3.0, 3.0)));
         check(&[3.0, 1.0, 2.0], Some((1.0, 2.0, 3.0)));

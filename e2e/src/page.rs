@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_say_where_they_are_run() {
+    fn test_comments_determine_where_blocks_run() {
         let text = "# Page\n## One\n<!-- test: each -->\n```sh\na\n  b\n```\nwords\n<!-- test: c1 -->\n```sh\nc\n```\n\
                     ## Two\n<!-- test: no, it takes a week -->\n```sh\nd\n```\n";
         let block = |heading: &str, target, text: &str| Block {

@@ -17,7 +17,7 @@ pub const IMAGE: &str = "docker.io/library/busybox:1";
 pub const PROGRAM: &str = "podman";
 
 /// Name of podman's settings file, next to the archive.
-const SETTINGS: &str = "containers.conf";
+const SETTINGS_FILE_NAME: &str = "containers.conf";
 
 /// Shell commands that mount control groups, which a network namespace hides.
 pub(crate) const MOUNT_GROUPS: &str = r#"
@@ -68,15 +68,15 @@ pub fn program(machine: &Machine, archive: &Path) -> Program {
         ["--runtime=runc", "--cgroup-manager=cgroupfs", "--events-backend=file", "--storage-driver=vfs"]
             .map(str::to_owned),
     );
-    let settings = ("CONTAINERS_CONF".to_owned(), text(&archive.with_file_name(SETTINGS)));
+    let settings = ("CONTAINERS_CONF".to_owned(), text(&archive.with_file_name(SETTINGS_FILE_NAME)));
     Program { name: PROGRAM.to_owned(), command, environment: [settings].into() }
 }
 
 /// Returns a command that starts once podman's socket exists, like a unit that depends on a socket unit.
 pub fn with_setup(machine: &Machine, command: Vec<String>) -> Vec<String> {
-    let wait = r#"while [ ! -S "$0" ]; do sleep 0.05; done; exec "$@""#;
+    let wait_script = r#"while [ ! -S "$0" ]; do sleep 0.05; done; exec "$@""#;
     let socket = socket(machine).to_string_lossy().into_owned();
-    ["sh".to_owned(), "-c".to_owned(), wait.to_owned(), socket].into_iter().chain(command).collect()
+    ["sh".to_owned(), "-c".to_owned(), wait_script.to_owned(), socket].into_iter().chain(command).collect()
 }
 
 fn root(machine: &Machine) -> PathBuf {
@@ -100,7 +100,7 @@ pub fn archive(directory: &Path) -> Result<PathBuf> {
     }
     // A sandbox may not be allowed to raise limits as far as podman's defaults.
     fs::write(
-        directory.join(SETTINGS),
+        directory.join(SETTINGS_FILE_NAME),
         "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n",
     )?;
     let archive = directory.join("image.tar");

@@ -56,8 +56,8 @@ impl ProcessId {
         }
         match kill(Pid::from_raw(self.pid), signal) {
             Ok(()) if signal == Signal::SIGSTOP => {
-                let what = format!("process {} to be stopped", self.pid);
-                wait_until(&what, STOP_TIMEOUT, || !self.is_alive() || self.is_stopped())
+                let condition_name = format!("process {} to be stopped", self.pid);
+                wait_until(&condition_name, STOP_TIMEOUT, || !self.is_alive() || self.is_stopped())
             }
             Ok(()) | Err(Errno::ESRCH) => Ok(()),
             Err(error) => bail!("cannot send {signal} to process {}: {error}", self.pid),
@@ -170,12 +170,12 @@ mod tests {
 
     #[test]
     fn a_process_is_identified_by_id_and_start_time() {
-        let own = ProcessId::own().unwrap();
-        assert!(own.is_alive());
-        let earlier = ProcessId { start_ticks: own.start_ticks - 1, ..own };
+        let own_process = ProcessId::own().unwrap();
+        assert!(own_process.is_alive());
+        let earlier = ProcessId { start_ticks: own_process.start_ticks - 1, ..own_process };
         assert!(!earlier.is_alive(), "the same number with another start is another process");
-        assert_eq!(own.pid_namespace(), pid_namespace(own.pid));
-        assert!(own.pid_namespace().is_some());
+        assert_eq!(own_process.pid_namespace(), pid_namespace(own_process.pid));
+        assert!(own_process.pid_namespace().is_some());
     }
 
     #[test]
@@ -186,12 +186,13 @@ mod tests {
         let id = ProcessId::of(pid).unwrap();
         assert!(children_of(ProcessId::own().unwrap().pid).contains(&id));
         // During the exec, the kernel may already show the new program, but not yet its arguments and environment.
-        let seen = crate::wait::wait_for("the child's program", std::time::Duration::from_secs(60), || {
-            let whole = program(pid).as_deref() == Some("sleep")
-                && environment(pid).get("HA_RESOURCE").map(String::as_str) == Some("web");
-            (whole && command_line(pid) == "sleep 60").then_some(())
-        });
-        seen.unwrap();
+        let wait_result =
+            crate::wait::wait_for("the child's program", std::time::Duration::from_secs(60), || {
+                let has_started = program(pid).as_deref() == Some("sleep")
+                    && environment(pid).get("HA_RESOURCE").map(String::as_str) == Some("web");
+                (has_started && command_line(pid) == "sleep 60").then_some(())
+            });
+        wait_result.unwrap();
         id.signal(Signal::SIGSTOP).unwrap();
         assert!(id.is_stopped());
         id.signal(Signal::SIGKILL).unwrap();

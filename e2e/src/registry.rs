@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::process::ProcessId;
 
 /// Largest number of runs at the same time. The slot is the third octet of their addresses.
-const SLOTS: u8 = 250;
+const SLOT_COUNT: u8 = 250;
 
 /// The condition that ends a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,9 +96,12 @@ impl Record {
 /// Fails if the registry is not writable, or if all slots are in use.
 pub fn register(directory: &Path, lifetime: Lifetime, namespaces: bool) -> Result<Record> {
     let _lock = lock()?;
-    let used: BTreeSet<u8> = records()?.iter().map(|record| record.slot).collect();
-    let Some(slot) = (1..=SLOTS).find(|slot| !used.contains(slot)) else {
-        bail!("all {SLOTS} cluster slots of this machine are in use; see {}", registry_directory().display());
+    let used_slots: BTreeSet<u8> = records()?.iter().map(|record| record.slot).collect();
+    let Some(slot) = (1..=SLOT_COUNT).find(|slot| !used_slots.contains(slot)) else {
+        bail!(
+            "all {SLOT_COUNT} cluster slots of this machine are in use; see {}",
+            registry_directory().display()
+        );
     };
     let owner = ProcessId::own()?;
     let record = Record {
@@ -168,14 +171,14 @@ fn records() -> Result<Vec<Record>> {
     if !directory.is_dir() {
         return Ok(Vec::new());
     }
-    let mut found = Vec::new();
+    let mut records_found = Vec::new();
     for entry in fs::read_dir(&directory).with_context(|| directory.display().to_string())? {
         let path = entry?.path().join("record.json");
         // The owner may remove its run during this loop, and a run that is being created has no record yet.
         let Ok(text) = fs::read(&path) else { continue };
-        found.push(serde_json::from_slice(&text).with_context(|| path.display().to_string())?);
+        records_found.push(serde_json::from_slice(&text).with_context(|| path.display().to_string())?);
     }
-    Ok(found)
+    Ok(records_found)
 }
 
 #[cfg(test)]
@@ -183,21 +186,21 @@ mod tests {
     use super::*;
 
     fn record(owner_alive: bool, lifetime: Lifetime, process_alive: bool) -> Record {
-        let own = ProcessId::own().unwrap();
-        let gone = ProcessId { start_ticks: 1, ..own };
+        let own_process = ProcessId::own().unwrap();
+        let gone = ProcessId { start_ticks: 1, ..own_process };
         Record {
             run: "test".into(),
             slot: 1,
             lifetime,
-            owner: if owner_alive { own } else { gone },
+            owner: if owner_alive { own_process } else { gone },
             directory: PathBuf::new(),
-            processes: vec![if process_alive { own } else { gone }],
+            processes: vec![if process_alive { own_process } else { gone }],
             namespaces: false,
         }
     }
 
     #[test]
-    fn only_dead_runs_are_removed() {
+    fn registry_removes_only_dead_runs() {
         assert!(!record(true, Lifetime::Owner, false).is_dead());
         assert!(
             record(false, Lifetime::Owner, true).is_dead(),

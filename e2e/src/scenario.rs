@@ -99,14 +99,14 @@ impl Scenario {
     }
 
     fn wait_until_running_except(&self, service: &str, except: &BTreeSet<String>) -> Result<String> {
-        let found = wait_for(&format!("{service} to run, not on {except:?}"), STEP_TIMEOUT, || {
+        let running = wait_for(&format!("{service} to run, not on {except:?}"), STEP_TIMEOUT, || {
             let machines = self.checker.machines_running(service);
             let node =
                 machines.first().filter(|node| machines.len() == 1 && !except.contains(*node))?.clone();
             let status = self.object("resources", service)?["status"].take();
             (status["state"] == "Started" && status["node"] == node.as_str()).then_some(node)
         });
-        found.with_context(|| {
+        running.with_context(|| {
             let status = self.object("resources", service).map(|object| object["status"].to_string());
             format!(
                 "service runs on {:?}; its status is {}; logs are in {}",

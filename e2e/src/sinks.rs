@@ -92,8 +92,8 @@ impl Sinks {
     /// Fails if the record cannot be read.
     pub fn requests(&self, sink: &str) -> Result<Vec<Value>> {
         let text = if self.record.exists() { fs::read_to_string(&self.record)? } else { String::new() };
-        let all: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
-        Ok(all?.into_iter().filter(|request| request["sink"] == sink).collect())
+        let all_requests: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
+        Ok(all_requests?.into_iter().filter(|request| request["sink"] == sink).collect())
     }
 }
 

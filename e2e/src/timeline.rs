@@ -19,12 +19,12 @@ pub struct Timeline {
 
 impl Timeline {
     /// Adds a sample: the machines of every service at `at_ns`. A service that is missing in the sample runs nowhere.
-    pub fn sample(&mut self, at_ns: u64, seen: &BTreeMap<String, BTreeSet<String>>) {
-        for service in seen.keys() {
+    pub fn sample(&mut self, at_ns: u64, machines_by_service: &BTreeMap<String, BTreeSet<String>>) {
+        for service in machines_by_service.keys() {
             self.services.entry(service.clone()).or_default();
         }
         for (service, changes) in &mut self.services {
-            let machines = seen.get(service).cloned().unwrap_or_default();
+            let machines = machines_by_service.get(service).cloned().unwrap_or_default();
             if changes.last().map_or(!machines.is_empty(), |last| last.machines != machines) {
                 changes.push(Change { at_ns, machines });
             }
@@ -77,17 +77,17 @@ mod tests {
         let mut timeline = Timeline::default();
         for (at_ns, machines) in samples {
             let machines: BTreeSet<String> = machines.iter().map(|machine| (*machine).to_owned()).collect();
-            let mut seen = BTreeMap::new();
+            let mut machines_by_service = BTreeMap::new();
             if !machines.is_empty() {
-                seen.insert("web".to_owned(), machines);
+                machines_by_service.insert("web".to_owned(), machines);
             }
-            timeline.sample(*at_ns, &seen);
+            timeline.sample(*at_ns, &machines_by_service);
         }
         timeline
     }
 
     #[test]
-    fn only_changes_are_kept() {
+    fn timeline_keeps_only_changes() {
         let timeline = timeline(&[(1, &[]), (2, &["a"]), (3, &["a"]), (4, &[]), (5, &[]), (6, &["b"])]);
         let times: Vec<u64> = timeline.changes("web").iter().map(|change| change.at_ns).collect();
         assert_eq!(times, [2, 4, 6]);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn starts_and_ends_are_found() {
+    fn timeline_finds_starts_and_ends() {
         let timeline = timeline(&[(2, &["a"]), (4, &[]), (6, &["a"]), (8, &["a", "b"]), (9, &["b"])]);
         assert_eq!(timeline.started_on("web", "a", 0), Some(2));
         assert_eq!(timeline.started_on("web", "a", 2), Some(6));

@@ -108,10 +108,10 @@ pub fn upgrade(cluster: &Cluster, name: &str) -> Result<()> {
 }
 
 fn restart(machine: &Machine, program: &str, signal: Signal) -> Result<()> {
-    let before = machine.program(program);
+    let process_before = machine.program(program);
     machine.signal(program, signal)?;
     wait_until(&format!("another {program} on {}", machine.name), RESTART_TIMEOUT, || {
         let now = machine.program(program);
-        now.is_some() && now != before
+        now.is_some() && now != process_before
     })
 }

@@ -7,23 +7,27 @@ use anyhow::{Result, bail};
 use nix::time::{ClockId, clock_gettime};
 
 /// Time between two checks of a condition.
-const INTERVAL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Repeats `condition` until it returns a value.
 ///
 /// # Errors
-/// Fails after `timeout`. The error contains `what` and the limit. Limits are generous, so exceeding one means a defect rather
+/// Fails after `timeout`. The error contains `condition_name` and the limit. Limits are generous, so exceeding one means a defect rather
 /// than slowness.
-pub fn wait_for<T>(what: &str, timeout: Duration, mut condition: impl FnMut() -> Option<T>) -> Result<T> {
+pub fn wait_for<T>(
+    condition_name: &str,
+    timeout: Duration,
+    mut condition: impl FnMut() -> Option<T>,
+) -> Result<T> {
     let begin = Instant::now();
     loop {
         if let Some(value) = condition() {
             return Ok(value);
         }
         if begin.elapsed() > timeout {
-            bail!("timed out after {} s waiting for: {what}", timeout.as_secs());
+            bail!("timed out after {} s waiting for: {condition_name}", timeout.as_secs());
         }
-        thread::sleep(INTERVAL);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -31,17 +35,25 @@ pub fn wait_for<T>(what: &str, timeout: Duration, mut condition: impl FnMut() ->
 ///
 /// # Errors
 /// Fails after `timeout`.
-pub fn wait_until(what: &str, timeout: Duration, mut condition: impl FnMut() -> bool) -> Result<()> {
-    wait_for(what, timeout, || condition().then_some(()))
+pub fn wait_until(
+    condition_name: &str,
+    timeout: Duration,
+    mut condition: impl FnMut() -> bool,
+) -> Result<()> {
+    wait_for(condition_name, timeout, || condition().then_some(()))
 }
 
 /// Behaves like [`wait_for`] for an attempt that may fail.
 ///
 /// # Errors
 /// Fails after `timeout`, with the last failure as the cause.
-pub fn wait_for_ok<T>(what: &str, timeout: Duration, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+pub fn wait_for_ok<T>(
+    condition_name: &str,
+    timeout: Duration,
+    mut attempt: impl FnMut() -> Result<T>,
+) -> Result<T> {
     let mut last = None;
-    let result = wait_for(what, timeout, || attempt().map_err(|error| last = Some(error)).ok());
+    let result = wait_for(condition_name, timeout, || attempt().map_err(|error| last = Some(error)).ok());
     match (result, last) {
         (Err(error), Some(last)) => Err(last.context(error)),
         (outcome, _) => outcome,
@@ -51,14 +63,18 @@ pub fn wait_for_ok<T>(what: &str, timeout: Duration, mut attempt: impl FnMut() -
 /// Checks that `condition` holds for the whole `duration`.
 ///
 /// # Errors
-/// Fails as soon as the condition does not hold. The error contains `what`.
-pub fn check_holds_for(what: &str, duration: Duration, mut condition: impl FnMut() -> bool) -> Result<()> {
+/// Fails as soon as the condition does not hold. The error contains `condition_name`.
+pub fn check_holds_for(
+    condition_name: &str,
+    duration: Duration,
+    mut condition: impl FnMut() -> bool,
+) -> Result<()> {
     let begin = Instant::now();
     while begin.elapsed() < duration {
         if !condition() {
-            bail!("condition failed after {} ms: {what}", begin.elapsed().as_millis());
+            bail!("condition failed after {} ms: {condition_name}", begin.elapsed().as_millis());
         }
-        thread::sleep(INTERVAL);
+        thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }

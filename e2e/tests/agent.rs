@@ -27,7 +27,7 @@ fn a_crashed_service_is_restarted_in_place() -> Result<()> {
 }
 
 #[test]
-fn a_killed_agent_leaves_its_services_and_the_next_adopts_them() -> Result<()> {
+fn next_agent_adopts_services_of_killed_agent() -> Result<()> {
     let scenario = Scenario::start("agent-killed")?;
     let active_node = scenario.wait_until_started(WITNESS)?;
     let process =

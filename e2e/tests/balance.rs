@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 /// Services in addition to the witness.
-const OTHERS: [&str; 5] = ["w1", "w2", "w3", "w4", "w5"];
+const OTHER_SERVICES: [&str; 5] = ["w1", "w2", "w3", "w4", "w5"];
 
 /// Runs hactl; the command must succeed.
 fn hactl(scenario: &Scenario, arguments: &[&str]) -> Result<String> {
@@ -28,7 +28,7 @@ fn hactl(scenario: &Scenario, arguments: &[&str]) -> Result<String> {
 fn services_per_node(scenario: &Scenario) -> Result<Vec<usize>> {
     let mut counts: BTreeMap<String, usize> =
         ["node1", "node2", "node3"].map(|node| (node.to_owned(), 0)).into();
-    for service in OTHERS.into_iter().chain([WITNESS]) {
+    for service in OTHER_SERVICES.into_iter().chain([WITNESS]) {
         *counts.entry(scenario.wait_until_started(service)?).or_default() += 1;
     }
     Ok(counts.into_values().collect())
@@ -40,7 +40,7 @@ fn services_are_moved_job_set_by_job_set() -> Result<()> {
     for node in ["node2", "node3"] {
         hactl(&scenario, &["set", &format!("node/{node}"), "schedulable=false"])?;
     }
-    for service in OTHERS {
+    for service in OTHER_SERVICES {
         let mut spec = witness_spec(service)?;
         spec["requests"] = json!({"cpu": "10m"});
         scenario.apply("resources", service, &spec)?;

@@ -30,7 +30,7 @@ fn write(scenario: &Scenario, name: &str, text: &str) -> Result<PathBuf> {
 }
 
 #[test]
-fn hactl_shows_changes_and_explains() -> Result<()> {
+fn hactl_shows_changes_and_explains_placement() -> Result<()> {
     let scenario = Scenario::start("hactl")?;
     let object = |name: &str, spec: &serde_json::Value| {
         json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": name}, "spec": spec})
@@ -154,7 +154,7 @@ fn without_changing_fields(explanation: &serde_json::Value) -> serde_json::Value
 }
 
 #[test]
-fn a_dump_in_the_middle_of_a_failover_ends_in_the_simulator_as_the_cluster() -> Result<()> {
+fn simulated_dump_completes_failover_like_cluster() -> Result<()> {
     let mut scenario = Scenario::start("replay")?;
     let active_node = scenario.wait_until_started(WITNESS)?;
     scenario.cluster.power_off(&active_node)?;
@@ -211,7 +211,7 @@ fn maintenance_empties_a_node_and_ends_on_command() -> Result<()> {
 }
 
 #[test]
-fn a_watchdog_is_proven_by_a_real_reset() -> Result<()> {
+fn watchdog_test_confirms_a_real_reset() -> Result<()> {
     let mut scenario = Scenario::start("test-watchdog")?;
     let active_node = scenario.wait_until_started(WITNESS)?;
     let tested = |scenario: &Scenario| {

@@ -115,7 +115,7 @@ fn series_value(text: &str, series: &str) -> Option<f64> {
 }
 
 #[test]
-fn a_cut_off_node_stops_before_its_service_starts_elsewhere() -> Result<()> {
+fn isolated_node_stops_service_before_failover() -> Result<()> {
     let scenario = Scenario::start("node-cut")?;
     let active_node = scenario.wait_until_started(WITNESS)?;
     let before = monotonic_ns();

@@ -7,7 +7,7 @@ use ha_e2e::program::fnv1a_hash;
 use ha_e2e::scratch;
 
 #[test]
-fn every_kind_of_fault_once() -> Result<()> {
+fn services_survive_every_kind_of_fault() -> Result<()> {
     let faults = u32::try_from(FaultKind::ALL.len() + 1)?;
     // The text is the hash of the commit when `./dev/test` runs this test. It determines the order, the targets and the last
     // fault.

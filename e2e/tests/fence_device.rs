@@ -26,7 +26,7 @@ fn proof(scenario: &Scenario, node: &str) -> Result<Proof> {
 }
 
 #[test]
-fn a_device_that_confirms_is_proof() -> Result<()> {
+fn confirming_fence_device_proves_node_dead() -> Result<()> {
     let (mut scenario, supply) = start_with_devices("fence-device")?;
     let active_node = scenario.wait_until_started(WITNESS)?;
     scenario.cluster.cut(&active_node)?;
@@ -68,7 +68,7 @@ fn a_machine_is_switched_off_by_its_management_controller() -> Result<()> {
 }
 
 #[test]
-fn a_device_that_fails_is_no_proof() -> Result<()> {
+fn failing_fence_device_proves_nothing() -> Result<()> {
     let (scenario, supply) = start_with_devices("fence-device-broken")?;
     let active_node = scenario.wait_until_started(WITNESS)?;
     supply.break_down();

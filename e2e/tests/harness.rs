@@ -22,7 +22,7 @@ fn start_etcd_only(name: &str) -> Result<Cluster> {
 }
 
 #[test]
-fn faults_of_etcd_members_have_their_effect() -> Result<()> {
+fn injected_etcd_faults_take_effect() -> Result<()> {
     let mut cluster = start_etcd_only("harness-faults")?;
     let store = cluster.etcdctl();
     store.run(&["put", "/test/a", "{\"n\":1}"])?;

@@ -10,7 +10,7 @@ use ha_e2e::wait::{check_holds_for, monotonic_ns};
 use serde_json::json;
 
 /// Length of an outage. It is longer than W, which is 15 s with these timings.
-const OUTAGE: Duration = Duration::from_secs(30);
+const OUTAGE_DURATION: Duration = Duration::from_secs(30);
 
 /// Starts three services on a cluster with onEtcdLoss Hold. The timings are those of the fast profile with more time before D −
 /// Ts, which a busy host needs. Also returns the services' nodes.
@@ -33,7 +33,7 @@ fn check_no_node_was_reset(scenario: &Scenario) -> Result<()> {
 }
 
 #[test]
-fn a_long_outage_stops_services_only_on_nodes_cut_off_from_the_controllers() -> Result<()> {
+fn hold_keeps_services_on_connected_nodes() -> Result<()> {
     let (scenario, services_on_nodes) = start_with_hold("hold-long-outage")?;
     let isolated_node = services_on_nodes[0].1.clone();
     let (on_isolated_node, on_other_nodes): (Vec<_>, Vec<_>) =
@@ -43,8 +43,8 @@ fn a_long_outage_stops_services_only_on_nodes_cut_off_from_the_controllers() -> 
         |(service, active_node): &(&'static str, String)| scenario.checker.process(service, active_node);
     let processes_before: Vec<_> = services_on_nodes.iter().map(process).collect();
     let begin = monotonic_ns();
-    scenario.with_etcd_outage(OUTAGE, || {
-        check_holds_for("every service keeps its process", OUTAGE, || {
+    scenario.with_etcd_outage(OUTAGE_DURATION, || {
+        check_holds_for("every service keeps its process", OUTAGE_DURATION, || {
             services_on_nodes.iter().map(process).eq(processes_before.iter().copied())
                 && services_on_nodes.iter().all(|(service, active_node)| {
                     scenario.checker.machines_running(service).into_iter().eq([active_node.clone()])
@@ -89,7 +89,7 @@ fn a_missing_controller_prevents_hold() -> Result<()> {
     let leader = scenario.cluster.leader()?;
     let follower = scenario.cluster.names(Role::Controller).into_iter().find(|name| *name != leader);
     scenario.cluster.power_off(&follower.context("no controller follows the leader")?)?;
-    scenario.with_etcd_outage(OUTAGE, || {
+    scenario.with_etcd_outage(OUTAGE_DURATION, || {
         services_on_nodes.iter().try_for_each(|(service, _)| scenario.wait_until_stopped(service))
     })?;
     for (service, active_node) in &services_on_nodes {

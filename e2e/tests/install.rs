@@ -22,7 +22,7 @@ use ha_e2e::wait::{wait_for, wait_until};
 /// Machines of docs/install.md, each with its name in the test.
 const MACHINES: [(&str, &str); 3] = [("c1", "node1"), ("c2", "node2"), ("c3", "node3")];
 /// Longest interruption of a service by a failover with the profile Default, on a busy host.
-const FAILOVER: Duration = Duration::from_secs(60);
+const FAILOVER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Three machines without the project's packages, and the blocks of docs/install.md that have not been run yet.
 struct InstallTest {
@@ -192,7 +192,7 @@ fn the_commands_of_the_installation_page_work() -> Result<()> {
     let another = another.context("no other machine found")?;
     site.cluster.power_off(machine_name(&lost)?)?;
     site.print_progress(&format!("{lost} lost power"));
-    let now = wait_for("the service to run elsewhere", FAILOVER, || {
+    let now = wait_for("the service to run elsewhere", FAILOVER_TIMEOUT, || {
         site.ticker_node(another).filter(|now| *now != lost)
     })
     .with_context(|| journals(&site))?;

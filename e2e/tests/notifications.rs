@@ -39,7 +39,7 @@ fn queue_length(scenario: &Scenario) -> Result<usize> {
 }
 
 #[test]
-fn a_fence_and_an_error_reach_mail_and_webhook_although_leader_and_sinks_fail() -> Result<()> {
+fn notifications_survive_leader_and_receiver_failures() -> Result<()> {
     let mut scenario = Scenario::start("notifications")?;
     let directory = scenario.cluster.directory().join("sinks");
     let address = scenario.cluster.host_address();

@@ -17,13 +17,13 @@ use ha_e2e::wait::wait_until;
 use serde_json::json;
 
 /// Longest time for the restore. No service is assigned for the longest W, which is about 75 s.
-const RESTORED_WITHIN: Duration = Duration::from_secs(300);
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A service that is not in the backup.
-const LATER: &str = "later";
+const LATER_SERVICE: &str = "later";
 
 #[test]
-fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> {
+fn cluster_continues_from_an_outdated_backup() -> Result<()> {
     let directory = scratch::directory("store-restored")?;
     let plan = Plan { profile: "Default".to_owned(), ..Plan::test(&directory) };
     let mut scenario = Scenario::start_with(plan)?;
@@ -41,15 +41,15 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
     let to = to.context("no other node found")?;
     let moved = scenario.cluster.hactl(&["relocate", WITNESS, &to, "--wait"])?;
     ensure!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
-    scenario.create_witness(LATER)?;
+    scenario.create_witness(LATER_SERVICE)?;
     let (active_node, later_node) =
-        (scenario.wait_until_started(WITNESS)?, scenario.wait_until_started(LATER)?);
+        (scenario.wait_until_started(WITNESS)?, scenario.wait_until_started(LATER_SERVICE)?);
     assert_eq!(active_node, to);
     let process = |scenario: &Scenario, service: &str, node: &str| {
         scenario.checker.process(service, node).with_context(|| format!("{service} does not run on {node}"))
     };
     let (before, later_before) =
-        (process(&scenario, WITNESS, &active_node)?, process(&scenario, LATER, &later_node)?);
+        (process(&scenario, WITNESS, &active_node)?, process(&scenario, LATER_SERVICE, &later_node)?);
 
     let members = scenario.cluster.names(Role::Etcd);
     for member in &members {
@@ -65,7 +65,7 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
     )?;
     for member in &members {
         let mut words = vec!["snapshot".to_owned(), "restore".to_owned(), text(&prepared)];
-        words.extend(flags_of(&scenario, member)?);
+        words.extend(member_restore_flags(&scenario, member)?);
         run(programs.join("etcdutl"), &words)?;
     }
     for member in &members {
@@ -77,7 +77,7 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
     let events = || {
         scenario.cluster.hactl(&["events"]).map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
     };
-    wait_until("the restore of etcd to be complete", RESTORED_WITHIN, || {
+    wait_until("the restore of etcd to be complete", RESTORE_TIMEOUT, || {
         events().is_ok_and(|events| events.contains("Restore of etcd completed"))
     })?;
     wait_until("the service to be adopted", STEP_TIMEOUT, || scenario.state(WITNESS) == "Started")?;
@@ -86,12 +86,12 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
     assert_eq!(scenario.cluster.etcdctl().get(&scenario.cluster.keys().restored())?, None);
 
     // The service that is not in the backup keeps running unmanaged. When it is declared again, it is found on its node.
-    assert!(scenario.object("resources", LATER).is_none());
-    assert_eq!(process(&scenario, LATER, &later_node)?, later_before, "the service was restarted");
-    scenario.create_witness(LATER)?;
-    assert_eq!(scenario.wait_until_started(LATER)?, later_node);
+    assert!(scenario.object("resources", LATER_SERVICE).is_none());
+    assert_eq!(process(&scenario, LATER_SERVICE, &later_node)?, later_before, "the service was restarted");
+    scenario.create_witness(LATER_SERVICE)?;
+    assert_eq!(scenario.wait_until_started(LATER_SERVICE)?, later_node);
     assert_eq!(
-        process(&scenario, LATER, &later_node)?,
+        process(&scenario, LATER_SERVICE, &later_node)?,
         later_before,
         "the service was restarted instead of adopted"
     );
@@ -103,7 +103,7 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
 }
 
 /// Returns the flags of a member's command that a restore also needs.
-fn flags_of(scenario: &Scenario, member: &str) -> Result<Vec<String>> {
+fn member_restore_flags(scenario: &Scenario, member: &str) -> Result<Vec<String>> {
     let command =
         &scenario.cluster.machine(member)?.programs.first().context("machine does not run etcd")?.command;
     let known = [

@@ -76,7 +76,7 @@ fn a_lease_kept_alive_by_a_deposed_store_leader_proves_nothing() -> Result<()> {
 }
 
 #[test]
-fn a_frozen_and_isolated_etcd_leader_disturbs_no_node_that_reaches_the_others() -> Result<()> {
+fn frozen_etcd_leader_disturbs_no_connected_node() -> Result<()> {
     let scenario = Scenario::start("isolated-store-leader")?;
     let stale = scenario.cluster.etcd_leader()?;
     let member = scenario.cluster.machine(&stale)?;
@@ -92,7 +92,7 @@ fn a_frozen_and_isolated_etcd_leader_disturbs_no_node_that_reaches_the_others() 
 }
 
 #[test]
-fn a_short_outage_of_all_etcd_members_disturbs_no_service() -> Result<()> {
+fn short_etcd_outage_disturbs_no_service() -> Result<()> {
     // With the conservative profile, nothing happens for Th - 2 Ki - Ts = 8 s. etcd may need more than one of them for an
     // election.
     let mut plan = Plan::test(&scratch::directory("store-short-outage")?);
@@ -108,7 +108,7 @@ fn a_short_outage_of_all_etcd_members_disturbs_no_service() -> Result<()> {
 }
 
 #[test]
-fn a_long_outage_of_all_etcd_members_stops_all_services_and_resets_no_node() -> Result<()> {
+fn long_etcd_outage_stops_services_without_resets() -> Result<()> {
     let scenario = Scenario::start("store-long-outage")?;
     scenario.on_etcd_loss(OnEtcdLoss::Stop, &json!({}))?;
     scenario.create_witness("second")?;

@@ -87,7 +87,7 @@ fn process(scenario: &Scenario, resource: &str, node: &str) -> Result<ha_e2e::pr
 }
 
 #[test]
-fn units_are_services() -> Result<()> {
+fn systemd_units_run_as_services() -> Result<()> {
     let mut scenario = start()?;
     println!("two nodes with systemd are open");
     check_restarts(&scenario)?;

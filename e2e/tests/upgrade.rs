@@ -17,12 +17,12 @@ use ha_e2e::wait::wait_until;
 const TOLERANCE: Duration = Duration::from_secs(20);
 
 #[test]
-fn controllers_first_and_a_node_dies_in_the_middle() -> Result<()> {
+fn upgrading_controllers_first_survives_node_failure() -> Result<()> {
     check_rolling_upgrade("upgrade-controllers", [Role::Controller, Role::Node])
 }
 
 #[test]
-fn agents_first_and_a_node_dies_in_the_middle() -> Result<()> {
+fn upgrading_agents_first_survives_node_failure() -> Result<()> {
     check_rolling_upgrade("upgrade-agents", [Role::Node, Role::Controller])
 }
 

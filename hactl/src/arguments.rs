@@ -80,9 +80,11 @@ mod tests {
 
     /// Asserts that every word after `hactl` in a text is a known command or subcommand.
     fn check_commands_exist(text: &str) {
-        for words in text.split("hactl ").skip(1) {
+        for command_texts in text.split("hactl ").skip(1) {
             let mut command = Arguments::command();
-            for word in words.split(|letter: char| letter.is_whitespace() || ",;:()`".contains(letter)) {
+            for word in
+                command_texts.split(|letter: char| letter.is_whitespace() || ",;:()`".contains(letter))
+            {
                 if !command.has_subcommands() {
                     break;
                 }

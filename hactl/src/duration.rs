@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn written_and_read() {
+    fn durations_are_parsed() {
         let check = |text: &str, milliseconds: Option<u128>| {
             assert_eq!(parse(text).ok().map(|length| length.as_millis()), milliseconds, "{text:?}");
         };

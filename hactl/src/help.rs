@@ -4,7 +4,7 @@ use crate::arguments::Arguments;
 use clap::{Arg, Command, CommandFactory};
 
 /// The commands that help lists, in groups and in their order.
-const GROUPS: [(&str, &[&str]); 8] = [
+const COMMAND_GROUPS: [(&str, &[&str]); 8] = [
     (
         "Inspect",
         &[
@@ -74,9 +74,10 @@ fn with_options_hint(command: Command) -> Command {
 /// Returns the template of the main help, which lists the commands in groups.
 fn overview(command: &Command) -> String {
     let (heading, literal) = (command.get_styles().get_header(), command.get_styles().get_literal());
-    let width = GROUPS.iter().flat_map(|(_, names)| names.iter()).map(|name| name.len()).max().unwrap_or(0);
+    let width =
+        COMMAND_GROUPS.iter().flat_map(|(_, names)| names.iter()).map(|name| name.len()).max().unwrap_or(0);
     let mut text = "{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
-    for (title, names) in GROUPS {
+    for (title, names) in COMMAND_GROUPS {
         text += &format!("\n{heading}{title}:{heading:#}\n");
         for listed in names.iter().filter_map(|name| command.find_subcommand(name)) {
             let (name, about) = (listed.get_name(), listed.get_about().cloned().unwrap_or_default());
@@ -102,7 +103,7 @@ mod tests {
         let known = Arguments::command();
         let visible: BTreeSet<&str> =
             known.get_subcommands().filter(|one| !one.is_hide_set()).map(Command::get_name).collect();
-        let grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let grouped: Vec<&str> = COMMAND_GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
         let once: BTreeSet<&str> = grouped.iter().copied().collect();
         assert_eq!(once, visible, "commands in groups, visible commands");
         assert_eq!(grouped.len(), once.len(), "a command is in two groups: {grouped:?}");

@@ -304,9 +304,9 @@ mod tests {
     }
 
     #[test]
-    fn objects_in_the_same_files_are_not_missing() {
+    fn references_within_the_same_files_are_found() {
         let (mut entries, mut problems) = (Vec::new(), Vec::new());
-        read("f.yaml", WEB, Completeness::Whole, &mut entries, &mut problems);
+        read("f.yaml", WEB_MANIFEST, Completeness::Whole, &mut entries, &mut problems);
         let path = "spec.resourceAffinity.resources";
         for (kind, name, expected) in
             [(Kind::Resource, "web", true), (Kind::Resource, "eb", false), (Kind::Group, "web", false)]
@@ -317,14 +317,17 @@ mod tests {
         assert!(!creates_missing_object(&entries, "rule apart is not applied: it names one service"));
     }
 
-    const WEB: &str = "apiVersion: hactl.io/v1\nkind: Resource\nmetadata:\n  name: web\nspec:\n  driver:\n    exec:\n      command: [sleep, '1']\n";
+    const WEB_MANIFEST: &str = "apiVersion: hactl.io/v1\nkind: Resource\nmetadata:\n  name: web\nspec:\n  driver:\n    exec:\n      command: [sleep, '1']\n";
 
     #[test]
-    fn files_are_read_and_problems_named_with_their_place() {
-        check(WEB, Ok(&["resource/web"]));
-        check(&format!("{WEB}  maxRestrat: 3\n"), Err(&["f.yaml:9: spec.maxRestrat: "]));
-        check(&format!("{WEB}  maxRestrat: 3\n"), Err(&["maxRestart"]));
-        check(&format!("{WEB}---\n{WEB}  failback: 3\n"), Err(&["f.yaml:18: spec.failback: "]));
+    fn manifest_problems_name_file_and_line() {
+        check(WEB_MANIFEST, Ok(&["resource/web"]));
+        check(&format!("{WEB_MANIFEST}  maxRestrat: 3\n"), Err(&["f.yaml:9: spec.maxRestrat: "]));
+        check(&format!("{WEB_MANIFEST}  maxRestrat: 3\n"), Err(&["maxRestart"]));
+        check(
+            &format!("{WEB_MANIFEST}---\n{WEB_MANIFEST}  failback: 3\n"),
+            Err(&["f.yaml:18: spec.failback: "]),
+        );
         check(
             "apiVersion: hactl.io/v1\nkind: Resorce\n",
             Err(&["f.yaml:2: kind: \"Resorce\" is not a valid kind; did you mean Resource?"]),
@@ -338,20 +341,26 @@ mod tests {
     }
 
     #[test]
-    fn a_status_in_a_file_is_ignored() {
-        check(&format!("{WEB}status:\n  epoch: 3\n"), Ok(&["resource/web"]));
+    fn manifest_status_is_ignored() {
+        check(&format!("{WEB_MANIFEST}status:\n  epoch: 3\n"), Ok(&["resource/web"]));
     }
 
     #[test]
-    fn earlier_names_are_read_and_noted() {
+    fn former_field_names_are_accepted_with_note() {
         let (mut entries, mut problems) = (Vec::new(), Vec::new());
-        read("f.yaml", &format!("{WEB}  after: [db]\n"), Completeness::Whole, &mut entries, &mut problems);
+        read(
+            "f.yaml",
+            &format!("{WEB_MANIFEST}  after: [db]\n"),
+            Completeness::Whole,
+            &mut entries,
+            &mut problems,
+        );
         assert_eq!(
             (entries[0].object["spec"]["dependsOn"][0].as_str(), &problems[..]),
             (Some("db"), &[][..])
         );
         assert_eq!(entries[0].renamed.len(), 1);
-        let both = format!("{WEB}  after: [db]\n  dependsOn: [db]\n");
+        let both = format!("{WEB_MANIFEST}  after: [db]\n  dependsOn: [db]\n");
         check(&both, Err(&["f.yaml:9: spec.after: also given as spec.dependsOn"]));
     }
 

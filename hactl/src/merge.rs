@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn only_differences_are_sent() {
+    fn merge_patch_contains_only_differences() {
         let live = json!({"kind": "Group", "metadata": {"name": "g", "uid": "u"}, "spec": {"a": 1, "b": [1, {"c": 2}], "other": true}});
         check(
             &Value::Null,
@@ -207,22 +207,22 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_others_stay() {
+    fn labels_of_other_writers_are_kept() {
         let live = json!({"metadata": {"name": "g", "labels": {"ours": "1", "theirs": "2"}}});
         check(
-            &live_ours(),
+            &live_object(),
             &json!({"metadata": {"name": "g"}}),
             &live,
             &json!({"metadata": {"labels": {"ours": null}}}),
         );
     }
 
-    fn live_ours() -> Value {
+    fn live_object() -> Value {
         json!({"metadata": {"name": "g", "labels": {"ours": "1"}}})
     }
 
     #[test]
-    fn the_last_applied_form_excludes_itself() {
+    fn last_applied_annotation_excludes_itself() {
         let object = json!({"metadata": {"name": "g"}, "spec": {"b": 2, "a": 1}, "kind": "Group"});
         let once = with_last_applied(&object);
         assert_eq!(
@@ -253,7 +253,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_patch_sets_all_wanted_fields_and_a_second_patch_is_empty(
+        fn merge_patch_is_complete_and_idempotent(
             last in any_object(), wanted in any_object(), live in any_object()
         ) {
             let mut merged = live.clone();

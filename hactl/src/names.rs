@@ -181,7 +181,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn selections() {
+    fn object_selections_are_parsed() {
         let check = |arguments: &[&str], expected: Result<&[&str], &str>| {
             let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
             let got = parse_selection(&arguments).map(|selection| match selection {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_selected_on_their_own() {
+    fn events_cannot_be_selected_with_other_kinds() {
         let check = |arguments: &[&str], expected: Option<&[&str]>| {
             let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
             let expected =
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_is_refused_and_the_right_one_named() {
+    fn wrong_resource_type_suggests_the_right_one() {
         let object = json!({"metadata": {"name": "100"}, "spec": {"driver": {"libvirt": {"domain": "x"}}}});
         assert_eq!(listed_name(Kind::Resource, &object), "vm:100");
         assert!(TypedName::parse("vm:100").expect("a name").check(&object).is_ok());

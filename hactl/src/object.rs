@@ -124,7 +124,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn unknown_words_of_a_newer_server_hide_no_other_fields() {
+    fn unknown_enum_values_hide_no_other_fields() {
         let value = json!({
             "metadata": {"name": "web", "generation": 3},
             "spec": {"state": "Paused", "priority": 5, "novel": true},

@@ -180,10 +180,11 @@ fn spawn_examinations(inputs: Inputs) {
     tokio::spawn(async move {
         let mut owner: Option<Owner> = None;
         loop {
-            let known = owner.clone();
+            let previous_owner = owner.clone();
             // Reading files may block, and a disk that hangs must not block the loop.
             let read =
-                tokio::task::spawn_blocking(move || read::machine(Path::new("/"), known.as_ref())).await;
+                tokio::task::spawn_blocking(move || read::machine(Path::new("/"), previous_owner.as_ref()))
+                    .await;
             if let Ok(facts) = read {
                 owner.clone_from(&facts.watchdog_owner);
                 if inputs.send(Input::Examined(facts)).is_err() {

@@ -44,12 +44,12 @@ async fn connect(node: &Node) -> Client {
 
 /// Renews the deadline for this time, as heartbeats do. Returns the last deadline, milliseconds of the boot clock.
 async fn renew_for(client: &Client, time: Duration) -> u64 {
-    let end = clock::now().plus_ms(u64::try_from(time.as_millis()).unwrap());
+    let end_time = clock::now().plus_ms(u64::try_from(time.as_millis()).unwrap());
     loop {
         let deadline = clock::now().plus_ms(3000);
         let status = client.deadline(deadline).await.expect("acknowledged");
         assert_eq!(status.state, State::Armed { deadline });
-        if clock::now().left_ns(end).is_none() {
+        if clock::now().left_ns(end_time).is_none() {
             return deadline.boottime_ns / 1_000_000;
         }
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -57,7 +57,7 @@ async fn renew_for(client: &Client, time: Duration) -> u64 {
 }
 
 /// Waits for the end of the tree, and checks that it came by this deadline and not long before.
-fn dies_by(node: &mut Node, deadline_ms: u64) {
+fn assert_dies_at_deadline(node: &mut Node, deadline_ms: u64) {
     node.wait_for_death();
     let expired_ms = node.expired_at_ms().expect("the simulated watchdog reports the time of the reset");
     assert!(expired_ms <= deadline_ms + SLACK_MS, "{} ms after the deadline", expired_ms - deadline_ms);
@@ -70,7 +70,7 @@ fn dies_by(node: &mut Node, deadline_ms: u64) {
 }
 
 #[tokio::test]
-async fn node_survives_while_renewed_and_is_reset_by_the_deadline() {
+async fn node_without_renewed_deadline_is_reset() {
     let mut node = Node::start();
     let (client, status, mut events) = served(&node.socket()).await;
     assert_eq!(status.state, State::Released);
@@ -80,13 +80,13 @@ async fn node_survives_while_renewed_and_is_reset_by_the_deadline() {
     assert_eq!((device.timeout_seconds, device.identity.as_str()), (2, "ha-watchdog-standin"));
     let deadline_ms = renew_for(&client, Duration::from_secs(5)).await;
     assert!(node.lives(), "killed although renewed");
-    dies_by(&mut node, deadline_ms);
+    assert_dies_at_deadline(&mut node, deadline_ms);
     // The deadline passes right after the last pet runs out.
     assert!(matches!(events.recv().await, Some(Event::Expired(_) | Event::DeviceFailed { .. })));
 }
 
 #[tokio::test]
-async fn a_dead_daemon_does_not_save_the_node() {
+async fn killed_daemon_does_not_prevent_the_reset() {
     for signal in [Signal::SIGKILL, Signal::SIGSTOP] {
         let mut node = Node::start();
         let client = connect(&node).await;
@@ -100,17 +100,17 @@ async fn a_dead_daemon_does_not_save_the_node() {
 }
 
 #[tokio::test]
-async fn a_lost_agent_neither_shortens_nor_lengthens_the_deadline() {
+async fn lost_agent_does_not_change_the_deadline() {
     let mut node = Node::start();
     let client = connect(&node).await;
     client.arm(arm(Some(3000))).await.expect("armed");
     let deadline_ms = renew_for(&client, Duration::ZERO).await;
     drop(client);
-    dies_by(&mut node, deadline_ms);
+    assert_dies_at_deadline(&mut node, deadline_ms);
 }
 
 #[tokio::test]
-async fn an_empty_or_released_node_lives_on() {
+async fn staying_or_released_node_is_not_reset() {
     let released = Node::start();
     let client = connect(&released).await;
     client.arm(arm(Some(3000))).await.expect("armed");
@@ -129,7 +129,7 @@ async fn an_empty_or_released_node_lives_on() {
 }
 
 #[tokio::test]
-async fn ending_the_daemon_stops_the_device_of_an_empty_node() {
+async fn daemon_shutdown_stops_device_without_deadline() {
     let mut node = Node::start();
     let client = connect(&node).await;
     client.arm(arm(None)).await.expect("armed");
@@ -140,7 +140,7 @@ async fn ending_the_daemon_stops_the_device_of_an_empty_node() {
 }
 
 #[tokio::test]
-async fn one_agent_at_a_time() {
+async fn daemon_accepts_one_agent_connection() {
     let node = Node::start();
     let mut first = Helper::connect(&node.socket());
     let refusal = |result: Result<_, ClientError>| match result {
@@ -186,14 +186,14 @@ async fn a_new_daemon_takes_over_when_the_agent_arms_again() {
     client.arm(arm(Some(3000))).await.expect("armed again");
     let deadline_ms = renew_for(&client, Duration::from_secs(4)).await;
     assert!(node.lives());
-    dies_by(&mut node, deadline_ms);
+    assert_dies_at_deadline(&mut node, deadline_ms);
 }
 
 #[tokio::test]
-async fn the_service_manager_keeps_what_the_daemon_was_doing() {
+async fn service_manager_keeps_the_daemon_record() {
     let mut node = Node::start_with_service_manager();
     let client = connect(&node).await;
-    assert!(node.told_service_manager().contains("FDSTORE=1\nFDNAME=record"));
+    assert!(node.service_manager_messages().contains("FDSTORE=1\nFDNAME=record"));
     client.arm(arm(None)).await.expect("armed");
     let record = node.open_record();
     node.signal_daemon(Signal::SIGKILL);
@@ -218,7 +218,7 @@ async fn a_second_daemon_is_refused() {
 }
 
 #[tokio::test]
-async fn what_the_device_cannot_bear_is_refused() {
+async fn unsupported_timeout_is_refused() {
     let node = Node::start();
     let client = connect(&node).await;
     let refused = Arm { timeout_seconds: 3, ..arm(None) };
@@ -236,7 +236,7 @@ async fn what_the_device_cannot_bear_is_refused() {
     assert!(node.lives(), "a refused device was left running");
 }
 
-/// Not a test: the second process of `one_agent_at_a_time`, which starts this program again.
+/// Not a test: the second process of `daemon_accepts_one_agent_connection`, which starts this program again.
 #[tokio::test]
 #[ignore = "a helper process of another test"]
 async fn helper_process() {

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_certificate_is_found() {
+    fn certificate_expiry_time_is_found() {
         for (year, expected) in [(2031, 1_925_078_400), (2_075, 3_313_612_800)] {
             let mut parameters = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
             parameters.not_after = rcgen::date_time_ymd(year, 1, 2);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_file_counts_as_expired() {
+    fn unreadable_certificate_counts_as_expired() {
         let certificates = Certificates::default().with_store(None, Some(Path::new("/nowhere/ca.pem")));
         assert_eq!(certificates.samples(), [process::CERTIFICATE_EXPIRY.sample(["store_ca"], 0.0)]);
     }

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clocks_agree_with_the_standard_library() {
+    fn clocks_agree_with_the_standard_library() {
         let clock = SystemClock::new().unwrap();
         let first = clock.now();
         let second = clock.now();

@@ -108,7 +108,7 @@ fn with_file(mut command: Command, path: &Path) -> Result<Command, ConfigError> 
     // A file with only comments is an empty map.
     let options: Option<BTreeMap<String, Value>> =
         serde_yaml::from_str(&text).map_err(|error| refused(error.to_string()))?;
-    let known: BTreeMap<String, clap::Id> = command
+    let flag_ids: BTreeMap<String, clap::Id> = command
         .get_arguments()
         .filter(|argument| takes_part(argument) && argument.get_id() != CONFIG)
         .filter_map(|argument| Some((camel_case(argument.get_long()?), argument.get_id().clone())))
@@ -116,8 +116,8 @@ fn with_file(mut command: Command, path: &Path) -> Result<Command, ConfigError> 
     let mut problems = Vec::new();
     for (key, value) in options.unwrap_or_default() {
         let place = place(path, &text, &key);
-        let Some(id) = known.get(&key) else {
-            problems.push(format!("{place}: unknown key `{key}`{}", nearest(&key, known.keys())));
+        let Some(id) = flag_ids.get(&key) else {
+            problems.push(format!("{place}: unknown key `{key}`{}", nearest(&key, flag_ids.keys())));
             continue;
         };
         match words(&value) {
@@ -182,8 +182,8 @@ fn place(path: &Path, text: &str, key: &str) -> String {
 }
 
 /// Returns `, did you mean ...?` with the nearest known key, or an empty string.
-fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a String>) -> String {
-    known
+fn nearest<'a>(key: &str, accepted_keys: impl Iterator<Item = &'a String>) -> String {
+    accepted_keys
         .map(|name| (strsim::damerau_levenshtein(&key.to_lowercase(), &name.to_lowercase()), name))
         .min()
         .filter(|(distance, name)| *distance <= 2.max(name.len() / 3))
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_sets_missing_flags() {
+    fn config_file_sets_missing_flags() {
         let file = "# options\nnodeName: node1\nmaxWorkers: 2\nendpoint: [a, b]\nallowOldStore: true\n";
         let expected = Options {
             node_name: "node1".to_owned(),
@@ -231,14 +231,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_changes_nothing() {
+    fn empty_config_file_changes_nothing() {
         let options = check("# nothing\n", &["--node-name", "n"]).unwrap();
         assert_eq!((options.max_workers, options.allow_old_store), (4, false));
         assert!(check("", &[]).unwrap_err().contains("--node-name"));
     }
 
     #[test]
-    fn the_environment_overrides_the_file() {
+    fn environment_overrides_the_config_file() {
         let command = with_environment(<Options as CommandFactory>::command(), "HA_TEST");
         let named: Vec<_> = command.get_arguments().filter_map(|argument| argument.get_env()).collect();
         assert!(named.contains(&std::ffi::OsStr::new("HA_TEST_MAX_WORKERS")), "{named:?}");
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_override_the_environment_and_the_file() {
+    fn flags_override_environment_and_config_file() {
         #[derive(Debug, clap::Parser)]
         struct Layered {
             // A variable that every process has, because a change of the environment would affect other tests.
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_of_the_file_is_named_with_its_line() {
+    fn config_file_problems_are_named_with_line() {
         let error = check("nodeName: node1\nmaxWorker: 2\nendpoint: {a: b}\nnonsense: 1\n", &[]).unwrap_err();
         assert_eq!(
             error,
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_named() {
+    fn missing_config_file_is_named() {
         let arguments = ["program", "--config", "/nonexistent/ha.yaml"].map(OsString::from).to_vec();
         let error = read_from::<Options>("HA_TEST_CONFIG", arguments).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/ha.yaml"), "{error}");

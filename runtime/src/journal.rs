@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_hold_any_bytes_and_are_bounded() {
+    fn journal_entries_hold_any_bytes_and_are_bounded() {
         let long = "x".repeat(VALUE_BYTES_MAX + 1);
         let entry = Entry::default().with("A", b"a=\n\xff").with("B", &long);
         let mut expected = b"A\n\x04\0\0\0\0\0\0\0a=\n\xff\nB\n\0\x40\0\0\0\0\0\0".to_vec();

@@ -120,14 +120,14 @@ mod tests {
     use std::os::unix::net::UnixDatagram;
 
     #[test]
-    fn a_bad_filter_is_named() {
+    fn invalid_log_filter_is_named() {
         let options = LogOptions { log_format: LogFormat::Text, log_filter: "ha_store=loudly".to_owned() };
         let error = init(&options).unwrap_err();
         assert!(error.to_string().contains("ha_store=loudly"), "{error}");
     }
 
     #[test]
-    fn lines_go_to_the_journal_if_stderr_does_or_if_configured() {
+    fn journal_is_used_if_stderr_or_configured() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let mut listener = None;

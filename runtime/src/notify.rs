@@ -14,8 +14,8 @@ pub fn status(status: &str) {
 }
 
 /// Extends the service manager's stop timeout: at least `by` from now must pass before it kills the process.
-pub fn extend_timeout(by: Duration) {
-    let microseconds = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
+pub fn extend_timeout(extension: Duration) {
+    let microseconds = u32::try_from(extension.as_micros()).unwrap_or(u32::MAX);
     send(&[NotifyState::ExtendTimeoutUsec(microseconds)]);
 }
 

@@ -22,25 +22,25 @@ impl<K, V> Problems<K, V> {
 
 impl<K: Ord + Clone, V: PartialEq + Clone> Problems<K, V> {
     /// Replaces the problems of all subjects by those of a new check. Returns the ones that the last check did not find.
-    pub fn update(&self, found: BTreeMap<K, V>) -> Vec<(K, V)> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = |(subject, problem): &(&K, &V)| known.get(*subject) != Some(*problem);
-        let new = found.iter().filter(is_new).map(|(subject, problem)| (subject.clone(), problem.clone()));
+    pub fn update(&self, current: BTreeMap<K, V>) -> Vec<(K, V)> {
+        let mut recorded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = |(subject, problem): &(&K, &V)| recorded.get(*subject) != Some(*problem);
+        let new = current.iter().filter(is_new).map(|(subject, problem)| (subject.clone(), problem.clone()));
         let new = new.collect();
-        *known = found;
+        *recorded = current;
         new
     }
 
     /// Replaces the problem of one subject by that of a new check. Returns `true` if the last check found another one,
     /// or none.
-    pub fn record(&self, subject: &K, found: Option<V>) -> bool {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.get(subject) == found.as_ref() {
+    pub fn record(&self, subject: &K, current: Option<V>) -> bool {
+        let mut recorded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if recorded.get(subject) == current.as_ref() {
             return false;
         }
-        match found {
-            Some(problem) => known.insert(subject.clone(), problem),
-            None => known.remove(subject),
+        match current {
+            Some(problem) => recorded.insert(subject.clone(), problem),
+            None => recorded.remove(subject),
         };
         true
     }

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_valid_in_keys() {
+    fn program_names_must_be_valid_in_keys() {
         for good in ["node1", "a.b-c_D", &"x".repeat(253)] {
             assert!(check_name("--node", good).is_ok(), "{good}");
         }

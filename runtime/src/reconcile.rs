@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn effects_of_the_last_inputs_run() {
+    async fn effects_of_final_inputs_are_executed() {
         let (sender, inputs) = channel();
         sender.send(Input::Number(9_000)).unwrap();
         drop(sender);

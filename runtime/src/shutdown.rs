@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn requests_and_force_reach_every_clone() {
+    async fn shutdown_requests_reach_every_clone() {
         let (trigger, shutdown) = Shutdown::manual();
         let other = shutdown.clone();
         assert!(!shutdown.is_requested());
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn signals_request_and_then_force() {
+    async fn first_signal_requests_and_second_forces_shutdown() {
         let (_trigger, shutdown) = Shutdown::on_signals().unwrap();
         nix::sys::signal::raise(nix::sys::signal::Signal::SIGTERM).unwrap();
         shutdown.requested().await;

@@ -178,10 +178,14 @@ fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
 /// Reads the certificates of a PEM file, which must have at least one.
 pub fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let wrong = |message: String| TlsError::File { what, path: path.to_owned(), message };
-    let found: Vec<_> = CertificateDer::pem_file_iter(path)
+    let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect)
         .map_err(|error| wrong(error.to_string()))?;
-    if found.is_empty() { Err(wrong("no certificate in PEM format".to_owned())) } else { Ok(found) }
+    if certificates.is_empty() {
+        Err(wrong("no certificate in PEM format".to_owned()))
+    } else {
+        Ok(certificates)
+    }
 }
 
 /// Reads the private key of a PEM file.

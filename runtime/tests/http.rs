@@ -91,7 +91,7 @@ async fn plain_http_on_loopback_has_its_own_identity() {
 }
 
 #[tokio::test]
-async fn a_taken_address_is_named() {
+async fn address_in_use_is_named() {
     let first = bind(ServeOptions::new(loopback(), None)).await.unwrap();
     let error = bind(ServeOptions::new(first.address(), None)).await.unwrap_err();
     assert!(error.to_string().contains(&first.address().to_string()), "{error}");
@@ -163,7 +163,7 @@ async fn tls_requires_client_certificates_and_reloads_files() {
 }
 
 #[tokio::test]
-async fn a_missing_file_is_named() {
+async fn missing_certificate_file_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("missing.pem");
     let files = TlsFiles { certificate: missing.clone(), key: missing.clone(), client_ca: missing.clone() };
@@ -205,7 +205,7 @@ async fn shutdown_finishes_short_answers_and_ends_watches() {
 }
 
 #[tokio::test]
-async fn long_requests_and_silent_clients_are_cut() {
+async fn slow_requests_and_silent_clients_are_disconnected() {
     let router = Router::new().route("/ever", get(async || std::future::pending::<()>().await));
     let mut options = ServeOptions::new(loopback(), None);
     options.grace = Duration::from_millis(50);

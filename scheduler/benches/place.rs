@@ -15,11 +15,11 @@ use std::hint::black_box;
 use std::time::Instant;
 
 /// Number of repetitions of short operations.
-const TIMES: u32 = 1000;
+const REPETITIONS: u32 = 1000;
 
 /// Returns the median duration of an operation in microseconds.
 fn micros<T>(mut run: impl FnMut() -> T) -> f64 {
-    let mut times: Vec<f64> = (0..TIMES)
+    let mut times: Vec<f64> = (0..REPETITIONS)
         .map(|_| {
             let begun = Instant::now();
             black_box(run());

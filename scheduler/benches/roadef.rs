@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 /// Maximum number of candidates per process.
-const EFFORT: usize = 20_000;
+const SEARCH_EFFORT: usize = 20_000;
 
 fn main() -> ExitCode {
     let mut files: Vec<String> = Vec::new();
@@ -86,7 +86,7 @@ fn solve(name: &str, instance: &Instance, seconds: f64, seed: u64) -> Vec<usize>
     let begun = Instant::now();
     let before = evaluator::cost(instance, &instance.start);
     let mut places = Places::new(instance);
-    let trials = instance.processes.len().saturating_mul(EFFORT);
+    let trials = instance.processes.len().saturating_mul(SEARCH_EFFORT);
     let mut clock = || begun.elapsed().as_secs_f64() / seconds;
     cool(&mut places, trials, &mut Random::new(seed), &mut clock);
     let (cost, found) = places.best();

@@ -102,16 +102,18 @@ struct NodePreferences {
 
 impl NodePreferences {
     fn is_misplaced(&self, node: Option<&NodeName>) -> bool {
-        let Some(here) = node.and_then(|node| self.distances.get(node)) else { return true };
-        self.distances.values().any(|wish| wish < here)
+        let Some(current_distance) = node.and_then(|node| self.distances.get(node)) else { return true };
+        self.distances.values().any(|wish| wish < current_distance)
     }
 
     /// Returns the nodes that the unit prefers to its own.
     fn wanted(&self, node: Option<&NodeName>) -> impl Iterator<Item = &NodeName> {
-        let here = node.and_then(|node| self.distances.get(node)).copied();
+        let current_distance = node.and_then(|node| self.distances.get(node)).copied();
         self.distances
             .iter()
-            .filter(move |(_, wish)| here.is_none_or(|here| **wish < here))
+            .filter(move |(_, wish)| {
+                current_distance.is_none_or(|current_distance| **wish < current_distance)
+            })
             .map(|(node, _)| node)
     }
 }
@@ -122,9 +124,9 @@ fn units(view: &View) -> BTreeMap<ResourceName, MoveUnit> {
     let mut seen: BTreeSet<&ResourceName> = BTreeSet::new();
     for (name, facts) in &view.services {
         // A service that must be with a paused one stays with it.
-        let held = facts.paused && !view.rules.strict_affinity_partners(name).is_empty();
-        let can_move_or_start =
-            (facts.movable && !held) || (facts.wanted && facts.uses.is_empty() && !facts.waits_for_others);
+        let is_held_by_partner = facts.paused && !view.rules.strict_affinity_partners(name).is_empty();
+        let can_move_or_start = (facts.movable && !is_held_by_partner)
+            || (facts.wanted && facts.uses.is_empty() && !facts.waits_for_others);
         if !can_move_or_start || !seen.insert(name) {
             continue;
         }
@@ -173,13 +175,13 @@ fn may_need_move(view: &View, unit: &MoveUnit) -> bool {
 /// Returns `true` if two services that a strict Negative rule keeps apart share a node.
 fn shares_node(view: &View) -> bool {
     view.rules.strict_anti_affinity_rules().any(|partners| {
-        let mut taken = BTreeSet::new();
+        let mut used_nodes = BTreeSet::new();
         let mut uses = partners
             .resources
             .iter()
             .filter_map(|name| view.services.get(name))
             .flat_map(|facts| &facts.uses);
-        uses.any(|node| !taken.insert(node))
+        uses.any(|node| !used_nodes.insert(node))
     })
 }
 
@@ -194,12 +196,12 @@ fn preferences(without_movable: &View, unit: &MoveUnit) -> Option<NodePreference
             || without_movable.services.get(*name).is_some_and(|facts| facts.node == unit.node)
     })?;
     let facts = without_movable.services.get(leader)?;
-    let whole = Unit::of(without_movable, leader, facts);
-    let mut judged = place_unit(without_movable, &whole);
-    let mut placed = whole.clone();
+    let whole_unit = Unit::of(without_movable, leader, facts);
+    let mut judged = place_unit(without_movable, &whole_unit);
+    let mut placed = whole_unit.clone();
     if judged.node.is_none()
         && unit.node.is_some()
-        && let Some(running) = whole.without(|_, facts| facts.movable)
+        && let Some(running) = whole_unit.without(|_, facts| facts.movable)
     {
         judged = place_unit(without_movable, &running);
         placed = running;
@@ -229,8 +231,8 @@ fn preferences(without_movable: &View, unit: &MoveUnit) -> Option<NodePreference
     let home = placed.maintenance_node().filter(|home| allowed.contains_key(home));
     let mut distances: BTreeMap<NodeName, u32> = allowed
         .iter()
-        .map(|(node, own)| {
-            let rank = keys.iter().position(|key| *key == own).unwrap_or(0);
+        .map(|(node, node_key)| {
+            let rank = keys.iter().position(|key| *key == node_key).unwrap_or(0);
             let away = u32::from(home.is_some_and(|home| home != *node));
             ((*node).clone(), u32::try_from(rank).unwrap_or(u32::MAX / 4) * 2 + away)
         })

@@ -44,7 +44,7 @@ pub(crate) fn query_refusals(
     node_name: &NodeName,
     node: &NodeFacts,
 ) -> Vec<Refusal> {
-    let mut found: Vec<Refusal> = Vec::new();
+    let mut refusals: Vec<Refusal> = Vec::new();
     let mut all_use_node = true;
     for (at, member) in query.members.iter().enumerate() {
         let uses_node = member.facts.uses.contains(node_name);
@@ -52,14 +52,14 @@ pub(crate) fn query_refusals(
         check_member(member, node_name, node, &mut |reason, describe| {
             let Some(evicts_running) = is_evicted_by(node, at == 0, uses_node, reason) else { return };
             let (message, remedy) = describe();
-            let same = |known: &&mut Refusal| known.reason == reason && known.message == message;
+            let same = |refusal: &&mut Refusal| refusal.reason == reason && refusal.message == message;
             if at == 0 {
-                found.push(Refusal { reason, message, remedy, evicts_running });
-            } else if let Some(known) = found.iter_mut().find(same) {
-                known.evicts_running = true;
+                refusals.push(Refusal { reason, message, remedy, evicts_running });
+            } else if let Some(refusal) = refusals.iter_mut().find(same) {
+                refusal.evicts_running = true;
             } else {
                 let message = format!("{} (strict affinity): {message}", member.name);
-                found.push(Refusal { reason, message, remedy, evicts_running });
+                refusals.push(Refusal { reason, message, remedy, evicts_running });
             }
         });
     }
@@ -71,14 +71,14 @@ pub(crate) fn query_refusals(
         } else {
             "requested"
         };
-        found.push(Refusal {
+        refusals.push(Refusal {
             reason,
             message: format!("not enough {what}: {wanted} {request}, {free} of {capacity} free"),
             remedy: format!("free {what} on {node_name}, or lower the request"),
             evicts_running: !all_use_node,
         });
     });
-    found
+    refusals
 }
 
 /// Returns `true` if a node is eligible for a unit, that is, if [`query_refusals`] would return an empty list.
@@ -200,12 +200,13 @@ fn check_partners(member: &Member<'_>, node_name: &NodeName, refuse: ReportRefus
     for AntiAffinityPartners { rule, by_node } in
         member.anti_affinity.iter().filter(|partners| partners.rule.strict)
     {
-        let Some(there) = by_node.get(node_name) else { continue };
+        let Some(partners_there) = by_node.get(node_name) else { continue };
         refuse(Reason::NegativePartner, &|| {
-            let (use_it, there, rule) = (with_verb(there, "uses", "use"), joined(there), &rule.name);
+            let (use_it, partners_there, rule) =
+                (with_verb(partners_there, "uses", "use"), joined(partners_there), &rule.name);
             (
                 format!("{use_it} the node (anti-affinity rule {rule})"),
-                format!("move or stop {there}, or set strict of rule {rule} to false"),
+                format!("move or stop {partners_there}, or set strict of rule {rule} to false"),
             )
         });
     }
@@ -331,6 +332,6 @@ fn scale(capacity: Quantity, factor: f64) -> Quantity {
     // Most amounts fit into 64 bits, whose conversion is much faster and gives the same result.
     let milli = i64::try_from(capacity.milli()).map_or(capacity.milli() as f64, |milli| milli as f64);
     let scaled = milli * factor.max(0.0);
-    let most = (i64::MAX / 2) as f64;
-    Quantity::from_milli(if scaled < most { i128::from(scaled as i64) } else { scaled as i128 })
+    let max_milli = (i64::MAX / 2) as f64;
+    Quantity::from_milli(if scaled < max_milli { i128::from(scaled as i64) } else { scaled as i128 })
 }

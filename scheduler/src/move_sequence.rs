@@ -92,12 +92,12 @@ pub fn next(problem: &MoveProblem) -> Next {
     if problem.cost(&start) == Cost::default() {
         return Next::Done;
     }
-    let found = match search(problem, &start, false) {
+    let search_result = match search(problem, &start, false) {
         Search::Found { item, to, goal } => return Next::Move { item, to, goal },
         Search::Nothing => None,
         Search::TooLarge => Some(search(problem, &start, true)),
     };
-    if let Some(Search::Found { item, to, goal }) = found {
+    if let Some(Search::Found { item, to, goal }) = search_result {
         return Next::Move { item, to, goal };
     }
     let mut steps = 0;
@@ -124,7 +124,7 @@ fn search(problem: &MoveProblem, start: &State, downhill: bool) -> Search {
         if let Some((item, to)) = first
             && let Some(merit) = problem.merit(start, &state)
             && let rank = (merit, depth, problem.tiers(&state))
-            && best.as_ref().is_none_or(|(known, ..)| rank < *known)
+            && best.as_ref().is_none_or(|(best_rank, ..)| rank < *best_rank)
         {
             best = Some((rank, item, to, state.clone()));
         }
@@ -206,21 +206,21 @@ impl MoveProblem {
 
     /// Returns `true` if an item may move to a node while all others stay.
     pub fn may_move(&self, item: usize, to: usize, state: &[Option<usize>]) -> bool {
-        let there = |other: usize| other != item && state[other] == Some(to);
+        let is_on_target = |other: usize| other != item && state[other] == Some(to);
         let apart = |other: usize| self.apart.contains(&(item.min(other), item.max(other)));
         state[item] != Some(to)
             && self.items[item].at(Some(to)).is_some()
-            && !(0..self.items.len()).any(|other| there(other) && apart(other))
+            && !(0..self.items.len()).any(|other| is_on_target(other) && apart(other))
             && (0..3).all(|kind| {
                 let (Some(free), Some(requested)) = (self.free[to][kind], self.items[item].requests[kind])
                 else {
                     return true;
                 };
-                let used: i128 = (0..self.items.len())
-                    .filter(|other| there(*other))
+                let used_amount: i128 = (0..self.items.len())
+                    .filter(|other| is_on_target(*other))
                     .filter_map(|other| self.items[other].requests[kind])
                     .sum();
-                used + requested <= free
+                used_amount + requested <= free
             })
     }
 }
@@ -247,7 +247,7 @@ fn arrange(
     let item = state.len();
     if item == start.len() {
         if let Some(merit) = problem.merit(start, state)
-            && best.as_ref().is_none_or(|(known, _)| merit < *known)
+            && best.as_ref().is_none_or(|(best_merit, _)| merit < *best_merit)
         {
             *best = Some((merit, state.clone()));
         }
@@ -259,9 +259,9 @@ fn arrange(
         .collect();
     for node in std::iter::once(stays).chain(targets.into_iter().map(Some)) {
         let fits = node == stays || {
-            let mut all = state.clone();
-            all.resize(start.len(), None);
-            node.is_some_and(|to| problem.may_move(item, to, &all))
+            let mut complete_state = state.clone();
+            complete_state.resize(start.len(), None);
+            node.is_some_and(|to| problem.may_move(item, to, &complete_state))
         };
         if fits {
             state.push(node);

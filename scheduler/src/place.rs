@@ -64,35 +64,35 @@ pub struct Placement {
 /// assert_eq!(refusals[0].reason, Reason::NodeInMaintenance);
 /// ```
 pub fn place(view: &View, name: &ResourceName, service: &ServiceFacts) -> Placement {
-    let whole = Unit::of(view, name, service);
-    let placement = place_unit(view, &whole);
+    let whole_unit = Unit::of(view, name, service);
+    let placement = place_unit(view, &whole_unit);
     if placement.node.is_some() {
         return placement;
     }
-    fitting_part(view, &whole).map_or(placement, |smaller| place_unit(view, &smaller))
+    fitting_part(view, &whole_unit).map_or(placement, |smaller| place_unit(view, &smaller))
 }
 
 /// Returns the part of a unit that fits on a node if the whole unit does not; the service itself is always a part. `None`
 /// if no member can be left out.
-fn fitting_part<'a>(view: &View, whole: &Unit<'a>) -> Option<Unit<'a>> {
-    if whole.members.len() == 1 {
+fn fitting_part<'a>(view: &View, whole_unit: &Unit<'a>) -> Option<Unit<'a>> {
+    if whole_unit.members.len() == 1 {
         return None;
     }
-    let fitting = fitting(view, whole);
-    whole.without(|other, _| fitting.contains(other))
+    let fitting = fitting(view, whole_unit);
+    whole_unit.without(|other, _| fitting.contains(other))
 }
 
 /// Returns the members that fit together on one node: the running members, then each stopped member that still fits, by
 /// priority and name. The result does not depend on the member for which it is computed.
-fn fitting<'a>(view: &View, whole: &Unit<'a>) -> BTreeSet<&'a ResourceName> {
+fn fitting<'a>(view: &View, whole_unit: &Unit<'a>) -> BTreeSet<&'a ResourceName> {
     let (mut fitting, mut waiting): (Vec<_>, Vec<_>) =
-        whole.members.iter().copied().partition(|(_, facts)| !facts.uses.is_empty());
+        whole_unit.members.iter().copied().partition(|(_, facts)| !facts.uses.is_empty());
     waiting.sort_by_key(|(name, facts)| (Reverse(facts.priority), *name));
     fitting.sort_by_key(|(name, _)| *name);
     for member in waiting {
-        let more: Vec<_> = fitting.iter().copied().chain([member]).collect();
-        if choose_unit(view, &Unit::new(more.clone())).0.is_some() {
-            fitting = more;
+        let with_member: Vec<_> = fitting.iter().copied().chain([member]).collect();
+        if choose_unit(view, &Unit::new(with_member.clone())).0.is_some() {
+            fitting = with_member;
         }
     }
     fitting.into_iter().map(|(name, _)| name).collect()
@@ -109,9 +109,9 @@ pub fn place_unit(view: &View, unit: &Unit<'_>) -> Placement {
         let verdict = if let Some((_, score)) = allowed.next_if(|(allowed, _)| *allowed == name) {
             Verdict::Allowed(*score)
         } else {
-            let mut found = query_refusals(&query, name, node);
-            found.extend(node_group_refusal(&query, name, node));
-            Verdict::Refused(found)
+            let mut refusals = query_refusals(&query, name, node);
+            refusals.extend(node_group_refusal(&query, name, node));
+            Verdict::Refused(refusals)
         };
         verdicts.insert(name.clone(), verdict);
     }
@@ -124,12 +124,12 @@ pub fn choose<'a>(
     name: &'a ResourceName,
     service: &'a ServiceFacts,
 ) -> (Option<&'a NodeName>, Reason) {
-    let whole = Unit::of(view, name, service);
-    let chosen = choose_unit(view, &whole);
+    let whole_unit = Unit::of(view, name, service);
+    let chosen = choose_unit(view, &whole_unit);
     if chosen.0.is_some() {
         return chosen;
     }
-    fitting_part(view, &whole).map_or(chosen, |smaller| choose_unit(view, &smaller))
+    fitting_part(view, &whole_unit).map_or(chosen, |smaller| choose_unit(view, &smaller))
 }
 
 fn choose_unit<'a>(view: &'a View, unit: &Unit<'_>) -> (Option<&'a NodeName>, Reason) {

@@ -85,10 +85,10 @@ impl<'a> PlacementQuery<'a> {
         for facts in unit.members.iter().filter_map(|(name, _)| view.services.get(*name)) {
             let (requested, load) = (sums(&facts.requests), sums(&facts.load(view.settings.mode)));
             for node in &facts.uses {
-                let own = unit_use.entry(node).or_default();
-                own.count += 1;
-                add(&mut own.requested, &requested);
-                add(&mut own.load, &load);
+                let use_of_node = unit_use.entry(node).or_default();
+                use_of_node.count += 1;
+                add(&mut use_of_node.requested, &requested);
+                add(&mut use_of_node.load, &load);
             }
         }
         let current_node = unit.node();

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secondary_needs_a_node_that_is_there_reaches_the_pool_and_has_room_for_one_more_copy() {
+    fn secondary_needs_online_node_with_pool_capacity() {
         check(6, |_| {}, &[]);
         check(7, |_| {}, &[Reason::NotEnoughDisk]);
         check(7, |node| node.capacity = Amounts::default(), &[]);

@@ -281,7 +281,7 @@ mod tests {
     proptest! {
         /// Each change has the number of a service, and its new node, tag and size; `None` removes the service.
         #[test]
-        fn what_is_kept_at_hand_is_what_a_look_at_all_services_finds(
+        fn service_index_matches_a_full_scan(
             changes in proptest::collection::vec((0u8..5, proptest::option::of((0u8..9, 0u8..3, 0i128..9))), 0..40)
         ) {
             let mut services = Services::default();

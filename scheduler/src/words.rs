@@ -16,7 +16,7 @@ mod tests {
     use super::with_verb;
 
     #[test]
-    fn the_verb_follows_the_number() {
+    fn verb_agrees_with_the_number() {
         assert_eq!(with_verb(&["a"], "uses", "use"), "a uses");
         assert_eq!(with_verb(&["a".to_owned(), "b".to_owned()], "is", "are"), "a, b are");
     }

@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// Number of lost nodes for each profile.
-const DEATHS: usize = 1_000;
+const NODE_DEATHS: usize = 1_000;
 /// Number of lost nodes in one run: each node has recovered before the next one is lost.
-const DEATHS_IN_A_RUN: usize = 20;
+const NODE_DEATHS_PER_RUN: usize = 20;
 /// Times of the simulated etcd without delays: up to 4 ms for a commit, up to 6 ms until a change is seen.
-const STORE: StoreTimes = StoreTimes { commit_ms: 10, expiry_ms: 0, unanswered_ms: 0 };
+const STORE_TIMES: StoreTimes = StoreTimes { commit_ms: 10, expiry_ms: 0, unanswered_ms: 0 };
 /// Time that a sender takes to read again and decide again after a request has timed out, in milliseconds.
-const READ_AGAIN_MS: u64 = 100;
+const READ_RETRY_MS: u64 = 100;
 
 /// Returns a scenario of three nodes and six services, in which machines lose their power one at a time at random moments.
 fn scenario(profile: &str, random: &mut Random) -> Value {
@@ -31,14 +31,14 @@ fn scenario(profile: &str, random: &mut Random) -> Value {
         })
     };
     let objects: Vec<Value> = (1..=6).map(service).collect();
-    let (mut steps, mut at) = (Vec::new(), 120_000);
-    for _ in 0..DEATHS_IN_A_RUN {
+    let (mut steps, mut step_ms) = (Vec::new(), 120_000);
+    for _ in 0..NODE_DEATHS_PER_RUN {
         let node = format!("node{}", 1 + random.below(3));
-        at += random.between_ms(0, 10_000);
-        steps.push(json!({"at": format!("{at}ms"), "do": format!("power {node} off")}));
-        at += 120_000;
-        steps.push(json!({"at": format!("{at}ms"), "do": format!("power {node} on")}));
-        at += 120_000;
+        step_ms += random.between_ms(0, 10_000);
+        steps.push(json!({"at": format!("{step_ms}ms"), "do": format!("power {node} off")}));
+        step_ms += 120_000;
+        steps.push(json!({"at": format!("{step_ms}ms"), "do": format!("power {node} on")}));
+        step_ms += 120_000;
     }
     json!({
         "seed": random.number(), "duration": "24h", "settle": "10s", "timing": {"profile": profile},
@@ -46,11 +46,11 @@ fn scenario(profile: &str, random: &mut Random) -> Value {
     })
 }
 
-/// Returns the failovers of enough runs for `DEATHS` lost nodes.
+/// Returns the failovers of enough runs for `NODE_DEATHS` lost nodes.
 fn measure(profile: &str) -> Vec<Failover> {
     let mut random = Random::new(1);
     let mut failovers = Vec::new();
-    for _ in 0..DEATHS.div_ceil(DEATHS_IN_A_RUN) {
+    for _ in 0..NODE_DEATHS.div_ceil(NODE_DEATHS_PER_RUN) {
         let text = scenario(profile, &mut random).to_string();
         let scenario = Scenario::parse("failover", &text, Path::new(".")).expect("a valid scenario");
         let mut world = World::new(scenario).expect("a valid world");
@@ -62,7 +62,7 @@ fn measure(profile: &str) -> Vec<Failover> {
 }
 
 /// Returns the median and the maximum of these times, in seconds.
-fn spread(mut times_ms: Vec<u64>) -> (f64, f64) {
+fn median_and_worst(mut times_ms: Vec<u64>) -> (f64, f64) {
     times_ms.sort_unstable();
     let time = |ms: Option<&u64>| ms.map_or(f64::NAN, |ms| seconds(*ms));
     (time(times_ms.get(times_ms.len() / 2)), time(times_ms.last()))
@@ -73,27 +73,27 @@ fn seconds(ms: u64) -> f64 {
 }
 
 /// Prints one line: the failovers from nodes with or without the leader, compared with their computed bound.
-fn line(name: &str, profile: Profile, failovers: &[Failover], from_leader: bool) {
+fn print_line(name: &str, profile: Profile, failovers: &[Failover], from_leader: bool) {
     let timings = Timings::of_profile(profile);
     let watchdog =
         WatchdogBounds { timeout_ms: timings.watchdog_timeout_ms, sliding: true, descriptor_retained: true };
-    let bound_ms = failover_bound_ms(&timings, &watchdog, &STORE, from_leader);
-    let one_lost = StoreTimes { unanswered_ms: UNANSWERED_REQUEST_MS + READ_AGAIN_MS, ..STORE };
-    let one_lost_ms = failover_bound_ms(&timings, &watchdog, &one_lost, from_leader);
-    let of: Vec<&Failover> = failovers.iter().filter(|one| one.from_leader == from_leader).collect();
-    let since = |at: fn(&Failover) -> u64| -> Vec<u64> {
-        of.iter().map(|one| at(one).saturating_sub(one.heartbeat_at)).collect()
+    let bound_ms = failover_bound_ms(&timings, &watchdog, &STORE_TIMES, from_leader);
+    let one_lost_times = StoreTimes { unanswered_ms: UNANSWERED_REQUEST_MS + READ_RETRY_MS, ..STORE_TIMES };
+    let one_lost_ms = failover_bound_ms(&timings, &watchdog, &one_lost_times, from_leader);
+    let selected: Vec<&Failover> = failovers.iter().filter(|one| one.from_leader == from_leader).collect();
+    let durations_until = |time: fn(&Failover) -> u64| -> Vec<u64> {
+        selected.iter().map(|one| time(one).saturating_sub(one.heartbeat_at)).collect()
     };
-    let permits = since(|one| one.permitted_at);
-    let beyond = |limit_ms: u64| permits.iter().filter(|ms| **ms > limit_ms).count();
+    let permit_times = durations_until(|one| one.permitted_at);
+    let beyond = |limit_ms: u64| permit_times.iter().filter(|ms| **ms > limit_ms).count();
     let (beyond_bound, beyond_one_lost) = (beyond(bound_ms), beyond(one_lost_ms));
-    let (permit, worst_permit) = spread(permits);
-    let (runs, worst_runs) = spread(since(|one| one.running_at));
-    let who = if from_leader { "leader's" } else { "another" };
+    let (median_permit, worst_permit) = median_and_worst(permit_times);
+    let (median_run, worst_runs) = median_and_worst(durations_until(|one| one.running_at));
+    let lost_node = if from_leader { "leader's" } else { "another" };
     println!(
-        "{name:<13} {who:<9} {:>9} {:>6.1} {:>8.2} {beyond_bound:>6} {:>8.2} {beyond_one_lost:>6} \
-         {permit:>8.2}{worst_permit:>8.2} {runs:>8.2}{worst_runs:>8.2}",
-        of.len(),
+        "{name:<13} {lost_node:<9} {:>9} {:>6.1} {:>8.2} {beyond_bound:>6} {:>8.2} {beyond_one_lost:>6} \
+         {median_permit:>8.2}{worst_permit:>8.2} {median_run:>8.2}{worst_runs:>8.2}",
+        selected.len(),
         seconds(wait_ms(&timings, &watchdog)),
         seconds(bound_ms),
         seconds(one_lost_ms),
@@ -101,7 +101,7 @@ fn line(name: &str, profile: Profile, failovers: &[Failover], from_leader: bool)
 }
 
 fn main() {
-    println!("{DEATHS} deaths of a node, seconds since its last heartbeat was applied");
+    println!("{NODE_DEATHS} deaths of a node, seconds since its last heartbeat was applied");
     println!(
         "bound: nothing on the way is lost; one lost: one request is answered by nobody; beyond: how many took longer"
     );
@@ -121,7 +121,7 @@ fn main() {
         [("Fast", Profile::Fast), ("Default", Profile::Default), ("Conservative", Profile::Conservative)]
     {
         let failovers = measure(name);
-        line(name, profile, &failovers, true);
-        line(name, profile, &failovers, false);
+        print_line(name, profile, &failovers, true);
+        print_line(name, profile, &failovers, false);
     }
 }

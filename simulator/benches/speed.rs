@@ -20,12 +20,12 @@ fn scenario(hours: u64, fault_every_minutes: Option<u64>) -> Value {
     let objects: Vec<Value> = (1..=6).map(service).collect();
     let minutes = hours * 60;
     let mut steps = Vec::new();
-    let mut at = fault_every_minutes.unwrap_or(minutes);
-    while at < minutes {
-        let node = 1 + at % 3;
-        steps.push(json!({"at": format!("{at}m"), "do": format!("power node{node} off")}));
+    let mut fault_minute = fault_every_minutes.unwrap_or(minutes);
+    while fault_minute < minutes {
+        let node = 1 + fault_minute % 3;
+        steps.push(json!({"at": format!("{fault_minute}m"), "do": format!("power node{node} off")}));
         steps.push(json!({"after": "1m", "do": format!("power node{node} on")}));
-        at += fault_every_minutes.unwrap_or(minutes);
+        fault_minute += fault_every_minutes.unwrap_or(minutes);
     }
     // The last step keeps the run going to its end.
     steps.push(json!({"at": format!("{minutes}m"), "check": "service r1 running"}));
@@ -42,19 +42,20 @@ fn core_seconds() -> Option<f64> {
 
 fn main() {
     println!("{:<34} {:>8} {:>9} {:>15}", "3 nodes, 6 services", "hours", "core s", "hours a minute");
-    for (what, hours, every) in
+    for (label, hours, fault_every_minutes) in
         [("nothing happens", 24, None), ("a node dies every ten minutes", 12, Some(10))]
     {
-        let text = scenario(hours, every).to_string();
+        let text = scenario(hours, fault_every_minutes).to_string();
         let scenario = Scenario::parse("speed", &text, Path::new(".")).expect("a valid scenario");
         let mut world = World::new(scenario).expect("a valid world");
-        let (begun, core_begun) = (Instant::now(), core_seconds());
+        let (start, start_core_seconds) = (Instant::now(), core_seconds());
         world.run();
-        let seconds = core_begun
-            .zip(core_seconds())
-            .map_or_else(|| begun.elapsed().as_secs_f64(), |(from, to)| to - from);
+        let seconds = start_core_seconds.zip(core_seconds()).map_or_else(
+            || start.elapsed().as_secs_f64(),
+            |(start_seconds, end_seconds)| end_seconds - start_seconds,
+        );
         assert!(world.has_passed(), "{:?}", world.violations());
         let simulated = world.simulated_ms() as f64 / 3_600_000.0;
-        println!("{what:<34} {simulated:>8.1} {seconds:>9.2} {:>15.0}", simulated / seconds * 60.0);
+        println!("{label:<34} {simulated:>8.1} {seconds:>9.2} {:>15.0}", simulated / seconds * 60.0);
     }
 }

@@ -20,8 +20,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match first_failure(&arguments) {
         Ok(None) => println!("none of {}", arguments.join(", ")),
-        Ok(Some(found)) => {
-            println!("{found}");
+        Ok(Some(failure)) => {
+            println!("{failure}");
             return ExitCode::FAILURE;
         }
         Err(problem) => {
@@ -45,12 +45,12 @@ fn first_failure(arguments: &[String]) -> Result<Option<String>, String> {
         }
     }
     files.sort();
-    if let Some(found) = scenarios(files)? {
-        return Ok(Some(found));
+    if let Some(failure) = scenarios(files)? {
+        return Ok(Some(failure));
     }
     for argument in seeds {
-        if let Some(found) = random(SeedRange::parse(argument)?)? {
-            return Ok(Some(found));
+        if let Some(failure) = random(SeedRange::parse(argument)?)? {
+            return Ok(Some(failure));
         }
     }
     Ok(None)
@@ -70,17 +70,17 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) {
 fn scenarios(files: Vec<PathBuf>) -> Result<Option<String>, String> {
     let next = Mutex::new(files.into_iter());
     let failed = Mutex::new(None);
-    let take = || next.lock().ok()?.next();
+    let next_file = || next.lock().ok()?.next();
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, std::num::NonZero::get) {
             scope.spawn(|| {
-                while let Some(file) = take() {
-                    let Some(found) = scenario(&file).transpose() else { continue };
+                while let Some(file) = next_file() {
+                    let Some(failure) = scenario(&file).transpose() else { continue };
                     if let Ok(mut next) = next.lock() {
                         *next = Vec::new().into_iter();
                     }
                     if let Ok(mut failed) = failed.lock() {
-                        failed.get_or_insert(found);
+                        failed.get_or_insert(failure);
                     }
                 }
             });
@@ -105,9 +105,9 @@ fn scenario(file: &Path) -> Result<Option<String>, String> {
 }
 
 fn random(seeds: SeedRange) -> Result<Option<String>, String> {
-    let done =
+    let result =
         Campaign { seeds, size: SIZE, stop_at_first_failure: true, max_shrunk_seeds: 0 }.run(&|_, _| {})?;
-    let Some(failed) = done.failed.first() else { return Ok(None) };
+    let Some(failed) = result.failed.first() else { return Ok(None) };
     let first = failed.violations.first();
     let (invariant, detail) = first.map_or(("", ""), |found| (found.invariant, found.detail.as_str()));
     Ok(Some(format!("seed {}: {invariant}: {detail}", failed.seed)))

@@ -8,7 +8,7 @@ pub struct Clock {
     /// Local nanoseconds per virtual millisecond; 1,000,000 is a clock without rate error.
     rate_ppm: u64,
     /// Virtual time up to which `raw_ns` and `boot_ns` have been advanced.
-    counted_at: Millis,
+    counted_until: Millis,
     raw_ns: u128,
     boot_ns: u128,
     suspended: bool,
@@ -17,7 +17,7 @@ pub struct Clock {
 }
 
 /// Wall-clock time of virtual time 0 unless it is set: every run begins at the same one.
-const WALL_MS: i128 = 1_767_225_600_000;
+const START_WALL_MS: i128 = 1_767_225_600_000;
 
 impl Clock {
     /// Creates clocks that show `start_ms`. Each machine gets another start, so that code that compares two
@@ -25,11 +25,11 @@ impl Clock {
     pub fn new(now: Millis, start_ms: Millis) -> Clock {
         Clock {
             rate_ppm: 1_000_000,
-            counted_at: now,
+            counted_until: now,
             raw_ns: u128::from(start_ms) * 1_000_000,
             boot_ns: u128::from(start_ms) * 1_000_000,
             suspended: false,
-            wall_ms: WALL_MS,
+            wall_ms: START_WALL_MS,
         }
     }
 
@@ -38,45 +38,46 @@ impl Clock {
         self.wall_ms = wall_ms;
     }
 
-    fn count(&mut self, now: Millis) {
-        let passed_ns = u128::from(now.saturating_sub(self.counted_at)) * u128::from(self.rate_ppm);
+    fn advance_to(&mut self, now: Millis) {
+        let passed_ns = u128::from(now.saturating_sub(self.counted_until)) * u128::from(self.rate_ppm);
         self.boot_ns += passed_ns;
         if !self.suspended {
             self.raw_ns += passed_ns;
         }
-        self.counted_at = now;
+        self.counted_until = now;
     }
 
     /// Sets the rate from now on.
     pub fn set_rate(&mut self, now: Millis, rate: f64) {
-        self.count(now);
+        self.advance_to(now);
         self.rate_ppm = to_ppm(rate);
     }
 
     /// Stops the raw clock for a suspend, or restarts it.
     pub fn set_suspended(&mut self, now: Millis, suspended: bool) {
-        self.count(now);
+        self.advance_to(now);
         self.suspended = suspended;
     }
 
     /// Returns the readings of a process on the machine at a virtual time, which must not be before the last change.
     pub fn read(&self, now: Millis) -> Now {
-        let mut at = self.clone();
-        at.count(now);
+        let mut advanced = self.clone();
+        advanced.advance_to(now);
         Now {
-            raw: Mono(to_ms(at.raw_ns)),
-            boot: Mono(to_ms(at.boot_ns)),
+            raw: Mono(to_ms(advanced.raw_ns)),
+            boot: Mono(to_ms(advanced.boot_ns)),
             wall_unix_ms: self.wall_ms + i128::from(now),
         }
     }
 
     /// Returns the virtual time at which the raw clock will show `raw` if its rate does not change; at least `now`.
-    pub fn when(&self, now: Millis, raw: Mono) -> Millis {
-        let mut at = self.clone();
-        at.count(now);
-        let wanted_ns = u128::from(raw.0) * 1_000_000;
-        let left_ns = wanted_ns.saturating_sub(at.raw_ns);
-        now + u64::try_from(left_ns.div_ceil(u128::from(at.rate_ppm.max(1)))).unwrap_or(Millis::MAX - now)
+    pub fn time_of_raw(&self, now: Millis, raw: Mono) -> Millis {
+        let mut advanced = self.clone();
+        advanced.advance_to(now);
+        let target_ns = u128::from(raw.0) * 1_000_000;
+        let remaining_ns = target_ns.saturating_sub(advanced.raw_ns);
+        now + u64::try_from(remaining_ns.div_ceil(u128::from(advanced.rate_ppm.max(1))))
+            .unwrap_or(Millis::MAX - now)
     }
 }
 
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_suspended_machine_counts_on_one_clock_only() {
+    fn suspend_advances_only_one_clock() {
         let mut clock = Clock::new(0, 1_000);
         clock.set_suspended(5_000, true);
         clock.set_suspended(15_000, false);
@@ -103,10 +104,10 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_clock_reaches_its_timers_early() {
+    fn fast_clock_fires_timers_early() {
         let mut clock = Clock::new(0, 0);
         clock.set_rate(0, 1.01);
-        assert_eq!(clock.when(0, Mono(10_100)), 10_000);
+        assert_eq!(clock.time_of_raw(0, Mono(10_100)), 10_000);
         assert_eq!(clock.read(10_000).raw, Mono(10_100));
     }
 }

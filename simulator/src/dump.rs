@@ -45,7 +45,7 @@ impl Dump {
     pub fn read(text: &str) -> Result<Dump, String> {
         let dump: StateDump = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let keys = Keys::new(CLUSTER_NAME);
-        let ids = ids(&keys, &dump.keys);
+        let ids = simulated_ids(&keys, &dump.keys);
         let mut controllers = Vec::new();
         let mut entries = Vec::new();
         let mut silent_ms = BTreeMap::new();
@@ -59,7 +59,7 @@ impl Dump {
                 Some(_) => {}
                 None => return Err(format!("{}: this version does not know the key", stored.key)),
             }
-            entries.push(entry(key, stored, &ids));
+            entries.push(translated_entry(key, stored, &ids));
         }
         let mut stored = Stored::new(keys);
         stored.replace(entries.clone(), dump.revision, Mono(0));
@@ -75,39 +75,46 @@ impl Dump {
             controllers: BTreeMap::new(),
             silent_ms,
         };
-        dump.controllers = dump.placed(controllers);
-        dump.entries = entries.into_iter().filter_map(|entry| dump.beginning(entry)).collect();
+        dump.controllers = dump.place_controllers(controllers);
+        dump.entries = entries.into_iter().filter_map(|entry| dump.initial_entry(entry)).collect();
         Ok(dump)
     }
 
     /// Returns the node on which each controller is simulated. A controller whose id is the name of a node runs there,
     /// if that is on; the others run on nodes that are left, in order.
-    fn placed(&self, ids: Vec<String>) -> BTreeMap<String, String> {
+    fn place_controllers(&self, ids: Vec<String>) -> BTreeMap<String, String> {
         let is_node = |id: &String| self.stored.nodes.contains_key(id.as_str());
-        let (named, others): (Vec<String>, Vec<String>) = ids.into_iter().partition(is_node);
-        let on: Vec<&NodeName> = self.stored.nodes.keys().filter(|node| self.is_on(node)).collect();
-        let left = on.iter().filter(|node| !named.iter().any(|id| ***node == *id)).map(ToString::to_string);
-        let mut placed: BTreeMap<String, String> = others.into_iter().zip(left).collect();
-        placed.extend(
-            named.into_iter().filter(|id| on.iter().any(|node| **node == *id)).map(|id| (id.clone(), id)),
+        let (node_ids, other_ids): (Vec<String>, Vec<String>) = ids.into_iter().partition(is_node);
+        let running_nodes: Vec<&NodeName> =
+            self.stored.nodes.keys().filter(|node| self.is_on(node)).collect();
+        let free_nodes = running_nodes
+            .iter()
+            .filter(|node| !node_ids.iter().any(|id| ***node == *id))
+            .map(ToString::to_string);
+        let mut placements: BTreeMap<String, String> = other_ids.into_iter().zip(free_nodes).collect();
+        placements.extend(
+            node_ids
+                .into_iter()
+                .filter(|id| running_nodes.iter().any(|node| **node == *id))
+                .map(|id| (id.clone(), id)),
         );
-        placed
+        placements
     }
 
     /// Returns the node of a controller, also if that is off; `None` for a controller without a node, which is omitted.
-    fn simulated<'a>(&'a self, id: &'a str) -> Option<&'a str> {
+    fn simulated_node<'a>(&'a self, id: &'a str) -> Option<&'a str> {
         let is_off = self.stored.nodes.contains_key(id);
         self.controllers.get(id).map(String::as_str).or(is_off.then_some(id))
     }
 
     /// Returns an entry as the simulation begins with it: without the leader, whose process is gone, and with each
     /// candidate under the name, URL and machine of its node. With these, the controller keeps its key.
-    fn beginning(&self, mut entry: Entry) -> Option<Entry> {
+    fn initial_entry(&self, mut entry: Entry) -> Option<Entry> {
         let keys = &self.stored.keys;
         let key = match keys.parse(&entry.key) {
             Some(Key::Leader) => return None,
             Some(Key::Candidate(id)) => {
-                let node = self.simulated(id)?;
+                let node = self.simulated_node(id)?;
                 let mut candidate: Value = serde_json::from_slice(&entry.value).ok()?;
                 candidate["id"] = json!(node);
                 candidate["url"] = json!(crate::world::controller_url(&node.into()));
@@ -115,7 +122,7 @@ impl Dump {
                 entry.value = candidate.to_string().into_bytes().into();
                 Some(keys.candidate(node))
             }
-            Some(Key::Refresh(id)) => Some(keys.refresh(self.simulated(id)?)),
+            Some(Key::Refresh(id)) => Some(keys.refresh(self.simulated_node(id)?)),
             Some(_) | None => None,
         };
         entry.key = key.unwrap_or(entry.key);
@@ -147,24 +154,26 @@ impl Dump {
                 "spec": {"driver": {"simulated": {}}},
             })
         }));
-        let given = Map::from_iter([
+        let sections = Map::from_iter([
             ("nodes".to_owned(), Value::Array(self.machines())),
             ("objects".to_owned(), Value::Array(objects)),
             ("store".to_owned(), Value::Null),
         ]);
-        Scenario::parse_with(name, if text.trim().is_empty() { "{}" } else { text }, directory, given)
+        Scenario::parse_with(name, if text.trim().is_empty() { "{}" } else { text }, directory, sections)
     }
 
     fn machines(&self) -> Vec<Value> {
-        let on: Vec<&NodeName> = self.stored.nodes.keys().filter(|node| self.is_on(node)).collect();
+        let running_nodes: Vec<&NodeName> =
+            self.stored.nodes.keys().filter(|node| self.is_on(node)).collect();
         let machine = |node: &NodeName| {
             let report = self.stored.node_reports.get(node).map(|report| &report.value);
-            let mut machine = report.map(described).unwrap_or_default();
+            let mut machine = report.map(machine_fields).unwrap_or_default();
             machine.insert("name".to_owned(), json!(node));
-            machine.insert("power".to_owned(), json!(if on.contains(&node) { "on" } else { "off" }));
+            machine
+                .insert("power".to_owned(), json!(if running_nodes.contains(&node) { "on" } else { "off" }));
             machine.insert(
                 "controller".to_owned(),
-                json!(self.controllers.values().any(|leading| leading == node)),
+                json!(self.controllers.values().any(|controller_node| controller_node == node)),
             );
             Value::Object(machine)
         };
@@ -176,21 +185,21 @@ impl Dump {
         let stored = &self.stored;
         let interval_ms =
             stored.node_reports.get(node).map(|report| report.value.timings.heartbeat_interval_ms);
-        let late_ms = interval_ms.unwrap_or_default() * MISSED_HEARTBEATS;
-        if self.silent_ms.get(node).is_some_and(|silent_ms| *silent_ms > late_ms) {
+        let max_silence_ms = interval_ms.unwrap_or_default() * MISSED_HEARTBEATS;
+        if self.silent_ms.get(node).is_some_and(|silent_ms| *silent_ms > max_silence_ms) {
             return false;
         }
         let state = stored.node_statuses.get(node).map_or(NodeState::Unknown, |status| status.value.state);
         let is_heard = matches!(state, NodeState::Online | NodeState::Maintenance);
-        let open = stored.fences.get(node).filter(|fence| fence.value.state == FenceState::Open);
+        let open_fence = stored.fences.get(node).filter(|fence| fence.value.state == FenceState::Open);
         let alive = stored.alive.get(node);
-        is_heard && open.zip(alive).is_some_and(|(fence, alive)| fence.value.epoch == alive.value.epoch)
+        is_heard && open_fence.zip(alive).is_some_and(|(fence, alive)| fence.value.epoch == alive.value.epoch)
     }
 }
 
-fn entry(key: String, stored: StoredKey, ids: &BTreeMap<String, String>) -> Entry {
+fn translated_entry(key: String, stored: StoredKey, ids: &BTreeMap<String, String>) -> Entry {
     let mut value = stored.value;
-    translate(&mut value, ids);
+    replace_ids(&mut value, ids);
     Entry {
         key,
         value: value.to_string().into_bytes().into(),
@@ -201,7 +210,7 @@ fn entry(key: String, stored: StoredKey, ids: &BTreeMap<String, String>) -> Entr
 }
 
 /// Returns the ids of the simulated machines by those of the real ones.
-fn ids(keys: &Keys, stored: &[StoredKey]) -> BTreeMap<String, String> {
+fn simulated_ids(keys: &Keys, stored: &[StoredKey]) -> BTreeMap<String, String> {
     let mut ids = BTreeMap::new();
     for stored in stored {
         let key = format!("{}{}", keys.root(), stored.key);
@@ -219,22 +228,22 @@ fn ids(keys: &Keys, stored: &[StoredKey]) -> BTreeMap<String, String> {
     ids
 }
 
-fn translate(value: &mut Value, ids: &BTreeMap<String, String>) {
+fn replace_ids(value: &mut Value, ids: &BTreeMap<String, String>) {
     match value {
         Value::String(text) => {
             if let Some(id) = ids.get(text) {
                 text.clone_from(id);
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| translate(item, ids)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| translate(field, ids)),
+        Value::Array(items) => items.iter_mut().for_each(|item| replace_ids(item, ids)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| replace_ids(field, ids)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
 /// Returns the fields of a machine in a scenario, from the last report of its agent.
-fn described(report: &NodeReport) -> Map<String, Value> {
-    let known = |driver: &&String| {
+fn machine_fields(report: &NodeReport) -> Map<String, Value> {
+    let is_known_driver = |driver: &&String| {
         driver.starts_with("external:") || DriverKind::ALL.iter().any(|kind| kind.name() == driver.as_str())
     };
     let watchdog = match report.watchdog.kind {
@@ -245,7 +254,7 @@ fn described(report: &NodeReport) -> Map<String, Value> {
     };
     let mut machine = Map::from_iter([
         ("capacity".to_owned(), serde_json::to_value(report.capacity).unwrap_or_default()),
-        ("drivers".to_owned(), json!(report.drivers.iter().filter(known).collect::<Vec<_>>())),
+        ("drivers".to_owned(), json!(report.drivers.iter().filter(is_known_driver).collect::<Vec<_>>())),
         ("watchdog".to_owned(), json!(watchdog)),
         ("virtual".to_owned(), json!(report.is_virtual)),
     ]);

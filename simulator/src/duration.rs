@@ -13,7 +13,7 @@ impl Duration {
     ///
     /// Errors: the text is not a duration. The message names the accepted forms.
     pub fn parse(text: &str) -> Result<Duration, String> {
-        let wrong = || {
+        let invalid_duration = || {
             format!(
                 "{text:?} is not a valid duration: specify 500ms, 37s, 10m, 2h, 1h30m or a number of seconds"
             )
@@ -22,35 +22,38 @@ impl Duration {
         if let Ok(seconds) = rest.parse::<f64>()
             && rest.starts_with(|first: char| first.is_ascii_digit() || first == '.')
         {
-            return Ok(Duration(to_ms(seconds * 1_000.0)));
+            return Ok(Duration(rounded_ms(seconds * 1_000.0)));
         }
         if rest.is_empty() {
-            return Err(wrong());
+            return Err(invalid_duration());
         }
         let mut total = 0.0;
         while !rest.is_empty() {
-            let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
-            let (number, after) = rest.split_at(digits);
-            let after = after.trim_start();
-            let (unit, after) =
-                after.split_at(after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len()));
+            let digit_count = rest
+                .find(|character: char| !character.is_ascii_digit() && character != '.')
+                .ok_or_else(invalid_duration)?;
+            let (number, remainder) = rest.split_at(digit_count);
+            let remainder = remainder.trim_start();
+            let (unit, remainder) = remainder.split_at(
+                remainder.find(|character: char| !character.is_ascii_alphabetic()).unwrap_or(remainder.len()),
+            );
             let factor = match unit {
                 "ms" => 1.0,
                 "s" => 1_000.0,
                 "m" => 60_000.0,
                 "h" => 3_600_000.0,
                 "d" => 86_400_000.0,
-                _ => return Err(wrong()),
+                _ => return Err(invalid_duration()),
             };
-            total += number.parse::<f64>().map_err(|_| wrong())? * factor;
-            rest = after;
+            total += number.parse::<f64>().map_err(|_| invalid_duration())? * factor;
+            rest = remainder;
         }
-        Ok(Duration(to_ms(total)))
+        Ok(Duration(rounded_ms(total)))
     }
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range first")]
-fn to_ms(ms: f64) -> Millis {
+fn rounded_ms(ms: f64) -> Millis {
     ms.round().clamp(0.0, 1e13) as Millis
 }
 
@@ -72,7 +75,7 @@ impl<'de> Deserialize<'de> for Duration {
                 u64::try_from(seconds).map(|seconds| Duration(seconds * 1000)).map_err(E::custom)
             }
             fn visit_f64<E: de::Error>(self, seconds: f64) -> Result<Duration, E> {
-                Ok(Duration(to_ms(seconds * 1000.0)))
+                Ok(Duration(rounded_ms(seconds * 1000.0)))
             }
         }
         deserializer.deserialize_any(Visitor)
@@ -84,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_as_written() {
+    fn durations_round_trip() {
         let check = |text: &str, expected: Option<Millis>| {
             assert_eq!(Duration::parse(text).ok().map(|duration| duration.0), expected, "{text}");
         };

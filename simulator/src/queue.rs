@@ -8,41 +8,41 @@ use std::collections::BinaryHeap;
 #[derive(Clone, Debug)]
 pub struct Queue<T> {
     /// Time, sequence number, and index in `kept` of each event. Events are stored apart because a heap moves its items.
-    order: BinaryHeap<Reverse<(Millis, u64, usize)>>,
-    kept: Vec<Option<T>>,
-    free: Vec<usize>,
-    scheduled: u64,
+    schedule: BinaryHeap<Reverse<(Millis, u64, usize)>>,
+    events: Vec<Option<T>>,
+    free_slots: Vec<usize>,
+    scheduled_count: u64,
 }
 
 impl<T> Default for Queue<T> {
     fn default() -> Queue<T> {
-        Queue { order: BinaryHeap::new(), kept: Vec::new(), free: Vec::new(), scheduled: 0 }
+        Queue { schedule: BinaryHeap::new(), events: Vec::new(), free_slots: Vec::new(), scheduled_count: 0 }
     }
 }
 
 impl<T> Queue<T> {
     /// Schedules an event at a virtual time.
-    pub fn push(&mut self, at: Millis, event: T) {
-        let place = self.free.pop().unwrap_or(self.kept.len());
-        match self.kept.get_mut(place) {
+    pub fn push(&mut self, time_ms: Millis, event: T) {
+        let slot_index = self.free_slots.pop().unwrap_or(self.events.len());
+        match self.events.get_mut(slot_index) {
             Some(slot) => *slot = Some(event),
-            None => self.kept.push(Some(event)),
+            None => self.events.push(Some(event)),
         }
-        self.order.push(Reverse((at, self.scheduled, place)));
-        self.scheduled += 1;
+        self.schedule.push(Reverse((time_ms, self.scheduled_count, slot_index)));
+        self.scheduled_count += 1;
     }
 
     /// Removes the earliest event and returns it with its time; `None` if the queue is empty.
     pub fn pop(&mut self) -> Option<(Millis, T)> {
-        let Reverse((at, _, place)) = self.order.pop()?;
-        let event = self.kept.get_mut(place)?.take()?;
-        self.free.push(place);
-        Some((at, event))
+        let Reverse((time_ms, _, slot_index)) = self.schedule.pop()?;
+        let event = self.events.get_mut(slot_index)?.take()?;
+        self.free_slots.push(slot_index);
+        Some((time_ms, event))
     }
 
     /// Returns the time of the earliest event; `None` if the queue is empty.
-    pub fn next_at(&self) -> Option<Millis> {
-        self.order.peek().map(|Reverse((at, ..))| *at)
+    pub fn next_time(&self) -> Option<Millis> {
+        self.schedule.peek().map(|Reverse((time_ms, ..))| *time_ms)
     }
 }
 
@@ -51,14 +51,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_by_time_and_then_in_the_order_in_which_they_were_scheduled() {
+    fn events_are_ordered_by_time_then_insertion() {
         let mut queue = Queue::default();
-        for (at, what) in [(5, "c"), (1, "a"), (5, "d"), (1, "b")] {
-            queue.push(at, what);
+        for (time_ms, event) in [(5, "c"), (1, "a"), (5, "d"), (1, "b")] {
+            queue.push(time_ms, event);
         }
         assert_eq!(queue.pop(), Some((1, "a")));
         queue.push(1, "e");
-        let rest: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
-        assert_eq!(rest, [(1, "b"), (1, "e"), (5, "c"), (5, "d")]);
+        let later_events: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(later_events, [(1, "b"), (1, "e"), (5, "c"), (5, "d")]);
     }
 }

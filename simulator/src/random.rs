@@ -15,8 +15,8 @@ impl Random {
     }
 
     /// Draws a duration between two bounds, both included.
-    pub fn between_ms(&mut self, least: Millis, most: Millis) -> Millis {
-        if most <= least { least } else { self.0.random_range(least..=most) }
+    pub fn between_ms(&mut self, min_ms: Millis, max_ms: Millis) -> Millis {
+        if max_ms <= min_ms { min_ms } else { self.0.random_range(min_ms..=max_ms) }
     }
 
     /// Returns `true` with this probability.

@@ -27,7 +27,7 @@ use std::path::Path;
 
 /// Seconds after the last step within which the cluster must recover: three times the longest wait of the protocol, the
 /// freeze deadline (600 s).
-const BACK_SECONDS: Millis = 1_800;
+const RECOVERY_SECONDS: Millis = 1_800;
 
 /// Upper bounds for the size of a random run; each seed draws its own size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,21 +52,21 @@ pub fn generate_scenario(seed: u64, size: Size) -> Value {
     let mut random = Random::new(seed ^ 0x5eed_0fac_ade5_0000);
     let cluster = cluster::Cluster::random(&mut random, size);
     let script::Steps { actions: steps, last_ms, broken } =
-        script::steps(&mut random, &cluster, size.faults_ms);
+        script::generate_steps(&mut random, &cluster, size.faults_ms);
     let mut scenario = json!({
         "seed": seed,
         // The faults, then the time in which the cluster must recover.
-        "duration": format!("{}s", last_ms / 1000 + BACK_SECONDS),
+        "duration": format!("{}s", last_ms / 1000 + RECOVERY_SECONDS),
         "settle": "40s",
         "timing": cluster.timing,
         "nodes": cluster.machines,
         "objects": cluster.objects,
-        "later": cluster.later,
+        "later": cluster.later_objects,
         "steps": steps,
         "expect": {"progress": true, "broken": broken},
     });
-    if !cluster.store.is_empty() {
-        scenario["store"] = json!({"on": cluster.store});
+    if !cluster.store_members.is_empty() {
+        scenario["store"] = json!({"on": cluster.store_members});
     }
     scenario
 }

@@ -25,33 +25,43 @@ impl World {
         let expect = self.scenario.expect.clone();
         let running = self.running();
         let mut checks = Vec::new();
-        let mut check = |what: String, ok: bool, got: String| checks.push(Check { check: what, ok, got });
-        let state_of = |name: &ResourceName| {
-            let known = self.states.get(name).cloned().unwrap_or((ServiceState::Queued, None));
-            self.exists(name).then_some(known)
+        let mut check =
+            |description: String, ok: bool, got: String| checks.push(Check { check: description, ok, got });
+        let state_of_service = |name: &ResourceName| {
+            let state_and_node =
+                self.service_states.get(name).cloned().unwrap_or((ServiceState::Queued, None));
+            self.exists(name).then_some(state_and_node)
         };
-        let place_of = |name: &ResourceName| state_of(name).and_then(|(_, node)| node);
+        let node_of_service = |name: &ResourceName| state_of_service(name).and_then(|(_, node)| node);
         for (name, expected) in &expect.services {
-            let found = state_of(name);
+            let actual = state_of_service(name);
             if let Some(state) = expected.state {
-                let got = found.as_ref().map(|(state, _)| *state);
+                let got = actual.as_ref().map(|(state, _)| *state);
                 let got_text = got.map_or_else(|| "missing".to_owned(), |state| format!("{state:?}"));
                 check(format!("service {name} is {state:?}"), got == Some(state), got_text);
             }
             if let Some(node) = &expected.node {
-                let got = found.and_then(|(_, node)| node);
-                let wanted = node.as_deref().unwrap_or("no node");
-                check(format!("service {name} on {wanted}"), got == *node, in_words(got.as_ref()));
+                let got = actual.and_then(|(_, node)| node);
+                let expected_value = node.as_deref().unwrap_or("no node");
+                check(format!("service {name} on {expected_value}"), got == *node, node_text(got.as_ref()));
             }
-            if let Some(wanted) = expected.running {
+            if let Some(expected_value) = expected.running {
                 let got = running.contains_key(name);
-                check(format!("service {name} running: {wanted}"), got == wanted, got.to_string());
+                check(
+                    format!("service {name} running: {expected_value}"),
+                    got == expected_value,
+                    got.to_string(),
+                );
             }
         }
-        let set = |names: &[NodeName]| names.iter().cloned().collect::<BTreeSet<_>>();
+        let node_set = |names: &[NodeName]| names.iter().cloned().collect::<BTreeSet<_>>();
         let fenced: BTreeSet<NodeName> = self.fenced.iter().map(|(node, _)| node.clone()).collect();
-        if let Some(wanted) = &expect.fenced {
-            check(format!("fenced {wanted:?}"), set(wanted) == fenced, format!("{fenced:?}"));
+        if let Some(expected_value) = &expect.fenced {
+            check(
+                format!("fenced {expected_value:?}"),
+                node_set(expected_value) == fenced,
+                format!("{fenced:?}"),
+            );
         }
         let resets: BTreeSet<NodeName> = self
             .machines
@@ -59,58 +69,66 @@ impl World {
             .filter(|(_, machine)| !machine.resets.is_empty())
             .map(|(node, _)| node.clone())
             .collect();
-        if let Some(wanted) = &expect.watchdog_resets {
-            check(format!("watchdog resets {wanted:?}"), set(wanted) == resets, format!("{resets:?}"));
+        if let Some(expected_value) = &expect.watchdog_resets {
+            check(
+                format!("watchdog resets {expected_value:?}"),
+                node_set(expected_value) == resets,
+                format!("{resets:?}"),
+            );
         }
-        if let Some(wanted) = &expect.maintenance {
-            let is_in = |node: &&NodeName| {
+        if let Some(expected_value) = &expect.maintenance {
+            let is_in_maintenance = |node: &&NodeName| {
                 self.node_states.get(*node) == Some(&ha_api_types::node::NodeState::Maintenance)
                     || self
                         .spec_of(Kind::Node, node)
                         .is_some_and(|object| object.pointer("/spec/maintenance") == Some(&json!(true)))
             };
-            let got: BTreeSet<NodeName> = self.machines.keys().filter(is_in).cloned().collect();
-            check(format!("in maintenance {wanted:?}"), set(wanted) == got, format!("{got:?}"));
+            let got: BTreeSet<NodeName> = self.machines.keys().filter(is_in_maintenance).cloned().collect();
+            check(
+                format!("in maintenance {expected_value:?}"),
+                node_set(expected_value) == got,
+                format!("{got:?}"),
+            );
         }
-        if let Some(most) = expect.max_moves {
+        if let Some(limit) = expect.max_moves {
             let got = self.moves.len() as u64;
-            check(format!("at most {most} moves"), got <= most, got.to_string());
+            check(format!("at most {limit} moves"), got <= limit, got.to_string());
         }
         for names in &expect.together {
-            let places: BTreeSet<Option<NodeName>> = names.iter().map(place_of).collect();
+            let places: BTreeSet<Option<NodeName>> = names.iter().map(node_of_service).collect();
             let ok = places.len() == 1 && !places.contains(&None);
             check(format!("together {names:?}"), ok, format!("{places:?}"));
         }
         for names in &expect.apart {
-            let places: Vec<Option<NodeName>> = names.iter().map(place_of).collect();
+            let places: Vec<Option<NodeName>> = names.iter().map(node_of_service).collect();
             let different: BTreeSet<&NodeName> = places.iter().flatten().collect();
             check(format!("apart {names:?}"), different.len() == names.len(), format!("{places:?}"));
         }
         for (name, nodes) in &expect.on_one_of {
-            let got = place_of(name);
+            let got = node_of_service(name);
             let ok = got.as_ref().is_some_and(|node| nodes.contains(node));
             check(format!("{name} on one of {nodes:?}"), ok, format!("{got:?}"));
         }
-        if let Some(most) = expect.max_per_node {
+        if let Some(limit) = expect.max_per_node {
             let mut counts: BTreeMap<&NodeName, u64> = BTreeMap::new();
             for node in running.values().flatten() {
                 *counts.entry(node).or_default() += 1;
             }
-            let ok = counts.values().all(|count| *count <= most);
-            check(format!("at most {most} a node"), ok, format!("{counts:?}"));
+            let ok = counts.values().all(|count| *count <= limit);
+            check(format!("at most {limit} a node"), ok, format!("{counts:?}"));
         }
-        if let Some(wanted) = &expect.notified {
+        if let Some(expected_value) = &expect.notified {
             let got = self.notified();
-            check(format!("notified {wanted:?}"), got == wanted, format!("{got:?}"));
+            check(format!("notified {expected_value:?}"), got == expected_value, format!("{got:?}"));
         }
-        if let Some(wanted) = &expect.refused {
-            let asked = self.scenario.asked();
-            for text in wanted.iter().filter(|text| !asked.contains(*text)) {
+        if let Some(expected_value) = &expect.refused {
+            let requested_actions = self.scenario.requested_actions();
+            for text in expected_value.iter().filter(|text| !requested_actions.contains(*text)) {
                 check(format!("refused {text:?}"), false, "no step requests it".to_owned());
             }
             let got = self.refusals();
-            let ok = wanted.iter().all(|text| got.contains(text));
-            check(format!("refused {wanted:?}"), ok, format!("{got:?}"));
+            let ok = expected_value.iter().all(|text| got.contains(text));
+            check(format!("refused {expected_value:?}"), ok, format!("{got:?}"));
         }
         self.checks.extend(checks);
     }
@@ -133,7 +151,7 @@ impl World {
             .resource_names()
             .into_iter()
             .map(|name| {
-                let known = self.states.get(&name).cloned();
+                let known = self.service_states.get(&name).cloned();
                 let (state, node) = known.unwrap_or((ServiceState::Queued, None));
                 let value = json!({
                     "state": state, "requested": self.requested(&name), "node": node,
@@ -207,6 +225,6 @@ impl World {
     }
 }
 
-fn in_words(node: Option<&NodeName>) -> String {
+fn node_text(node: Option<&NodeName>) -> String {
     node.map_or("no node", NodeName::as_str).to_owned()
 }

@@ -10,7 +10,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use step::{Doing, Moment, Step};
+pub use step::{Moment, Step, StepCommand};
 
 use crate::duration::Duration;
 use ha_api_types::id::{NodeName, ResourceName};
@@ -160,7 +160,7 @@ pub struct ExpectedService {
 }
 
 /// Top-level keys of a scenario file.
-const KEYS: [&str; 11] = [
+const SCENARIO_KEYS: [&str; 11] = [
     "seed", "duration", "settle", "timing", "nodes", "objects", "place", "later", "store", "steps", "expect",
 ];
 
@@ -178,7 +178,7 @@ impl Scenario {
         name: &str,
         text: &str,
         directory: &Path,
-        given: Map<String, Value>,
+        added_sections: Map<String, Value>,
     ) -> Result<Scenario, String> {
         let documents = yaml::documents(text)
             .map_err(|error| format!("{name}:{}: {}", error.line.unwrap_or(1), error.message))?;
@@ -187,14 +187,14 @@ impl Scenario {
         };
         let mut reader = Reader::new(name, &document.lines);
         let mut value = document.value.clone();
-        for (section, content) in given {
+        for (section, section_value) in added_sections {
             if value.get(&section).is_some() {
-                reader.wrong(&section, "is given by the dump: remove it");
+                reader.add_problem(&section, "is given by the dump: remove it");
             } else if let Some(sections) = value.as_object_mut() {
-                sections.insert(section, content);
+                sections.insert(section, section_value);
             }
         }
-        let scenario = read(&mut reader, &value, directory);
+        let scenario = read_scenario(&mut reader, &value, directory);
         match (scenario, reader.finish()) {
             (Some(scenario), None) => Ok(scenario),
             (_, problems) => Err(problems.unwrap_or_else(|| format!("{name}:1: must be a map"))),
@@ -205,31 +205,34 @@ impl Scenario {
 /// Returns the word of a sleep protection in scenario files.
 pub(crate) fn sleep_word(protection: SleepProtection) -> &'static str {
     // The list has every protection.
-    sections::SLEEPS.iter().find(|(_, known)| *known == protection).map_or("unprotected", |(word, _)| word)
+    sections::SLEEP_WORDS
+        .iter()
+        .find(|(_, known)| *known == protection)
+        .map_or("unprotected", |(word, _)| word)
 }
 
-fn read(reader: &mut Reader<'_>, value: &Value, directory: &Path) -> Option<Scenario> {
-    let fields = reader.fields(value, "", &KEYS)?;
-    let nothing = json!([]);
+fn read_scenario(reader: &mut Reader<'_>, value: &Value, directory: &Path) -> Option<Scenario> {
+    let fields = reader.fields(value, "", &SCENARIO_KEYS)?;
+    let empty_list = json!([]);
     let get = |name: &str| fields.get(name);
-    let list = |name: &str| fields.get(name).unwrap_or(&nothing);
+    let list = |name: &str| fields.get(name).unwrap_or(&empty_list);
     let duration = |reader: &mut Reader<'_>, name: &str, default: u64| {
         get(name).and_then(|value| reader.duration(value, name)).unwrap_or(Duration(default))
     };
     let mut scenario = Scenario {
-        seed: get("seed").and_then(|value| reader.whole(value, "seed")).unwrap_or(1),
+        seed: get("seed").and_then(|value| reader.unsigned(value, "seed")).unwrap_or(1),
         duration: duration(reader, "duration", 7_200_000),
         settle: duration(reader, "settle", 120_000),
         timing: sections::timing(reader, get("timing")),
         nodes: sections::nodes(reader, list("nodes")),
-        objects: objects::read(reader, list("objects"), "objects", directory),
+        objects: objects::read_objects(reader, list("objects"), "objects", directory),
         place: get("place").map(|value| sections::place(reader, value)).unwrap_or_default(),
-        later: objects::read(reader, list("later"), "later", directory),
+        later: objects::read_objects(reader, list("later"), "later", directory),
         store: get("store").map(|value| sections::store(reader, value)).unwrap_or_default(),
-        steps: step::read(reader, list("steps")),
+        steps: step::read_steps(reader, list("steps")),
         expect: get("expect").map(|value| sections::expect(reader, value)).unwrap_or_default(),
     };
-    objects::settle_cluster(reader, &mut scenario, get("timing").is_some());
-    names::check(reader, &scenario);
+    objects::unify_cluster_timing(reader, &mut scenario, get("timing").is_some());
+    names::check_names(reader, &scenario);
     Some(scenario)
 }

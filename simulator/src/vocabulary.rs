@@ -33,7 +33,7 @@ impl Word {
         Word { kind: "reason", name: reason.as_str().to_owned() }
     }
 
-    fn of(kind: &'static str, name: impl fmt::Debug) -> Word {
+    fn debug_name(kind: &'static str, name: impl fmt::Debug) -> Word {
         Word { kind, name: format!("{name:?}") }
     }
 }
@@ -47,7 +47,7 @@ impl fmt::Display for Word {
 /// States of an agent and its lock, as in `NodeStatus.agent`.
 const AGENT_STATES: [&str; 3] = ["WaitForLock", "Active", "LostLock"];
 /// States of the watchdogs of a node or of the cluster.
-const ARMING: [&str; 4] = ["Armed", "Disarming", "Disarmed", "Arming"];
+const ARMING_STATES: [&str; 4] = ["Armed", "Disarming", "Disarmed", "Arming"];
 
 /// All words that users could read in a run.
 #[derive(Debug)]
@@ -60,29 +60,29 @@ pub struct Vocabulary {
 
 impl Vocabulary {
     /// Returns every word that exists.
-    pub fn all() -> BTreeSet<Word> {
-        let named = |kind: &'static str, names: &[&str]| -> Vec<Word> {
+    pub fn every_word() -> BTreeSet<Word> {
+        let words_of_kind = |kind: &'static str, names: &[&str]| -> Vec<Word> {
             names.iter().map(|name| Word { kind, name: (*name).to_owned() }).collect()
         };
         let mut words: BTreeSet<Word> = Reason::ALL.iter().map(|reason| Word::reason(*reason)).collect();
-        words.extend(ServiceState::ALL.map(|state| Word::of("service state", state)));
-        words.extend(RequestedState::ALL.map(|state| Word::of("requested state", state)));
-        words.extend(NodeState::ALL.map(|state| Word::of("node state", state)));
-        words.extend(FenceState::ALL.map(|state| Word::of("fence state", state)));
-        words.extend(OperationPhase::ALL.map(|phase| Word::of("operation phase", phase)));
-        words.extend(named("proof", &Proof::NAMES));
-        words.extend(named("agent mode", &Mode::NAMES));
-        words.extend(named("agent state", &AGENT_STATES));
-        words.extend(named("arming of a node", &ARMING));
-        words.extend(named("arming of the cluster", &ARMING));
+        words.extend(ServiceState::ALL.map(|state| Word::debug_name("service state", state)));
+        words.extend(RequestedState::ALL.map(|state| Word::debug_name("requested state", state)));
+        words.extend(NodeState::ALL.map(|state| Word::debug_name("node state", state)));
+        words.extend(FenceState::ALL.map(|state| Word::debug_name("fence state", state)));
+        words.extend(OperationPhase::ALL.map(|phase| Word::debug_name("operation phase", phase)));
+        words.extend(words_of_kind("proof", &Proof::NAMES));
+        words.extend(words_of_kind("agent mode", &Mode::NAMES));
+        words.extend(words_of_kind("agent state", &AGENT_STATES));
+        words.extend(words_of_kind("arming of a node", &ARMING_STATES));
+        words.extend(words_of_kind("arming of the cluster", &ARMING_STATES));
         words
     }
 
     /// Collects the words in the content of a store.
-    pub(crate) fn of(keys: Keys, entries: Vec<Entry>, revision: Revision) -> Vocabulary {
+    pub(crate) fn from_store(keys: Keys, entries: Vec<Entry>, revision: Revision) -> Vocabulary {
         let mut vocabulary = Vocabulary { stored: Stored::new(keys.clone()), keys, words: BTreeSet::new() };
         let changes: Vec<Change> = entries.into_iter().map(Change::Put).collect();
-        vocabulary.changed(&changes, revision);
+        vocabulary.record_changes(&changes, revision);
         vocabulary
     }
 
@@ -92,13 +92,13 @@ impl Vocabulary {
     }
 
     /// Collects the words in `changes`, and in the explanation of every service that the changes affect.
-    pub(crate) fn changed(&mut self, changes: &[Change], revision: Revision) {
+    pub(crate) fn record_changes(&mut self, changes: &[Change], revision: Revision) {
         let keys = self.keys.clone();
         self.stored.apply(changes.to_vec(), revision, Mono(0));
         for change in changes {
             let Change::Put(entry) = change else { continue };
             match keys.parse(&entry.key) {
-                Some(Key::Status(kind, name)) => self.read_status(kind, name, &entry.value),
+                Some(Key::Status(kind, name)) => self.record_status(kind, name, &entry.value),
                 Some(Key::Fence(node)) => {
                     let proof = self.stored.fences.get(&node).and_then(|fence| fence.value.proof.clone());
                     self.words
@@ -107,7 +107,8 @@ impl Vocabulary {
                 Some(Key::Spec(Kind::Resource, name)) => {
                     let resource = self.stored.resources.get(name);
                     self.words.extend(
-                        resource.map(|resource| Word::of("requested state", resource.value.spec.state)),
+                        resource
+                            .map(|resource| Word::debug_name("requested state", resource.value.spec.state)),
                     );
                 }
                 Some(
@@ -135,58 +136,59 @@ impl Vocabulary {
     }
 
     /// Collects the reason of an event.
-    pub(crate) fn told(&mut self, event: &Event) {
+    pub(crate) fn record_event(&mut self, event: &Event) {
         self.words.insert(Word::reason(event.reason));
     }
 
     /// Collects the reason why a command was refused before it was recorded.
-    pub(crate) fn refused(&mut self, reason: Reason) {
+    pub(crate) fn record_refusal(&mut self, reason: Reason) {
         self.words.insert(Word::reason(reason));
     }
 
     /// Collects the words in the explanation of every service.
-    pub(crate) fn ask(&mut self) {
+    pub(crate) fn record_explanations(&mut self) {
         let names: Vec<ResourceName> = self.stored.resources.keys().cloned().collect();
         for name in names {
-            self.ask_about(&name);
+            self.record_explanation(&name);
         }
     }
 
-    fn ask_about(&mut self, name: &ResourceName) {
+    fn record_explanation(&mut self, name: &ResourceName) {
         let Some(explanation) = why(&self.stored, name) else { return };
         self.words.insert(Word::reason(explanation.reason));
         let causes = explanation.nodes.iter().flat_map(|verdict| &verdict.causes);
         self.words.extend(causes.map(|cause| Word::reason(cause.reason)));
     }
 
-    fn read_status(&mut self, kind: Kind, name: &str, value: &[u8]) {
+    fn record_status(&mut self, kind: Kind, name: &str, value: &[u8]) {
         if let Ok(value) = serde_json::from_slice::<Value>(value) {
-            read_reasons(&value, &mut self.words);
+            collect_reasons(&value, &mut self.words);
         }
         let stored = &self.stored;
-        let word =
+        let optional_word =
             |kind: &'static str, name: &str| (!name.is_empty()).then(|| Word { kind, name: name.to_owned() });
         match kind {
             Kind::Resource => {
                 let status = stored.resource_statuses.get(name);
-                self.words.extend(status.map(|status| Word::of("service state", status.value.state)));
-                self.ask_about(&name.into());
+                self.words.extend(status.map(|status| Word::debug_name("service state", status.value.state)));
+                self.record_explanation(&name.into());
             }
             Kind::Node => {
                 let Some(status) = stored.node_statuses.get(name).map(|status| &status.value) else { return };
-                self.words.insert(Word::of("node state", status.state));
-                self.words.extend(word("fence state", &status.fence));
-                self.words.extend(word("agent mode", &status.mode));
-                self.words.extend(word("agent state", &status.agent));
-                self.words.extend(word("arming of a node", &status.arming));
+                self.words.insert(Word::debug_name("node state", status.state));
+                self.words.extend(optional_word("fence state", &status.fence));
+                self.words.extend(optional_word("agent mode", &status.mode));
+                self.words.extend(optional_word("agent state", &status.agent));
+                self.words.extend(optional_word("arming of a node", &status.arming));
             }
             Kind::Cluster => {
                 let Some(status) = &stored.cluster_status else { return };
-                self.words.extend(word("arming of the cluster", &status.value.arming));
+                self.words.extend(optional_word("arming of the cluster", &status.value.arming));
             }
             Kind::Operation => {
                 let status = stored.operation_statuses.get(name);
-                self.words.extend(status.map(|status| Word::of("operation phase", status.value.phase)));
+                self.words
+                    .extend(status.map(|status| Word::debug_name("operation phase", status.value.phase)));
             }
             Kind::Group | Kind::AffinityRule | Kind::NodeGroup => {}
         }
@@ -199,17 +201,17 @@ pub(crate) fn why(stored: &Stored, name: &ResourceName) -> Option<Explanation> {
 }
 
 /// Collects the reasons in a status: those of conditions, of the last fencing, and of an operation's outcome.
-fn read_reasons(value: &Value, words: &mut BTreeSet<Word>) {
+fn collect_reasons(value: &Value, words: &mut BTreeSet<Word>) {
     match value {
         Value::Object(map) => {
             for (key, value) in map {
                 let reason = ["reason", "lastProof"].contains(&key.as_str()).then(|| value.clone());
                 let reason = reason.and_then(|value| serde_json::from_value::<Reason>(value).ok());
                 words.extend(reason.map(Word::reason));
-                read_reasons(value, words);
+                collect_reasons(value, words);
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| read_reasons(item, words)),
+        Value::Array(items) => items.iter().for_each(|item| collect_reasons(item, words)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -62,9 +62,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Cluster name in etcd keys.
 const CLUSTER: &str = "default";
 /// Interval at which a process reads all keys again, in milliseconds.
-const RELIST_MS: Millis = 60_000;
+const RELIST_INTERVAL_MS: Millis = 60_000;
 /// Compaction interval of etcd and length of the history kept, in milliseconds: the setting that the guide recommends.
-const COMPACT_MS: Millis = 300_000;
+const COMPACT_INTERVAL_MS: Millis = 300_000;
 
 /// A move of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ pub struct Failover {
 
 /// A service that stopped running.
 #[derive(Clone, Debug)]
-struct Lost {
+struct LostService {
     /// Node on which the service ran.
     from: NodeName,
     /// Whether that node's controller was the leader at that time.
@@ -133,18 +133,18 @@ pub struct World {
     pub(crate) scenario: Scenario,
     pub(crate) now: Millis,
     /// World time of the scenario's time 0; `None` while the cluster is still forming.
-    pub(crate) began: Option<Millis>,
+    pub(crate) begun_at: Option<Millis>,
     pub(crate) violations: Vec<Violation>,
     pub(crate) checks: Vec<Check>,
     pub(crate) fenced: Vec<(NodeName, Millis)>,
     pub(crate) moves: Vec<Move>,
     pub(crate) failovers: Vec<Failover>,
-    pub(crate) states: BTreeMap<ResourceName, (ServiceState, Option<NodeName>)>,
+    pub(crate) service_states: BTreeMap<ResourceName, (ServiceState, Option<NodeName>)>,
     pub(crate) node_states: BTreeMap<NodeName, NodeState>,
     pub(crate) machines: BTreeMap<NodeName, Machine>,
     pub(crate) timeline: Vec<String>,
     /// Reason and subject of every event so far.
-    pub(crate) told: BTreeSet<(Reason, String)>,
+    pub(crate) emitted_events: BTreeSet<(Reason, String)>,
     /// Words that users could read; `None` if they are not collected.
     vocabulary: Option<Box<Vocabulary>>,
     /// Recording of every step; `None` if steps are not recorded.
@@ -156,30 +156,30 @@ pub struct World {
     /// Content of `store` at the last backup.
     backup: Option<MemoryState>,
     /// Content that etcd has after its outage; `None`: its content at the start of the outage.
-    restored: Option<MemoryState>,
+    pending_restore: Option<MemoryState>,
     store_down_until: Millis,
     /// Whether processes of the next version have written to etcd.
-    has_next: bool,
+    has_next_version: bool,
     store_leader: Option<NodeName>,
-    deposed: Option<store_place::Deposed>,
+    deposed: Option<store_place::DeposedLeader>,
     store_latency_ms: Millis,
     /// Virtual time until which requests and answers are lost or delayed.
     store_flaky_until: Millis,
     /// Virtual time until which the watches of a node's processes are delayed.
-    lags_until: BTreeMap<NodeName, Millis>,
+    watch_lag_until: BTreeMap<NodeName, Millis>,
     agents: BTreeMap<NodeName, Process<AgentCore>>,
     controllers: BTreeMap<NodeName, Process<Replica>>,
-    deferred: Vec<(NodeName, Event)>,
+    deferred_events: Vec<(NodeName, Event)>,
     /// Cut network links.
     network: network::Network,
     /// Questions of agents for grants of hold.
     holding: hold::Holding,
-    generations: u64,
-    tokens: u64,
-    uids: u64,
+    generation_count: u64,
+    token_count: u64,
+    uid_count: u64,
     watchdog_lateness_ms: Millis,
     /// Usage of each service, where a step has set it.
-    loads: BTreeMap<ResourceName, Usage>,
+    service_loads: BTreeMap<ResourceName, Usage>,
     start_failures: BTreeMap<ResourceName, u32>,
     migrate_failures: BTreeMap<ResourceName, u32>,
     replace_failures: BTreeMap<ResourceName, u32>,
@@ -187,34 +187,34 @@ pub struct World {
     notified: Vec<String>,
     refused: Vec<(String, Option<String>)>,
     /// Reasons for which commands were refused immediately.
-    refused_for: BTreeMap<String, Reason>,
-    seen_twice: BTreeSet<ResourceName>,
-    seen_beyond: BTreeSet<(&'static str, NodeName, ResourceName)>,
+    refusal_reasons: BTreeMap<String, Reason>,
+    reported_doubles: BTreeSet<ResourceName>,
+    reported_overruns: BTreeSet<(&'static str, NodeName, ResourceName)>,
     /// Specs whose write was confirmed to the user, by key, and whether a deletion was requested.
     acknowledged: BTreeMap<String, (Option<Value>, bool)>,
     /// Last assigned node of each service.
-    placed: BTreeMap<ResourceName, NodeName>,
+    assigned_nodes: BTreeMap<ResourceName, NodeName>,
     rules_changed_at: Millis,
     /// Time at which each node's last heartbeat was applied.
-    last_heartbeat: BTreeMap<NodeName, Millis>,
+    last_heartbeat_at: BTreeMap<NodeName, Millis>,
     /// Time of the last change of each controller's keys.
-    refreshed: BTreeMap<String, Millis>,
+    refreshed_at: BTreeMap<String, Millis>,
     /// Time of each node's last report about a service.
-    last_report: BTreeMap<NodeName, Millis>,
+    last_report_at: BTreeMap<NodeName, Millis>,
     /// Time at which a start of a service on a node was last permitted.
-    permits: BTreeMap<(ResourceName, NodeName), Millis>,
-    managed: BTreeSet<ResourceName>,
+    permit_times: BTreeMap<(ResourceName, NodeName), Millis>,
+    managed_services: BTreeSet<ResourceName>,
     /// Time at which a running service was last found on a node by a probe.
-    found_at: BTreeMap<NodeName, Millis>,
+    queued_found_at: BTreeMap<NodeName, Millis>,
     /// Services whose status shows no action in progress.
-    settled: BTreeSet<ResourceName>,
-    epochs: BTreeMap<NodeName, Epoch>,
-    moves_begun: BTreeMap<ResourceName, (ServiceState, NodeName, Millis)>,
-    lost: BTreeMap<ResourceName, Lost>,
-    recovering: BTreeSet<ResourceName>,
-    fencing: BTreeSet<NodeName>,
+    settled_services: BTreeSet<ResourceName>,
+    node_epochs: BTreeMap<NodeName, Epoch>,
+    moves_in_progress: BTreeMap<ResourceName, (ServiceState, NodeName, Millis)>,
+    lost_services: BTreeMap<ResourceName, LostService>,
+    recovering_services: BTreeSet<ResourceName>,
+    fencing_nodes: BTreeSet<NodeName>,
     step: usize,
-    step_began: Millis,
+    step_begun_at: Millis,
 }
 
 impl World {
@@ -222,13 +222,13 @@ impl World {
     ///
     /// Errors: the scenario is invalid.
     pub fn new(scenario: Scenario) -> Result<World, String> {
-        let mut world = World::unformed(scenario);
+        let mut world = World::before_start(scenario);
         world.begin()?;
         Ok(world)
     }
 
     /// Creates a world in which nothing has happened: every machine is down, and etcd is empty.
-    fn unformed(scenario: Scenario) -> World {
+    fn before_start(scenario: Scenario) -> World {
         let mut random = Random::new(scenario.seed);
         let timings = Timings::from(&scenario.timing);
         let mut machines = BTreeMap::new();
@@ -241,8 +241,8 @@ impl World {
                     up: false,
                     powered: machine.power == Power::On,
                     ending: None,
-                    number: 0,
-                    copy: 0,
+                    hardware_number: 0,
+                    disk_copy: 0,
                     clone_of: machine.clone_of.clone(),
                     sleep: machine.sleep,
                     knows_drivers: true,
@@ -269,7 +269,7 @@ impl World {
                         pets: Pets::Work,
                         timeout_seconds: 1,
                         fires_at: None,
-                        looked_at_next: None,
+                        next_check_at: None,
                         number: 0,
                         waiting: BTreeMap::new(),
                         wake_at: None,
@@ -283,10 +283,10 @@ impl World {
                     journal_at_boot: Journal::default(),
                     agent_version: version::Version::default(),
                     controller_version: version::Version::default(),
-                    slow: BTreeMap::new(),
-                    orders: BTreeMap::new(),
+                    driver_delays_ms: BTreeMap::new(),
+                    driver_requests: BTreeMap::new(),
                     autostart: BTreeMap::new(),
-                    by_boot: BTreeSet::new(),
+                    started_by_boot: BTreeSet::new(),
                     disk_full: false,
                     drivers_hang: false,
                     resets: Vec::new(),
@@ -296,17 +296,17 @@ impl World {
         }
         World {
             now: 0,
-            began: None,
+            begun_at: None,
             violations: Vec::new(),
             checks: Vec::new(),
             fenced: Vec::new(),
             moves: Vec::new(),
             failovers: Vec::new(),
-            states: BTreeMap::new(),
+            service_states: BTreeMap::new(),
             node_states: BTreeMap::new(),
             machines,
             timeline: Vec::new(),
-            told: BTreeSet::new(),
+            emitted_events: BTreeSet::new(),
             vocabulary: None,
             recorded: None,
             keys: Keys::new(CLUSTER),
@@ -314,80 +314,83 @@ impl World {
             random,
             store: MemoryState::default(),
             backup: None,
-            restored: None,
+            pending_restore: None,
             store_down_until: 0,
-            has_next: false,
+            has_next_version: false,
             store_leader: None,
             deposed: None,
             store_latency_ms: 0,
             store_flaky_until: 0,
-            lags_until: BTreeMap::new(),
+            watch_lag_until: BTreeMap::new(),
             agents: BTreeMap::new(),
             controllers: BTreeMap::new(),
-            deferred: Vec::new(),
+            deferred_events: Vec::new(),
             network: network::Network::default(),
             holding: hold::Holding::default(),
-            generations: 0,
-            tokens: 0,
-            uids: 0,
+            generation_count: 0,
+            token_count: 0,
+            uid_count: 0,
             watchdog_lateness_ms: timings.watchdog_lateness_ms,
-            loads: BTreeMap::new(),
+            service_loads: BTreeMap::new(),
             start_failures: BTreeMap::new(),
             migrate_failures: BTreeMap::new(),
             replace_failures: BTreeMap::new(),
             operations: BTreeMap::new(),
             notified: Vec::new(),
             refused: Vec::new(),
-            refused_for: BTreeMap::new(),
-            seen_twice: BTreeSet::new(),
-            seen_beyond: BTreeSet::new(),
+            refusal_reasons: BTreeMap::new(),
+            reported_doubles: BTreeSet::new(),
+            reported_overruns: BTreeSet::new(),
             acknowledged: BTreeMap::new(),
-            placed: BTreeMap::new(),
+            assigned_nodes: BTreeMap::new(),
             rules_changed_at: 0,
-            last_heartbeat: BTreeMap::new(),
-            refreshed: BTreeMap::new(),
-            last_report: BTreeMap::new(),
-            permits: BTreeMap::new(),
-            managed: BTreeSet::new(),
-            settled: BTreeSet::new(),
-            epochs: BTreeMap::new(),
-            found_at: BTreeMap::new(),
-            moves_begun: BTreeMap::new(),
-            lost: BTreeMap::new(),
-            recovering: BTreeSet::new(),
-            fencing: BTreeSet::new(),
+            last_heartbeat_at: BTreeMap::new(),
+            refreshed_at: BTreeMap::new(),
+            last_report_at: BTreeMap::new(),
+            permit_times: BTreeMap::new(),
+            managed_services: BTreeSet::new(),
+            settled_services: BTreeSet::new(),
+            node_epochs: BTreeMap::new(),
+            queued_found_at: BTreeMap::new(),
+            moves_in_progress: BTreeMap::new(),
+            lost_services: BTreeMap::new(),
+            recovering_services: BTreeSet::new(),
+            fencing_nodes: BTreeSet::new(),
             step: 0,
-            step_began: 0,
+            step_begun_at: 0,
             scenario,
         }
     }
 
     /// Runs the steps, and then until nothing was pending for `settle`, or until `duration` has passed.
     pub fn run(&mut self) {
-        let end = self.now.saturating_add(self.scenario.duration.0);
+        let end_ms = self.now.saturating_add(self.scenario.duration.0);
         let settle = self.scenario.settle.0;
         let mut quiet_since = None;
-        while self.now < end {
-            let until = (self.now + 1_000).min(end);
-            while self.advance(until) {}
+        while self.now < end_ms {
+            let slice_end_ms = (self.now + 1_000).min(end_ms);
+            while self.advance(slice_end_ms) {}
             if self.is_pending() {
                 quiet_since = None;
             } else {
-                let since = *quiet_since.get_or_insert(self.now);
-                if self.now - since >= settle {
+                let quiet_start_ms = *quiet_since.get_or_insert(self.now);
+                if self.now - quiet_start_ms >= settle {
                     break;
                 }
             }
         }
-        if let Some(left) = self.scenario.steps.len().checked_sub(self.step).filter(|left| *left > 0) {
-            let got = format!("{left} steps remained at {} s", self.elapsed_ms(end) as f64 / 1000.0);
+        if let Some(remaining_steps) =
+            self.scenario.steps.len().checked_sub(self.step).filter(|remaining_steps| *remaining_steps > 0)
+        {
+            let got =
+                format!("{remaining_steps} steps remained at {} s", self.elapsed_ms(end_ms) as f64 / 1000.0);
             self.checks.push(Check {
                 check: "every step is reached within `duration`".to_owned(),
                 ok: false,
                 got,
             });
         }
-        self.ask_why();
+        self.record_explanations();
         self.check_expectations();
         if self.scenario.expect.progress {
             self.check_progress();
@@ -406,40 +409,40 @@ impl World {
 
     /// Converts a world time to the time since the scenario's time 0.
     pub(crate) fn elapsed_ms(&self, at: Millis) -> Millis {
-        at.saturating_sub(self.began.unwrap_or(at))
+        at.saturating_sub(self.begun_at.unwrap_or(at))
     }
 
     /// Records that a service no longer runs on a node.
-    fn lost_service(&mut self, node: &NodeName, name: &ResourceName) {
+    fn record_lost_service(&mut self, node: &NodeName, name: &ResourceName) {
         let from_leader = self.leader().as_deref() == Some(node);
-        let lost = Lost { from: node.to_owned(), from_leader, at: self.now };
-        self.lost.insert(name.to_owned(), lost);
+        let lost = LostService { from: node.to_owned(), from_leader, at: self.now };
+        self.lost_services.insert(name.to_owned(), lost);
     }
 
     /// Records that a service's node has failed, so that its next start on another node counts as a failover.
-    fn recovers(&mut self, name: &ResourceName, node: Option<&NodeName>) {
+    fn record_recovery(&mut self, name: &ResourceName, node: Option<&NodeName>) {
         let Some(node) = node else { return };
-        self.recovering.insert(name.to_owned());
-        if self.lost.get(name).is_none_or(|lost| lost.from != *node) {
-            self.lost_service(node, name);
+        self.recovering_services.insert(name.to_owned());
+        if self.lost_services.get(name).is_none_or(|lost| lost.from != *node) {
+            self.record_lost_service(node, name);
         }
     }
 
     /// Records that a service has started to run on a node.
-    fn came_up(&mut self, node: &NodeName, name: &ResourceName) {
-        let lost = self.lost.remove(name);
-        if let (true, Some(lost)) = (self.recovering.remove(name), lost)
+    fn record_started(&mut self, node: &NodeName, name: &ResourceName) {
+        let lost = self.lost_services.remove(name);
+        if let (true, Some(lost)) = (self.recovering_services.remove(name), lost)
             && lost.from != *node
         {
             let from = lost.from;
-            let permitted = self.permits.get(&(name.to_owned(), node.to_owned()));
+            let permitted = self.permit_times.get(&(name.to_owned(), node.to_owned()));
             let failover = Failover {
                 service: name.to_owned(),
                 to: node.to_owned(),
                 from_leader: lost.from_leader,
                 lost_at: lost.at,
                 running_at: self.now,
-                heartbeat_at: self.last_heartbeat.get(&from).copied().unwrap_or_default(),
+                heartbeat_at: self.last_heartbeat_at.get(&from).copied().unwrap_or_default(),
                 permitted_at: permitted.copied().unwrap_or_default(),
                 from,
             };
@@ -451,10 +454,10 @@ impl World {
     /// Appends a line to the timeline: time, node, component, text.
     fn log(&mut self, node: &NodeName, component: &str, text: &str) {
         // Events before time 0 form the cluster and are not part of the scenario.
-        let Some(began) = self.began else { return };
-        let passed_ms = self.now.saturating_sub(began);
-        let seconds = passed_ms / 1000;
-        let ms = passed_ms % 1000;
+        let Some(began) = self.begun_at else { return };
+        let elapsed_ms = self.now.saturating_sub(began);
+        let seconds = elapsed_ms / 1000;
+        let ms = elapsed_ms % 1000;
         self.timeline.push(format!("{seconds:>6}.{ms:03} {node:<8} {component:<10} {text}"));
     }
 }

@@ -15,33 +15,33 @@ const BOUND_MS: u64 = 13_300 + 5_500 + 6_000;
 /// Returns a scenario of three controllers and four nodes, with restarts from 10 s before the loss to 15 s after it.
 fn scenario(seed: u64) -> String {
     let mut random = Random::new(seed);
-    let lost = random.between_ms(1, 4);
+    let lost_node = random.between_ms(1, 4);
     let loss_ms = 60_000;
-    let mut steps: Vec<(u64, String)> = vec![(loss_ms, format!("power node{lost} off"))];
+    let mut steps: Vec<(u64, String)> = vec![(loss_ms, format!("power node{lost_node} off"))];
     for _ in 0..random.between_ms(1, 6) {
-        let at = loss_ms - 10_000 + random.between_ms(0, 25_000);
-        let of_those_left: Vec<u64> = (1..=3).filter(|number| *number != lost).collect();
-        let chosen = of_those_left[random.below(of_those_left.len())];
-        let who = if random.chance(0.5) { "leader".to_owned() } else { format!("node{chosen}") };
-        steps.push((at, format!("controller {who} restart")));
+        let restart_ms = loss_ms - 10_000 + random.between_ms(0, 25_000);
+        let surviving_nodes: Vec<u64> = (1..=3).filter(|number| *number != lost_node).collect();
+        let chosen = surviving_nodes[random.below(surviving_nodes.len())];
+        let target = if random.chance(0.5) { "leader".to_owned() } else { format!("node{chosen}") };
+        steps.push((restart_ms, format!("controller {target} restart")));
     }
     steps.sort();
-    let last = steps.iter().map(|(at, _)| *at).max().unwrap_or(loss_ms);
+    let last_ms = steps.iter().map(|(restart_ms, _)| *restart_ms).max().unwrap_or(loss_ms);
     let mut text = format!(
         "seed: {seed}\nduration: 30m\nnodes:\n  - {{name: node1}}\n  - {{name: node2}}\n  - {{name: node3}}\n  \
          - {{name: node4, controller: false}}\nobjects:\n  - {{apiVersion: hactl.io/v1, kind: Resource, metadata: \
-         {{name: web}}, spec: {{driver: {{simulated: {{type: vm}}}}}}}}\nplace: {{web: {{node: node{lost}, running: \
+         {{name: web}}, spec: {{driver: {{simulated: {{type: vm}}}}}}}}\nplace: {{web: {{node: node{lost_node}, running: \
          true}}}}\nsteps:\n"
     );
-    for (at, what) in steps {
-        let _ = writeln!(text, "  - at: {at}ms\n    do: {what}");
+    for (restart_ms, action) in steps {
+        let _ = writeln!(text, "  - at: {restart_ms}ms\n    do: {action}");
     }
-    let _ = writeln!(text, "  - at: {}ms\n    check: service web running", last + BOUND_MS);
+    let _ = writeln!(text, "  - at: {}ms\n    check: service web running", last_ms + BOUND_MS);
     text
 }
 
 #[test]
-fn every_lost_node_is_fenced_within_the_bound() {
+fn every_lost_node_is_fenced_in_time() {
     let seeds = std::env::var("HACTL_RESTART_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(25);
     let mut failed = Vec::new();
     for seed in 0..seeds {
@@ -50,8 +50,8 @@ fn every_lost_node_is_fenced_within_the_bound() {
         let mut world = World::new(parsed).expect("a valid world");
         world.run();
         // A restart of the leader is refused while no controller is the leader, so that step has no effect.
-        let is_bad = !world.has_passed();
-        if is_bad {
+        let has_failed = !world.has_passed();
+        if has_failed {
             failed.push(format!("seed {seed}\n{text}\n{:#}", world.summary()));
         }
     }

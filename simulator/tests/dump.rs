@@ -8,7 +8,7 @@ use ha_simulator::scenario::Scenario;
 use ha_simulator::world::World;
 use std::path::Path;
 
-const CLUSTER: &str = "
+const CLUSTER_SCENARIO: &str = "
 nodes:
   - {name: node1, capacity: {memory: 8Gi}}
   - {name: node2, capacity: {memory: 8Gi}}
@@ -21,9 +21,9 @@ objects:
 ";
 
 /// Runs the cluster, with a failure of node1 after 30 seconds, for so many seconds after the failure.
-fn world(seconds: u64) -> World {
+fn world_after_failure(seconds: u64) -> World {
     let text = format!(
-        "duration: {}s\nsettle: 1h\n{CLUSTER}steps:\n  - at: 30s\n    do: power node1 off\n",
+        "duration: {}s\nsettle: 1h\n{CLUSTER_SCENARIO}steps:\n  - at: 30s\n    do: power node1 off\n",
         30 + seconds
     );
     let scenario = Scenario::parse("cluster", &text, Path::new(".")).expect("a scenario");
@@ -37,7 +37,7 @@ fn dump(world: &World) -> Dump {
     Dump::read(&text).expect("a dump")
 }
 
-fn continued(dump: &Dump, steps: &str) -> World {
+fn continue_dump(dump: &Dump, steps: &str) -> World {
     let mut world = World::of_dump(dump, "steps", steps, Path::new(".")).expect("a world");
     world.run();
     assert_eq!(world.summary()["violations"], serde_json::json!([]), "{}", world.timeline().join("\n"));
@@ -45,19 +45,19 @@ fn continued(dump: &Dump, steps: &str) -> World {
 }
 
 /// Returns where each service is, and whether it runs.
-fn services(world: &World) -> serde_json::Value {
+fn services_summary(world: &World) -> serde_json::Value {
     world.summary()["services"].clone()
 }
 
 #[test]
-fn a_dump_at_any_time_of_a_failover_ends_as_the_cluster() {
-    let expected = services(&world(120));
+fn simulated_dump_ends_like_the_cluster() {
+    let expected = services_summary(&world_after_failure(120));
     // A failure counts from the second missed heartbeat on.
     for seconds in (4..20).chain([30, 60]) {
-        let world_continued = continued(&dump(&world(seconds)), "");
-        let found = services(&world_continued);
+        let world_continued = continue_dump(&dump(&world_after_failure(seconds)), "");
+        let continued_services = services_summary(&world_continued);
         assert_eq!(
-            found,
+            continued_services,
             expected,
             "{seconds} s after the failure:\n{}",
             world_continued.timeline().join("\n")
@@ -69,12 +69,12 @@ fn a_dump_at_any_time_of_a_failover_ends_as_the_cluster() {
 /// that node dead while it can hold.
 #[test]
 fn controllers_that_run_elsewhere_are_simulated_on_the_nodes() {
-    let mut state = world(12).dump();
+    let mut state = world_after_failure(12).dump();
     for stored in &mut state.keys {
-        for part in ["candidate/", "refresh/"] {
-            let Some(node) = stored.key.strip_prefix(part).map(str::to_owned) else { continue };
-            stored.key = format!("{part}controller-of-{node}");
-            if part == "candidate/" {
+        for key_prefix in ["candidate/", "refresh/"] {
+            let Some(node) = stored.key.strip_prefix(key_prefix).map(str::to_owned) else { continue };
+            stored.key = format!("{key_prefix}controller-of-{node}");
+            if key_prefix == "candidate/" {
                 for field in ["id", "url", "machine"] {
                     stored.value[field] = serde_json::json!(format!("{field}-of-{node}"));
                 }
@@ -82,14 +82,19 @@ fn controllers_that_run_elsewhere_are_simulated_on_the_nodes() {
         }
     }
     let dump = Dump::read(&serde_json::to_string(&state).expect("JSON")).expect("a dump");
-    let found = continued(&dump, "");
-    assert_eq!(services(&found), services(&world(120)), "{}", found.timeline().join("\n"));
+    let continued_world = continue_dump(&dump, "");
+    assert_eq!(
+        services_summary(&continued_world),
+        services_summary(&world_after_failure(120)),
+        "{}",
+        continued_world.timeline().join("\n")
+    );
 }
 
 #[test]
-fn a_dump_gives_the_same_explanations() {
+fn dump_yields_the_same_explanations() {
     for seconds in [0, 5, 12, 60] {
-        let world = world(seconds);
+        let world = world_after_failure(seconds);
         let dump = dump(&world);
         for name in ["web", "db", "idle"] {
             let name = ResourceName::from(name);
@@ -102,24 +107,24 @@ fn a_dump_gives_the_same_explanations() {
 
 /// Objects that the script creates have the time of the dump, as everything that the agents and the leader write.
 #[test]
-fn a_replay_begins_at_the_time_of_the_dump() {
-    let mut state = world(60).dump();
+fn replay_begins_at_dump_time() {
+    let mut state = world_after_failure(60).dump();
     state.at = Timestamp("2030-06-01T12:00:00Z".to_owned());
     let dump = Dump::read(&serde_json::to_string(&state).expect("JSON")).expect("a dump");
-    let replayed = continued(&dump, "steps: [{at: 30s, do: restart web}]").dump();
+    let replayed = continue_dump(&dump, "steps: [{at: 30s, do: restart web}]").dump();
     let operation = replayed.keys.iter().find(|stored| stored.key.starts_with("spec/operation/"));
     let created = &operation.expect("an operation").value["metadata"]["creationTimestamp"];
     assert_eq!(created, "2030-06-01T12:00:30Z");
 }
 
 #[test]
-fn a_calm_cluster_stays_as_it_is_and_answers_what_if() {
-    let scenario = format!("duration: 30s\nsettle: 1h\n{CLUSTER}");
+fn dump_of_idle_cluster_supports_added_steps() {
+    let scenario = format!("duration: 30s\nsettle: 1h\n{CLUSTER_SCENARIO}");
     let mut calm = World::new(Scenario::parse("cluster", &scenario, Path::new(".")).unwrap()).unwrap();
     calm.run();
     let dump = dump(&calm);
-    let continued_calm = continued(&dump, "");
-    assert_eq!(services(&continued_calm), services(&calm));
+    let continued_calm = continue_dump(&dump, "");
+    assert_eq!(services_summary(&continued_calm), services_summary(&calm));
     assert_eq!(continued_calm.why(&"web".into()).unwrap().state, ServiceState::Started);
 
     let steps = "
@@ -130,19 +135,20 @@ expect:
   services: {web: {state: Started, node: node3, running: true}}
   fenced: [node1]
 ";
-    let failed = continued(&dump, steps);
+    let failed = continue_dump(&dump, steps);
     assert!(failed.has_passed(), "{}", failed.timeline().join("\n"));
 }
 
 #[test]
-fn what_the_dump_gives_is_refused_in_a_scenario() {
-    let error = World::of_dump(&dump(&world(0)), "steps", "nodes: [{name: other}]", Path::new("."));
+fn dump_steps_cannot_redefine_dumped_sections() {
+    let error =
+        World::of_dump(&dump(&world_after_failure(0)), "steps", "nodes: [{name: other}]", Path::new("."));
     let error = error.expect_err("refused");
     assert_eq!(error, "steps:1: nodes: is given by the dump: remove it");
 }
 
 #[test]
-fn a_file_that_is_no_dump_is_refused() {
+fn file_other_than_dump_is_refused() {
     for (text, expected) in [
         ("", "EOF while parsing"),
         ("{}", "contains no node"),

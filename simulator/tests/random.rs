@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const SIZE: Size = Size { nodes: 4, resources: 5, faults_ms: 120_000 };
 
 #[test]
-fn forty_seeds_keep_the_promises() {
+fn forty_seeds_violate_no_invariant() {
     let mut failed = Vec::new();
     for seed in 1_000_000..1_000_040 {
         let world = run_seed(seed, SIZE).expect("a valid scenario");
@@ -22,33 +22,33 @@ fn forty_seeds_keep_the_promises() {
 /// The invariants must also hold if etcd is restored from a backup during the faults. Progress is not checked, because
 /// later requests of users are lost with the data: a node may stay in maintenance, or the cluster disarmed.
 #[test]
-fn forty_seeds_with_a_restored_store_keep_the_promises() {
+fn forty_seeds_with_restored_etcd_violate_nothing() {
     let mut failed = Vec::new();
     for seed in 2_000_000..2_000_040_u64 {
         let mut scenario = generate_scenario(seed, SIZE);
         let steps = scenario["steps"].as_array_mut().expect("steps");
-        let at = |step: &Value| step["at"].as_str()?.strip_suffix("ms")?.parse::<u64>().ok();
-        let (first, last) = (30_000, 30_000 + SIZE.faults_ms);
-        let snapshot = first + (last - first) * (seed % 5) / 10;
-        let restore = snapshot + 1 + (last - snapshot) * (1 + seed % 4) / 5;
+        let step_time_ms = |step: &Value| step["at"].as_str()?.strip_suffix("ms")?.parse::<u64>().ok();
+        let (first_ms, last_ms) = (30_000, 30_000 + SIZE.faults_ms);
+        let snapshot_ms = first_ms + (last_ms - first_ms) * (seed % 5) / 10;
+        let restore_ms = snapshot_ms + 1 + (last_ms - snapshot_ms) * (1 + seed % 4) / 5;
         let outage = format!("store outage {}s", 1 + seed * 7 % 40);
-        steps.push(json!({"at": format!("{snapshot}ms"), "do": "store snapshot"}));
-        steps.push(json!({"at": format!("{restore}ms"), "do": [outage, "store restore"]}));
-        steps.sort_by_key(|step| at(step).unwrap_or_default());
+        steps.push(json!({"at": format!("{snapshot_ms}ms"), "do": "store snapshot"}));
+        steps.push(json!({"at": format!("{restore_ms}ms"), "do": [outage, "store restore"]}));
+        steps.sort_by_key(|step| step_time_ms(step).unwrap_or_default());
         scenario["duration"] = json!("15m");
         scenario["expect"] = json!({});
         let world = run_scenario_value(&scenario).expect("a valid scenario");
         if !world.violations().is_empty() {
             failed.push((seed, world.violations().to_vec()));
         }
-        let came_back = |line: &String| line.contains("is restored, at revision");
-        assert!(world.timeline().iter().any(came_back), "seed {seed} restores nothing");
+        let is_restore = |line: &String| line.contains("is restored, at revision");
+        assert!(world.timeline().iter().any(is_restore), "seed {seed} restores nothing");
     }
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
 #[test]
-fn a_broken_promise_is_seen_and_shrunk() {
+fn violated_invariant_is_detected_and_shrunk() {
     // Three copies of the service already run when it is added: hactl cannot prevent this violation, so the run must report it.
     let mut scenario = generate_scenario(1, SIZE);
     scenario["later"] = json!([{
@@ -62,8 +62,8 @@ fn a_broken_promise_is_seen_and_shrunk() {
     ]);
     let world = run_scenario_value(&scenario).expect("a valid scenario");
     assert_eq!(world.violations().first().map(|violation| violation.invariant), Some("never two"));
-    let small = shrink(&scenario, 40);
-    assert_eq!(small["steps"].as_array().map(Vec::len), Some(1));
-    let world = run_scenario_value(&small).expect("a valid scenario");
+    let shrunk = shrink(&scenario, 40);
+    assert_eq!(shrunk["steps"].as_array().map(Vec::len), Some(1));
+    let world = run_scenario_value(&shrunk).expect("a valid scenario");
     assert_eq!(world.violations().first().map(|violation| violation.invariant), Some("never two"));
 }

@@ -122,10 +122,11 @@ impl CachedState {
             self.recent.clear();
             self.discarded_until = revision;
         }
-        let fresh: BTreeMap<&str, &Entry> = entries.iter().map(|entry| (entry.key.as_str(), entry)).collect();
-        let gone = self.entries.keys().filter(|key| !fresh.contains_key(key.as_str()));
+        let new_entries: BTreeMap<&str, &Entry> =
+            entries.iter().map(|entry| (entry.key.as_str(), entry)).collect();
+        let deleted_keys = self.entries.keys().filter(|key| !new_entries.contains_key(key.as_str()));
         let mut changes: Vec<Change> =
-            gone.map(|key| Change::Delete { key: key.clone(), revision }).collect();
+            deleted_keys.map(|key| Change::Delete { key: key.clone(), revision }).collect();
         let is_known = |entry: &Entry| self.entries.get(&entry.key).is_some_and(|known| **known == *entry);
         changes.extend(entries.iter().filter(|entry| !is_known(entry)).cloned().map(Change::Put));
         changes.sort_by_key(Change::revision);
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_reading_is_sent_as_changes() {
+    fn new_listing_is_sent_as_changes() {
         let (reader, mut writer) = cache();
         writer.apply(synced(
             vec![put("a", Revision(3)), put("b", Revision(4)), put("c", Revision(4))],
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_resumes_while_the_changes_are_kept() {
+    fn reader_resumes_while_changes_are_retained() {
         let (reader, mut writer) = cache();
         writer.apply(synced(vec![put("a", Revision(3))], Revision(5)));
         writer.apply(changed(vec![Change::Put(put("b", Revision(6)))], Revision(6)));
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_reported_until_it_ends() {
+    fn cache_reports_an_outage_until_it_ends() {
         let (reader, mut writer) = cache();
         writer.apply(synced(vec![], Revision(5)));
         let error = StoreError::Unreachable("cut".to_owned());

@@ -15,7 +15,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 /// Time limit of a case for an expected event.
-const PATIENCE: Duration = Duration::from_secs(15);
+const WATCH_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Result of a case. The error describes the difference from the expected result.
 pub type Verdict = Result<(), String>;
@@ -39,11 +39,11 @@ pub async fn run<S: Subject>(subject: &S) -> Vec<String> {
     for (name, case) in cases::<S>() {
         tracing::info!(name, "running the conformance test");
         let verdict =
-            tokio::time::timeout(4 * PATIENCE, case(subject.clone(), format!("/conformance/{name}/")));
+            tokio::time::timeout(4 * WATCH_TIMEOUT, case(subject.clone(), format!("/conformance/{name}/")));
         match verdict.await {
             Ok(Ok(())) => {}
             Ok(Err(difference)) => failures.push(format!("{name}: {difference}")),
-            Err(_) => failures.push(format!("{name}: timed out after {} s", 4 * PATIENCE.as_secs())),
+            Err(_) => failures.push(format!("{name}: timed out after {} s", 4 * WATCH_TIMEOUT.as_secs())),
         }
     }
     failures
@@ -92,12 +92,16 @@ fn cases<S: Subject>() -> Vec<(&'static str, Case<S>)> {
 }
 
 /// Fails a case if the found value differs from the expected one.
-fn expect<T: PartialEq + Debug>(what: &str, found: &T, expected: &T) -> Verdict {
-    if found == expected { Ok(()) } else { Err(format!("{what}: found {found:?}, expected {expected:?}")) }
+fn expect<T: PartialEq + Debug>(description: &str, found: &T, expected: &T) -> Verdict {
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("{description}: found {found:?}, expected {expected:?}"))
+    }
 }
 
-fn hold(what: &str, holds: bool) -> Verdict {
-    if holds { Ok(()) } else { Err(what.to_owned()) }
+fn hold(description: &str, holds: bool) -> Verdict {
+    if holds { Ok(()) } else { Err(description.to_owned()) }
 }
 
 /// Commits a transaction, and expects it to be applied.
@@ -107,10 +111,10 @@ async fn apply(store: &impl Store, transaction: Transaction) -> Result<Revision,
 }
 
 /// Commits a transaction, and expects a conflict.
-async fn conflict(store: &impl Store, what: &str, transaction: Transaction) -> Verdict {
+async fn conflict(store: &impl Store, description: &str, transaction: Transaction) -> Verdict {
     let outcome = store.commit(transaction).await;
     let is_conflict = matches!(outcome, Outcome::Conflict(_));
-    hold(&format!("{what}: expected a conflict, found {outcome:?}"), is_conflict)
+    hold(&format!("{description}: expected a conflict, found {outcome:?}"), is_conflict)
 }
 
 async fn create(store: &impl Store, key: &str, value: &str) -> Result<Revision, String> {
@@ -121,7 +125,7 @@ async fn create(store: &impl Store, key: &str, value: &str) -> Result<Revision, 
 async fn next(
     watch: &mut BoxStream<'static, Result<WatchItem, crate::StoreError>>,
 ) -> Result<WatchItem, String> {
-    match tokio::time::timeout(PATIENCE, watch.next()).await {
+    match tokio::time::timeout(WATCH_TIMEOUT, watch.next()).await {
         Ok(Some(Ok(item))) => Ok(item),
         Ok(other) => Err(format!("the watch ended: {other:?}")),
         Err(_) => Err("no item from the watch in time".to_owned()),
@@ -131,20 +135,20 @@ async fn next(
 /// Returns the changes up to a revision, each as key, value (`None` for a deletion) and revision.
 async fn changes_until(
     watch: &mut BoxStream<'static, Result<WatchItem, crate::StoreError>>,
-    until: Revision,
+    last_revision: Revision,
 ) -> Result<Vec<(String, Option<String>, Revision)>, String> {
-    let mut seen = Vec::new();
+    let mut seen_changes = Vec::new();
     loop {
         match next(watch).await? {
-            WatchItem::Progress(revision) if revision >= until => return Ok(seen),
+            WatchItem::Progress(revision) if revision >= last_revision => return Ok(seen_changes),
             WatchItem::Progress(_) => {}
             WatchItem::Changes { changes, revision } => {
                 for change in changes {
                     hold("a change is newer than its item", change.revision() <= revision)?;
-                    seen.push(describe(change));
+                    seen_changes.push(describe(change));
                 }
-                if revision >= until {
-                    return Ok(seen);
+                if revision >= last_revision {
+                    return Ok(seen_changes);
                 }
             }
         }

@@ -150,12 +150,12 @@ impl Inner {
         if self.versions_checked.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let asked = futures::future::join_all(self.members.iter().map(|member| async {
+        let answers = futures::future::join_all(self.members.iter().map(|member| async {
             tokio::time::timeout(self.attempt_timeout(), member.client(self)).await.ok()
         }))
         .await;
         let mut answered = false;
-        for result in asked.into_iter().flatten() {
+        for result in answers.into_iter().flatten() {
             match result {
                 Ok(_) => answered = true,
                 Err(Failure::Unsupported(sentence)) => return Err(Failure::Unsupported(sentence)),
@@ -198,13 +198,13 @@ fn reader(client: &Client) -> KvClient {
     client.kv_client().max_decoding_message_size(usize::MAX)
 }
 
-fn to_entry(found: &etcd_client::KeyValue) -> Entry {
+fn to_entry(key_value: &etcd_client::KeyValue) -> Entry {
     Entry {
-        key: String::from_utf8_lossy(found.key()).into_owned(),
-        value: found.value().into(),
-        create_revision: Revision(found.create_revision()),
-        mod_revision: Revision(found.mod_revision()),
-        lease: found.lease(),
+        key: String::from_utf8_lossy(key_value.key()).into_owned(),
+        value: key_value.value().into(),
+        create_revision: Revision(key_value.create_revision()),
+        mod_revision: Revision(key_value.mod_revision()),
+        lease: key_value.lease(),
     }
 }
 

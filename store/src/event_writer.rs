@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 /// Maximum number of events that wait while etcd is unreachable; more are discarded.
-const QUEUE: usize = 4096;
+const QUEUE_CAPACITY: usize = 4096;
 /// Time after which a new lease is taken, so that an event is kept for at least half of its lifetime.
 const LEASE_USE: Duration = Duration::from_secs(EVENT_TTL_SECONDS.unsigned_abs() / 2);
 
@@ -27,7 +27,7 @@ enum Item {
 impl EventWriter {
     /// Starts a writer. `writer` is the part of the keys that belongs to this process, such as `agent-node1`.
     pub fn spawn<S: Store>(store: S, keys: Keys, writer: String) -> EventWriter {
-        let (items, mut received) = mpsc::channel::<Item>(QUEUE);
+        let (items, mut received) = mpsc::channel::<Item>(QUEUE_CAPACITY);
         tokio::spawn(async move {
             let mut lease: Option<(LeaseId, Instant)> = None;
             while let Some(item) = received.recv().await {

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_one_etcd_cluster_are_taken() {
+    fn only_answers_of_followed_cluster_are_accepted() {
         let followed = following(Some("a"));
         assert_eq!(followed.accept(7), Ok(()));
         assert_eq!(followed.accept(7), Ok(()));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_refused_until_an_operator_orders_to_follow_it() {
+    fn foreign_data_needs_an_operator_order() {
         let followed = following(Some("a"));
         assert_eq!(followed.judge(Some(&of("a"))), Verdict::Follows(Some("a".to_owned())));
         assert!(

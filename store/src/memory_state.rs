@@ -31,7 +31,7 @@ enum Space {
 }
 
 /// etcd's error message without space.
-const FULL: &str = "mvcc: database space exceeded";
+const NO_SPACE_MESSAGE: &str = "mvcc: database space exceeded";
 
 #[derive(Clone, Debug)]
 struct Lease {
@@ -102,12 +102,12 @@ impl MemoryState {
 
     /// Reads all keys under any of the selectors, sorted by key.
     pub fn list_all(&self, selectors: &[String]) -> Reading {
-        let found: BTreeMap<String, Entry> = selectors
+        let selected_entries: BTreeMap<String, Entry> = selectors
             .iter()
             .flat_map(|selector| self.list(selector).entries)
             .map(|entry| (entry.key.clone(), entry))
             .collect();
-        Reading { entries: found.into_values().collect(), revision: self.revision }
+        Reading { entries: selected_entries.into_values().collect(), revision: self.revision }
     }
 
     /// Fills the store as etcd is at its quota (FENCING, R1.10). From now on, transactions with puts are answered
@@ -137,7 +137,7 @@ impl MemoryState {
             Space::EndsWithNext if puts => {
                 self.space = Space::None;
                 match self.apply(transaction) {
-                    Outcome::Applied(_) => Outcome::Unknown(FULL.to_owned()),
+                    Outcome::Applied(_) => Outcome::Unknown(NO_SPACE_MESSAGE.to_owned()),
                     other @ (Outcome::Conflict(_)
                     | Outcome::LeaseNotFound
                     | Outcome::Refused(_)
@@ -146,9 +146,9 @@ impl MemoryState {
             }
             Space::None if puts => {
                 if transaction.leaves_untouched(|key| self.entries.get(key).map(|entry| entry.mod_revision)) {
-                    Outcome::Refused(FULL.to_owned())
+                    Outcome::Refused(NO_SPACE_MESSAGE.to_owned())
                 } else {
-                    Outcome::Unknown(FULL.to_owned())
+                    Outcome::Unknown(NO_SPACE_MESSAGE.to_owned())
                 }
             }
             Space::Left | Space::EndsWithNext | Space::None => self.apply(transaction),
@@ -164,11 +164,15 @@ impl MemoryState {
             return Outcome::Refused("the transaction is too large".to_owned());
         }
         let holds = transaction.guards().iter().all(|(key, guard)| {
-            let found = self.entries.get(key);
+            let current_entry = self.entries.get(key);
             match guard {
-                Guard::Absent => found.is_none(),
-                Guard::Unchanged(revision) => found.is_some_and(|entry| entry.mod_revision == *revision),
-                Guard::Created(revision) => found.is_some_and(|entry| entry.create_revision == *revision),
+                Guard::Absent => current_entry.is_none(),
+                Guard::Unchanged(revision) => {
+                    current_entry.is_some_and(|entry| entry.mod_revision == *revision)
+                }
+                Guard::Created(revision) => {
+                    current_entry.is_some_and(|entry| entry.create_revision == *revision)
+                }
             }
         });
         if !holds {
@@ -234,12 +238,12 @@ impl MemoryState {
         if from <= self.compacted {
             return Err(StoreError::Compacted { oldest: self.compacted + 1 });
         }
-        let wanted = |change: &&Change| selectors.iter().any(|selector| selects(selector, change.key()));
+        let is_selected = |change: &&Change| selectors.iter().any(|selector| selects(selector, change.key()));
         Ok(self
             .history
             .range(from..)
             .map(|(revision, changes)| {
-                (*revision, changes.iter().filter(wanted).cloned().collect::<Vec<_>>())
+                (*revision, changes.iter().filter(is_selected).cloned().collect::<Vec<_>>())
             })
             .filter(|(_, changes)| !changes.is_empty())
             .collect())
@@ -287,9 +291,9 @@ impl MemoryState {
 
     /// Extends a lease for another period.
     pub fn keep_alive(&mut self, now: Mono, lease: LeaseId) -> Result<i64, StoreError> {
-        let known = self.leases.get_mut(&lease).ok_or(StoreError::LeaseNotFound)?;
-        known.expires = now + known.ttl_ms;
-        i64::try_from(known.ttl_ms / 1000).map_err(|_| StoreError::LeaseNotFound)
+        let granted_lease = self.leases.get_mut(&lease).ok_or(StoreError::LeaseNotFound)?;
+        granted_lease.expires = now + granted_lease.ttl_ms;
+        i64::try_from(granted_lease.ttl_ms / 1000).map_err(|_| StoreError::LeaseNotFound)
     }
 
     /// Revokes a lease, and deletes its keys at one revision.
@@ -311,9 +315,9 @@ impl MemoryState {
 
     /// Revokes the leases that have expired. Call this at or after [`MemoryState::next_expiry`].
     pub fn expire(&mut self, now: Mono) {
-        let gone: Vec<LeaseId> =
+        let expired_leases: Vec<LeaseId> =
             self.leases.iter().filter(|(_, lease)| lease.expires <= now).map(|(id, _)| *id).collect();
-        for lease in gone {
+        for lease in expired_leases {
             // The lease was just listed, so it exists.
             let _ = self.revoke_lease(lease);
         }

@@ -53,7 +53,7 @@ mod tests {
     use crate::memory::MemoryStore;
 
     #[tokio::test]
-    async fn a_lease_is_reused_until_half_its_time() {
+    async fn lease_is_reused_until_half_expired() {
         let store = MemoryStore::new();
         let lease = ShortLease::new(3600);
         let first = lease.id(&store).await.expect("a lease");

@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_selector_is_a_prefix_or_one_key() {
+    fn selector_matches_a_prefix_or_one_key() {
         let check = |selector: &str, key: &str, expected: bool| {
             assert_eq!(selects(selector, key), expected, "{selector} {key}");
         };

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_without_revision_guards_are_sent_once() {
+    fn writes_without_revision_guards_are_never_retried() {
         let create = || Transaction::new().put("a", Guard::Absent, vec![1]);
         assert!(!create().may_be_sent_again());
         assert!(!create().guard("b", Guard::Absent).may_be_sent_again());
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn transactions_join_unless_they_clash() {
+    fn transactions_merge_unless_they_conflict() {
         let leader = |t: Transaction| t.guard("leader", Guard::Created(Revision(2)));
         let first = leader(Transaction::new().put("a", Guard::Absent, vec![1]));
         let second = leader(Transaction::new().put("b", Guard::Absent, vec![2]));

@@ -30,7 +30,7 @@ async fn the_memory_store_conforms() {
 /// A full store gives the same answer whether or not it has applied the write; only a read afterwards shows it
 /// (FENCING, R1.10).
 #[tokio::test(start_paused = true)]
-async fn a_no_space_answer_is_unknown() {
+async fn no_space_answer_has_unknown_outcome() {
     let check = async |applies_next: bool| {
         let store = MemoryStore::new();
         let created = store.commit(Transaction::new().put("a", Guard::Absent, vec![1])).await;

@@ -66,7 +66,7 @@ fn tls_config(cluster: &Cluster, directory: &Path) -> Config {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_certificates_are_shown_checked_and_read_again() {
+async fn client_certificates_are_presented_verified_and_reloaded() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let addresses = etcd::addresses(1);
     let authority = Authority::new("store");
@@ -165,7 +165,7 @@ fn grant_agent(endpoint: &str, keys: &Keys, node: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_writes_only_what_is_its_own() {
+async fn etcd_role_limits_agent_to_its_keys() {
     let flags = Flags { more: vec!["--auth-token-ttl=2".to_owned()], ..Flags::default() };
     let cluster = Cluster::start(1, &flags);
     let endpoint = cluster.endpoints()[0].clone();

@@ -141,7 +141,7 @@ async fn history(store: &EtcdStore, from: Revision) -> BTreeMap<Vec<u8>, Vec<Rev
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn outcomes_are_true_despite_member_failures() {
+async fn commit_outcomes_are_correct_despite_member_failures() {
     let mut cluster = Cluster::start(3, &Flags::default());
     let store = connect(&cluster).await;
     let from = put_eventually(&store, "/marks/begin").await;
@@ -252,7 +252,7 @@ async fn forward(client: TcpStream, to: String, answers: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_answer_makes_no_outcome_wrong() {
+async fn lost_answers_cause_no_wrong_outcome() {
     let cluster = Cluster::start(1, &Flags::default());
     let store = connect(&cluster).await;
     let from = put_eventually(&store, "/marks/begin").await;
@@ -274,7 +274,7 @@ async fn a_lost_answer_makes_no_outcome_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_member_costs_nothing() {
+async fn killed_member_delays_no_request() {
     let mut cluster = Cluster::start(3, &Flags::default());
     let store = connect(&cluster).await;
     put_eventually(&store, "/failover/key").await;
@@ -300,7 +300,7 @@ async fn a_killed_member_costs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_to_a_paused_leader_ends_in_time() {
+async fn commit_to_paused_leader_times_out() {
     let cluster = Cluster::start(3, &Flags::default());
     let store = connect(&cluster).await;
     put_eventually(&store, "/paused/key").await;
@@ -321,7 +321,7 @@ async fn a_commit_to_a_paused_leader_ends_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_on_a_paused_member_moves_on() {
+async fn watch_on_paused_member_switches_member() {
     let cluster = Cluster::start(3, &Flags::default());
     let store = connect(&cluster).await;
     put_eventually(&store, "/watch/a/0").await;
@@ -356,7 +356,7 @@ async fn a_watch_on_a_paused_member_moves_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_starts_without_a_store() {
+async fn client_starts_while_etcd_is_unreachable() {
     let mut cluster = Cluster::start(1, &Flags::default());
     // A member that is killed before it has committed its own membership never recovers.
     put_eventually(&connect(&cluster).await, "/early/key").await;
@@ -385,7 +385,7 @@ async fn a_client_starts_without_a_store() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_store_is_reported_and_a_read_resolves_writes() {
+async fn full_etcd_is_reported_and_writes_resolved() {
     let flags = Flags { more: vec!["--quota-backend-bytes=2000000".to_owned()], ..Flags::default() };
     let cluster = Cluster::start(1, &flags);
     let store = connect(&cluster).await;
@@ -458,7 +458,7 @@ async fn start_pausable_proxy(to: String, open: Arc<AtomicBool>) -> String {
 
 /// Otherwise a delayed copy could restore a key that was deleted in the meantime.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn creations_are_sent_once() {
+async fn key_creations_are_sent_once() {
     let cluster = Cluster::start(1, &Flags::default());
     let member = cluster.endpoints()[0].clone();
     let direct = connect(&cluster).await;

@@ -80,7 +80,7 @@ fn names_member_and_version(text: &str, member: &str, version: &str) -> bool {
 }
 
 #[tokio::test]
-async fn an_old_member_is_refused_by_name() {
+async fn outdated_member_is_refused_by_name() {
     let old = start_fake_member("3.4.23").await;
     let store = EtcdStore::connect(Config::new([old.clone()])).await.expect("good settings");
     for result in [store.check_versions().await, store.get("/version/key").await.map(|_| ())] {
@@ -106,7 +106,7 @@ async fn an_old_member_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn an_old_member_among_new_ones_is_refused() {
+async fn outdated_member_among_current_members_is_refused() {
     let old = start_fake_member("3.5.16").await;
     let cluster = Cluster::start(1, &Flags::default());
     let endpoints = [cluster.endpoints()[0].clone(), old.clone()];
@@ -123,7 +123,7 @@ async fn an_old_member_among_new_ones_is_refused() {
 }
 
 #[tokio::test]
-async fn an_old_member_that_comes_later_is_never_used() {
+async fn outdated_member_that_joins_later_is_unused() {
     let mut cluster = Cluster::start(1, &Flags::default());
     let store = EtcdStore::connect(Config::new(cluster.endpoints())).await.expect("good settings");
     first_answer(&store).await.expect("new enough");

@@ -12,20 +12,20 @@ use anyhow::{Context, Result, bail};
 use texts::{Kind, Text};
 
 /// The guide, whose table of words the check reads.
-const GUIDE: &str = "docs/contributing/language.md";
+const GUIDE_FILE: &str = "docs/contributing/language.md";
 
 /// Files whose texts are not the project's prose: generated pages, and the patches of mutants, which quote code.
-const EXCLUDED: [&str; 6] = [
+const EXCLUDED_PATHS: [&str; 6] = [
     "docs/reference/",
     "docs/schemas/",
     "simulator/mutants/",
     "simulator/scenarios/README.md",
     "charts/golden/",
-    GUIDE,
+    GUIDE_FILE,
 ];
 
 /// Time from which commit messages follow the guide. A time rather than a commit: a shallow clone may lack the commit.
-const SINCE: &str = "2026-11-24T18:00:00Z";
+const GUIDE_EFFECTIVE_TIME: &str = "2026-11-24T18:00:00Z";
 
 /// Checks every tracked file and the commit messages, and reports all violations.
 ///
@@ -39,10 +39,12 @@ pub(crate) fn check() -> Result<()> {
         .output()
         .context("git ls-files")?;
     let output = String::from_utf8(output.stdout).context("git ls-files")?;
-    let guide = std::fs::read_to_string(root.join(GUIDE)).context(GUIDE)?;
+    let guide = std::fs::read_to_string(root.join(GUIDE_FILE)).context(GUIDE_FILE)?;
     let glossary = rules::Glossary::read(&guide);
     let mut found = Vec::new();
-    for path in output.lines().filter(|path| !EXCLUDED.iter().any(|excluded| path.starts_with(excluded))) {
+    for path in
+        output.lines().filter(|path| !EXCLUDED_PATHS.iter().any(|excluded| path.starts_with(excluded)))
+    {
         // A tracked file may have been deleted since, and pictures are not text.
         let Ok(source) = std::fs::read_to_string(root.join(path)) else { continue };
         for text in texts::extract(path, &source) {
@@ -63,17 +65,17 @@ pub(crate) fn check() -> Result<()> {
             crate::report("language: every rule holds");
             Ok(())
         }
-        count => bail!("{count} violations of the language guide ({GUIDE})"),
+        count => bail!("{count} violations of the language guide ({GUIDE_FILE})"),
     }
 }
 
-/// Returns the short hash and the first line of the message of each commit since [`SINCE`], except merges.
+/// Returns the short hash and the first line of the message of each commit since [`GUIDE_EFFECTIVE_TIME`], except merges.
 ///
 /// # Errors
 /// Fails if git cannot be run. A directory without history has no commits.
 fn commits(root: &Path) -> Result<Vec<(String, Text)>> {
     let output = Command::new("git")
-        .args(["log", "--no-merges", "--format=%h %s", "--since", SINCE])
+        .args(["log", "--no-merges", "--format=%h %s", "--since", GUIDE_EFFECTIVE_TIME])
         .current_dir(root)
         .output()
         .context("git log")?;

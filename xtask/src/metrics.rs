@@ -62,7 +62,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn the_generated_page_is_current() {
+    fn generated_metrics_page_is_current() {
         write(true).unwrap();
     }
 
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn every_alert_has_its_page_and_its_test() {
+    fn every_alert_has_runbook_and_test() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let read = |file: &str| {
             fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))

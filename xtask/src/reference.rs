@@ -26,7 +26,7 @@ fn table_cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_generated_pages_are_current() {
+    fn generated_reference_pages_are_current() {
         super::write(true).unwrap();
     }
 }

@@ -36,7 +36,7 @@ const TOPICS: [(&str, &str); 23] = [
 /// Maximum number of columns of a line of the index.
 const MAX_COLUMNS: usize = 120;
 /// Columns of a bullet's marker, and of the indentation of its other lines.
-const INDENT: usize = 2;
+const INDENT_COLUMNS: usize = 2;
 
 const INTRODUCTION: &str = "# Scenarios
 
@@ -97,13 +97,13 @@ fn index(directory: &Path) -> Result<String> {
 /// Returns a bullet in lines of at most [`MAX_COLUMNS`], except for a word that is longer.
 fn wrap_bullet(bullet: &str) -> String {
     let mut text = "- ".to_owned();
-    let mut columns = INDENT;
+    let mut columns = INDENT_COLUMNS;
     for word in bullet.split(' ') {
         let length = word.chars().count();
-        if columns > INDENT && columns + 1 + length > MAX_COLUMNS {
+        if columns > INDENT_COLUMNS && columns + 1 + length > MAX_COLUMNS {
             text.push_str("\n  ");
-            columns = INDENT;
-        } else if columns > INDENT {
+            columns = INDENT_COLUMNS;
+        } else if columns > INDENT_COLUMNS {
             text.push(' ');
             columns += 1;
         }

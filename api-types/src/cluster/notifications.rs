@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_a_host_with_an_optional_port() {
+    fn smtp_server_is_host_with_optional_port() {
         let check = |server: &str, tls: SmtpTls, expected: Option<(&str, u16)>| {
             let spec = SmtpSpec { server: server.to_owned(), tls, ..SmtpSpec::default() };
             assert_eq!(

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_identity_equals_no_other() {
+    fn unknown_driver_identities_are_never_equal() {
         check(json!({}), None);
         check(json!({"exec": {"command": ["/a"]}, "systemd": {"unit": "a"}}), None);
         check(json!({"libvirt": {"xml": "<domain>"}}), None);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn parameter_values_are_not_shown() {
+    fn driver_identity_hides_parameter_values() {
         let driver = spec(
             json!({"ocf": {"agent": "heartbeat:db", "parameters": {"password": "hidden", "port": "1"}}}),
         );
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_is_stored_as_its_text() {
+    fn driver_identity_serializes_as_text() {
         let identity = spec(json!({"podman": {"container": "db"}})).identity(&"web".into()).expect("has one");
         let stored = serde_json::to_value(&identity).expect("serializes");
         assert_eq!(stored, json!("podman:db"));

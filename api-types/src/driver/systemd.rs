@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_unit_has_one_whole_name() {
+    fn unit_names_get_the_service_suffix() {
         for (unit, resource, expected) in [
             ("redis-server.service", "cache", "redis-server.service"),
             ("redis-server", "cache", "redis-server.service"),

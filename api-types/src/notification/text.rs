@@ -89,8 +89,8 @@ impl NotificationItem {
 fn listed(names: &[&str], count: usize) -> String {
     let shown: Vec<&str> = names.iter().take(MAX_NAMES).copied().collect();
     let more = count - shown.len();
-    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{}{rest}", shown.join(", "))
+    let suffix = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{suffix}", shown.join(", "))
 }
 
 #[cfg(test)]
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mail_contains_all_facts_and_the_action() {
+    fn mail_contains_all_problem_facts_and_actions() {
         let items = vec![item("web")];
         let notification = Notification {
             id: "c1-7".to_owned(),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_lists_some_and_counts_the_others() {
+    fn summary_lists_some_problems_and_counts_others() {
         let check = |names: &[&str], more: u32, expected: &str| {
             let items: Vec<NotificationItem> = names.iter().map(|name| item(name)).collect();
             assert_eq!(Notification::summarize(NotificationKind::ResourceError, &items, more), expected);

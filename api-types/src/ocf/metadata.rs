@@ -252,7 +252,7 @@ Serves &lt;files&gt;.
 "#;
 
     #[test]
-    fn a_document_is_read() {
+    fn agent_metadata_document_is_parsed() {
         let read = AgentMetadata::parse(AGENT).expect("meta-data");
         assert_eq!((read.short.as_str(), read.long.as_str()), ("A web server", "Serves <files>."));
         let names: Vec<&str> = read.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
@@ -281,7 +281,7 @@ Serves &lt;files&gt;.
     }
 
     #[test]
-    fn other_documents_are_refused() {
+    fn documents_other_than_metadata_are_refused() {
         for (text, expected) in [
             ("", "meta-data is not valid XML: "),
             ("Usage: web {start|stop}", "meta-data is not valid XML: "),

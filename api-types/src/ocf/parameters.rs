@@ -12,10 +12,14 @@ const PARAMETERS_PATH: &str = "spec.driver.ocf.parameters";
 const COMMON_PARAMETERS: [&str; 2] = ["trace_ra", "trace_file"];
 
 /// Returns the problems of the parameters in a resource.
-pub fn check(name: &AgentName, metadata: &AgentMetadata, given: &BTreeMap<String, String>) -> Vec<Problem> {
+pub fn check(
+    name: &AgentName,
+    metadata: &AgentMetadata,
+    given_parameters: &BTreeMap<String, String>,
+) -> Vec<Problem> {
     let mut problems = Vec::new();
     let known = |name: &str| metadata.parameters.iter().find(|parameter| parameter.name == name);
-    for (parameter, value) in given {
+    for (parameter, value) in given_parameters {
         match known(parameter) {
             Some(known) => problems.extend(type_problem(known, value)),
             None if COMMON_PARAMETERS.contains(&parameter.as_str()) => {}
@@ -36,7 +40,7 @@ pub fn check(name: &AgentName, metadata: &AgentMetadata, given: &BTreeMap<String
     }
     for parameter in &metadata.parameters {
         let has_default = parameter.default.as_ref().is_some_and(|default| !default.is_empty());
-        if parameter.required && !has_default && !given.contains_key(&parameter.name) {
+        if parameter.required && !has_default && !given_parameters.contains_key(&parameter.name) {
             let description = if parameter.short.is_empty() {
                 String::new()
             } else {
@@ -96,16 +100,18 @@ mod tests {
         <parameter name="mode"><content type="select" default="fast"><option value="fast"/><option value="safe"/></content></parameter>
         </parameters></resource-agent>"#;
 
-    fn assert_problems(given: &[(&str, &str)], expected: &[&str]) {
+    fn assert_problems(given_parameters: &[(&str, &str)], expected: &[&str]) {
         let metadata = AgentMetadata::parse(AGENT).expect("meta-data");
         let name = "heartbeat:IPaddr2".parse().expect("a name");
-        let given = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let found: Vec<String> = check(&name, &metadata, &given).iter().map(ToString::to_string).collect();
+        let given_parameters =
+            given_parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let found: Vec<String> =
+            check(&name, &metadata, &given_parameters).iter().map(ToString::to_string).collect();
         assert_eq!(found, expected);
     }
 
     #[test]
-    fn each_wrong_parameter_is_reported() {
+    fn each_invalid_agent_parameter_is_reported() {
         assert_problems(&[("ip", "192.0.2.1")], &[]);
         assert_problems(
             &[

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_parses_back_and_fits_into_an_etcd_request() {
+    fn log_answers_round_trip_within_request_limit() {
         let failed = LogAnswer {
             failure: Some(LogFailure::NotKept("driver simulated does not provide logs".to_owned())),
             ..LogAnswer::default()

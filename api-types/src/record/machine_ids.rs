@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ids_decide() {
+    fn machine_id_and_product_id_are_compared() {
         let of = |machine_id: &'static str, product_id: Option<&'static str>| MachineIds {
             machine_id,
             product_id,

@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpus_are_cores_unless_threads_are_configured() {
+    fn cpu_capacity_counts_cores_unless_threads_configured() {
         let check = |threads: Option<i128>, count_threads: bool, expected: i128| {
             let capacity = Amounts { cpu: Some(Quantity::from_units(8)), ..Amounts::default() };
             let threads = threads.map(Quantity::from_units);

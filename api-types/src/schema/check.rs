@@ -10,24 +10,24 @@ const MIN_SIMILARITY: f64 = 0.75;
 
 /// Returns every field that the schema does not contain, each with the nearest known name.
 pub fn unknown_fields(schema: &Value, value: &Value) -> Vec<Problem> {
-    let mut found = Vec::new();
-    walk_unknown(schema, value, "", &mut found);
-    found
+    let mut problems = Vec::new();
+    walk_unknown(schema, value, "", &mut problems);
+    problems
 }
 
 /// Returns every value whose type or range does not match the schema. Unknown fields are not reported.
 pub fn check_types(schema: &Value, value: &Value) -> Vec<Problem> {
-    let mut found = Vec::new();
-    walk_types(schema, value, "", &mut found);
-    found
+    let mut problems = Vec::new();
+    walk_types(schema, value, "", &mut problems);
+    problems
 }
 
 /// Returns every problem of a value at this path: unknown fields, types, ranges, missing fields.
 pub fn check_value(schema: &Value, value: &Value, path: &str) -> Vec<Problem> {
-    let mut found = Vec::new();
-    walk_unknown(schema, value, path, &mut found);
-    walk_types(schema, value, path, &mut found);
-    found
+    let mut problems = Vec::new();
+    walk_unknown(schema, value, path, &mut problems);
+    walk_types(schema, value, path, &mut problems);
+    problems
 }
 
 /// Removes members that are null although the schema does not allow null: a null counts as absent.
@@ -53,9 +53,9 @@ pub fn prune_nulls(schema: &Value, value: &mut Value) {
 }
 
 /// Returns the known name that is most similar to a written one; `None` if none is similar enough.
-pub fn suggestion<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn suggestion<'a>(written: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let lower = written.to_ascii_lowercase();
-    known
+    candidates
         .map(|name| (strsim::jaro_winkler(&lower, &name.to_ascii_lowercase()), name))
         .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
         // Of equally similar names, the first is selected, so that the result is deterministic.
@@ -95,7 +95,7 @@ fn member_schema<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
         .or_else(|| schema.get("additionalProperties").filter(|further| further.is_object()))
 }
 
-fn walk_unknown(schema: &Value, value: &Value, path: &str, found: &mut Vec<Problem>) {
+fn walk_unknown(schema: &Value, value: &Value, path: &str, problems: &mut Vec<Problem>) {
     if is_open(schema) {
         return;
     }
@@ -105,13 +105,13 @@ fn walk_unknown(schema: &Value, value: &Value, path: &str, found: &mut Vec<Probl
             for (name, part) in map {
                 let path = member(path, name);
                 match (member_schema(schema, name), properties(schema)) {
-                    (Some(schema), _) => walk_unknown(schema, part, &path, found),
+                    (Some(schema), _) => walk_unknown(schema, part, &path, problems),
                     (None, Some(known)) => {
                         let message = match suggestion(name, known.keys().map(String::as_str)) {
                             Some(near) => format!("unknown field \"{path}\", did you mean \"{near}\"?"),
                             None => format!("unknown field \"{path}\", valid fields: {}", list(known)),
                         };
-                        found.push(Problem::new(path, ProblemKind::FieldValueUnknown, message));
+                        problems.push(Problem::new(path, ProblemKind::FieldValueUnknown, message));
                     }
                     // The schema expects another type here, which `shape` reports.
                     (None, None) => {}
@@ -121,7 +121,7 @@ fn walk_unknown(schema: &Value, value: &Value, path: &str, found: &mut Vec<Probl
         Value::Array(parts) => {
             if let Some(schema) = alternative(schema, "array").get("items") {
                 for (index, part) in parts.iter().enumerate() {
-                    walk_unknown(schema, part, &element(path, index), found);
+                    walk_unknown(schema, part, &element(path, index), problems);
                 }
             }
         }
@@ -129,86 +129,86 @@ fn walk_unknown(schema: &Value, value: &Value, path: &str, found: &mut Vec<Probl
     }
 }
 
-fn list(known: &Map<String, Value>) -> String {
-    known.keys().cloned().collect::<Vec<_>>().join(", ")
+fn list(fields: &Map<String, Value>) -> String {
+    fields.keys().cloned().collect::<Vec<_>>().join(", ")
 }
 
-fn walk_types(schema: &Value, value: &Value, path: &str, found: &mut Vec<Problem>) {
+fn walk_types(schema: &Value, value: &Value, path: &str, problems: &mut Vec<Problem>) {
     if value.is_null() && is_nullable(schema) {
         return;
     }
     if schema.get("x-kubernetes-int-or-string").is_some() && (value.is_string() || value.is_number()) {
         // Quantity is the only type with this marker; its parser reports the problem.
         if let Err(error) = serde_json::from_value::<Quantity>(value.clone()) {
-            found.push(Problem::invalid(path, error.to_string()));
+            problems.push(Problem::invalid(path, error.to_string()));
         }
         return;
     }
     if let Some(alternatives) = schema.get("anyOf").and_then(Value::as_array) {
-        let mut problems = Vec::new();
+        let mut problems_by_alternative = Vec::new();
         for one in alternatives {
-            let mut own = Vec::new();
-            walk_types(one, value, path, &mut own);
-            if own.is_empty() {
+            let mut alternative_problems = Vec::new();
+            walk_types(one, value, path, &mut alternative_problems);
+            if alternative_problems.is_empty() {
                 return;
             }
-            problems.push((one, own));
+            problems_by_alternative.push((one, alternative_problems));
         }
         // If an alternative has the right type, its problems are reported. Otherwise all possible types are.
-        let meant = problems.into_iter().find(|(one, _)| type_fits(one, value));
-        if let Some((_, own)) = meant {
-            found.extend(own);
+        let meant = problems_by_alternative.into_iter().find(|(one, _)| type_fits(one, value));
+        if let Some((_, alternative_problems)) = meant {
+            problems.extend(alternative_problems);
         } else {
             let types: Vec<&str> = alternatives.iter().filter_map(|one| one.get("type")?.as_str()).collect();
-            found.push(wrong_type(path, &types.join(" or "), value));
+            problems.push(wrong_type(path, &types.join(" or "), value));
         }
         return;
     }
     if !type_fits(schema, value) {
         let expected = schema.get("type").and_then(Value::as_str).unwrap_or("another value");
-        found.push(wrong_type(path, expected, value));
+        problems.push(wrong_type(path, expected, value));
         return;
     }
     match value {
-        Value::Object(map) => walk_members(schema, map, path, found),
+        Value::Object(map) => walk_members(schema, map, path, problems),
         Value::Array(parts) => {
             if let Some(schema) = schema.get("items") {
                 for (index, part) in parts.iter().enumerate() {
-                    walk_types(schema, part, &element(path, index), found);
+                    walk_types(schema, part, &element(path, index), problems);
                 }
             }
         }
-        Value::String(text) => check_enumeration(schema, text, path, found),
-        Value::Number(number) => check_range(schema, number.as_f64(), path, found),
+        Value::String(text) => check_enumeration(schema, text, path, problems),
+        Value::Number(number) => check_range(schema, number.as_f64(), path, problems),
         Value::Null | Value::Bool(_) => {}
     }
 }
 
-fn walk_members(schema: &Value, map: &Map<String, Value>, path: &str, found: &mut Vec<Problem>) {
+fn walk_members(schema: &Value, map: &Map<String, Value>, path: &str, problems: &mut Vec<Problem>) {
     for (name, part) in map {
         if let Some(schema) = member_schema(schema, name) {
-            walk_types(schema, part, &member(path, name), found);
+            walk_types(schema, part, &member(path, name), problems);
         }
     }
     for name in strings(schema, "required").into_iter().filter(|name| !map.contains_key(*name)) {
-        missing(schema, name, path, found);
+        missing(schema, name, path, problems);
     }
 }
 
 /// Reports a missing field, or the fields that are required in it.
-fn missing(schema: &Value, name: &str, path: &str, found: &mut Vec<Problem>) {
+fn missing(schema: &Value, name: &str, path: &str, problems: &mut Vec<Problem>) {
     let path = member(path, name);
     let schema = member_schema(schema, name).unwrap_or(&Value::Null);
     let below = strings(schema, "required");
     for name in &below {
-        missing(schema, name, &path, found);
+        missing(schema, name, &path, problems);
     }
     if below.is_empty() {
         let message = match strings(schema, "enum").as_slice() {
             [] => "is missing".to_owned(),
             known => format!("is missing: must be one of {}", known.join(", ")),
         };
-        found.push(Problem::required(path, message));
+        problems.push(Problem::required(path, message));
     }
 }
 
@@ -254,21 +254,21 @@ fn shorten(text: &str) -> String {
     if text.chars().count() <= 60 { text.to_owned() } else { text.chars().take(59).chain(['…']).collect() }
 }
 
-fn check_enumeration(schema: &Value, text: &str, path: &str, found: &mut Vec<Problem>) {
-    let known = strings(schema, "enum");
-    if known.is_empty() || known.contains(&text) || strings(schema, "x-hactl-aliases").contains(&text) {
+fn check_enumeration(schema: &Value, text: &str, path: &str, problems: &mut Vec<Problem>) {
+    let accepted = strings(schema, "enum");
+    if accepted.is_empty() || accepted.contains(&text) || strings(schema, "x-hactl-aliases").contains(&text) {
         return;
     }
-    let near = suggestion(text, known.iter().copied())
+    let near = suggestion(text, accepted.iter().copied())
         .map_or(String::new(), |near| format!(" (did you mean {near}?)"));
-    found.push(Problem::new(
+    problems.push(Problem::new(
         path,
         ProblemKind::FieldValueNotSupported,
-        format!("{:?} is not a valid value: must be one of {}{near}", shorten(text), known.join(", ")),
+        format!("{:?} is not a valid value: must be one of {}{near}", shorten(text), accepted.join(", ")),
     ));
 }
 
-fn check_range(schema: &Value, number: Option<f64>, path: &str, found: &mut Vec<Problem>) {
+fn check_range(schema: &Value, number: Option<f64>, path: &str, problems: &mut Vec<Problem>) {
     let Some(number) = number else { return };
     // The bounds of the number format, so that the number also fits into the Rust type.
     let (format_least, format_most) = match schema.get("format").and_then(Value::as_str) {
@@ -276,12 +276,12 @@ fn check_range(schema: &Value, number: Option<f64>, path: &str, found: &mut Vec<
         Some(_) | None => (f64::MIN, f64::MAX),
     };
     let bound = |name: &str, fallback: f64| schema.get(name).and_then(Value::as_f64).unwrap_or(fallback);
-    let (least, most) = (bound("minimum", format_least), bound("maximum", format_most));
-    if number < least {
-        found.push(Problem::invalid(path, format!("must be at least {least}")));
+    let (minimum, maximum) = (bound("minimum", format_least), bound("maximum", format_most));
+    if number < minimum {
+        problems.push(Problem::invalid(path, format!("must be at least {minimum}")));
     }
-    if number > most {
-        found.push(Problem::invalid(path, format!("must be at most {most}")));
+    if number > maximum {
+        problems.push(Problem::invalid(path, format!("must be at most {maximum}")));
     }
 }
 

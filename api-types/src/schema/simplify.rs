@@ -37,9 +37,9 @@ fn walk(schema: &Value, definitions: &Map<String, Value>, depth: usize) -> Value
         return overlay(walk(only, definitions, depth + 1), map, definitions, depth);
     }
     if let Some(alternatives) = map.get("anyOf").and_then(Value::as_array) {
-        let (nulls, others): (Vec<&Value>, Vec<&Value>) =
+        let (nulls, other_schemas): (Vec<&Value>, Vec<&Value>) =
             alternatives.iter().partition(|one| one.get("type").and_then(Value::as_str) == Some("null"));
-        if let ([only], false) = (others.as_slice(), nulls.is_empty()) {
+        if let ([only], false) = (other_schemas.as_slice(), nulls.is_empty()) {
             let mut found = overlay(walk(only, definitions, depth + 1), map, definitions, depth);
             found["nullable"] = json!(true);
             return found;
@@ -83,8 +83,8 @@ fn keyword(
             result.insert(name.to_owned(), Value::Array(walked));
         }
         ("type", Value::Array(types)) => {
-            let mut others = types.iter().filter(|one| one.as_str() != Some("null"));
-            if let Some(first) = others.next() {
+            let mut other_types = types.iter().filter(|one| one.as_str() != Some("null"));
+            if let Some(first) = other_types.next() {
                 result.insert("type".to_owned(), first.clone());
             }
             result.insert("nullable".to_owned(), json!(true));

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn failover_is_bounded_if_the_leader_fails_too() {
+    fn failover_bound_covers_simultaneous_leader_failure() {
         let calm = StoreTimes { commit_ms: 10, expiry_ms: 500, unanswered_ms: 0 };
         for (profile, wait_ms) in
             [(Profile::Fast, 7_100), (Profile::Default, 13_200), (Profile::Conservative, 39_400)]
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_longer_than_the_wait_are_named() {
+    fn failover_names_steps_longer_than_fencing_delay() {
         let calm = StoreTimes { commit_ms: 10, expiry_ms: 500, unanswered_ms: 0 };
         let rare =
             Timings { heartbeat_interval_ms: 30_000, heartbeat_valid_ms: 70_000, ..Timings::default() };

@@ -10,23 +10,27 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     let t = timings;
     let mut seconds =
-        |field: &'static str, value_ms: Millis, least_ms: Millis, most_ms: Millis, why: &str| {
+        |field: &'static str, value_ms: Millis, min_ms: Millis, max_ms: Millis, reason: &str| {
             // Texts are built only for problems, because an agent calls this function with every heartbeat.
-            if value_ms < least_ms {
-                let by = shown(least_ms - value_ms);
+            if value_ms < min_ms {
+                let difference = shown(min_ms - value_ms);
                 found.push((
                     field,
                     format!(
-                        "is {}, must be at least {}{why}: raise it by {by}",
+                        "is {}, must be at least {}{reason}: raise it by {difference}",
                         shown(value_ms),
-                        shown(least_ms)
+                        shown(min_ms)
                     ),
                 ));
-            } else if value_ms > most_ms {
-                let by = shown(value_ms - most_ms);
+            } else if value_ms > max_ms {
+                let difference = shown(value_ms - max_ms);
                 found.push((
                     field,
-                    format!("is {}, must be at most {}: lower it by {by}", shown(value_ms), shown(most_ms)),
+                    format!(
+                        "is {}, must be at most {}: lower it by {difference}",
+                        shown(value_ms),
+                        shown(max_ms)
+                    ),
                 ));
             }
         };
@@ -99,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_name_the_setting_and_the_excess() {
+    fn timing_problems_name_setting_and_excess() {
         let base = Timings::default();
         check(base, &[]);
         check(

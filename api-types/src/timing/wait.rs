@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_is_the_one_the_protocol_states() {
+    fn fencing_delay_matches_the_protocol_values() {
         check(Profile::Fast, true, true, 7_100);
         check(Profile::Default, true, true, 13_200);
         check(Profile::Conservative, true, true, 39_400);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_equals_its_symbol() {
+    fn fencing_delay_parts_match_protocol_symbols() {
         let timings = Timings { io_drain_ms: 700, ..Timings::default() };
         let expected = WaitParts {
             heartbeat_valid_ms: 6_000,

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// Maximum number of arguments of a command.
 const MAX_ARGUMENTS: usize = 1000;
 /// Reserved names of external drivers: the drivers and types of hactl itself.
-const TAKEN: [&str; 11] =
+const RESERVED_NAMES: [&str; 11] =
     ["exec", "unit", "systemd", "ocf", "ct", "podman", "lxc", "vm", "libvirt", "sim", "simulated"];
 
 pub(super) fn check(driver: &DriverSpec, context: &mut Context) {
@@ -122,7 +122,7 @@ fn check_external(external: &ExternalDriver, context: &mut Context) {
     let path = "spec.driver.external.name";
     if external.name.is_empty() {
         context.required(path, "required: the name of the executable in the driver directory");
-    } else if TAKEN.contains(&external.name.as_str()) {
+    } else if RESERVED_NAMES.contains(&external.name.as_str()) {
         context.invalid(path, format!("{:?} is reserved for a built-in driver or type", external.name));
     } else {
         context.name(path, &external.name);

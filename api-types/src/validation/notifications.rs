@@ -5,18 +5,18 @@ use crate::cluster::{NotificationsSpec, SmtpSpec, SmtpTls, Webhook};
 use crate::notification::NotificationKind;
 use crate::problem::{element, member};
 
-const PATH: &str = "spec.notifications";
+const NOTIFICATIONS_PATH: &str = "spec.notifications";
 /// Maximum number of webhooks, and of mail addresses.
 const MAX_ELEMENTS: usize = 32;
 
 pub(super) fn check(spec: &NotificationsSpec, context: &mut Context) {
     for (index, kind) in spec.kinds.iter().enumerate() {
         if *kind == NotificationKind::Test {
-            let path = element(&member(PATH, "kinds"), index);
+            let path = element(&member(NOTIFICATIONS_PATH, "kinds"), index);
             context.invalid(&path, "not a valid kind: run \"hactl notify test\" to send a test");
         }
     }
-    let webhooks = member(PATH, "webhooks");
+    let webhooks = member(NOTIFICATIONS_PATH, "webhooks");
     if spec.webhooks.len() > MAX_ELEMENTS {
         context.invalid(
             &webhooks,
@@ -27,7 +27,7 @@ pub(super) fn check(spec: &NotificationsSpec, context: &mut Context) {
         check_webhook(&element(&webhooks, index), webhook, context);
     }
     if let Some(smtp) = &spec.smtp {
-        check_smtp(&member(PATH, "smtp"), smtp, context);
+        check_smtp(&member(NOTIFICATIONS_PATH, "smtp"), smtp, context);
     }
 }
 

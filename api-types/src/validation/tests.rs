@@ -19,7 +19,7 @@ fn check(kind: Kind, name: &str, spec: Value, expected: &[&str]) {
 }
 
 #[test]
-fn resources() {
+fn resources_are_validated() {
     let exec = json!({"exec": {"command": ["/bin/sleep", "inf"]}});
     let of = |more: Value| {
         let mut spec = json!({"driver": exec});
@@ -79,7 +79,7 @@ fn resources() {
 }
 
 #[test]
-fn groups_and_rules() {
+fn groups_and_rules_are_validated() {
     check(Kind::Group, "g", json!({"nodes": {"node1": 2, "node4": null}}), &[]);
     check(Kind::Group, "g", json!({"nodes": ["node1", "node2"], "restricted": true}), &[]);
     check(Kind::Group, "g", json!({"restricted": true}), &["spec.nodes"]);
@@ -103,7 +103,7 @@ fn groups_and_rules() {
 }
 
 #[test]
-fn nodes_clusters_operations() {
+fn nodes_clusters_and_operations_are_validated() {
     check(
         Kind::Node,
         "node1.example.com",
@@ -179,7 +179,7 @@ fn nodes_clusters_operations() {
 }
 
 #[test]
-fn metadata() {
+fn object_metadata_is_validated() {
     let object = json!({"apiVersion": "v1", "kind": "Group", "metadata": {"name": "g"}, "spec": 3});
     let paths: Vec<String> = problems(Kind::Group, &object).into_iter().map(|problem| problem.path).collect();
     assert_eq!(paths, ["spec", "apiVersion"]);
@@ -227,7 +227,7 @@ fn every_policy_is_accepted() {
 }
 
 #[test]
-fn notifications() {
+fn notification_settings_are_validated() {
     let of = |spec: Value| json!({"notifications": spec});
     let at = |rest: &str| format!("spec.notifications.{rest}");
     let refused = |spec: Value, expected: &[&str]| {

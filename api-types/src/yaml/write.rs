@@ -31,7 +31,7 @@ mod tests {
     }
 
     #[test]
-    fn ambiguous_texts_stay_texts() {
+    fn ambiguous_strings_are_quoted() {
         for text in [
             "",
             " ",
@@ -132,7 +132,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_panics(text in "[-:#&*!|>%@`'\"{}\\[\\],?ab01 \n\t.~=<]{0,60}") {
+        fn parsing_arbitrary_text_never_panics(text in "[-:#&*!|>%@`'\"{}\\[\\],?ab01 \n\t.~=<]{0,60}") {
             let _ = documents(&text);
         }
     }

@@ -127,7 +127,7 @@ fn last_field<'a>(fields: &[(u64, &'a [u8])], number: u64) -> Option<&'a [u8]> {
 /// Returns the length-delimited fields of a protobuf message and skips numbers. `None` if the bytes are not valid
 /// protobuf.
 fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, &[u8])>> {
-    let mut found = Vec::new();
+    let mut fields = Vec::new();
     while !bytes.is_empty() {
         let tag = varint(&mut bytes)?;
         match tag & 7 {
@@ -137,14 +137,14 @@ fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, &[u8])>> {
             1 => bytes = bytes.get(8..)?,
             2 => {
                 let length = usize::try_from(varint(&mut bytes)?).ok()?;
-                found.push((tag >> 3, bytes.get(..length)?));
+                fields.push((tag >> 3, bytes.get(..length)?));
                 bytes = bytes.get(length..)?;
             }
             5 => bytes = bytes.get(4..)?,
             _ => return None,
         }
     }
-    Some(found)
+    Some(fields)
 }
 
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_review_in_protobuf_is_read() {
+    fn access_review_is_decoded_from_protobuf() {
         let attributes = [
             length_delimited_field(2, b"create"),
             length_delimited_field(3, b"hactl.io"),
@@ -209,7 +209,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_answered(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
+        fn decoding_arbitrary_protobuf_never_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
             let _ = from_protobuf(&[b"k8s\0".as_slice(), &bytes].concat());
         }
     }

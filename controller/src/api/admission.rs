@@ -109,7 +109,7 @@ fn check_fields(
     warnings: &mut Vec<String>,
 ) -> Result<(), ApiError> {
     let schema = schema::of(context.kind);
-    let known: BTreeSet<String> = current
+    let current_fields: BTreeSet<String> = current
         .map(|current| schema::unknown_fields(schema, &current.spec.value))
         .into_iter()
         .flatten()
@@ -117,7 +117,9 @@ fn check_fields(
         .collect();
     let mut problems: Vec<Problem> = duplicates.iter().map(|path| duplicate(path)).collect();
     problems.extend(
-        schema::unknown_fields(schema, proposed).into_iter().filter(|problem| !known.contains(&problem.path)),
+        schema::unknown_fields(schema, proposed)
+            .into_iter()
+            .filter(|problem| !current_fields.contains(&problem.path)),
     );
     if problems.is_empty() {
         return Ok(());
@@ -127,7 +129,7 @@ fn check_fields(
         FieldValidation::Warn => warnings.extend(problems.into_iter().map(|problem| problem.message)),
         FieldValidation::Ignore => {}
     }
-    schema::drop_unknown(schema, proposed, &known);
+    schema::drop_unknown(schema, proposed, &current_fields);
     Ok(())
 }
 
@@ -165,13 +167,14 @@ fn resolve_name(
         name.drain(..name.len() - names::bare(&name).len());
     }
     if let Some(current) = current {
-        let known = current.spec.value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        if !name.is_empty() && name != known {
+        let stored_name =
+            current.spec.value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        if !name.is_empty() && name != stored_name {
             return Err(ApiError::bad_request(format!(
-                "the name of the object ({name}) does not match the name on the URL ({known})"
+                "the name of the object ({name}) does not match the name on the URL ({stored_name})"
             )));
         }
-        known.clone_into(&mut name);
+        stored_name.clone_into(&mut name);
     }
     proposed["metadata"]["name"] = json!(name);
     Ok(name)
@@ -183,15 +186,17 @@ fn resolve_metadata(
     proposed: &mut Value,
 ) -> Result<(), ApiError> {
     let Some(metadata) = proposed.get_mut("metadata").and_then(Value::as_object_mut) else { return Ok(()) };
-    let known = current.and_then(|current| current.spec.value.get("metadata")).and_then(Value::as_object);
+    let stored_metadata =
+        current.and_then(|current| current.spec.value.get("metadata")).and_then(Value::as_object);
     let uid = |metadata: &Map<String, Value>| {
         metadata.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned()
     };
-    if let Some(known) = known {
-        let (given, own) = (uid(metadata), uid(known));
-        if !given.is_empty() && given != own {
-            let name = known.get("name").and_then(Value::as_str).unwrap_or_default();
-            let text = format!("the object has uid {own}, not {given}: it was deleted and created again");
+    if let Some(stored_metadata) = stored_metadata {
+        let (given_uid, stored_uid) = (uid(metadata), uid(stored_metadata));
+        if !given_uid.is_empty() && given_uid != stored_uid {
+            let name = stored_metadata.get("name").and_then(Value::as_str).unwrap_or_default();
+            let text =
+                format!("the object has uid {stored_uid}, not {given_uid}: it was deleted and created again");
             return Err(ApiError::conflict(context.kind, name, &text));
         }
     }
@@ -199,7 +204,7 @@ fn resolve_metadata(
         metadata.shift_remove(field);
     }
     for field in API_METADATA {
-        match known.and_then(|known| known.get(field)) {
+        match stored_metadata.and_then(|stored_metadata| stored_metadata.get(field)) {
             Some(value) => {
                 metadata.insert(field.to_owned(), value.clone());
             }
@@ -208,11 +213,11 @@ fn resolve_metadata(
             }
         }
     }
-    if known.is_none() {
+    if stored_metadata.is_none() {
         metadata.insert("uid".to_owned(), json!(context.fresh_uid));
         metadata.insert("creationTimestamp".to_owned(), json!(context.now));
     }
-    if known.is_some_and(|known| !known.contains_key("managedFields"))
+    if stored_metadata.is_some_and(|stored_metadata| !stored_metadata.contains_key("managedFields"))
         && metadata.get("managedFields").is_none()
     {
         metadata.shift_remove("managedFields");
@@ -268,10 +273,15 @@ fn set_generation(current: Option<&Value>, proposed: &mut Value) {
     let generation = match current {
         None => 1,
         Some(current) => {
-            let known = current.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(1);
+            let current_generation =
+                current.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(1);
             let empty = json!({});
             let spec = |object: &Value| object.get("spec").unwrap_or(&empty).clone();
-            if spec(current) == spec(proposed) { known } else { known.saturating_add(1) }
+            if spec(current) == spec(proposed) {
+                current_generation
+            } else {
+                current_generation.saturating_add(1)
+            }
         }
     };
     proposed["metadata"]["generation"] = json!(generation);

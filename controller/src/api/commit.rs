@@ -33,9 +33,9 @@ pub(crate) async fn commit<S: Store>(
         Outcome::Refused(message) => Err(ApiError::unavailable(format!("etcd refused the write: {message}"))),
         Outcome::Unknown(message) => {
             let reading = store.get(key).await.map_err(|_| ApiError::unknown_outcome(&message))?;
-            let found = reading.entries.first();
-            if found.map(|entry| &*entry.value) == value {
-                Ok(Written::Applied(found.map_or(reading.revision, |entry| entry.mod_revision)))
+            let current_entry = reading.entries.first();
+            if current_entry.map(|entry| &*entry.value) == value {
+                Ok(Written::Applied(current_entry.map_or(reading.revision, |entry| entry.mod_revision)))
             } else {
                 Err(ApiError::unknown_outcome(&message))
             }

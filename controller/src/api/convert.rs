@@ -27,9 +27,9 @@ pub(crate) async fn convert_resource<S: Store>(state: &ApiState<S>, proposed: &m
     let Ok(cluster_view) = facts::cluster_view(state).await else { return Vec::new() };
     let (rules, _) = Rules::compile(&declarations(&cluster_view));
     let Some(rule) = rules.node_rule(&name) else { return Vec::new() };
-    let known = cluster_view.groups.get(&group).map(|group| &group.value.spec);
-    drop_group(proposed, known);
-    vec![warning_text(&name, &group, known, rule)]
+    let group_spec = cluster_view.groups.get(&group).map(|group| &group.value.spec);
+    drop_group(proposed, group_spec);
+    vec![warning_text(&name, &group, group_spec, rule)]
 }
 
 /// Removes the groups that a stored rule supersedes from the resources that it names. Returns warnings. A dry run
@@ -51,9 +51,9 @@ pub(crate) async fn convert_resources_of_rule<S: Store>(
         // A rule that is not applied, such as one in conflict, supersedes no group.
         let Some(rule) = rules.node_rule(resource).filter(|rule| rule.name == name) else { continue };
         let Some(group) = all.group_of.get(resource) else { continue };
-        let known = cluster_view.groups.get(group).map(|group| &group.value.spec);
-        if dry_run || convert_stored(state, &cluster_view, resource, known).await {
-            new_warnings.push(warning_text(resource, group, known, rule));
+        let group_spec = cluster_view.groups.get(group).map(|group| &group.value.spec);
+        if dry_run || convert_stored(state, &cluster_view, resource, group_spec).await {
+            new_warnings.push(warning_text(resource, group, group_spec, rule));
         }
     }
     new_warnings
@@ -92,22 +92,27 @@ fn drop_group(object: &mut Value, group: Option<&GroupSpec>) {
     }
 }
 
-fn warning_text(resource: &ResourceName, group: &str, known: Option<&GroupSpec>, rule: &NodeRule) -> String {
+fn warning_text(
+    resource: &ResourceName,
+    group: &str,
+    group_spec: Option<&GroupSpec>,
+    rule: &NodeRule,
+) -> String {
     let mut text = format!(
         "resource {resource}: node affinity rule {} takes precedence, so group {group} is removed from \
          the resource",
         rule.name
     );
-    let Some(known) = known else { return text };
-    if known.nofailback {
+    let Some(group_spec) = group_spec else { return text };
+    if group_spec.nofailback {
         text += "; failback: false is kept from the group's nofailback";
     }
-    if known.restricted && !rule.strict {
+    if group_spec.restricted && !rule.strict {
         text += "; the group was restricted: set strict in the rule to keep that restriction";
     }
-    if known.nodes != rule.nodes {
+    if group_spec.nodes != rule.nodes {
         let nodes: Vec<String> =
-            known.nodes.0.iter().map(|(node, priority)| format!("{node}: {priority}")).collect();
+            group_spec.nodes.0.iter().map(|(node, priority)| format!("{node}: {priority}")).collect();
         text = format!("{text}; nodes of the group: {{{}}}", nodes.join(", "));
     }
     text

@@ -80,9 +80,9 @@ pub(crate) async fn one_event<S: Store>(
     let (parts, _) = request.into_parts();
     let shape = Shape::of(&parts.headers, &Parameters::of(&parts.uri)?, Rows::Events)?;
     let (mut events, _) = read(&state).await?;
-    let found = events.remove(&name).filter(|_| namespace == NAMESPACE);
-    let event =
-        found.ok_or_else(|| ApiError::new(ErrorReason::NotFound, format!("events {name:?} not found")))?;
+    let requested_event = events.remove(&name).filter(|_| namespace == NAMESPACE);
+    let event = requested_event
+        .ok_or_else(|| ApiError::new(ErrorReason::NotFound, format!("events {name:?} not found")))?;
     Ok(answer::object_response(&state, shape, event, axum::http::StatusCode::OK, &[]))
 }
 
@@ -214,7 +214,7 @@ async fn watch_events<S: Store>(
     let state = state.clone();
     let lines = async_stream::stream! {
         let _permit = permit;
-        let end = tokio::time::Instant::now() + length;
+        let end_time = tokio::time::Instant::now() + length;
         if from.is_none() {
             for event in events.values().filter(|event| matches_event(&selector, event)) {
                 yield watch::watch_line("ADDED", &shape.object(event.clone(), state.now_seconds()));
@@ -224,7 +224,7 @@ async fn watch_events<S: Store>(
         loop {
             let item = tokio::select! {
                 item = items.next() => item,
-                () = tokio::time::sleep_until(end) => break,
+                () = tokio::time::sleep_until(end_time) => break,
             };
             match item {
                 Some(Ok(WatchItem::Changes { changes, revision: _ })) => {
@@ -238,12 +238,12 @@ async fn watch_events<S: Store>(
                                 None => ("ADDED", None),
                             },
                             Change::Delete { key, revision } => {
-                                let known = name_of(&state, key).and_then(|name| events.remove(&name));
-                                let gone = known.map(|mut event| {
+                                let removed = name_of(&state, key).and_then(|name| events.remove(&name));
+                                let deletion = removed.map(|mut event| {
                                     event["metadata"]["resourceVersion"] = json!(revision.to_string());
                                     event
                                 });
-                                ("DELETED", gone)
+                                ("DELETED", deletion)
                             }
                         };
                         if let Some(event) = event.filter(|event| matches_event(&selector, event)) {

@@ -63,10 +63,10 @@ pub(crate) async fn check<S: Store>(
             }
         }
     }
-    if let Some(found) = refusal(&before, &after, status.as_ref(), &blocking_records) {
-        return Err(ApiError::invalid(kind, name, &[Problem::forbidden(found.field, found.message)]));
+    if let Some(refusal) = refusal(&before, &after, status.as_ref(), &blocking_records) {
+        return Err(ApiError::invalid(kind, name, &[Problem::forbidden(refusal.field, refusal.message)]));
     }
-    let guard_of = |known: Option<Revision>| known.map_or(Guard::Absent, Guard::Unchanged);
+    let guard_of = |revision: Option<Revision>| revision.map_or(Guard::Absent, Guard::Unchanged);
     Ok(vec![
         (keys.status(kind, name), guard_of(current.status.as_ref().map(|status| status.mod_revision))),
         (assignment_key, guard_of(assignment.map(|entry| entry.mod_revision))),

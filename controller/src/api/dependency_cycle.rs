@@ -45,19 +45,19 @@ pub(super) fn check_all<'a>(
     after: &ClusterView,
     mut changed: impl Iterator<Item = &'a ResourceName>,
 ) -> Result<(), ApiError> {
-    let order = |cluster_view: &ClusterView| {
+    let graph = |cluster_view: &ClusterView| {
         DependencyGraph::of(cluster_view.resources.iter().map(|(name, read)| (name, &read.value)))
     };
-    let (was, order) = (order(before), order(after));
-    if was == order {
+    let (order_before, order_after) = (graph(before), graph(after));
+    if order_before == order_after {
         return Ok(());
     }
-    let found = changed.find_map(|name| {
+    let changed_cycle = changed.find_map(|name| {
         let spec = &after.resources.get(name)?.value.spec;
-        let problem = problem(&order, name, &spec.depends_on)?;
-        was.dependency_cycle(name).is_none().then_some((name, problem))
+        let problem = problem(&order_after, name, &spec.depends_on)?;
+        order_before.dependency_cycle(name).is_none().then_some((name, problem))
     });
-    match found {
+    match changed_cycle {
         Some((name, problem)) => Err(ApiError::invalid(Kind::Resource, name, &[problem])),
         None => Ok(()),
     }

@@ -228,7 +228,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn parameters_have_bounds() {
+    fn log_parameters_have_bounds() {
         let of = |pairs: &[(&str, &str)]| {
             let pairs: Vec<_> = pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
             Parameters::of(&pairs)
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_assigned_definition_counts_on_its_node() {
+    fn log_request_uses_the_assigned_definition() {
         let spec = json!({
             "apiVersion": "hactl.io/v1",
             "kind": "Resource",

@@ -64,7 +64,7 @@ pub(super) async fn count_request(
     request: Request,
     next: Next,
 ) -> Response {
-    let begun = Instant::now();
+    let start_time = Instant::now();
     let method = match *request.method() {
         axum::http::Method::GET => "GET",
         axum::http::Method::HEAD => "HEAD",
@@ -79,6 +79,6 @@ pub(super) async fn count_request(
     let response = next.run(request).await;
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
     metrics.requests.with_label_values(&[method, route, response.status().as_str()]).inc();
-    metrics.seconds.with_label_values(&[method]).observe(begun.elapsed().as_secs_f64());
+    metrics.seconds.with_label_values(&[method]).observe(start_time.elapsed().as_secs_f64());
     response
 }

@@ -82,9 +82,9 @@ impl Observer {
 /// Records an entry. A key that is listed for the first time may be old; a key whose revision differs from the
 /// recorded one has changed.
 fn record_entry(observations: &mut BTreeMap<String, KeyObservation>, entry: &Entry, live: bool) {
-    let known = observations.get(&entry.key).copied();
-    let changed = match known {
-        Some(known) if known.revision == entry.mod_revision => known.changed,
+    let observation = observations.get(&entry.key).copied();
+    let changed = match observation {
+        Some(observation) if observation.revision == entry.mod_revision => observation.changed,
         Some(_) => Some(Instant::now()),
         None => live.then(Instant::now),
     };

@@ -41,15 +41,15 @@ impl Agents {
         proposed: &Value,
     ) -> Result<Option<String>, ApiError> {
         let ocf = |object: &Value| -> Option<OcfDriver> { spec_of::<ResourceSpec>(object).driver.ocf };
-        let Some(wanted) = ocf(proposed) else { return Ok(None) };
-        let is_known = current.is_some_and(|current| ocf(&current.spec.value).as_ref() == Some(&wanted));
-        let Ok(agent) = wanted.agent.parse::<AgentName>() else { return Ok(None) };
+        let Some(ocf_spec) = ocf(proposed) else { return Ok(None) };
+        let is_known = current.is_some_and(|current| ocf(&current.spec.value).as_ref() == Some(&ocf_spec));
+        let Ok(agent) = ocf_spec.agent.parse::<AgentName>() else { return Ok(None) };
         if is_known {
             return Ok(None);
         }
         match self.metadata(&agent).await {
             Ok(metadata) => {
-                let problems = ocf::check(&agent, &metadata, &wanted.parameters);
+                let problems = ocf::check(&agent, &metadata, &ocf_spec.parameters);
                 if problems.is_empty() {
                     Ok(None)
                 } else {

@@ -86,10 +86,10 @@ fn controllers<S>(
             // A controller without an observed refresh counts as lost only after this process has watched long
             // enough.
             let silence = silent_ms.or(observer.watching_ms()).unwrap_or(0);
-            let own = *id == state.options().id;
+            let is_own = *id == state.options().id;
             let controller_state = if leader.is_some_and(|leader| leader.id == *id) {
                 ControllerState::Leading
-            } else if silence < LOST_AFTER_MS || own {
+            } else if silence < LOST_AFTER_MS || is_own {
                 ControllerState::Standby
             } else {
                 ControllerState::Lost

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_copies_are_refused() {
+    fn patches_that_multiply_data_are_refused() {
         let copies: Vec<Value> =
             (0..40).map(|n| json!({"op": "copy", "from": "", "path": format!("/x{n}")})).collect();
         assert!(json(&json!({"text": "x".repeat(100)}), &json!(copies)).is_err());
@@ -84,7 +84,7 @@ mod tests {
     proptest::proptest! {
         /// No patch causes a panic.
         #[test]
-        fn any_patch_is_answered(path in "\\PC{0,12}", op in "(add|remove|replace|move|copy|test|x)", text in "\\PC{0,8}") {
+        fn arbitrary_patches_never_panic(path in "\\PC{0,12}", op in "(add|remove|replace|move|copy|test|x)", text in "\\PC{0,8}") {
             let object = json!({"metadata": {"name": "web"}, "spec": {"list": [1, {"a": 2}], "": 1}});
             let _ = json(&object, &json!([{"op": op, "path": path, "from": path, "value": text}]));
             let _ = json(&object, &json!([{"op": op, "path": format!("/{path}"), "from": "/spec/list/1", "value": {text.as_str(): 1}}]));

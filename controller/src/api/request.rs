@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_supported_form_is_used() {
+    fn first_supported_media_type_is_used() {
         check("application/json", Some(Form::Plain));
         check("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(Form::Table));
         check("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", Some(Form::Plain));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_read_and_checked() {
+    fn query_parameters_are_parsed_and_validated() {
         let of = |query: &str| Parameters::of(&format!("/x?{query}").parse().unwrap());
         let read =
             of("watch=1&limit=500&labelSelector=a%3Db&dryRun=All&fieldValidation=Warn&other=x").unwrap();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_requester_is_the_name_in_the_certificate() {
+    fn requester_is_the_certificate_common_name() {
         let (mut parts, ()) = axum::http::Request::new(()).into_parts();
         assert_eq!(requester(&parts), "loopback");
         parts.extensions.insert(ClientIdentity::Certificate {

@@ -26,7 +26,7 @@ pub(crate) async fn handler<S: Store>(
     let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(request.uri())
         .map_err(|error| ApiError::bad_request(format!("invalid query: {error}")))?;
     let mut options = ReportOptions { cluster: state.options().cluster.clone(), ..ReportOptions::default() };
-    let mut by = "node".to_owned();
+    let mut group_by = "node".to_owned();
     for (name, value) in pairs {
         match name.as_str() {
             "failures" => {
@@ -36,16 +36,16 @@ pub(crate) async fn handler<S: Store>(
                     _ => return Err(ApiError::bad_request(format!("failures={value}: must be 1 or 2"))),
                 }
             }
-            "by" => by = value,
+            "by" => group_by = value,
             "proof" => options.proof = matches!(value.as_str(), "true" | "1"),
             _ => {}
         }
     }
-    if options.failures == 2 && by != "node" {
+    if options.failures == 2 && group_by != "node" {
         return Err(ApiError::bad_request("failures=2 cannot be combined with by"));
     }
     let cluster_view = facts::cluster_view(&state).await?;
-    let failures = failures(&cluster_view, &by);
+    let failures = failures(&cluster_view, &group_by);
     let report =
         tokio::task::spawn_blocking(move || report::build_report(view(&cluster_view).0, &options, &failures))
             .await;
@@ -55,18 +55,18 @@ pub(crate) async fn handler<S: Store>(
 
 /// Returns the sets of nodes that fail together: each node, or the nodes of each group, or those with the same value
 /// of a label. Nodes without a group form a group of their own.
-fn failures(cluster_view: &ClusterView, by: &str) -> Vec<Failure> {
+fn failures(cluster_view: &ClusterView, group_by: &str) -> Vec<Failure> {
     let rest =
         ungrouped_name(cluster_view.nodes.values().filter_map(|node| node.value.spec.node_group.as_deref()));
     let mut domains: BTreeMap<String, BTreeSet<NodeName>> = BTreeMap::new();
     for (name, node) in &cluster_view.nodes {
-        let domain = match by {
+        let domain = match group_by {
             "node" => Some(name.as_str()),
             "group" => Some(node.value.spec.node_group.as_deref().unwrap_or(rest)),
             label => node.value.metadata.labels.get(label).map(String::as_str),
         };
         if let Some(domain) = domain {
-            domains.entry(format!("{by} {domain}")).or_default().insert(name.clone());
+            domains.entry(format!("{group_by} {domain}")).or_default().insert(name.clone());
         }
     }
     domains.into_iter().map(|(what, nodes)| Failure { what, nodes }).collect()

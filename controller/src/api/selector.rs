@@ -86,10 +86,10 @@ impl Selector {
 impl FieldRequirement {
     /// Returns the text of the field in an object.
     fn text_in(&self, object: &Value) -> String {
-        let found = self.path.split('.').try_fold(object, |value, name| value.get(name));
-        match found {
+        let field_value = self.path.split('.').try_fold(object, |value, name| value.get(name));
+        match field_value {
             Some(Value::String(text)) => text.clone(),
-            Some(Value::Bool(_) | Value::Number(_)) => found.map(Value::to_string).unwrap_or_default(),
+            Some(Value::Bool(_) | Value::Number(_)) => field_value.map(Value::to_string).unwrap_or_default(),
             Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => self.default.clone(),
         }
     }
@@ -119,8 +119,9 @@ fn default_in_schema(kind: Kind, path: &str) -> Result<String, ApiError> {
     for name in path.split('.') {
         let fields = &field_schema["properties"];
         let Some(field) = fields.get(name) else {
-            let known = fields.as_object().into_iter().flat_map(|fields| fields.keys().map(String::as_str));
-            let hint = suggestion(name, known).map(|nearest| format!("; did you mean {nearest}?"));
+            let field_names =
+                fields.as_object().into_iter().flat_map(|fields| fields.keys().map(String::as_str));
+            let hint = suggestion(name, field_names).map(|nearest| format!("; did you mean {nearest}?"));
             return Err(ApiError::bad_request(format!(
                 "fieldSelector: {kind} has no field {path}{}",
                 hint.unwrap_or_default()
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_select_as_in_kubernetes() {
+    fn selectors_match_as_in_kubernetes() {
         check("", "", Some(true));
         check("app=web,tier==front", "metadata.name=web", Some(true));
         check("app!=web", "", Some(false));
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsupported_field_is_named() {
+    fn unsupported_selector_field_is_named() {
         let check = |rows: Rows, fields: &str, part: &str| {
             let error = Selector::parse(rows, "", fields).expect_err(fields).status();
             let message = error["message"].as_str().unwrap_or_default();

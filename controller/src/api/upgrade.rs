@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_word_is_refused_with_the_outdated_readers() {
+    fn newer_enum_value_refusal_names_outdated_processes() {
         let keys = Keys::new("test");
         let word =
             Word { kind: Kind::Operation, field: "/spec/action", value: "NotHere", since: Protocol(2) };

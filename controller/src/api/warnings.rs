@@ -93,9 +93,9 @@ async fn stopped_with_it<S: Store>(
 }
 
 fn references(kind: Kind, value: &Value) -> Vec<Reference> {
-    let mut found = Vec::new();
+    let mut references = Vec::new();
     let mut add = |path: &'static str, kind: Kind, written: &str| {
-        found.push(Reference { path, kind, written: written.to_owned() });
+        references.push(Reference { path, kind, written: written.to_owned() });
     };
     match kind {
         Kind::Resource => {
@@ -137,7 +137,7 @@ fn references(kind: Kind, value: &Value) -> Vec<Reference> {
         }
         Kind::NodeGroup | Kind::Cluster | Kind::Operation => {}
     }
-    found
+    references
 }
 
 /// Returns a warning if no object has that name, or if its type differs.

@@ -130,7 +130,7 @@ impl<S: Store> Watcher<S> {
     ) -> impl Stream<Item = Bytes> + Send {
         async_stream::stream! {
             let _permit = &self.permit;
-            let end = Instant::now() + watch_duration(&self.parameters);
+            let end_time = Instant::now() + watch_duration(&self.parameters);
             if from.is_none() {
                 for event in view.initial() {
                     yield self.event(event);
@@ -154,7 +154,7 @@ impl<S: Store> Watcher<S> {
                         }
                         continue;
                     }
-                    () = tokio::time::sleep_until(end) => break,
+                    () = tokio::time::sleep_until(end_time) => break,
                 };
                 match item {
                     Some(Ok(WatchItem::Changes { changes, revision })) => {

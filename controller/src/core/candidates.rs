@@ -22,10 +22,12 @@ impl Controller {
     pub(super) fn yields_until(&self) -> Option<Mono> {
         let joined = self.election_state.membership?.joined;
         let valid_ms = self.cluster_view.timings().heartbeat_valid_ms;
-        let until = older_controllers(&self.cluster_view, joined)
+        let older_controllers_until = older_controllers(&self.cluster_view, joined)
             .into_iter()
             .map(|(_, refreshed)| refreshed.since + valid_ms);
-        until.filter(|until| *until > self.now.raw).max()
+        older_controllers_until
+            .filter(|older_controllers_until| *older_controllers_until > self.now.raw)
+            .max()
     }
 
     /// Asks the election to resign in favor of an older controller, if allowed (R9.29).
@@ -104,9 +106,10 @@ pub(super) fn wait_for_older_controller(input: &PlanInput<'_>, name: &str, plan:
     let report = cluster_view.node_reports.get(name).map(|report| &report.value);
     let generation =
         hold_terms(fence, report).map_or(Revision::default(), |terms| terms.candidate_generation);
-    let known: Vec<&str> = candidates_known_to(cluster_view, generation).map(String::as_str).collect();
+    let candidate_ids: Vec<&str> =
+        candidates_known_to(cluster_view, generation).map(String::as_str).collect();
     let present: Vec<&str> =
-        known.iter().copied().filter(|id| is_refreshed(cluster_view, id, input.now.raw)).collect();
+        candidate_ids.iter().copied().filter(|id| is_refreshed(cluster_view, id, input.now.raw)).collect();
     let confirm_hint =
         format!("If you have confirmed that {name} is powered off, run hactl node confirm-fenced {name}");
     let message = if !present.is_empty() {
@@ -115,7 +118,7 @@ pub(super) fn wait_for_older_controller(input: &PlanInput<'_>, name: &str, plan:
              that joined before this leader. {confirm_hint}",
             present.join(" or ")
         )
-    } else if known.is_empty() {
+    } else if candidate_ids.is_empty() {
         format!(
             "No controller that can end the etcd-outage hold of node {name} remains. \
              Power {name} off, then run hactl node confirm-fenced {name}"
@@ -124,7 +127,7 @@ pub(super) fn wait_for_older_controller(input: &PlanInput<'_>, name: &str, plan:
         format!(
             "Start controller {} again: node {name} may keep running under the etcd-outage hold of that controller, and this leader \
              joined later. {confirm_hint}",
-            known.join(" or ")
+            candidate_ids.join(" or ")
         )
     };
     plan.add_wait(Kind::Node, name, Reason::JoinedLater, message);

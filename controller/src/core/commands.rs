@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_assignment_names_its_node_and_its_target() {
+    fn assignment_refers_to_node_and_target() {
         let check = |assignment: Option<Assignment>, expected: bool| {
             assert_eq!(names_node(assignment.as_ref(), &"node1".into()), expected, "{assignment:?}");
         };

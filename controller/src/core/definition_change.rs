@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn identity_and_exclusive_are_fixed_while_a_copy_may_exist() {
+    fn identity_is_immutable_while_copies_may_exist() {
         let none = BlockingRecords::default();
         let non_exclusive = resource(&json!({"systemd": {"unit": "a.service"}}), false);
         for state in ServiceState::ALL {

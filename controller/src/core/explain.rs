@@ -87,8 +87,8 @@ fn describe_load_imbalance(view: &View, name: &ResourceName, service: &ServiceFa
         return None;
     }
     let imbalance = Loads::of(view).imbalance();
-    let verdict = if let Some(why) = immovable_reason(view, name, service) {
-        format!("the service is not moved because {why}")
+    let verdict = if let Some(immovable_reason) = immovable_reason(view, name, service) {
+        format!("the service is not moved because {immovable_reason}")
     } else if imbalance <= settings.threshold {
         "no rebalancing is needed".to_owned()
     } else {
@@ -201,13 +201,13 @@ fn not_chosen(
     if let Some((node, Judged::Allowed(best))) = chosen
         && best.priority_tier < score.priority_tier
     {
-        let by = match (view.rules.node_rule(name), &service.group) {
+        let preference = match (view.rules.node_rule(name), &service.group) {
             (Some(rule), _) => format!("rule {}", rule.name),
             (None, Some(group)) => format!("group {group}"),
             (None, None) => "a rule of services with strict affinity".to_owned(),
         };
         let message = format!(
-            "tier {} by {by}; {node} of tier {} is eligible",
+            "tier {} by {preference}; {node} of tier {} is eligible",
             priority_tier_name(score.priority_tier.0),
             priority_tier_name(best.priority_tier.0)
         );

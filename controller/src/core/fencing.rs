@@ -165,8 +165,8 @@ fn record_product_id(
     if !is_same_registration {
         return false;
     }
-    let known = Fence { product_id: report.value.product_id.clone(), ..fence.value.clone() };
-    let transaction = rewrite(input, subject, fence, &known);
+    let completed_fence = Fence { product_id: report.value.product_id.clone(), ..fence.value.clone() };
+    let transaction = rewrite(input, subject, fence, &completed_fence);
     plan.add_action(Subject::Fence(subject.name.to_owned()), transaction, Vec::new(), OnApplied::None);
     true
 }

@@ -24,12 +24,12 @@ pub(super) fn plan(input: &PlanInput<'_>, plan: &mut Plan) {
 /// Returns the transaction that allows a node to follow this data, regardless of the data that it followed before.
 /// `None` if the node is already allowed to, or if there is no incarnation yet.
 pub(super) fn allow_to_follow(input: &PlanInput<'_>, node: &NodeName) -> Option<Transaction> {
-    let known = input.cluster_view.incarnation.as_ref()?;
-    if known.value.is_followed_by(node) {
+    let stored_incarnation = input.cluster_view.incarnation.as_ref()?;
+    if stored_incarnation.value.is_followed_by(node) {
         return None;
     }
-    let mut incarnation = known.value.clone();
+    let mut incarnation = stored_incarnation.value.clone();
     incarnation.followers.push(node.to_owned());
     let key = input.cluster_view.keys.incarnation();
-    Some(Transaction::new().put(key, Guard::Unchanged(known.modified), stored(&incarnation)))
+    Some(Transaction::new().put(key, Guard::Unchanged(stored_incarnation.modified), stored(&incarnation)))
 }

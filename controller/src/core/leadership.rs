@@ -34,9 +34,9 @@ impl Controller {
     }
 
     pub(super) fn begin_deliveries(&mut self, plan: &mut Plan) {
-        let wanted = std::mem::take(&mut plan.deliveries);
-        let begun = self.deliveries.begin(plan.unreported, wanted, self.now.raw);
-        self.effects.extend(begun.into_iter().map(Effect::Deliver));
+        let planned_deliveries = std::mem::take(&mut plan.deliveries);
+        let started = self.deliveries.begin(plan.unreported, planned_deliveries, self.now.raw);
+        self.effects.extend(started.into_iter().map(Effect::Deliver));
     }
 
     pub(super) fn handle_delivered(&mut self, id: DeliveryId, outcome: DeliveryOutcome) {

@@ -46,21 +46,22 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
     let settings = cluster_view.settings();
     let spec = settings.notifications.as_ref();
     let targets = spec.map(NotificationsSpec::targets).unwrap_or_default();
-    let known = cluster_view.notified.as_ref();
+    let stored_record = cluster_view.notified.as_ref();
     let (Some(spec), false) = (spec, targets.is_empty()) else {
         // A target that is configured later starts without history, and gets no notifications about the past.
-        if let Some(known) = known {
-            let transaction = Transaction::new().delete(key, Guard::Unchanged(known.modified));
+        if let Some(stored_record) = stored_record {
+            let transaction = Transaction::new().delete(key, Guard::Unchanged(stored_record.modified));
             plan.add_action(Subject::Notified, transaction, Vec::new(), OnApplied::None);
         }
         return;
     };
-    let mut next = known.map_or_else(|| initial_record(input), |known| known.value.clone());
+    let mut next =
+        stored_record.map_or_else(|| initial_record(input), |stored_record| stored_record.value.clone());
     input.deliveries.mark_ended_in(&mut next);
     remove_delivered(&mut next, &targets);
     let (dropped, events) = queue_notifications(input, nodes, spec, &targets, &mut next, plan);
-    if known.map(|known| &known.value) != Some(&next) {
-        let transaction = Transaction::new().put(key, guard_of(known), stored(&next));
+    if stored_record.map(|stored_record| &stored_record.value) != Some(&next) {
+        let transaction = Transaction::new().put(key, guard_of(stored_record), stored(&next));
         let on_applied =
             if dropped.is_empty() { OnApplied::None } else { OnApplied::NotificationsDropped(dropped) };
         plan.add_action(Subject::Notified, transaction, events, on_applied);
@@ -90,10 +91,10 @@ fn queue_notifications(
     next: &mut Notified,
     plan: &mut Plan,
 ) -> (Vec<&'static str>, Vec<Event>) {
-    let (mut items, told) = changes(input, nodes, &next.told, plan);
+    let (mut items, sent_facts) = changes(input, nodes, &next.told, plan);
     items.retain(|kind, _| spec.sends(*kind));
     if items.is_empty() {
-        next.told = told;
+        next.told = sent_facts;
         return (Vec::new(), Vec::new());
     }
     // Set until etcd shows that the changes were reported, regardless of the outcome of the write.
@@ -103,13 +104,13 @@ fn queue_notifications(
         plan.wake_at(input, due_at, "the collection time of a notification is over");
         return (Vec::new(), Vec::new());
     }
-    next.told = told;
+    next.told = sent_facts;
     for (kind, items) in items {
         let notification = compose::compose(input, plan, kind, items);
         next.queue.push(QueuedNotification { notification, ..QueuedNotification::default() });
     }
     let surplus = surplus(&next.queue);
-    let kept = next.queue.len() - surplus;
+    let kept_count = next.queue.len() - surplus;
     let mut dropped = Vec::new();
     let mut events = Vec::new();
     for queued in next.queue.drain(..surplus) {
@@ -118,7 +119,7 @@ fn queue_notifications(
         dropped.extend(undelivered.iter().map(|target| target.kind()));
         let names: Vec<String> = undelivered.iter().map(|target| target.name()).collect();
         let message = format!(
-            "Notification {} ({}) dropped because {kept} newer ones are pending; not delivered to {}",
+            "Notification {} ({}) dropped because {kept_count} newer ones are pending; not delivered to {}",
             queued.notification.id,
             queued.notification.summary,
             names.join(", ")
@@ -132,20 +133,20 @@ fn queue_notifications(
 /// always stays.
 fn surplus(queue: &[QueuedNotification]) -> usize {
     let mut bytes = 0;
-    let kept = queue.iter().rev().take(MAX_QUEUED).take_while(|queued| {
+    let kept_count = queue.iter().rev().take(MAX_QUEUED).take_while(|queued| {
         let first = bytes == 0;
         bytes += stored(queued).len();
         first || bytes <= MAX_QUEUED_BYTES
     });
-    queue.len() - kept.count()
+    queue.len() - kept_count.count()
 }
 
 /// Sends each target its oldest pending notification, one at a time, from the stored queue.
 fn send(input: &PlanInput<'_>, targets: Vec<Target>, plan: &mut Plan) {
-    let Some(known) = &input.cluster_view.notified else { return };
+    let Some(stored_record) = &input.cluster_view.notified else { return };
     for target in targets {
         let key = target.key();
-        let queued = known.value.queue.iter().find(|queued| {
+        let queued = stored_record.value.queue.iter().find(|queued| {
             !queued.done.contains(&key) && !input.deliveries.has_ended(&queued.notification.id, &key)
         });
         let Some(queued) = queued.filter(|_| !input.deliveries.is_busy(&key)) else { continue };

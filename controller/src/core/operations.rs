@@ -190,11 +190,11 @@ fn with_status(
     new_status: &NewStatus,
     transaction: Transaction,
 ) -> Option<Transaction> {
-    let known = request.status.map(|status| &status.value);
+    let stored_status = request.status.map(|status| &status.value);
     let generation = request.operation.value.metadata.generation;
     let NewStatus { phase, reason, message } = new_status;
-    let status = status_in_phase(input, known, generation, *phase, *reason, message);
-    if known == Some(&status) {
+    let status = status_in_phase(input, stored_status, generation, *phase, *reason, message);
+    if stored_status == Some(&status) {
         return None;
     }
     let key = input.cluster_view.keys.status(Kind::Operation, request.name);
@@ -377,17 +377,17 @@ fn fence(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationRequest<'_
         write(input, request, &new_status(refused, Reason::NotFound, message), plan);
         return;
     };
-    let begun = request.is_running();
+    let is_running = request.is_running();
     let failed = |message: String| new_status(OperationPhase::Failed, Reason::FenceDeviceFailed, message);
     let outcome = match fence.value.state {
-        FenceState::Open | FenceState::Fencing if !begun && !node.has_device => {
+        FenceState::Open | FenceState::Fencing if !is_running && !node.has_device => {
             let message = format!(
                 "Node {name} has no fence device: configure spec.fencing.devices with \"hactl edit node/{name}\", or \
                  power the machine off and run \"hactl node confirm-fenced {name}\""
             );
             new_status(refused, Reason::FencingUnavailable, message)
         }
-        FenceState::Open if begun => {
+        FenceState::Open if is_running => {
             failed(format!("No fence device confirmed that {name} is off, and the node has registered again"))
         }
         FenceState::Open => {
@@ -407,7 +407,7 @@ fn fence(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationRequest<'_
         },
         FenceState::Fenced | FenceState::Closed => {
             let proof_text = fence.value.proof.as_ref().map(Proof::sentence).unwrap_or_default();
-            match (begun, matches!(fence.value.proof, Some(Proof::Device { .. }))) {
+            match (is_running, matches!(fence.value.proof, Some(Proof::Device { .. }))) {
                 (true, true) => new_status(OperationPhase::Succeeded, Reason::Completed, proof_text),
                 (true, false) => {
                     failed(format!("No fence device confirmed that {name} is off: {proof_text}"))
@@ -437,7 +437,7 @@ fn unfence(input: &PlanInput<'_>, request: &OperationRequest<'_>, plan: &mut Pla
     let spec = &request.operation.value.spec;
     let name = &spec.node.clone().unwrap_or_default();
     let (refused, done) = (OperationPhase::Refused, OperationPhase::Succeeded);
-    let begun = request.is_running();
+    let is_running = request.is_running();
     let outcome = match input.cluster_view.fences.get(name).map(|fence| &fence.value) {
         None => new_status(refused, Reason::NotFound, format!("Node {name} has never registered")),
         Some(fence) if !fencing::is_unchanged_since_request(spec, fence) => outdated_request(name, fence),
@@ -452,7 +452,7 @@ fn unfence(input: &PlanInput<'_>, request: &OperationRequest<'_>, plan: &mut Pla
                     let message = format!("Fence device {} is reconnecting the node", device.name);
                     new_status(OperationPhase::Running, Reason::InProgress, message)
                 }
-                (FenceState::Open | FenceState::Fenced | FenceState::Closed, _) if begun => {
+                (FenceState::Open | FenceState::Fenced | FenceState::Closed, _) if is_running => {
                     new_status(done, Reason::Completed, format!("{name} is reconnected"))
                 }
                 (FenceState::Open | FenceState::Fenced | FenceState::Closed, _) => {

@@ -28,23 +28,25 @@ impl DependencyGraph {
             }
         }
         if !order.dependencies.is_empty() {
-            let own: BTreeMap<&ResourceName, i32> =
+            let own_priorities: BTreeMap<&ResourceName, i32> =
                 resources.map(|(name, resource)| (name, resource.spec.priority)).collect();
-            order.raise_priorities(&own);
+            order.raise_priorities(&own_priorities);
         }
         order
     }
 
     /// Raises the priority of each service to that of its dependents. Priorities only rise, so the loop also ends in
     /// a dependency cycle.
-    fn raise_priorities(&mut self, own: &BTreeMap<&ResourceName, i32>) {
+    fn raise_priorities(&mut self, own_priorities: &BTreeMap<&ResourceName, i32>) {
         let mut queue: VecDeque<&ResourceName> = self.dependencies.keys().collect();
         let mut raised: BTreeMap<&ResourceName, i32> = BTreeMap::new();
         while let Some(name) = queue.pop_front() {
-            let Some(priority) = raised.get(name).or_else(|| own.get(name)).copied() else { continue };
+            let Some(priority) = raised.get(name).or_else(|| own_priorities.get(name)).copied() else {
+                continue;
+            };
             for first in self.dependencies(name) {
-                let known = raised.get(first).or_else(|| own.get(first)).copied();
-                if known.is_some_and(|known| known < priority) {
+                let current_priority = raised.get(first).or_else(|| own_priorities.get(first)).copied();
+                if current_priority.is_some_and(|current_priority| current_priority < priority) {
                     raised.insert(first, priority);
                     queue.push_back(first);
                 }
@@ -65,8 +67,8 @@ impl DependencyGraph {
     }
 
     /// Returns the priority of a service: the highest of its own and those of its dependents.
-    pub fn priority(&self, name: &ResourceName, own: i32) -> i32 {
-        self.raised_priorities.get(name).copied().unwrap_or(own)
+    pub fn priority(&self, name: &ResourceName, own_priority: i32) -> i32 {
+        self.raised_priorities.get(name).copied().unwrap_or(own_priority)
     }
 
     /// Returns the shortest dependency cycle through a service, in start order, from the service back to itself.
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equal_priority_the_largest_is_planned_first() {
+    fn equal_priority_plans_the_largest_first() {
         check_sequence("a B c=5", "c B a");
         check_sequence("a>b b C", "C b a");
         check_sequence("A>b b C=0", "C b A");

@@ -54,7 +54,7 @@ mod tests {
     use super::pause_ms;
 
     #[test]
-    fn pauses_grow_up_to_an_hour() {
+    fn retry_pause_grows_to_one_hour() {
         let lengths: Vec<u64> = (0..5).map(pause_ms).collect();
         assert_eq!(lengths, [0, 10_000, 20_000, 40_000, 80_000]);
         assert_eq!([9, 10, u32::MAX].map(pause_ms), [2_560_000, 3_600_000, 3_600_000]);

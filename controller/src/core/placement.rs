@@ -294,14 +294,17 @@ pub(super) fn replicas(resource: &Resource, status: &ResourceStatus) -> BTreeSet
     let Some(StorageSpec { secondary: Some(declared), .. }) = storage else {
         return storage.iter().flat_map(|_| &status.node).cloned().collect();
     };
-    let known: BTreeSet<NodeName> = status.replicas.iter().cloned().collect();
+    let reported_nodes: BTreeSet<NodeName> = status.replicas.iter().cloned().collect();
     let is_as_declared = match &status.declared_secondary {
         Some(then) => then == declared,
         // An earlier version wrote this status. That version could not replace secondaries.
-        None => known.contains(declared),
+        None => reported_nodes.contains(declared),
     };
-    if is_as_declared && !known.is_empty() && status.node.iter().all(|node| known.contains(node)) {
-        return known;
+    if is_as_declared
+        && !reported_nodes.is_empty()
+        && status.node.iter().all(|node| reported_nodes.contains(node))
+    {
+        return reported_nodes;
     }
     status.node.iter().chain([declared]).cloned().collect()
 }
@@ -339,7 +342,7 @@ mod tests {
     use ha_api_types::resource::ServiceCopy;
 
     #[test]
-    fn a_frozen_service_uses_its_node_if_it_may_run() {
+    fn frozen_service_occupies_its_node_if_running() {
         let check = |running: bool, copies: usize, expected: &[&str]| {
             let copies = vec![ServiceCopy::default(); copies];
             let (state, node) = (ServiceState::Freeze, Some("node1".into()));

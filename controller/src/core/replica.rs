@@ -62,8 +62,10 @@ impl Replica {
         match input {
             Input::Synced { entries, revision, answers } => {
                 let seen = entries.iter().filter(|entry| self.keys.contains(&entry.key)).cloned().collect();
-                let (planners, own) = if is_election_refresh(answers) { (0, answers) } else { (answers, 0) };
-                self.candidacy.handle(now, Input::Synced { entries: seen, revision, answers: own });
+                let (planners, election_refresh) =
+                    if is_election_refresh(answers) { (0, answers) } else { (answers, 0) };
+                self.candidacy
+                    .handle(now, Input::Synced { entries: seen, revision, answers: election_refresh });
                 self.pass_to_planner(Input::Synced { entries, revision, answers: planners });
             }
             Input::Changed { changes, revision } => {

@@ -77,9 +77,9 @@ impl FailoverCapacityCheck {
             return false;
         }
         self.next_step_at = None;
-        let found = finding(cluster, verdicts.not_survived());
-        let is_new = self.finding.as_ref() != Some(&found);
-        self.finding = Some(found);
+        let finding = finding(cluster, verdicts.not_survived());
+        let is_new = self.finding.as_ref() != Some(&finding);
+        self.finding = Some(finding);
         is_new
     }
 }
@@ -152,8 +152,8 @@ pub fn message_of(finding: &Finding) -> String {
 
 /// Returns the part of a message that names the nodes.
 pub fn headline(message: &str) -> &str {
-    let end = "stop unused services";
-    message.find(end).map_or(message, |at| message.get(..at + end.len()).unwrap_or(message))
+    let suffix = "stop unused services";
+    message.find(suffix).map_or(message, |at| message.get(..at + suffix.len()).unwrap_or(message))
 }
 
 /// Returns why the cluster does not survive the failure: each service and its unmet requirements.

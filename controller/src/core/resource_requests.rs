@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_come_from_spec_definition_or_report() {
+    fn resource_requests_come_from_spec_or_report() {
         let xml = "<domain><name>a</name><memory unit='GiB'>4</memory><vcpu>2</vcpu></domain>";
         let reports = [
             ("node1", "uid-a", Revision(5), amounts(1, 1)),

@@ -56,9 +56,9 @@ pub(super) fn unreachable_since_restore(name: &str) -> String {
 /// 9).
 pub(super) fn assignments_paused_until(input: &PlanInput<'_>) -> Option<Mono> {
     let marker = input.cluster_view.restored.as_ref()?;
-    let seen = marker.seen;
+    let seen_at = marker.seen;
     let timings = input.cluster_view.timings();
-    let since = input.commits.restart_of(seen, timings.heartbeat_valid_ms / 2).unwrap_or(seen);
+    let since = input.commits.restart_of(seen_at, timings.heartbeat_valid_ms / 2).unwrap_or(seen_at);
     Some(since + quiet_period_ms(&timings, &marker.value)).filter(|until| input.now.raw < *until)
 }
 
@@ -68,9 +68,9 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
     let cluster_view = input.cluster_view;
     let Some(marker) = &cluster_view.restored else { return };
     let mut is_over = true;
-    if let Some(until) = assignments_paused_until(input) {
+    if let Some(paused_until) = assignments_paused_until(input) {
         is_over = false;
-        plan.wake_at(input, until, "a machine that is isolated from the restored etcd has been reset");
+        plan.wake_at(input, paused_until, "a machine that is isolated from the restored etcd has been reset");
         let message = format!(
             "{}: no service is scheduled for {} s, until watchdogs have reset isolated machines",
             Reason::EtcdRestored.sentence(),

@@ -20,7 +20,7 @@ use ha_scheduler::services::NodeUse;
 use std::collections::BTreeMap;
 
 /// States of arming and disarming.
-const ARMING: [&str; 4] = ["Armed", "Disarming", "Disarmed", "Arming"];
+const ARMING_STATES: [&str; 4] = ["Armed", "Disarming", "Disarmed", "Arming"];
 /// Results of the N+1 check.
 const CHECK_RESULTS: [(&str, Reason); 3] = [
     ("Holds", Reason::FailoverCapacityAvailable),
@@ -51,7 +51,8 @@ pub fn samples(input: &MetricsInput<'_>) -> Vec<Sample> {
     let mut samples = vec![leader::WAITING.sample([], input.waiting as f64)];
     if let Some(status) = &input.cluster_view.cluster_status {
         let arming = &status.value.arming;
-        samples.extend(ARMING.map(|state| leader::CLUSTER_ARMING.sample([state], flag(arming == state))));
+        samples
+            .extend(ARMING_STATES.map(|state| leader::CLUSTER_ARMING.sample([state], flag(arming == state))));
     }
     let waiting = input.cluster_view.notified.as_ref().map_or(0, |known| known.value.queue.len());
     samples.push(leader::NOTIFICATIONS_WAITING.sample([], waiting as f64));
@@ -148,11 +149,12 @@ fn headroom(view: &View) -> [Option<i128>; 3] {
     let nodes = view.nodes.iter().filter(|(_, node)| is_usable(node));
     let limits: Vec<_> = nodes.map(|(name, node)| (name, limits(&view.settings, node))).collect();
     [0, 1, 2].map(|kind| {
-        let most = limits.iter().map(|(_, limits)| limits[kind]).collect::<Option<Vec<i128>>>()?;
+        let largest_headroom =
+            limits.iter().map(|(_, limits)| limits[kind]).collect::<Option<Vec<i128>>>()?;
         let used =
             |(name, _): &(&NodeName, _)| view.services.on(name).map_or(0, |used| used.requested()[kind]);
-        let free = most.iter().sum::<i128>() - limits.iter().map(used).sum::<i128>();
-        Some(free - most.iter().max()?)
+        let free = largest_headroom.iter().sum::<i128>() - limits.iter().map(used).sum::<i128>();
+        Some(free - largest_headroom.iter().max()?)
     })
 }
 

@@ -484,8 +484,8 @@ fn write_draft(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Serv
     for (reason, message) in std::mem::take(&mut draft.waiting) {
         planner.plan.add_wait(Kind::Resource, service.name, reason, message);
     }
-    if let Some((at, why)) = draft.wake {
-        planner.plan.wake_at(&input, at, why);
+    if let Some((at, wake_reason)) = draft.wake {
+        planner.plan.wake_at(&input, at, wake_reason);
     }
     let uses = super::placement::used_nodes(&draft.status);
     if let Some(mut facts) = planner.view.services.get_mut(service.name) {
@@ -548,8 +548,8 @@ fn availability_since(
 }
 
 /// Returns the guard of a key of this service, as it was read.
-fn record_guard<T>(known: Option<&Versioned<T>>) -> ha_store::Guard {
-    guard_of(known)
+fn record_guard<T>(record: Option<&Versioned<T>>) -> ha_store::Guard {
+    guard_of(record)
 }
 
 /// Returns the key of a report and its guard.

@@ -31,29 +31,29 @@ fn write<T: Serialize + PartialEq>(
     plan: &mut Plan,
     kind: Kind,
     name: &str,
-    known: Option<&Versioned<T>>,
+    current: Option<&Versioned<T>>,
     status: &T,
     events: Vec<Event>,
 ) {
     let key = input.cluster_view.keys.status(kind, name);
     // The leader writes this key, so it replaces a value that this version cannot read (FENCING, R1.23).
     let is_readable = !input.cluster_view.unreadable.contains_key(&key);
-    if is_readable && known.is_some_and(|known| known.value == *status) {
+    if is_readable && current.is_some_and(|current| current.value == *status) {
         return;
     }
-    let transaction = Transaction::new().put(key, guard_of(known), stored(status));
+    let transaction = Transaction::new().put(key, guard_of(current), stored(status));
     plan.add_action(Subject::Status(kind, name.to_owned()), transaction, events, OnApplied::None);
 }
 
 /// Removes the status of an object that is gone.
-fn remove<T>(input: &PlanInput<'_>, plan: &mut Plan, kind: Kind, name: &str, known: &Versioned<T>) {
+fn remove<T>(input: &PlanInput<'_>, plan: &mut Plan, kind: Kind, name: &str, stored: &Versioned<T>) {
     let keys = &input.cluster_view.keys;
     let spec = keys.spec(kind, name);
     if input.cluster_view.unreadable.contains_key(&spec) {
         return;
     }
     let transaction = Transaction::new()
-        .delete(keys.status(kind, name), Guard::Unchanged(known.modified))
+        .delete(keys.status(kind, name), Guard::Unchanged(stored.modified))
         .guard(spec, Guard::Absent);
     plan.add_action(Subject::Status(kind, name.to_owned()), transaction, Vec::new(), OnApplied::None);
 }

@@ -15,16 +15,16 @@ pub(super) type UnverifiedResources = BTreeMap<NodeName, Vec<ResourceName>>;
 impl ClusterView {
     /// Returns the nodes that have yet to answer, with the resources that counted them as empty.
     pub(super) fn unverified(&self) -> UnverifiedResources {
-        let mut found = UnverifiedResources::new();
+        let mut unverified_resources = UnverifiedResources::new();
         for (name, status) in &self.resource_statuses {
             if status.value.counted_empty.is_empty() || !self.needs_verification(name, &status.value.uid) {
                 continue;
             }
             for node in &status.value.counted_empty {
-                found.entry(node.clone()).or_default().push(name.clone());
+                unverified_resources.entry(node.clone()).or_default().push(name.clone());
             }
         }
-        found
+        unverified_resources
     }
 
     /// Returns `true` if nodes must answer for the resource. A resource that is deleted, Ignored or safe to run twice

@@ -79,10 +79,10 @@ pub(super) fn add_outside_usage(
     for (name, facts) in services {
         for node in &facts.uses {
             let Some(report) = node_usage(cluster_view, node) else { continue };
-            let known = report.services.get(name).map(|service| service.usage).unwrap_or_default();
+            let reported_usage = report.services.get(name).map(|service| service.usage).unwrap_or_default();
             let sum = by_services.entry(node).or_default();
-            sum.cpu = add(sum.cpu, facts.requests.cpu.filter(|_| known.cpu.is_none()));
-            sum.memory = add(sum.memory, facts.requests.memory.filter(|_| known.memory.is_none()));
+            sum.cpu = add(sum.cpu, facts.requests.cpu.filter(|_| reported_usage.cpu.is_none()));
+            sum.memory = add(sum.memory, facts.requests.memory.filter(|_| reported_usage.memory.is_none()));
         }
     }
     for (name, facts) in nodes {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn only_figures_of_the_open_epoch_count() {
+    fn only_usage_of_open_epoch_counts() {
         assert_eq!(measured(&cluster_view(Epoch(2), "b2", FenceState::Open)), gib(3));
         assert_eq!(measured(&cluster_view(Epoch(2), "b2", FenceState::Fencing)), None);
         assert_eq!(measured(&cluster_view(Epoch(2), "b2", FenceState::Fenced)), None);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_overview_shows_only_current_figures() {
+    fn overview_shows_only_current_usage() {
         let of_web = |state| {
             let overview = overview(&cluster_view(Epoch(2), "b2", state));
             let web = overview.resources.first().expect("it uses a node").clone();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn only_figures_of_services_on_the_node_count() {
+    fn only_usage_of_local_services_counts() {
         let check = |change: fn(&mut Resource, &mut ResourceStatus), expected: Option<Quantity>| {
             let mut cluster_view = cluster_view(Epoch(2), "b2", FenceState::Open);
             let resource = &mut cluster_view.resources.get_mut("web").expect("there").value;
@@ -218,13 +218,13 @@ mod tests {
     /// GiB.
     fn check_outside(
         declared: Option<Quantity>,
-        known: Option<Quantity>,
+        reported_usage: Option<Quantity>,
         on: &[&str],
         expected: Option<Quantity>,
     ) {
         let mut cluster_view = cluster_view(Epoch(2), "b2", FenceState::Open);
         let report = &mut cluster_view.usage_reports.get_mut("n1").expect("there").value;
-        report.services.get_mut("web").expect("there").usage.memory = known;
+        report.services.get_mut("web").expect("there").usage.memory = reported_usage;
         let reserved = Amounts { memory: declared, ..Amounts::default() };
         let mut nodes: BTreeMap<NodeName, NodeFacts> =
             [("n1".into(), NodeFacts { reserved, ..NodeFacts::default() })].into_iter().collect();
@@ -235,11 +235,11 @@ mod tests {
             ..ServiceFacts::default()
         };
         add_outside_usage(&cluster_view, &mut nodes, &[("web".into(), facts)].into_iter().collect());
-        assert_eq!(nodes["n1"].reserved.memory, expected, "{declared:?} {known:?} {on:?}");
+        assert_eq!(nodes["n1"].reserved.memory, expected, "{declared:?} {reported_usage:?} {on:?}");
     }
 
     #[test]
-    fn outside_usage_is_the_total_minus_services() {
+    fn external_usage_is_total_minus_services() {
         check_outside(None, gib(3), &["n1"], gib(5));
         check_outside(None, None, &["n1"], gib(4));
         check_outside(None, gib(9), &["n1"], None);

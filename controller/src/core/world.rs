@@ -365,8 +365,8 @@ impl ClusterView {
                 let before = self.entries.get(&entry.key).map(|entry| &*entry.value);
                 let read = heartbeat::put(&mut self.alive, name, before, entry, now);
                 let read = self.track_unreadable_heartbeat(name, read);
-                let late = self.observe_heartbeat(name, entry.mod_revision, now);
-                if expected && !late && read.is_ok() {
+                let late_metric = self.observe_heartbeat(name, entry.mod_revision, now);
+                if expected && !late_metric && read.is_ok() {
                     return PlanRelevance::Heartbeat;
                 }
                 read
@@ -560,6 +560,6 @@ impl ClusterView {
 }
 
 /// Returns the guard for a write of a key: the key as it was read.
-pub fn guard_of<T>(known: Option<&Versioned<T>>) -> Guard {
-    known.map_or(Guard::Absent, |known| Guard::Unchanged(known.modified))
+pub fn guard_of<T>(record: Option<&Versioned<T>>) -> Guard {
+    record.map_or(Guard::Absent, |record| Guard::Unchanged(record.modified))
 }

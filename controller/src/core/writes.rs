@@ -103,9 +103,10 @@ impl Writes {
 
     /// Returns `true` if a write of this process may close a node's epoch, or has closed it.
     pub(super) fn may_close(&self, node: &NodeName) -> bool {
-        let about = |member: &BatchedAction| matches!(&member.subject, Subject::Fence(name) if name == node);
+        let is_of_fence =
+            |member: &BatchedAction| matches!(&member.subject, Subject::Fence(name) if name == node);
         self.fences_with_unknown_write.contains_key(node)
-            || self.batches.values().any(|batch| batch.actions.iter().any(about))
+            || self.batches.values().any(|batch| batch.actions.iter().any(is_of_fence))
     }
 
     /// Returns `true` if a batch has this id.

@@ -106,7 +106,7 @@ impl Agent {
     }
 
     /// Runs the agent. If `until` passes or the future is dropped, the whole process group is killed.
-    pub(super) async fn run(&self, verb: &str, until: Instant) -> Result<AgentExit, String> {
+    pub(super) async fn run(&self, verb: &str, deadline: Instant) -> Result<AgentExit, String> {
         let name = self.program.display().to_string();
         let child = Command::new(&self.program)
             .stdin(Stdio::piped())
@@ -120,7 +120,7 @@ impl Agent {
         // Dropped at the end of this run in every case, so that processes that the agent left in its group are also
         // killed.
         let _group = ProcessGroup(pid);
-        let ended = tokio::time::timeout_at(until, self.run_child(child, verb)).await;
+        let ended = tokio::time::timeout_at(deadline, self.run_child(child, verb)).await;
         ended.map_err(|_| format!("{verb} timed out"))?.map_err(|error| format!("{name}: {error}"))
     }
 

@@ -54,7 +54,7 @@ fn failure_message(outcome: FencerOutcome) -> String {
 }
 
 #[tokio::test]
-async fn every_part_must_be_confirmed_off_by_its_own_status() {
+async fn every_device_part_must_confirm_power_off() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let parts = vec![fence_part(directory.path(), "a", &[]), fence_part(directory.path(), "b", &[])];
     assert_eq!(run_fencer(directory.path(), parts, FencerAction::Off, 10).await, FencerOutcome::Confirmed);
@@ -65,7 +65,7 @@ async fn every_part_must_be_confirmed_off_by_its_own_status() {
 }
 
 #[tokio::test]
-async fn a_failed_attempt_is_repeated() {
+async fn failed_fence_attempt_is_repeated() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let parts = vec![fence_part(directory.path(), "a", &[])];
     std::fs::write(directory.path().join("a.fail"), "").expect("written");
@@ -73,7 +73,7 @@ async fn a_failed_attempt_is_repeated() {
 }
 
 #[tokio::test]
-async fn a_part_that_is_off_can_be_switched_on_again() {
+async fn device_part_can_be_switched_on_again() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let parts = vec![fence_part(directory.path(), "a", &[])];
     std::fs::write(directory.path().join("a"), "off\n").expect("written");
@@ -82,7 +82,7 @@ async fn a_part_that_is_off_can_be_switched_on_again() {
 }
 
 #[tokio::test]
-async fn a_missing_agent_is_named() {
+async fn missing_fence_agent_is_named() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let missing = FencePart { agent: "fence_nobody".to_owned(), ..FencePart::default() };
     let message = failure_message(run_fencer(directory.path(), vec![missing], FencerAction::Off, 1).await);
@@ -93,7 +93,7 @@ async fn a_missing_agent_is_named() {
 }
 
 #[tokio::test]
-async fn an_agent_that_hangs_is_killed_with_its_children() {
+async fn hanging_fence_agent_is_killed_with_children() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let pid_file = directory.path().join("pid");
     let script = format!("#!/bin/sh\nsleep 1000 &\necho $! > {}\nwait\n", pid_file.display());

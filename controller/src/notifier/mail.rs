@@ -15,7 +15,7 @@ use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
 use std::time::Duration;
 
 /// Timeout of one SMTP command.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const SMTP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Status codes by which a server permanently refuses the mail: the mailbox, its name, its size. Other errors may
 /// concern the server or the login, which can be corrected.
 const REFUSAL_CODES: [u16; 5] = [550, 551, 552, 553, 556];
@@ -48,11 +48,11 @@ pub(super) async fn send(smtp: &SmtpSpec, notification: &Notification) -> Delive
 async fn send_separately(transport: &Transport, envelope: &Envelope, mail: &[u8]) -> DeliveryOutcome {
     let mut refused = Vec::new();
     for address in envelope.to() {
-        let one = match Envelope::new(envelope.from().cloned(), vec![address.clone()]) {
-            Ok(one) => one,
+        let single_envelope = match Envelope::new(envelope.from().cloned(), vec![address.clone()]) {
+            Ok(single_envelope) => single_envelope,
             Err(error) => return DeliveryOutcome::Failed(error.to_string()),
         };
-        match transport.send_raw(&one, mail).await {
+        match transport.send_raw(&single_envelope, mail).await {
             Ok(_) => {}
             Err(error) if is_refusal(&error) => refused.push(format!("{address}: {}", error_text(&error))),
             Err(error) => return DeliveryOutcome::Failed(error_text(&error)),
@@ -85,7 +85,7 @@ async fn transport(smtp: &SmtpSpec) -> Result<Transport, String> {
         SmtpTls::Tls => Tls::Wrapper(parameters(smtp, &host).await?),
     };
     let host_name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let mut builder = Transport::builder_dangerous(host).port(port).tls(tls).timeout(Some(TIMEOUT));
+    let mut builder = Transport::builder_dangerous(host).port(port).tls(tls).timeout(Some(SMTP_TIMEOUT));
     if !host_name.trim().is_empty() {
         builder = builder.hello_name(ClientId::Domain(host_name.trim().to_owned()));
     }
@@ -104,8 +104,8 @@ async fn parameters(smtp: &SmtpSpec, host: &str) -> Result<TlsParameters, String
         builder = builder.certificate_store(CertificateStore::None).add_root_certificate(authority);
     }
     builder.build_rustls().map_err(|error| {
-        let why = root_cause(&error);
-        format!("TLS setup failed: {why}; set caFile to the CA certificate")
+        let cause = root_cause(&error);
+        format!("TLS setup failed: {cause}; set caFile to the CA certificate")
     })
 }
 

@@ -46,7 +46,7 @@ async fn delivery_outcome(target: Target) -> DeliveryOutcome {
 }
 
 #[tokio::test]
-async fn a_webhook_gets_the_document_its_id_and_its_signature() {
+async fn webhook_gets_document_id_and_signature() {
     let directory = tempfile::tempdir().unwrap();
     let key = directory.path().join("key");
     std::fs::write(&key, "secret\n").unwrap();
@@ -97,7 +97,7 @@ async fn the_response_of_a_webhook_decides_whether_to_retry() {
 }
 
 #[tokio::test]
-async fn missing_files_on_the_controller_are_reported_and_retried() {
+async fn missing_secret_files_are_reported_and_retried() {
     let check = async |target: Target, expected: &str| match delivery_outcome(target).await {
         DeliveryOutcome::Failed(why) => assert!(why.contains(expected), "{why}"),
         other @ (DeliveryOutcome::Delivered(_) | DeliveryOutcome::Refused(_)) => panic!("{other:?}"),

@@ -78,8 +78,8 @@ async fn client(webhook: &WebhookSpec) -> Result<reqwest::Client, String> {
         builder = builder.tls_certs_only(Vec::new());
     }
     builder.build().map_err(|error| {
-        let why = root_cause(&error);
-        format!("TLS setup failed: {why}; set caFile to the CA certificate")
+        let cause = root_cause(&error);
+        format!("TLS setup failed: {cause}; set caFile to the CA certificate")
     })
 }
 

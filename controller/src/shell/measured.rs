@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Upper bounds of the histogram of a decision's duration, in seconds.
-const BUCKETS: [f64; 9] = [0.000_1, 0.000_5, 0.002, 0.01, 0.05, 0.2, 1.0, 5.0, 20.0];
+const DURATION_BUCKETS_SECONDS: [f64; 9] = [0.000_1, 0.000_5, 0.002, 0.01, 0.05, 0.2, 1.0, 5.0, 20.0];
 /// Time for which the longest plan is shown.
 const LONGEST_PLAN_RETENTION: Duration = Duration::from_secs(600);
 
@@ -24,7 +24,7 @@ pub(super) struct Durations {
 impl Durations {
     pub(super) fn new(metrics: &Metrics) -> prometheus::Result<Durations> {
         Ok(Durations {
-            reconcile: metrics.histogram(controller::RECONCILE_DURATION, &BUCKETS)?,
+            reconcile: metrics.histogram(controller::RECONCILE_DURATION, &DURATION_BUCKETS_SECONDS)?,
             plan: metrics.gauge(controller::PLAN_DURATION)?,
             limit: metrics.gauge(controller::PLAN_LIMIT)?,
             longest: None,
@@ -32,11 +32,12 @@ impl Durations {
     }
 
     /// Records a plan with its start and its duration.
-    fn planned(&mut self, begun: Instant, took: Duration) {
-        let is_longest =
-            self.longest.is_none_or(|(at, longest)| took >= longest || begun >= at + LONGEST_PLAN_RETENTION);
+    fn planned(&mut self, start_time: Instant, took: Duration) {
+        let is_longest = self
+            .longest
+            .is_none_or(|(at, longest)| took >= longest || start_time >= at + LONGEST_PLAN_RETENTION);
         if is_longest {
-            self.longest = Some((begun, took));
+            self.longest = Some((start_time, took));
             self.plan.set(took.as_secs_f64());
         }
     }
@@ -75,12 +76,12 @@ impl Core for MeasuredController {
     fn poll_effect(&mut self) -> Option<Effect> {
         let core = Arc::clone(&self.core);
         let mut core = core.lock().unwrap_or_else(PoisonError::into_inner);
-        let (begun, plans) = (Instant::now(), core.plans());
+        let (start_time, plans) = (Instant::now(), core.plans());
         let effect = core.poll_effect();
-        let took = begun.elapsed();
+        let took = start_time.elapsed();
         self.durations.reconcile.observe(took.as_secs_f64());
         if core.plans() != plans {
-            self.durations.planned(begun, took);
+            self.durations.planned(start_time, took);
             let timings = core.cluster_view().timings();
             let limit_ms = (timings.heartbeat_valid_ms / 2).min(timings.leader_lease_ms);
             self.durations.limit.set(limit_ms as f64 / 1000.0);

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 /// Upper bounds of the histogram of failover phases, in seconds.
-const PHASES: [f64; 11] = [0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 180.0, 600.0];
+const PHASE_BUCKETS_SECONDS: [f64; 11] = [0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 180.0, 600.0];
 
 /// Metrics of etcd requests and of the controller's own loop.
 #[derive(Clone, Debug)]
@@ -117,7 +117,7 @@ impl CoreMetrics {
         let core_metrics = CoreMetrics {
             transitions: metrics.counters(controller::LEADER_TRANSITIONS)?,
             failovers: metrics.counter(controller::FAILOVERS)?,
-            phases: metrics.histograms(controller::FAILOVER_DURATION, &PHASES)?,
+            phases: metrics.histograms(controller::FAILOVER_DURATION, &PHASE_BUCKETS_SECONDS)?,
             fences: metrics.counters(controller::FENCES)?,
             operations: metrics.counters(controller::OPERATIONS)?,
             notifications: metrics.counters(controller::NOTIFICATIONS)?,
@@ -126,14 +126,14 @@ impl CoreMetrics {
         core_metrics.initialize_counters();
         let (core, store) = (Arc::clone(core), store.clone());
         let relocations = Arc::clone(&core_metrics.relocations);
-        let own = [
+        let own_metrics = [
             controller::LEADER,
             controller::UNREADABLE_KEYS,
             controller::STORE_REVISION,
             controller::STORE_REVISION_LAG,
         ];
         let last = Mutex::new(Vec::new());
-        metrics.scraped(own.into_iter().chain(leader::ALL.iter().copied()), move || {
+        metrics.scraped(own_metrics.into_iter().chain(leader::ALL.iter().copied()), move || {
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
             // While the core plans, its last state is shown: the threads that serve requests also run the election.
             let core = match core.try_lock() {

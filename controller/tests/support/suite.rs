@@ -56,9 +56,7 @@ pub(crate) async fn clients_cannot_change_server_owned_fields<S: Store>(store: S
     }
 }
 
-pub(crate) async fn a_resource_goes_with_its_leader_and_a_node_when_nothing_can_run_there<S: Store>(
-    store: S,
-) {
+pub(crate) async fn deletion_waits_for_leader_and_empty_node<S: Store>(store: S) {
     let api = Api::over(store);
     api.post("resources", &resource("web")).await;
     let wrong = json!({"preconditions": {"uid": "other"}});
@@ -94,7 +92,7 @@ pub(crate) async fn a_resource_goes_with_its_leader_and_a_node_when_nothing_can_
     assert_eq!(api.store.get(&api.keys.fence(&"node1".into())).await.unwrap().entries.len(), 1);
 }
 
-pub(crate) async fn a_watch_continues_where_a_list_ended<S: Store>(store: S) {
+pub(crate) async fn watch_continues_from_list_revision<S: Store>(store: S) {
     let api = Api::over(store);
     api.post("groups", &group("a")).await;
     let list = api.get("groups").await;

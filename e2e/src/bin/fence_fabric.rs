@@ -28,9 +28,9 @@ fn main() -> ExitCode {
 }
 
 impl Port {
-    fn link(&self, action: &str, rest: &[&str]) -> Result<String> {
-        let own = ["-n", &self.switch, "-oneline", "link", action, "dev", &self.port];
-        run(tool("ip"), &[&own, rest].concat())
+    fn link(&self, action: &str, more_arguments: &[&str]) -> Result<String> {
+        let common_arguments = ["-n", &self.switch, "-oneline", "link", action, "dev", &self.port];
+        run(tool("ip"), &[&common_arguments, more_arguments].concat())
     }
 
     /// Switches the port and reads its state back, because a fence agent must confirm.
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_open_if_its_link_is_up() {
+    fn fabric_port_is_open_if_link_is_up() {
         check("3: node1@if2: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 master switch", Some(true));
         // No machine is connected, but the port is open.
         check("3: node1@if2: <NO-CARRIER,BROADCAST,MULTICAST,UP> mtu 1500 master switch", Some(true));

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    let mut all = Vec::new();
+    let mut profile_results = Vec::new();
     for profile in &arguments.profiles {
         let mut plan = Plan::test(&scratch::directory(&format!("bench-{profile}"))?);
         plan.profile.clone_from(profile);
@@ -55,10 +55,13 @@ fn run(arguments: &Arguments) -> Result<()> {
         }
         scenario.finish()?;
         print_line("No service ran twice\n")?;
-        all.push(json!({"profile": profile, "series": measured.iter().map(series_json).collect::<Vec<_>>()}));
+        profile_results.push(
+            json!({"profile": profile, "series": measured.iter().map(series_json).collect::<Vec<_>>()}),
+        );
     }
     if let Some(path) = &arguments.json {
-        std::fs::write(path, serde_json::to_vec_pretty(&all)?).with_context(|| path.display().to_string())?;
+        std::fs::write(path, serde_json::to_vec_pretty(&profile_results)?)
+            .with_context(|| path.display().to_string())?;
     }
     Ok(())
 }

@@ -24,8 +24,11 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let passed = run_suite(&Arguments::parse());
-    exit_code_of("error", passed.map(|passed| if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+    let suite_passed = run_suite(&Arguments::parse());
+    exit_code_of(
+        "error",
+        suite_passed.map(|suite_passed| if suite_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
+    )
 }
 
 /// Runs the chosen cases; returns `true` if all passed.
@@ -72,8 +75,8 @@ fn selected_cases(arguments: &Arguments) -> Result<Vec<&'static Case>> {
         _ => ALL.iter().map(|case| case.name).collect(),
     };
     if let Some(unknown) = names.iter().find(|name| !ALL.iter().any(|case| case.name == **name)) {
-        let all: Vec<&str> = ALL.iter().map(|case| case.name).collect();
-        bail!("case {unknown} not found; cases: {}", all.join(", "));
+        let case_names: Vec<&str> = ALL.iter().map(|case| case.name).collect();
+        bail!("case {unknown} not found; cases: {}", case_names.join(", "));
     }
     Ok(ALL.iter().filter(|case| names.contains(&case.name)).collect())
 }

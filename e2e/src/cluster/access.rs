@@ -112,9 +112,9 @@ impl Cluster {
         })
     }
 
-    fn with_any_controller<T>(&self, what: &str, request: impl Fn(&Api) -> Result<T>) -> Result<T> {
+    fn with_any_controller<T>(&self, condition_name: &str, request: impl Fn(&Api) -> Result<T>) -> Result<T> {
         let controllers = self.names(Role::Controller);
-        wait_for_ok(what, STEP_TIMEOUT, || {
+        wait_for_ok(condition_name, STEP_TIMEOUT, || {
             let mut outcome = Err(anyhow!("cluster has no controller"));
             for controller in &controllers {
                 outcome = self.api(controller).and_then(|api| request(&api));
@@ -177,9 +177,9 @@ impl Cluster {
         let configuration = format!("--kubeconfig={}", self.directory().join("kubeconfig").display());
         // kubectl's discovery cache must not be that of another cluster with the same address.
         let cache = format!("--cache-dir={}", self.directory().join("kubectl-cache").display());
-        let all: Vec<&str> =
+        let command_arguments: Vec<&str> =
             [configuration.as_str(), cache.as_str()].into_iter().chain(arguments.iter().copied()).collect();
-        run_with_timeout(CLIENT_TIMEOUT, &binaries::kubectl()?.to_string_lossy(), &all)
+        run_with_timeout(CLIENT_TIMEOUT, &binaries::kubectl()?.to_string_lossy(), &command_arguments)
     }
 
     /// Writes the clients' files into the cluster's directory: a command `hactl` and a `kubeconfig`.
@@ -217,9 +217,9 @@ impl Cluster {
 /// Runs a client, and kills it (status 137) after `limit` because it must be hanging.
 fn run_with_timeout(limit: Duration, program: &str, arguments: &[&str]) -> Result<Output> {
     let seconds = limit.as_secs().to_string();
-    let all: Vec<&str> =
+    let command_arguments: Vec<&str> =
         ["--signal=KILL", seconds.as_str(), program].into_iter().chain(arguments.iter().copied()).collect();
-    output(tool("timeout"), &all)
+    output(tool("timeout"), &command_arguments)
 }
 
 fn member_url(member: &Machine) -> String {

@@ -8,7 +8,7 @@ use super::Cluster;
 use crate::command::{output, run, tool};
 
 /// Host number of the only client.
-const CLIENT: u8 = 240;
+const CLIENT_HOST_NUMBER: u8 = 240;
 
 impl Cluster {
     /// Connects a client to the network and gives it a second address.
@@ -16,7 +16,7 @@ impl Cluster {
     /// # Errors
     /// Fails without namespaces, or if the kernel refuses.
     pub fn attach_client(&self, name: &str, address: &str) -> Result<()> {
-        self.state.network.attach(name, CLIENT)?;
+        self.state.network.attach(name, CLIENT_HOST_NUMBER)?;
         self.add_address(name, address)
     }
 

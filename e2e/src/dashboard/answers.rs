@@ -54,8 +54,8 @@ impl DashboardQuerier<'_> {
         }
         for annotation in &dashboard.annotations.list {
             let description = format!("{}, events {}", dashboard.title, annotation.name);
-            let found = self.series(&annotation.target, &description, &mut answers)?;
-            answers.events.push(found);
+            let event_series = self.series(&annotation.target, &description, &mut answers)?;
+            answers.events.push(event_series);
         }
         Ok(answers)
     }
@@ -78,17 +78,20 @@ impl DashboardQuerier<'_> {
         let inner = query.strip_prefix("label_values(").and_then(|rest| rest.strip_suffix(')'));
         let (selector, label) =
             inner.and_then(|inner| inner.rsplit_once(", ")).context("label_values(METRIC, LABEL)")?;
-        let found = self.client.label_values(selector, label, self.span)?;
-        let wanted = chosen.get(&variable.name);
-        if found.is_empty() || wanted.is_some_and(|wanted| !found.contains(wanted)) {
-            answers
-                .missing
-                .push(format!("variable {}: {wanted:?} is not among {found:?} of {query}", variable.name));
+        let label_values = self.client.label_values(selector, label, self.span)?;
+        let chosen_value = chosen.get(&variable.name);
+        if label_values.is_empty()
+            || chosen_value.is_some_and(|chosen_value| !label_values.contains(chosen_value))
+        {
+            answers.missing.push(format!(
+                "variable {}: {chosen_value:?} is not among {label_values:?} of {query}",
+                variable.name
+            ));
         }
-        let value = match wanted {
-            Some(wanted) => wanted.clone(),
-            None if variable.multi => format!("({})", found.join("|")),
-            None => found.first().cloned().unwrap_or_default(),
+        let value = match chosen_value {
+            Some(chosen_value) => chosen_value.clone(),
+            None if variable.multi => format!("({})", label_values.join("|")),
+            None => label_values.first().cloned().unwrap_or_default(),
         };
         answers.values.insert(variable.name.clone(), value);
         Ok(())
@@ -98,13 +101,13 @@ impl DashboardQuerier<'_> {
     /// result.
     fn series(&self, target: &Target, description: &str, answers: &mut Answers) -> Result<Vec<Series>> {
         let query = substitute_variables(&target.expr, &answers.values);
-        let found = if target.instant {
+        let series_found = if target.instant {
             self.client.query_at(&query, self.span.to)
         } else {
             self.client.query_range(&query, self.span)
         };
-        let found = found.with_context(|| description.to_owned())?;
-        if !found.iter().any(|series| series.points.iter().any(|(_, number)| number.is_finite())) {
+        let series_found = series_found.with_context(|| description.to_owned())?;
+        if !series_found.iter().any(|series| series.points.iter().any(|(_, number)| number.is_finite())) {
             answers.missing.push(format!("{description}: no data: {query}"));
         }
         for selector in selectors(&query) {
@@ -114,7 +117,7 @@ impl DashboardQuerier<'_> {
                 answers.missing.push(format!("{description}: no series {} for {query}", selector.text));
             }
         }
-        Ok(found)
+        Ok(series_found)
     }
 }
 

@@ -11,9 +11,9 @@ use crate::scenario::{STEP_TIMEOUT, witness_spec};
 use crate::wait::wait_until;
 
 /// Resource of most events.
-const WEB: &str = "web";
+const WEB_SERVICE: &str = "web";
 /// A simulated virtual machine, which can live-migrate.
-const MACHINE: &str = "machine";
+const MACHINE_SERVICE: &str = "machine";
 
 /// Causes the events. Returns the resource and its final node, as values for the dashboards' variables.
 ///
@@ -22,10 +22,10 @@ const MACHINE: &str = "machine";
 pub fn cause_events(rig: &mut Rig) -> Result<Values> {
     declare_objects(rig)?;
 
-    let active_node = rig.scenario.wait_until_started(WEB)?;
-    let crashed = rig.scenario.checker.process(WEB, &active_node).context("it runs")?;
+    let active_node = rig.scenario.wait_until_started(WEB_SERVICE)?;
+    let crashed = rig.scenario.checker.process(WEB_SERVICE, &active_node).context("it runs")?;
     crashed.signal(Signal::SIGKILL)?;
-    rig.wait_for_result(&format!("hactl_resource_restarts_total{{resource=\"{WEB}\"}} > 0"))?;
+    rig.wait_for_result(&format!("hactl_resource_restarts_total{{resource=\"{WEB_SERVICE}\"}} > 0"))?;
 
     move_live(rig)?;
 
@@ -43,12 +43,14 @@ pub fn cause_events(rig: &mut Rig) -> Result<Values> {
     hactl(rig, &["node", "maintenance", "enable", other, "--wait"])?;
     rig.wait_for_result(&format!("hactl_node_maintenance{{node=\"{other}\"}} == 1"))?;
     rig.scenario.cluster.power_off(&active_node)?;
-    rig.wait_for_result(&format!("hactl_resource_unplaced{{resource=\"{WEB}\"}} == 1"))?;
+    rig.wait_for_result(&format!("hactl_resource_unplaced{{resource=\"{WEB_SERVICE}\"}} == 1"))?;
     hactl(rig, &["node", "maintenance", "disable", other])?;
-    let new_node = rig.scenario.wait_until_moved_from(WEB, &active_node)?;
-    ensure!(new_node == other, "{WEB} runs on {new_node}");
-    rig.wait_for_result(&format!("hactl_resource_running{{resource=\"{WEB}\"}} == 1"))?;
-    Ok([("resource", WEB), ("node", other)].map(|(name, value)| (name.to_owned(), value.to_owned())).into())
+    let new_node = rig.scenario.wait_until_moved_from(WEB_SERVICE, &active_node)?;
+    ensure!(new_node == other, "{WEB_SERVICE} runs on {new_node}");
+    rig.wait_for_result(&format!("hactl_resource_running{{resource=\"{WEB_SERVICE}\"}} == 1"))?;
+    Ok([("resource", WEB_SERVICE), ("node", other)]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into())
 }
 
 /// Declares nodes with a capacity, and resources in every state.
@@ -66,7 +68,7 @@ fn declare_objects(rig: &Rig) -> Result<()> {
     scenario.apply("groups", "front", &json!({"nodes": {"node1": 2, "node2": 1}, "restricted": true}))?;
     scenario.apply("groups", "nowhere", &json!({"nodes": {"node9": 1}, "restricted": true}))?;
     let requests = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory, "disk": "20Gi"});
-    let mut web = witness_spec(WEB)?;
+    let mut web = witness_spec(WEB_SERVICE)?;
     (web["group"], web["requests"]) = (json!("front"), requests("1", "2Gi"));
     let machine =
         json!({"driver": {"simulated": {"type": "vm", "live": true}}, "requests": requests("2", "8Gi")});
@@ -77,13 +79,20 @@ fn declare_objects(rig: &Rig) -> Result<()> {
     let mut idle = witness_spec("idle")?;
     idle["state"] = json!("Stopped");
     let broken = json!({"driver": {"exec": {"command": ["/bin/false"]}}, "maxRestart": 0, "maxRelocate": 0});
-    let all: [(&str, Value); 6] =
-        [(WEB, web), (MACHINE, machine), ("mail", mail), ("lost", lost), ("idle", idle), ("broken", broken)];
-    for (name, spec) in &all {
+    let resource_specs: [(&str, Value); 6] = [
+        (WEB_SERVICE, web),
+        (MACHINE_SERVICE, machine),
+        ("mail", mail),
+        ("lost", lost),
+        ("idle", idle),
+        ("broken", broken),
+    ];
+    for (name, spec) in &resource_specs {
         scenario.apply("resources", name, spec)?;
     }
-    scenario.wait_until_started(WEB)?;
-    for (name, state) in [(MACHINE, "Started"), ("mail", "Started"), ("idle", "Stopped"), ("broken", "Error")]
+    scenario.wait_until_started(WEB_SERVICE)?;
+    for (name, state) in
+        [(MACHINE_SERVICE, "Started"), ("mail", "Started"), ("idle", "Stopped"), ("broken", "Error")]
     {
         wait_until(&format!("{name} to be {state}"), STEP_TIMEOUT, || scenario.state(name) == state)?;
         rig.wait_for_result(&format!("hactl_resource_state{{resource=\"{name}\",state=\"{state}\"}} == 1"))?;
@@ -96,15 +105,15 @@ fn declare_objects(rig: &Rig) -> Result<()> {
 fn move_live(rig: &Rig) -> Result<()> {
     let scenario = &rig.scenario;
     let current_node = || {
-        let object = scenario.object("resources", MACHINE).unwrap_or_default();
+        let object = scenario.object("resources", MACHINE_SERVICE).unwrap_or_default();
         object["status"]["node"].as_str().unwrap_or_default().to_owned()
     };
     let from = current_node();
     let to =
         scenario.cluster.names(Role::Node).into_iter().find(|node| *node != from).context("another node")?;
-    hactl(rig, &["migrate", MACHINE, &to])?;
-    wait_until(&format!("{MACHINE} to run on {to}"), STEP_TIMEOUT, || {
-        current_node() == to && scenario.state(MACHINE) == "Started"
+    hactl(rig, &["migrate", MACHINE_SERVICE, &to])?;
+    wait_until(&format!("{MACHINE_SERVICE} to run on {to}"), STEP_TIMEOUT, || {
+        current_node() == to && scenario.state(MACHINE_SERVICE) == "Started"
     })?;
     rig.wait_for_result("hactl_operations_total")
 }

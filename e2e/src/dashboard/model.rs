@@ -96,15 +96,16 @@ impl Dashboard {
     /// Fails if a dashboard cannot be read, or if none exists.
     pub fn all() -> Result<BTreeMap<String, Dashboard>> {
         let directory = repository().join("manifests/grafana");
-        let mut all = BTreeMap::new();
+        let mut dashboards = BTreeMap::new();
         for entry in fs::read_dir(&directory).with_context(|| directory.display().to_string())? {
             let path = entry?.path();
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             let text = fs::read(&path).with_context(|| path.display().to_string())?;
-            all.insert(name, serde_json::from_slice(&text).with_context(|| path.display().to_string())?);
+            dashboards
+                .insert(name, serde_json::from_slice(&text).with_context(|| path.display().to_string())?);
         }
-        anyhow::ensure!(!all.is_empty(), "{} is empty", directory.display());
-        Ok(all)
+        anyhow::ensure!(!dashboards.is_empty(), "{} is empty", directory.display());
+        Ok(dashboards)
     }
 
     /// Returns all queries of panels and annotations, each with the title of its panel or annotation.
@@ -127,15 +128,15 @@ mod tests {
     }
 
     #[test]
-    fn link_targets_exist() {
-        let all = Dashboard::all().unwrap();
-        let uids: BTreeSet<&str> = all.values().map(|dashboard| dashboard.uid.as_str()).collect();
-        assert_eq!(uids.len(), all.len(), "two have the same uid");
+    fn dashboard_link_targets_exist() {
+        let dashboards = Dashboard::all().unwrap();
+        let uids: BTreeSet<&str> = dashboards.values().map(|dashboard| dashboard.uid.as_str()).collect();
+        assert_eq!(uids.len(), dashboards.len(), "two have the same uid");
         let runbooks = read("docs/runbooks.md");
         let pages: BTreeSet<String> =
             runbooks.lines().filter_map(|line| line.strip_prefix("## ")).map(str::to_lowercase).collect();
         let (mut to_pages, mut to_dashboards) = (0, 0);
-        for name in all.keys() {
+        for name in dashboards.keys() {
             let text = read(&format!("manifests/grafana/{name}.json"));
             for page in text.split("runbooks.md#").skip(1).filter_map(|rest| rest.split('"').next()) {
                 assert!(pages.contains(page), "{name}: docs/runbooks.md has no {page}");

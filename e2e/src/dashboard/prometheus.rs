@@ -152,8 +152,8 @@ impl Prometheus {
     pub fn label_values(&self, selector: &str, label: &str, span: TimeRange) -> Result<Vec<String>> {
         let parameters =
             [("match[]", selector), ("start", &span.from.to_string()), ("end", &span.to.to_string())];
-        let found = self.get(&format!("/api/v1/label/{label}/values"), &parameters)?;
-        serde_json::from_value(found).context("values of a label")
+        let values = self.get(&format!("/api/v1/label/{label}/values"), &parameters)?;
+        serde_json::from_value(values).context("values of a label")
     }
 
     fn get(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value> {
@@ -176,9 +176,9 @@ fn parse_series(data: &Value) -> Result<Vec<Series>> {
     if data["resultType"] == "scalar" {
         return Ok(vec![Series { labels: BTreeMap::new(), points: vec![parse_point(result)?] }]);
     }
-    let parse_one = |found: &Value| -> Result<Series> {
-        let labels = serde_json::from_value(found["metric"].clone())?;
-        let points = match (&found["values"], &found["value"]) {
+    let parse_one = |series_value: &Value| -> Result<Series> {
+        let labels = serde_json::from_value(series_value["metric"].clone())?;
+        let points = match (&series_value["values"], &series_value["value"]) {
             (Value::Array(values), _) => values.iter().map(parse_point).collect::<Result<_>>()?,
             (_, value) => vec![parse_point(value)?],
         };
@@ -200,7 +200,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_type_of_answer_is_read() {
+    fn every_prometheus_result_type_is_parsed() {
         let points = |data: Value| parse_series(&data).unwrap()[0].points.clone();
         assert_eq!(points(json!({"resultType": "scalar", "result": [5, "1.5"]})), [(5.0, 1.5)]);
         let vector = json!({"resultType": "vector", "result": [{"metric": {"a": "b"}, "value": [5, "2"]}]});

@@ -36,14 +36,14 @@ pub fn legend(format: &str, labels: &BTreeMap<String, String>) -> String {
         return named.join(" ");
     }
     let mut text = String::new();
-    let mut rest = format;
-    while let Some((before, after)) = rest.split_once("{{") {
+    let mut remaining = format;
+    while let Some((before, after)) = remaining.split_once("{{") {
         let Some((name, behind)) = after.split_once("}}") else { break };
         text.push_str(before);
         text.push_str(labels.get(name.trim()).map(String::as_str).unwrap_or_default());
-        rest = behind;
+        remaining = behind;
     }
-    text.push_str(rest);
+    text.push_str(remaining);
     text.trim().to_owned()
 }
 
@@ -55,37 +55,37 @@ pub fn legend_labels(format: &str) -> BTreeSet<String> {
 
 /// Returns all selectors of a query. A metric name is the word directly before `{`.
 pub fn selectors(query: &str) -> Vec<Selector> {
-    let mut found = Vec::new();
-    let mut rest = query;
-    while let Some(open) = rest.find('{') {
-        let before = &rest[..open];
+    let mut selectors_found = Vec::new();
+    let mut remaining = query;
+    while let Some(open) = remaining.find('{') {
+        let before = &remaining[..open];
         let start = before.rfind(|letter: char| !is_identifier_char(letter)).map_or(0, |at| at + 1);
-        let length = braces_length(&rest[open..]);
-        let matchers = &rest[open + 1..open + length - 1];
-        found.push(Selector {
-            text: rest[start..open + length].to_owned(),
+        let length = braces_length(&remaining[open..]);
+        let matchers = &remaining[open + 1..open + length - 1];
+        selectors_found.push(Selector {
+            text: remaining[start..open + length].to_owned(),
             metric: before[start..].to_owned(),
             labels: matcher_labels(matchers),
         });
-        rest = &rest[open + length..];
+        remaining = &remaining[open + length..];
     }
-    found
+    selectors_found
 }
 
 /// Returns the labels by which a query groups or joins.
 pub fn grouping_labels(query: &str) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
+    let mut labels_found = BTreeSet::new();
     for keyword in ["by", "on", "without", "ignoring", "group_left", "group_right"] {
         for (at, _) in query.match_indices(keyword) {
             let is_word = !query[..at].ends_with(is_identifier_char);
             let Some(list) = query[at + keyword.len()..].trim_start().strip_prefix('(') else { continue };
             if let (true, Some((labels, _))) = (is_word, list.split_once(')')) {
                 let labels = labels.split(',').map(|label| label.trim().to_owned());
-                found.extend(labels.filter(|label| !label.is_empty()));
+                labels_found.extend(labels.filter(|label| !label.is_empty()));
             }
         }
     }
-    found
+    labels_found
 }
 
 fn is_identifier_char(letter: char) -> bool {
@@ -123,13 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_filled_in_the_longest_first() {
+    fn longest_query_variables_are_replaced_first() {
         let values = Values::from([("a".to_owned(), "1".to_owned()), ("ab".to_owned(), "2".to_owned())]);
         assert_eq!(substitute_variables("$a $ab ${a}b $b", &values), "1 2 1b $b");
     }
 
     #[test]
-    fn legends_take_labels() {
+    fn legends_are_filled_with_labels() {
         let labels = BTreeMap::from([("node".to_owned(), "node1".to_owned())]);
         assert_eq!(legend("on {{node}}!", &labels), "on node1!");
         assert_eq!(legend("{{other}}", &labels), "");
@@ -141,10 +141,13 @@ mod tests {
     fn the_series_of_a_query_are_found() {
         let query =
             r#"sum by (le, x) (rate(a_b{x="1",y=~"{2}|3"}[5m])) / on (z) group_left (w) c{} + baby(1)"#;
-        let found = selectors(query);
-        assert_eq!(found.len(), 2, "{found:?}");
-        assert_eq!((found[0].metric.as_str(), &found[0].labels), ("a_b", &set(&["x", "y"])));
-        assert_eq!((found[1].metric.as_str(), found[1].text.as_str()), ("c", "c{}"));
+        let selectors_found = selectors(query);
+        assert_eq!(selectors_found.len(), 2, "{selectors_found:?}");
+        assert_eq!(
+            (selectors_found[0].metric.as_str(), &selectors_found[0].labels),
+            ("a_b", &set(&["x", "y"]))
+        );
+        assert_eq!((selectors_found[1].metric.as_str(), selectors_found[1].text.as_str()), ("c", "c{}"));
         assert_eq!(grouping_labels(query), set(&["le", "x", "z", "w"]));
     }
 
@@ -180,7 +183,7 @@ mod tests {
     /// Returns the errors of a query whose legend shows these labels.
     fn query_errors(query: &str, legend: &BTreeSet<String>) -> Vec<String> {
         let mut errors = Vec::new();
-        let mut all = BTreeSet::new();
+        let mut available_labels = BTreeSet::new();
         let named = selectors(query);
         let words =
             query.split(|letter: char| !is_identifier_char(letter)).filter(|word| word.starts_with("hactl_"));
@@ -193,15 +196,15 @@ mod tests {
                 Some(labels) => {
                     let other = selector.labels.difference(&labels);
                     errors.extend(other.map(|label| format!("{} has no {label}", selector.metric)));
-                    all.extend(labels);
+                    available_labels.extend(labels);
                 }
             }
             if !selector.labels.contains("cluster") {
                 errors.push(format!("{} is not that of one cluster", selector.text));
             }
         }
-        let used: BTreeSet<String> = grouping_labels(query).union(legend).cloned().collect();
-        errors.extend(used.difference(&all).map(|label| format!("nothing has {label}")));
+        let used_labels: BTreeSet<String> = grouping_labels(query).union(legend).cloned().collect();
+        errors.extend(used_labels.difference(&available_labels).map(|label| format!("nothing has {label}")));
         errors
     }
 
@@ -231,7 +234,7 @@ mod tests {
 
     #[test]
     fn undeclared_metrics_and_labels_are_errors() {
-        let none = BTreeSet::new();
+        let no_labels = BTreeSet::new();
         for (query, word) in [
             (r#"hactl_nothing{cluster="$cluster"}"#, "no hactl_nothing"),
             (r#"hactl_leader{cluster="$cluster",nod="x"}"#, "no nod"),
@@ -245,9 +248,9 @@ mod tests {
             (r#"hactl_leader_count{cluster="$cluster"}"#, "no hactl_leader_count"),
         ] {
             assert!(
-                query_errors(query, &none).iter().any(|found| found.contains(word)),
+                query_errors(query, &no_labels).iter().any(|error| error.contains(word)),
                 "{query}: {:?}",
-                query_errors(query, &none)
+                query_errors(query, &no_labels)
             );
         }
         let legend = set(&["nod"]);

@@ -18,7 +18,7 @@ use crate::scenario::{STEP_TIMEOUT, Scenario};
 use crate::wait::wait_until;
 
 /// Port of Prometheus at the run's own address.
-const PORT: u16 = 9090;
+const PROMETHEUS_PORT: u16 = 9090;
 /// Port on loopback at which agents serve their metrics.
 const ADMIN_PORT: u16 = 7444;
 
@@ -47,7 +47,7 @@ impl Rig {
             .map(|node| Ok((node.clone(), Forward::start(cluster, &node, ADMIN_PORT)?)))
             .collect::<Result<_>>()?;
         let configuration = configuration(cluster, &forwards, scrape_seconds)?;
-        let address = SocketAddr::from((cluster.host_address(), PORT));
+        let address = SocketAddr::from((cluster.host_address(), PROMETHEUS_PORT));
         let started_at = now();
         let server = Server::start(&cluster.directory().join("prometheus"), address, &configuration)?;
         let forwards = forwards.into_iter().map(|(_, forward)| forward).collect();
@@ -64,7 +64,7 @@ impl Rig {
     /// Fails if the result remains empty for too long.
     pub fn wait_for_result(&self, query: &str) -> Result<()> {
         wait_until(&format!("Prometheus to see {query}"), STEP_TIMEOUT, || {
-            self.server.client.query_at(query, now()).is_ok_and(|found| !found.is_empty())
+            self.server.client.query_at(query, now()).is_ok_and(|series| !series.is_empty())
         })
     }
 
@@ -96,13 +96,13 @@ impl Rig {
 fn configuration(cluster: &Cluster, agents: &[(String, Forward)], scrape_seconds: u16) -> Result<String> {
     let directory = repository().join("manifests/prometheus");
     let text = std::fs::read_to_string(directory.join("prometheus.yaml")).context("manifests/prometheus")?;
-    let mut all: Value = serde_yaml::from_str(&text)?;
+    let mut prometheus_configuration: Value = serde_yaml::from_str(&text)?;
     let interval = format!("{scrape_seconds}s");
-    all["global"] =
+    prometheus_configuration["global"] =
         json!({"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval});
-    all["rule_files"] = json!([directory.join("rules.yaml")]);
+    prometheus_configuration["rule_files"] = json!([directory.join("rules.yaml")]);
     // No Alertmanager runs.
-    all.as_object_mut().context("configuration is not an object")?.remove("alerting");
+    prometheus_configuration.as_object_mut().context("configuration is not an object")?.remove("alerting");
     let controllers = cluster.names(Role::Controller).into_iter().map(|name| {
         let address = cluster.machine(&name)?.address;
         Ok(json!({"targets": [format!("{address}:{API_PORT}")],
@@ -116,7 +116,7 @@ fn configuration(cluster: &Cluster, agents: &[(String, Forward)], scrape_seconds
     let agents: Vec<Value> = agents.collect();
     let tls = cluster.directory().join("tls");
     let files = json!({"ca_file": tls.join("ca.pem"), "cert_file": tls.join("admin.pem"), "key_file": tls.join("admin.key")});
-    for job in all["scrape_configs"].as_array_mut().context("scrape_configs")? {
+    for job in prometheus_configuration["scrape_configs"].as_array_mut().context("scrape_configs")? {
         let name = job["job_name"].as_str().unwrap_or_default().to_owned();
         job["static_configs"] = match name.as_str() {
             "hactl-controllers" => json!(controllers),
@@ -127,5 +127,5 @@ fn configuration(cluster: &Cluster, agents: &[(String, Forward)], scrape_seconds
             job["tls_config"] = files.clone();
         }
     }
-    Ok(serde_yaml::to_string(&all)?)
+    Ok(serde_yaml::to_string(&prometheus_configuration)?)
 }

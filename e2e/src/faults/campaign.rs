@@ -18,15 +18,15 @@ use std::thread;
 use std::time::Duration;
 
 /// Number of services, which run during the whole campaign.
-const SERVICES: usize = 4;
+const SERVICE_COUNT: usize = 4;
 /// Time between two checks for due actions.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Boot time of a reset machine, in nanoseconds. It is long enough that the services sometimes fail over.
-const BOOT_NS: u64 = 3_000_000_000;
+const BOOT_DURATION_NS: u64 = 3_000_000_000;
 /// Longest time for the whole recovery. The longest wait in the product is the deadline of a freeze.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(300);
 /// Quota of etcd's database, in bytes; small enough to fill within seconds.
-const STORE_BYTES: u64 = 32 << 20;
+const STORE_QUOTA_BYTES: u64 = 32 << 20;
 /// Size of a journal's disk, in kilobytes; small enough to fill immediately.
 const DISK_KILOBYTES: u32 = 4096;
 
@@ -53,7 +53,7 @@ pub fn service(index: usize) -> String {
 pub fn run(directory: &Path, settings: Settings, print: &mut dyn FnMut(&str)) -> Result<Report> {
     let plan = Plan {
         profile: "Fast".to_owned(),
-        store_bytes: Some(STORE_BYTES),
+        store_bytes: Some(STORE_QUOTA_BYTES),
         disk_kilobytes: Some(DISK_KILOBYTES),
         ..Plan::test(directory)
     };
@@ -66,14 +66,14 @@ pub fn run(directory: &Path, settings: Settings, print: &mut dyn FnMut(&str)) ->
         "default",
         &json!({"timing": {"profile": "Fast"}, "fencing": {"allowSimulatedWatchdog": true, "maxFencing": "100%"}}),
     )?;
-    for index in 0..SERVICES {
+    for index in 0..SERVICE_COUNT {
         let mut spec = witness_spec(&service(index))?;
         // The faults make services fail often. Other tests cover the limits of restarts and relocations.
         spec["maxRestart"] = json!(100);
         spec["maxRelocate"] = json!(100);
         scenario.apply("resources", &service(index), &spec)?;
     }
-    for index in 0..SERVICES {
+    for index in 0..SERVICE_COUNT {
         scenario.wait_until_started(&service(index))?;
     }
     let ledger = Ledger::open(&scenario.cluster)?;
@@ -84,7 +84,7 @@ pub fn run(directory: &Path, settings: Settings, print: &mut dyn FnMut(&str)) ->
         nodes: campaign.scenario.cluster.names(Role::Node).len(),
         controllers: campaign.scenario.cluster.names(Role::Controller).len(),
         members: campaign.scenario.cluster.names(Role::Etcd).len(),
-        services: SERVICES,
+        services: SERVICE_COUNT,
     };
     for fault in schedule::draw_schedule(settings.seed, size, settings.faults, settings.length_ms) {
         campaign.advance_until(start_ns + fault.at_ms * 1_000_000, start_ns)?;
@@ -103,7 +103,7 @@ pub fn run(directory: &Path, settings: Settings, print: &mut dyn FnMut(&str)) ->
     report.acknowledged = ledger_result.acknowledged;
     report.failed = ledger_result.failed;
     let timeline = scenario.checker.timeline();
-    for index in 0..SERVICES {
+    for index in 0..SERVICE_COUNT {
         report.add_longest_gap(&service(index), timeline.changes(&service(index)), start_ns);
     }
     scenario.finish()?;
@@ -147,7 +147,7 @@ impl Campaign {
         let title = fault.kind.title();
         match injector::inject(&mut self.scenario, fault) {
             Ok(injected) => {
-                let lasts = fault.until_ms.map(|until| until.saturating_sub(fault.at_ms) as f64 / 1e3);
+                let lasts = fault.until_ms.map(|until_ms| until_ms.saturating_sub(fault.at_ms) as f64 / 1e3);
                 let lasts = lasts.map_or_else(String::new, |lasts| format!(", for {lasts:.1} s"));
                 print(&format!("{seconds:8.1} s  {title}: {}{lasts}", injected.target));
                 *self.report.injected.entry(fault.kind).or_default() += 1;
@@ -191,7 +191,7 @@ impl Campaign {
             let already_counted = self.reset_nodes.iter().any(|(reset_node, _)| *reset_node == node);
             if !cut && !already_counted && !self.scenario.cluster.machine(&node)?.is_on() {
                 self.report.resets += 1;
-                self.reset_nodes.push((node, now + BOOT_NS));
+                self.reset_nodes.push((node, now + BOOT_DURATION_NS));
             }
         }
         while let Some(index) = self.reset_nodes.iter().position(|(_, at_ns)| *at_ns <= now) {
@@ -224,7 +224,7 @@ impl Campaign {
             })
             .with_context(|| format!("{node} is {last_state}"))?;
         }
-        for index in 0..SERVICES {
+        for index in 0..SERVICE_COUNT {
             let active_node = scenario.wait_until_started(&service(index))?;
             anyhow::ensure!(
                 scenario.checker.machines_running(&service(index)) == BTreeSet::from([active_node])

@@ -207,10 +207,10 @@ fn signal_all(cluster: &Cluster, machine: &str, signal: Signal) -> Result<()> {
 fn roll_controllers(cluster: &Cluster) -> Result<()> {
     for controller in cluster.names(Role::Controller) {
         let machine = cluster.machine(&controller)?;
-        let Some(before) = machine.program(CONTROLLER) else { continue };
-        before.signal(Signal::SIGTERM)?;
+        let Some(process_before) = machine.program(CONTROLLER) else { continue };
+        process_before.signal(Signal::SIGTERM)?;
         wait_until(&format!("another process of {controller}"), RESTART_TIMEOUT, || {
-            machine.program(CONTROLLER).is_some_and(|process| process != before)
+            machine.program(CONTROLLER).is_some_and(|process| process != process_before)
         })?;
     }
     Ok(())

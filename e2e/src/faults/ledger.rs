@@ -10,9 +10,9 @@ use std::thread;
 use std::time::Duration;
 
 /// Number of objects, which are written in turn.
-const ACCOUNTS: usize = 5;
+const ACCOUNT_COUNT: usize = 5;
 /// Time between two writes.
-const PERIOD: Duration = Duration::from_millis(100);
+const TRANSFER_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Numbers written to one object.
 #[derive(Debug, Clone, Copy, Default)]
@@ -31,7 +31,7 @@ pub struct Ledger {
 /// Result of the writes.
 #[derive(Debug, Clone, Default)]
 pub struct LedgerResult {
-    accounts: [Account; ACCOUNTS],
+    accounts: [Account; ACCOUNT_COUNT],
     /// Number of acknowledged writes.
     pub acknowledged: u64,
     /// Number of writes that were refused or got no response.
@@ -47,7 +47,7 @@ impl Ledger {
         let apis: Vec<Api> =
             cluster.names(Role::Controller).iter().map(|name| cluster.api(name)).collect::<Result<_>>()?;
         let first = apis.first().context("there is no controller")?;
-        for index in 0..ACCOUNTS {
+        for index in 0..ACCOUNT_COUNT {
             first.apply(
                 "resources",
                 &json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": name(index)},
@@ -100,14 +100,14 @@ fn write(apis: &[Api], stop: &StopFlag) -> LedgerResult {
     let mut result = LedgerResult::default();
     let mut write_index = 0;
     while !stop.is_requested() {
-        let account = &mut result.accounts[write_index % ACCOUNTS];
+        let account = &mut result.accounts[write_index % ACCOUNT_COUNT];
         // The controllers take turns, because each of them must return the writes that another acknowledged.
-        match write_next(&apis[write_index % apis.len()], &name(write_index % ACCOUNTS), account) {
+        match write_next(&apis[write_index % apis.len()], &name(write_index % ACCOUNT_COUNT), account) {
             Ok(()) => result.acknowledged += 1,
             Err(_) => result.failed += 1,
         }
         write_index += 1;
-        thread::sleep(PERIOD);
+        thread::sleep(TRANSFER_INTERVAL);
     }
     result
 }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_write_is_detected() {
+    fn ledger_detects_a_lost_write() {
         check("4", false);
         check("5", true);
         check("7", true);

@@ -87,7 +87,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn the_longest_gap_is_kept() {
+    fn report_keeps_the_longest_gap() {
         let change = |at_ms: u64, machines: &[&str]| Change {
             at_ns: at_ms * 1_000_000,
             machines: machines.iter().map(|machine| (*machine).to_owned()).collect::<BTreeSet<_>>(),

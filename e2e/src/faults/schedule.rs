@@ -33,7 +33,7 @@ pub struct Fault {
 impl Fault {
     /// Returns `true` if the fault is in effect at this time.
     fn is_active_at(&self, at_ms: u64) -> bool {
-        self.until_ms.is_some_and(|until| until >= at_ms)
+        self.until_ms.is_some_and(|until_ms| until_ms >= at_ms)
     }
 
     /// Returns `true` if another fault would interfere: both have the same target, or one affects all targets of that kind.
@@ -122,21 +122,21 @@ mod tests {
     const SIZE: Size = Size { nodes: 3, controllers: 3, members: 3, services: 4 };
 
     #[test]
-    fn the_seed_determines_the_schedule() {
+    fn seed_determines_the_fault_schedule() {
         assert_eq!(draw_schedule(7, SIZE, 100, 400_000), draw_schedule(7, SIZE, 100, 400_000));
         assert_ne!(draw_schedule(7, SIZE, 100, 400_000), draw_schedule(8, SIZE, 100, 400_000));
     }
 
     #[test]
-    fn every_kind_is_drawn_and_no_machine_has_two_faults_at_once() {
+    fn schedule_has_every_fault_kind_without_overlap() {
         for seed in 0..20 {
             let faults = draw_schedule(seed, SIZE, 300, 1_200_000);
             assert_eq!(faults.len(), 300);
             let kinds: BTreeSet<FaultKind> = faults.iter().map(|fault| fault.kind).collect();
             assert_eq!(kinds.len(), FaultKind::ALL.len(), "seed {seed}");
             for (index, fault) in faults.iter().enumerate() {
-                let before = &faults[..index];
-                let clash = before.iter().find(|other| {
+                let earlier_faults = &faults[..index];
+                let clash = earlier_faults.iter().find(|other| {
                     other.is_active_at(fault.at_ms) && other.conflicts_with(fault.kind, fault.target)
                 });
                 assert_eq!(clash, None, "seed {seed}: {fault:?}");

@@ -74,7 +74,7 @@ pub const ALL: [Case; 10] = [
 ];
 
 /// Bandwidth that makes a migration take about twenty seconds, long enough to interrupt it.
-const SLOW_MEBIBYTES: u32 = 4;
+const SLOW_BANDWIDTH_MEBIBYTES: u32 = 4;
 
 fn name() -> String {
     format!("vm:{}", guest::NAME)
@@ -95,12 +95,12 @@ fn start_fresh_guest(rig: &Rig, spec: &serde_json::Value) -> Result<String> {
 
 /// Starts a slow migration and returns when it is half-way: source, target, and the guest's last line before it.
 fn begin_slow_migration(rig: &Rig) -> Result<(String, String, GuestLine)> {
-    let source = start_fresh_guest(rig, &guest::spec(Some(SLOW_MEBIBYTES))?)?;
+    let source = start_fresh_guest(rig, &guest::spec(Some(SLOW_BANDWIDTH_MEBIBYTES))?)?;
     let target = rig.other_node(&source)?;
-    let before = rig.next_line()?;
+    let line_before = rig.next_line()?;
     rig.start_migration(&target)?;
     rig.wait_until_partly_sent()?;
-    Ok((source, target, before))
+    Ok((source, target, line_before))
 }
 
 fn moves(rig: &mut Rig) -> Result<()> {
@@ -113,13 +113,13 @@ fn moves(rig: &mut Rig) -> Result<()> {
             && allocated["status"]["allocated"]["cpu"] == "1"
     })?;
     for (from, to) in [(&source, &target), (&target, &source)] {
-        let before = rig.next_line()?;
+        let line_before = rig.next_line()?;
         rig.hactl(&["migrate", &name(), to], 0)?;
-        let after = rig.wait_until_continued(&before, to)?;
-        if after.count > before.count + 600 {
+        let after = rig.wait_until_continued(&line_before, to)?;
+        if after.count > line_before.count + 600 {
             bail!(
                 "the guest counted from {} to {} during the migration, which is minutes",
-                before.count,
+                line_before.count,
                 after.count
             );
         }
@@ -136,24 +136,24 @@ fn moves(rig: &mut Rig) -> Result<()> {
 
 fn by_hand(rig: &mut Rig) -> Result<()> {
     let node = start_fresh_guest(rig, &patched(guest::spec(None)?, &json!({"maxRestart": 9})))?;
-    let check_restart = |rig: &Rig, before: &GuestLine, event: &str| {
-        rig.consoles.wait("to start again", |line| line.boot != before.boot)?;
+    let check_restart = |rig: &Rig, line_before: &GuestLine, event: &str| {
+        rig.consoles.wait("to start again", |line| line.boot != line_before.boot)?;
         rig.wait_for_event(event)?;
         rig.wait_until_started().map(|_| ())
     };
-    let before = rig.next_line()?;
+    let line_before = rig.next_line()?;
     rig.virsh(&node, &["destroy", "--domain", guest::NAME])?;
-    check_restart(rig, &before, "stopped outside hactl (domain was destroyed with libvirt tools)")?;
-    let before = rig.next_line()?;
+    check_restart(rig, &line_before, "stopped outside hactl (domain was destroyed with libvirt tools)")?;
+    let line_before = rig.next_line()?;
     for qemu in rig.qemus(&node) {
         qemu.signal(Signal::SIGKILL)?;
     }
-    check_restart(rig, &before, "Service exited: QEMU exited unexpectedly")?;
-    let before = rig.next_line()?;
+    check_restart(rig, &line_before, "Service exited: QEMU exited unexpectedly")?;
+    let line_before = rig.next_line()?;
     rig.virsh(&node, &["shutdown", "--domain", guest::NAME, "--mode", "acpi"])?;
     check_restart(
         rig,
-        &before,
+        &line_before,
         "stopped outside hactl (guest was asked to shut down, as with \"virsh shutdown\")",
     )?;
     accepted(rig, &node)
@@ -181,11 +181,11 @@ fn accepted(rig: &Rig, node: &str) -> Result<()> {
         rig.virsh(node, &["create", "--file", &format!("{SHARED}/{file}")])?;
         requested(rig, "Started")?;
     }
-    let before = rig.next_line()?;
+    let line_before = rig.next_line()?;
     for qemu in rig.qemus(node) {
         qemu.signal(Signal::SIGKILL)?;
     }
-    rig.consoles.wait("to start again after a crash", |line| line.boot != before.boot)?;
+    rig.consoles.wait("to start again after a crash", |line| line.boot != line_before.boot)?;
     requested(rig, "Started")
 }
 
@@ -198,9 +198,9 @@ fn file(rig: &mut Rig) -> Result<()> {
     );
     let node = start_fresh_guest(rig, &spec)?;
     let target = rig.other_node(&node)?;
-    let before = rig.next_line()?;
+    let line_before = rig.next_line()?;
     rig.hactl(&["migrate", &format!("vm:{}", guest::NAME), &target], 0)?;
-    rig.wait_until_continued(&before, &target)?;
+    rig.wait_until_continued(&line_before, &target)?;
     wait_until("its memory to count on its node", STEP_TIMEOUT, || {
         let allocated = rig.cluster.object("nodes", &target).unwrap_or_default();
         allocated["status"]["allocated"]["memory"] == format!("{}Mi", guest::MEBIBYTES)
@@ -208,15 +208,16 @@ fn file(rig: &mut Rig) -> Result<()> {
 }
 
 fn too_slow(rig: &mut Rig) -> Result<()> {
-    let spec = patched(guest::spec(Some(SLOW_MEBIBYTES))?, &json!({"timeouts": {"migrateSeconds": 6}}));
+    let spec =
+        patched(guest::spec(Some(SLOW_BANDWIDTH_MEBIBYTES))?, &json!({"timeouts": {"migrateSeconds": 6}}));
     let source = start_fresh_guest(rig, &spec)?;
     let target = rig.other_node(&source)?;
-    let before = rig.next_line()?;
+    let line_before = rig.next_line()?;
     let output_text = rig.hactl(&["migrate", &name(), &target], 1)?;
     if !output_text.contains("canceled after 6 s") {
         bail!("the output does not name the limit: {output_text}");
     }
-    rig.wait_until_continued(&before, &source)?;
+    rig.wait_until_continued(&line_before, &source)?;
     rig.wait_until_gone_from(&target)?;
     let job = rig.virsh(&source, &["domjobinfo", "--domain", guest::NAME])?;
     if !job.contains("None") {
@@ -228,14 +229,14 @@ fn too_slow(rig: &mut Rig) -> Result<()> {
 fn post_copy(rig: &mut Rig) -> Result<()> {
     let migration = json!({"postCopyAfterSeconds": 3, "maxDowntimeSeconds": 0.2});
     let spec = patched(
-        guest::spec(Some(SLOW_MEBIBYTES))?,
+        guest::spec(Some(SLOW_BANDWIDTH_MEBIBYTES))?,
         &json!({"driver": {"libvirt": {"migration": migration}}}),
     );
     let source = start_fresh_guest(rig, &spec)?;
     let target = rig.other_node(&source)?;
-    let before = rig.next_line()?;
+    let line_before = rig.next_line()?;
     rig.hactl(&["migrate", &name(), &target], 0)?;
-    rig.wait_until_continued(&before, &target)?;
+    rig.wait_until_continued(&line_before, &target)?;
     rig.wait_until_gone_from(&source)?;
     // libvirt itself must report the change to post-copy.
     let log = std::fs::read_to_string(rig.cluster.machine(&source)?.log("ha-node-agent"))?;
@@ -246,9 +247,9 @@ fn post_copy(rig: &mut Rig) -> Result<()> {
 }
 
 fn target_killed(rig: &mut Rig) -> Result<()> {
-    let (source, target, before) = begin_slow_migration(rig)?;
+    let (source, target, line_before) = begin_slow_migration(rig)?;
     rig.cluster.power_off(&target)?;
-    rig.wait_until_continued(&before, &source)?;
+    rig.wait_until_continued(&line_before, &source)?;
     wait_until("the guest to be Started on the source", STEP_TIMEOUT, || {
         let status = rig.status();
         status["state"] == "Started" && status["node"] == source.as_str() && rig.qemus(&source).len() == 1
@@ -259,11 +260,11 @@ fn target_killed(rig: &mut Rig) -> Result<()> {
 }
 
 fn source_killed(rig: &mut Rig) -> Result<()> {
-    let (source, target, before) = begin_slow_migration(rig)?;
+    let (source, target, line_before) = begin_slow_migration(rig)?;
     rig.cluster.power_off(&source)?;
     let after = rig.consoles.wait("to run after fencing", |line| line.node == target)?;
-    if after.boot == before.boot {
-        bail!("an incompletely migrated guest kept running: {before:?}, {after:?}");
+    if after.boot == line_before.boot {
+        bail!("an incompletely migrated guest kept running: {line_before:?}, {after:?}");
     }
     let fence = rig.cluster.etcdctl().get(&rig.cluster.keys().fence(&source.as_str().into()))?;
     let state = fence.map(|fence| fence.value["state"].to_string()).unwrap_or_default();
@@ -277,28 +278,29 @@ fn source_killed(rig: &mut Rig) -> Result<()> {
 }
 
 fn source_agent_killed(rig: &mut Rig) -> Result<()> {
-    let (source, target, before) = begin_slow_migration(rig)?;
+    let (source, target, line_before) = begin_slow_migration(rig)?;
     rig.cluster.machine(&source)?.kill("ha-node-agent")?;
-    rig.wait_until_continued(&before, &target)?;
+    rig.wait_until_continued(&line_before, &target)?;
     rig.wait_until_gone_from(&source)?;
     rig.wait_until_started().map(|_| ())
 }
 
 fn target_agent_killed(rig: &mut Rig) -> Result<()> {
-    let (source, target, before) = begin_slow_migration(rig)?;
+    let (source, target, line_before) = begin_slow_migration(rig)?;
     rig.cluster.machine(&target)?.kill("ha-node-agent")?;
-    rig.wait_until_continued(&before, &target)?;
+    rig.wait_until_continued(&line_before, &target)?;
     rig.wait_until_gone_from(&source)?;
     rig.wait_until_started().map(|_| ())
 }
 
 fn libvirt_killed(rig: &mut Rig) -> Result<()> {
-    let (source, target, before) = begin_slow_migration(rig)?;
+    let (source, target, line_before) = begin_slow_migration(rig)?;
     rig.cluster.machine(&source)?.kill(host::PROGRAM)?;
-    rig.consoles
-        .wait("to continue counting", |line| line.boot == before.boot && line.count > before.count)?;
+    rig.consoles.wait("to continue counting", |line| {
+        line.boot == line_before.boot && line.count > line_before.count
+    })?;
     wait_until("the guest to be Started", STEP_TIMEOUT, || rig.status()["state"] == "Started")?;
     let active_node = rig.wait_until_started()?;
-    rig.wait_until_continued(&before, &active_node)?;
+    rig.wait_until_continued(&line_before, &active_node)?;
     rig.wait_until_gone_from(if active_node == source { &target } else { &source })
 }

@@ -17,7 +17,7 @@ use crate::background::Background;
 use crate::wait::{monotonic_ns, wait_for};
 
 /// Time between two reads of the consoles.
-const PERIOD: Duration = Duration::from_millis(50);
+const READ_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest time for a guest to boot or to continue. Emulated guests on a busy host are slow.
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -54,13 +54,14 @@ impl Consoles {
                         files.iter().map(|(_, path)| fs::read(path).map(lossy).unwrap_or_default()).collect();
                     let at_ns = monotonic_ns();
                     for (index, text) in texts.iter().enumerate() {
-                        let end = text.rfind('\n').map_or(0, |end| end + 1);
-                        let new = text.get(read[index]..end).unwrap_or_default();
+                        let complete_length =
+                            text.rfind('\n').map_or(0, |complete_length| complete_length + 1);
+                        let new = text.get(read[index]..complete_length).unwrap_or_default();
                         let lines = new.lines().filter_map(|line| parse(line, &files[index].0, at_ns));
                         locked(&shared).extend(lines);
-                        read[index] = end.max(read[index]);
+                        read[index] = complete_length.max(read[index]);
                     }
-                    thread::sleep(PERIOD);
+                    thread::sleep(READ_INTERVAL);
                 }
             }
         });
@@ -76,12 +77,12 @@ impl Consoles {
     ///
     /// # Errors
     /// Fails if no line matches in time. The error contains the last line.
-    pub fn wait(&self, what: &str, matches: impl Fn(&GuestLine) -> bool) -> Result<GuestLine> {
+    pub fn wait(&self, expectation: &str, matches: impl Fn(&GuestLine) -> bool) -> Result<GuestLine> {
         let from = locked(&self.shared).len();
-        let found = wait_for(&format!("the guest: {what}"), STEP_TIMEOUT, || {
+        let matching_line = wait_for(&format!("the guest: {expectation}"), STEP_TIMEOUT, || {
             locked(&self.shared).iter().skip(from).find(|line| matches(line)).cloned()
         });
-        found.map_err(|error| error.context(format!("last line of the guest: {:?}", self.last())))
+        matching_line.map_err(|error| error.context(format!("last line of the guest: {:?}", self.last())))
     }
 
     /// Stops reading and checks all lines.
@@ -136,7 +137,9 @@ fn find_double_run(lines: &[GuestLine]) -> Option<String> {
         if ended_boots.contains(line.boot.as_str()) {
             return Some(format!("{line:?} after {current_line:?}"));
         }
-        ended_boots.extend(current_line.map(|before| before.boot.as_str()).filter(|boot| *boot != line.boot));
+        ended_boots.extend(
+            current_line.map(|previous_line| previous_line.boot.as_str()).filter(|boot| *boot != line.boot),
+        );
         current_line = Some(line);
     }
     None

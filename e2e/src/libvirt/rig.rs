@@ -140,9 +140,9 @@ impl Rig {
     ///
     /// # Errors
     /// Fails if no such line appears in time.
-    pub fn wait_until_continued(&self, before: &GuestLine, node: &str) -> Result<GuestLine> {
-        self.consoles.wait(&format!("to continue from {} on {node}", before.count), |line| {
-            line.node == node && line.boot == before.boot && line.count > before.count
+    pub fn wait_until_continued(&self, line_before: &GuestLine, node: &str) -> Result<GuestLine> {
+        self.consoles.wait(&format!("to continue from {} on {node}", line_before.count), |line| {
+            line.node == node && line.boot == line_before.boot && line.count > line_before.count
         })
     }
 
@@ -162,10 +162,10 @@ impl Rig {
         let machine = self.cluster.machine(node)?;
         let init = machine.init.context("node is off")?;
         let pid = init.pid.to_string();
-        let mut all =
+        let mut command_arguments =
             vec!["--target", pid.as_str(), "--mount", "--net", "--pid", "--uts", "--ipc", "virsh", "-q"];
-        all.extend(arguments);
-        crate::command::run("nsenter", &all)
+        command_arguments.extend(arguments);
+        crate::command::run("nsenter", &command_arguments)
     }
 
     /// Returns the guest's QEMU processes on a node.

@@ -51,10 +51,10 @@ pub fn kill_daemon(rig: &mut Rig, node: &str) -> Result<()> {
 /// Kills the agent fifty times, each time as soon as its successor has committed a heartbeat.
 pub fn kill_agent_often(rig: &mut Rig, node: &str) -> Result<()> {
     for _ in 0..50 {
-        let before = rig.cluster.agent_instance(node)?;
+        let agent_before = rig.cluster.agent_instance(node)?;
         signal(rig, node, AGENT, "SIGKILL")?;
         wait_until("the next agent's first heartbeat", STEP_TIMEOUT, || {
-            rig.cluster.agent_instance(node).is_ok_and(|now| now != before)
+            rig.cluster.agent_instance(node).is_ok_and(|now| now != agent_before)
         })?;
     }
     Ok(())

@@ -17,7 +17,7 @@ use crate::plan::{FABRIC, SHARED, STORAGE_PORT};
 /// Names of the programs on a node.
 const PROGRAMS: [&str; 4] = ["ha-node-agent", "ha-exec-shim", "ha-watchdogd", "ha-holder"];
 /// Size of the disk, including space for the node's own data.
-const SIZE: &str = "512M";
+const IMAGE_SIZE: &str = "512M";
 
 /// Settings of a node that depend on its cluster.
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ pub fn make(machine: &Machine, settings: &Settings) -> Result<()> {
     agent(&upper, machine, settings)?;
     let (disk, tree_path) = (qemu::disk(machine), tree.display().to_string());
     let disk = disk.display().to_string();
-    run(tool("mkfs.ext4"), &["-q", "-F", "-m", "0", "-d", &tree_path, &disk, SIZE])?;
+    run(tool("mkfs.ext4"), &["-q", "-F", "-m", "0", "-d", &tree_path, &disk, IMAGE_SIZE])?;
     fs::remove_dir_all(&tree).with_context(|| tree.display().to_string())
 }
 
@@ -184,8 +184,8 @@ impl Tree {
     fn unit(&self, name: &str, target: &str, text: &str) -> Result<()> {
         let path = format!("/etc/systemd/system/{name}");
         self.write(&path, text)?;
-        let wanted = self.path(&format!("/etc/systemd/system/{target}.wants/{name}"))?;
-        symlink(&path, &wanted).with_context(|| wanted.display().to_string())
+        let wants_link = self.path(&format!("/etc/systemd/system/{target}.wants/{name}"))?;
+        symlink(&path, &wants_link).with_context(|| wants_link.display().to_string())
     }
 
     fn copy(&self, from: &Path, absolute: &str) -> Result<()> {

@@ -21,11 +21,11 @@ pub fn isolate_with_agent_stopped(rig: &mut Rig, node: &str) -> Result<()> {
 
 /// Checks that a machine that kept running without its storage is not reconnected on its return, but after its next boot.
 pub fn reset(rig: &mut Rig, node: &str) -> Result<()> {
-    let before = boot(rig, node)?;
+    let boot_before = boot(rig, node)?;
     reconnect_network(rig, node)?;
     rig.send_hypervisor_command(node, "system_reset")?;
     rig.wait_until_ready(node)?;
-    ensure!(boot(rig, node)? != before, "{node} was reconnected without a reboot");
+    ensure!(boot(rig, node)? != boot_before, "{node} was reconnected without a reboot");
     wait_for_storage(rig, node)
 }
 
@@ -33,10 +33,10 @@ pub fn reset(rig: &mut Rig, node: &str) -> Result<()> {
 /// operator requests it.
 pub fn reset_and_unfence(rig: &mut Rig, node: &str) -> Result<()> {
     reconnect_network(rig, node)?;
-    let before = rig.cluster.node_report(node)?.boot_id;
+    let boot_before = rig.cluster.node_report(node)?.boot_id;
     rig.send_hypervisor_command(node, "system_reset")?;
     wait_until(&format!("{node} to register with its next boot"), STEP_TIMEOUT, || {
-        rig.cluster.node_report(node).is_ok_and(|report| report.boot_id != before)
+        rig.cluster.node_report(node).is_ok_and(|report| report.boot_id != boot_before)
     })?;
     check_stays_fenced(rig, node)?;
     hactl(rig, &["node", "unfence", node, "--yes"])?;
@@ -54,8 +54,8 @@ fn reconnect_network(rig: &Rig, node: &str) -> Result<()> {
 
 fn check_stays_fenced(rig: &Rig, node: &str) -> Result<()> {
     wait_until(&format!("{node} to be reported as FencedOff"), STEP_TIMEOUT, || {
-        let shown = rig.cluster.object("nodes", node).unwrap_or_default();
-        condition(&shown, "Ready").is_some_and(|ready| ready["reason"] == "FencedOff")
+        let node_object = rig.cluster.object("nodes", node).unwrap_or_default();
+        condition(&node_object, "Ready").is_some_and(|ready| ready["reason"] == "FencedOff")
     })?;
     check_holds_for(&format!("{node} stays disconnected"), FENCED_DURATION, || {
         let fence = rig.cluster.etcdctl().get(&rig.cluster.keys().fence(&node.into())).ok().flatten();
@@ -70,6 +70,8 @@ fn boot(rig: &Rig, node: &str) -> Result<Value> {
 }
 
 fn wait_for_storage(rig: &Rig, node: &str) -> Result<()> {
-    let used = format!("mountpoint -q {FABRIC} && touch {FABRIC}/back-on-{node}");
-    wait_for_ok(&format!("{node} to have its storage again"), STEP_TIMEOUT, || rig.guest(node)?.run(&used))
+    let storage_check_script = format!("mountpoint -q {FABRIC} && touch {FABRIC}/back-on-{node}");
+    wait_for_ok(&format!("{node} to have its storage again"), STEP_TIMEOUT, || {
+        rig.guest(node)?.run(&storage_check_script)
+    })
 }

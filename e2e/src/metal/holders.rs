@@ -49,9 +49,9 @@ impl Holders {
     /// # Errors
     /// Fails if the directory cannot be read.
     pub fn all(&self) -> Result<Vec<Holder>> {
-        let mut found = Vec::new();
+        let mut holders = Vec::new();
         if !self.directory.exists() {
-            return Ok(found);
+            return Ok(holders);
         }
         let clocks = ClockReading::read();
         for entry in fs::read_dir(&self.directory).with_context(|| self.directory.display().to_string())? {
@@ -62,7 +62,7 @@ impl Holders {
                 continue;
             };
             let data = entry.metadata()?;
-            found.push(Holder {
+            holders.push(Holder {
                 node: node.to_owned(),
                 process: process.to_owned(),
                 first_ns: clocks
@@ -70,8 +70,8 @@ impl Holders {
                 last_ns: clocks.monotonic(data.modified()?),
             });
         }
-        found.sort_by_key(|holder| holder.first_ns);
-        Ok(found)
+        holders.sort_by_key(|holder| holder.first_ns);
+        Ok(holders)
     }
 
     /// Returns a description of every pair of processes that held the service at the same time.
@@ -79,33 +79,33 @@ impl Holders {
     /// # Errors
     /// Fails if the record cannot be read.
     pub fn violations(&self) -> Result<Vec<String>> {
-        let mut found: Vec<String> = overlaps(&self.all()?);
+        let mut violations_found: Vec<String> = overlaps(&self.all()?);
         let noticed = self.directory.join(VIOLATIONS);
         if noticed.exists() {
-            found.extend(fs::read_to_string(&noticed)?.lines().map(str::to_owned));
+            violations_found.extend(fs::read_to_string(&noticed)?.lines().map(str::to_owned));
         }
-        Ok(found)
+        Ok(violations_found)
     }
 }
 
 /// Returns a description of every overlap. Equal times do not count, because a file's time can be early by one tick of the
 /// kernel.
 fn overlaps(holders: &[Holder]) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut violations_found = Vec::new();
     for (index, one) in holders.iter().enumerate() {
         for other in &holders[index + 1..] {
             let from = one.first_ns.max(other.first_ns);
             let to = one.last_ns.min(other.last_ns);
             if from < to {
                 let both_ms = (to - from) / 1_000_000;
-                found.push(format!(
+                violations_found.push(format!(
                     "{} on {} and {} on {} at the same time for {both_ms} ms",
                     one.process, one.node, other.process, other.node
                 ));
             }
         }
     }
-    found
+    violations_found
 }
 
 /// The offset between the clock of file times and the monotonic clock of all other times.
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_holders_are_found() {
+    fn overlapping_holder_intervals_are_found() {
         check(&[holder("a", 10, 20), holder("b", 30, 40)], 0);
         check(&[holder("a", 10, 30), holder("b", 30, 40)], 0);
         check(&[holder("a", 10, 31), holder("b", 30, 40)], 1);
@@ -151,18 +151,21 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_with_their_times() {
+    fn holder_files_are_parsed_with_times() {
         let directory = tempfile::tempdir().unwrap();
-        let before = monotonic_ns();
+        let before_ns = monotonic_ns();
         fs::write(directory.path().join("holder.node1.boot-7"), "x").unwrap();
         fs::write(directory.path().join(OWNER), "x").unwrap();
         let record = Holders::new(directory.path());
-        let all = record.all().unwrap();
-        assert_eq!((all.len(), all[0].node.as_str(), all[0].process.as_str()), (1, "node1", "boot-7"));
+        let holders = record.all().unwrap();
+        assert_eq!(
+            (holders.len(), holders[0].node.as_str(), holders[0].process.as_str()),
+            (1, "node1", "boot-7")
+        );
         // The kernel stamps files with the time of its last tick.
         assert!(
-            all[0].first_ns + 20_000_000 >= before && all[0].first_ns <= monotonic_ns(),
-            "{all:?} {before}"
+            holders[0].first_ns + 20_000_000 >= before_ns && holders[0].first_ns <= monotonic_ns(),
+            "{holders:?} {before_ns}"
         );
         assert!(record.violations().unwrap().is_empty());
         fs::write(directory.path().join(VIOLATIONS), "node2 saw node1\n").unwrap();

@@ -16,7 +16,7 @@ use crate::wait::{monotonic_ns, wait_until};
 /// Timeout of the device.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of pets, 0.2 s apart.
-const PETS: u32 = 20;
+const PET_COUNT: u32 = 20;
 
 /// Lower and upper bound of the time from the last pet to the reset.
 ///
@@ -47,7 +47,7 @@ pub fn measure(rig: &Rig, watchdog: Watchdog, name: &str) -> Result<Measure> {
     ))?;
     let begin_ns = monotonic_ns();
     guest.spawn(&format!(
-        "cd {SHARED}/{name} && exec 3>/dev/watchdog0 && i=0 && while [ $i -lt {PETS} ]; do \
+        "cd {SHARED}/{name} && exec 3>/dev/watchdog0 && i=0 && while [ $i -lt {PET_COUNT} ]; do \
          printf . >>before && printf . >&3 && printf . >>after && i=$((i+1)) && sleep 0.2; done; sleep 600"
     ))?;
     let monitor = rig.monitor(&node)?;
@@ -58,14 +58,15 @@ pub fn measure(rig: &Rig, watchdog: Watchdog, name: &str) -> Result<Measure> {
     })?;
     let reset_ns = reset_ns.context("no reset with a time was recorded")?;
     let directory = rig.cluster.shared().join(name);
-    let since = |file: &str| -> Result<u64> {
+    let elapsed_us_since = |file: &str| -> Result<u64> {
         Ok(reset_ns.saturating_sub(written_ns(&directory.join(file))?) / 1_000)
     };
-    let measure = Measure { at_least_us: since("after")?, at_most_us: since("before")? };
+    let measure =
+        Measure { at_least_us: elapsed_us_since("after")?, at_most_us: elapsed_us_since("before")? };
     let pets = fs::metadata(directory.join("after"))?.len();
     ensure!(
-        pets == u64::from(PETS),
-        "{node} was reset after {pets} of {PETS} pets, while it was being petted"
+        pets == u64::from(PET_COUNT),
+        "{node} was reset after {pets} of {PET_COUNT} pets, while it was being petted"
     );
     rig.wait_until_ready(&node)?;
     Ok(measure)
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_spans_all_measures() {
+    fn summary_line_covers_all_measurements() {
         let one = Measure { at_least_us: 10_001_900, at_most_us: 10_003_000 };
         let other = Measure { at_least_us: 9_999_000, at_most_us: 10_010_000 };
         let text = line(Watchdog::Softdog, &[one, other]);

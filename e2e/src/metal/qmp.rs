@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_told_from_answers() {
+    fn qmp_events_are_distinguished_from_replies() {
         check(r#"{"timestamp": {}, "event": "RESET", "data": {"guest": true}}"#, Some(EventKind::Reset));
         check(
             r#"{"timestamp": {}, "event": "WATCHDOG", "data": {"action": "reset"}}"#,

@@ -240,8 +240,8 @@ impl Rig {
     /// Returns the holders of a service that have written within the last second.
     pub fn current_holders(&self, service: &str) -> Vec<Holder> {
         let now_ns = monotonic_ns();
-        let all = self.holders(service).all().unwrap_or_default();
-        all.into_iter().filter(|holder| holder.last_ns + 1_000_000_000 > now_ns).collect()
+        let holders_of_service = self.holders(service).all().unwrap_or_default();
+        holders_of_service.into_iter().filter(|holder| holder.last_ns + 1_000_000_000 > now_ns).collect()
     }
 
     /// Waits until a service has exactly one holder, and returns it.
@@ -251,9 +251,9 @@ impl Rig {
     pub fn holder(&self, service: &str) -> Result<Holder> {
         let since_ns = monotonic_ns();
         wait_for(&format!("{service} to have one holder"), STEP_TIMEOUT, || {
-            let mut all = self.holders(service).all().unwrap_or_default();
-            all.retain(|holder| holder.last_ns > since_ns);
-            if all.len() == 1 { all.pop() } else { None }
+            let mut holders_of_service = self.holders(service).all().unwrap_or_default();
+            holders_of_service.retain(|holder| holder.last_ns > since_ns);
+            if holders_of_service.len() == 1 { holders_of_service.pop() } else { None }
         })
     }
 
@@ -271,8 +271,8 @@ impl Rig {
 
     /// Returns the nodes other than `node` that were reset after `after_ns`. No such reset is allowed.
     pub fn other_resets(&self, node: &str, after_ns: u64) -> Vec<String> {
-        let others = self.monitors.iter().filter(|(other, _)| *other != node);
-        others
+        let other_monitors = self.monitors.iter().filter(|(other, _)| *other != node);
+        other_monitors
             .filter(|(_, monitor)| monitor.first(EventKind::Reset, after_ns).is_some())
             .map(|(other, _)| other.clone())
             .collect()

@@ -126,7 +126,7 @@ impl<'a> Run<'a> {
 
     /// Waits for the expected events, or checks for a while that none occurs.
     fn observe(&mut self, rig: &Rig) -> Result<()> {
-        let seen = match self.case.service {
+        let observation = match self.case.service {
             Service::Elsewhere | Service::Fenced | Service::Moves | Service::Visits => {
                 wait_for(&format!("{} to run elsewhere", self.service), STEP_TIMEOUT, || {
                     rig.runs_on(self.service).filter(|node| node != self.node)
@@ -158,14 +158,14 @@ impl<'a> Run<'a> {
                     })
             }
         };
-        self.record(seen);
+        self.record(observation);
         match self.case.reset {
             Reset::Must | Reset::MustEmpty | Reset::MustByDaemon | Reset::Own | Reset::Asked(Step::Fault) => {
                 let monitor = rig.monitor(self.node)?;
-                let seen = wait_until(&format!("the reset of {}", self.node), STEP_TIMEOUT, || {
+                let observation = wait_until(&format!("the reset of {}", self.node), STEP_TIMEOUT, || {
                     monitor.first(EventKind::Reset, self.begin_ns).is_some()
                 });
-                self.record(seen);
+                self.record(observation);
             }
             Reset::MustNot | Reset::Asked(Step::Restoration) => {}
         }
@@ -191,7 +191,7 @@ impl<'a> Run<'a> {
                 })?;
             let holders = rig.holders(self.service).all()?.len();
             check_holds_for(&format!("{} stays on {node}", self.service), STABLE_DURATION, || {
-                rig.holders(self.service).all().is_ok_and(|all| all.len() == holders)
+                rig.holders(self.service).all().is_ok_and(|all_holders| all_holders.len() == holders)
             })
         });
         self.outcome.returned = outcome.is_ok();
@@ -200,17 +200,20 @@ impl<'a> Run<'a> {
 
     fn evaluate(&mut self, rig: &Rig) -> Result<()> {
         let record = rig.holders(self.service);
-        let all = record.all()?;
-        let first_holder =
-            all.iter().find(|holder| holder.process == self.process).context("first holder not found")?;
-        let next = all.iter().find(|holder| holder.first_ns > first_holder.first_ns);
+        let all_holders = record.all()?;
+        let first_holder = all_holders
+            .iter()
+            .find(|holder| holder.process == self.process)
+            .context("first holder not found")?;
+        let next_holder = all_holders.iter().find(|holder| holder.first_ns > first_holder.first_ns);
         // The restoration may move a service that the fault does not affect.
-        let next = next
-            .filter(|next| self.case.service != Service::Undisturbed || next.first_ns < self.restoring_ns);
-        let reset_ns = self.evaluate_resets(rig, first_holder, next)?;
+        let next_holder = next_holder.filter(|next_holder| {
+            self.case.service != Service::Undisturbed || next_holder.first_ns < self.restoring_ns
+        });
+        let reset_ns = self.evaluate_resets(rig, first_holder, next_holder)?;
         self.outcome.reset_ms = reset_ns.map(|at_ns| self.after_ms(at_ns));
-        self.outcome.elsewhere_ms = next.map(|holder| self.after_ms(holder.first_ns));
-        if next.is_some() || self.case.service != Service::Undisturbed {
+        self.outcome.elsewhere_ms = next_holder.map(|holder| self.after_ms(holder.first_ns));
+        if next_holder.is_some() || self.case.service != Service::Undisturbed {
             self.outcome.stopped_ms = Some(self.after_ms(first_holder.last_ns));
         }
         self.outcome.double_runs = record.violations()?;
@@ -225,7 +228,9 @@ impl<'a> Run<'a> {
             | Service::Moves
             | Service::Visits
             | Service::Undisturbed
-            | Service::Returns => self.evaluate_time(rig, "service ran", next, |holder| holder.first_ns),
+            | Service::Returns => {
+                self.evaluate_time(rig, "service ran", next_holder, |holder| holder.first_ns);
+            }
         }
         for other in rig.other_resets(self.node, self.begin_ns) {
             self.fail(format!("{other} was reset without a fault"));
@@ -241,8 +246,8 @@ impl<'a> Run<'a> {
         next: Option<&Holder>,
     ) -> Result<Option<u64>> {
         let monitor = rig.monitor(self.node)?;
-        let all = monitor.all(EventKind::Reset, self.begin_ns);
-        let first_ns = all.first().copied();
+        let reset_times_ns = monitor.all(EventKind::Reset, self.begin_ns);
+        let first_ns = reset_times_ns.first().copied();
         match (self.case.reset, first_ns, next) {
             (Reset::MustNot, Some(_), _) => self.fail(format!("{} was reset", self.node)),
             (Reset::Must | Reset::MustByDaemon, Some(reset), Some(next)) if reset > next.first_ns => {
@@ -258,8 +263,10 @@ impl<'a> Run<'a> {
                     Step::Fault => (self.begin_ns, self.injected_ns),
                     Step::Restoration => (self.restoring_ns, self.restored_ns),
                 };
-                if all.is_empty() || !all.iter().all(|at_ns| (from_ns..=to_ns).contains(at_ns)) {
-                    let resets: Vec<_> = all.iter().map(|at_ns| self.after_ms(*at_ns)).collect();
+                if reset_times_ns.is_empty()
+                    || !reset_times_ns.iter().all(|at_ns| (from_ns..=to_ns).contains(at_ns))
+                {
+                    let resets: Vec<_> = reset_times_ns.iter().map(|at_ns| self.after_ms(*at_ns)).collect();
                     self.fail(format!(
                         "reset expected between {} and {} ms after the start of the fault, found at {resets:?}",
                         self.after_ms(from_ns),
@@ -282,21 +289,28 @@ impl<'a> Run<'a> {
     }
 
     /// Checks that an action of a holder came in time, if a limit exists.
-    fn evaluate_time(&mut self, rig: &Rig, what: &str, holder: Option<&Holder>, at: fn(&Holder) -> u64) {
+    fn evaluate_time(
+        &mut self,
+        rig: &Rig,
+        event_name: &str,
+        holder: Option<&Holder>,
+        at: fn(&Holder) -> u64,
+    ) {
         let (Some(bound), Some(holder)) = (self.outcome.bound_ms, holder) else { return };
         let at_ns = at(holder);
         let after = self.after_ms(at_ns);
         if after <= bound {
             return;
         }
-        let late = format!("{what} on {} {after} ms after the fault, limit is {bound} ms", holder.node);
+        let lateness_message =
+            format!("{event_name} on {} {after} ms after the fault, limit is {bound} ms", holder.node);
         let waited = rig.stalls.waited_ms(&holder.node, self.begin_ns, at_ns);
         if waited > after - bound {
             // The machine got no processor, so this delay is not a defect of the product.
             self.outcome.invalid_reason =
-                Some(format!("{late}; that machine waited {waited} ms for a processor"));
+                Some(format!("{lateness_message}; that machine waited {waited} ms for a processor"));
         } else {
-            self.fail(late);
+            self.fail(lateness_message);
         }
     }
 
@@ -311,8 +325,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn fail(&mut self, what: String) {
-        self.outcome.failures.push(what);
+    fn fail(&mut self, message: String) {
+        self.outcome.failures.push(message);
     }
 
     fn after_ms(&self, at_ns: u64) -> u64 {
@@ -347,15 +361,15 @@ impl OtherServices {
 
     /// Returns a message for each service whose process did not keep running.
     fn failures(&self, rig: &Rig) -> Result<Vec<String>> {
-        let mut found = Vec::new();
+        let mut failures_found = Vec::new();
         for OtherService { service, process } in &self.0 {
-            let all = rig.holders(service).all()?;
-            let kept_running = all.iter().all(|holder| holder.process == *process);
+            let service_holders = rig.holders(service).all()?;
+            let kept_running = service_holders.iter().all(|holder| holder.process == *process);
             if !kept_running || rig.current_holders(service).is_empty() {
-                found.push(format!("{service} did not keep running: {all:?}"));
+                failures_found.push(format!("{service} did not keep running: {service_holders:?}"));
             }
         }
-        Ok(found)
+        Ok(failures_found)
     }
 
     /// Deletes the services.

@@ -11,7 +11,7 @@ use crate::process::ProcessId;
 use crate::wait::monotonic_ns;
 
 /// Time between two samples.
-const PERIOD: Duration = Duration::from_millis(100);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A period in which a machine was ready to run, but did not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,9 +31,9 @@ pub struct Machines(Arc<Mutex<Vec<(String, ProcessId)>>>);
 impl Machines {
     /// Sets the process of a machine, instead of an earlier one.
     pub fn set(&self, machine: &str, process: ProcessId) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|(name, _)| name != machine);
-        all.push((machine.to_owned(), process));
+        let mut watched_processes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        watched_processes.retain(|(name, _)| name != machine);
+        watched_processes.push((machine.to_owned(), process));
     }
 }
 
@@ -63,11 +63,11 @@ impl Stalls {
                 let mut host = WaitStreak::default();
                 let mut last_ns = monotonic_ns();
                 while !stop.is_requested() {
-                    thread::sleep(PERIOD);
+                    thread::sleep(SAMPLE_INTERVAL);
                     let now_ns = monotonic_ns();
                     let passed_ns = now_ns - last_ns;
                     last_ns = now_ns;
-                    let late_ns = passed_ns.saturating_sub(2 * nanoseconds(PERIOD));
+                    let late_ns = passed_ns.saturating_sub(2 * nanoseconds(SAMPLE_INTERVAL));
                     let mut ended: Vec<Stall> =
                         host.add("host", now_ns, passed_ns, late_ns).into_iter().collect();
                     let current = machines.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -102,8 +102,8 @@ impl Stalls {
     /// Returns the longest stall that ended after `after_ns`.
     pub fn longest(&self, after_ns: u64) -> Option<Stall> {
         let record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
-        let later = record.stalls.iter().filter(|stall| stall.until_ns > after_ns);
-        later.max_by_key(|stall| stall.length_ms).cloned()
+        let later_stalls = record.stalls.iter().filter(|stall| stall.until_ns > after_ns);
+        later_stalls.max_by_key(|stall| stall.length_ms).cloned()
     }
 
     /// Returns the total time for which a machine waited for a processor between two times, in milliseconds.
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_in_a_row_is_one_stall() {
+    fn consecutive_waits_are_one_stall() {
         check(&[(100, 0), (100, 50), (100, 10)], &[]);
         check(&[(100, 95), (100, 100), (100, 20)], &[195]);
         // The kernel reports the wait only when it has ended.

@@ -28,8 +28,8 @@ pub fn suspend_and_wake(rig: &mut Rig, node: &str) -> Result<()> {
     suspend(rig, node)?;
     let until_ns = monotonic_ns() + (report.wait_ms() + 5_000) * 1_000_000;
     wait_until("a time longer than W", STEP_TIMEOUT, || monotonic_ns() > until_ns)?;
-    let shown = rig.cluster.object("nodes", node).unwrap_or_default();
-    ensure!(shown["status"]["state"] == "Unknown", "{node} is shown as {}", shown["status"]);
+    let node_object = rig.cluster.object("nodes", node).unwrap_or_default();
+    ensure!(node_object["status"]["state"] == "Unknown", "{node} is shown as {}", node_object["status"]);
     rig.send_hypervisor_command(node, "system_wakeup")
 }
 

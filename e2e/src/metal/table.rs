@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_and_invalid_times_are_shown() {
+    fn table_shows_failures_and_invalid_times() {
         let good = Outcome { returned: true, stopped_ms: Some(12_345), ..Outcome::default() };
         check(&good, &["12.34 s", "never", "yes", "passed"]);
         check(&Outcome { double_runs: vec!["both".to_owned()], ..good.clone() }, &["YES", "FAILED", "both"]);

@@ -40,8 +40,8 @@ pub fn unbind_with_agent_stopped(rig: &mut Rig, node: &str) -> Result<()> {
 /// Keeps the empty node running for longer than any deadline, then binds the driver again and checks that the watchdog guards a
 /// service.
 pub fn check_failed_and_rebind(rig: &mut Rig, node: &str) -> Result<()> {
-    let wait = Duration::from_millis(rig.cluster.node_report(node)?.wait_ms());
-    check_holds_for(&format!("{node} commits that its watchdog failed"), wait, || {
+    let wait_duration = Duration::from_millis(rig.cluster.node_report(node)?.wait_ms());
+    check_holds_for(&format!("{node} commits that its watchdog failed"), wait_duration, || {
         rig.cluster.node_report(node).is_ok_and(|report| report.watchdog_failed)
     })?;
     rebind_and_verify(rig, node)
@@ -83,8 +83,8 @@ fn wait_for_committed_failure(rig: &Rig, node: &str) -> Result<()> {
 
 /// Returns status and reason of a node's condition Fenceable.
 fn fenceable_condition(rig: &Rig, node: &str) -> Option<(String, String)> {
-    let shown = rig.cluster.object("nodes", node)?;
-    let fenceable = condition(&shown, "Fenceable")?;
+    let node_object = rig.cluster.object("nodes", node)?;
+    let fenceable = condition(&node_object, "Fenceable")?;
     let text = |field: &str| fenceable[field].as_str().unwrap_or_default().to_owned();
     Some((text("status"), text("reason")))
 }

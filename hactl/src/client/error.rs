@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_title_names_the_origin() {
+    fn error_title_names_the_origin() {
         let check = |error: ApiError, expected: &str| assert_eq!(error.into_failure().title(), expected);
         let status = |reason: &str| Status { code: 404, reason: reason.to_owned(), ..Status::default() };
         check(ApiError::Status(status("NotFound")), "Error from server (NotFound)");

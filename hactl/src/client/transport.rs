@@ -249,11 +249,11 @@ impl Client {
     async fn send(&self, call: &Call, mode: ResponseMode) -> Result<(String, Response), ApiError> {
         let servers = &self.connection.servers;
         let started = Instant::now();
-        let first = self.current.load(Ordering::Relaxed);
+        let first_index = self.current.load(Ordering::Relaxed);
         let mut attempts = Vec::new();
         let mut not_ready = None;
         for step in 0..servers.len() {
-            let index = (first + step) % servers.len();
+            let index = (first_index + step) % servers.len();
             let server = servers[index].to_string();
             let remaining_servers = u32::try_from(servers.len() - step).unwrap_or(1);
             let attempt_timeout =
@@ -360,11 +360,11 @@ fn root_cause(error: &dyn Error) -> String {
 /// Returns the text of a `Warning` header: `299 - "text"`.
 fn warning_text(header: &str) -> Option<String> {
     let start = header.find('"')? + 1;
-    let end = header.rfind('"').filter(|end| *end > start)?;
-    Some(header[start..end].replace("\\\"", "\"").replace("\\\\", "\\"))
+    let end_quote = header.rfind('"').filter(|end_quote| *end_quote > start)?;
+    Some(header[start..end_quote].replace("\\\"", "\"").replace("\\\\", "\\"))
 }
 
-fn read_file(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
+fn read_file(path: &Path, file_kind: &str) -> Result<Vec<u8>, Failure> {
     std::fs::read(path)
-        .map_err(|error| Failure::usage(format!("cannot read {what} {}: {error}", path.display())))
+        .map_err(|error| Failure::usage(format!("cannot read {file_kind} {}: {error}", path.display())))
 }

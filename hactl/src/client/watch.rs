@@ -16,7 +16,7 @@ use tokio::time::Instant;
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Interval at which a watch is renewed, so that a broken connection is detected.
-const RENEW_AFTER: Duration = Duration::from_secs(240);
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(240);
 
 /// A change of the collection.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +40,7 @@ pub(crate) struct Watcher<'a> {
     representation: Representation,
     /// Columns of rows; empty for objects, and before the first list.
     columns: Vec<ColumnDefinition>,
-    known: BTreeMap<String, Value>,
+    objects_by_name: BTreeMap<String, Value>,
     queue: VecDeque<Change>,
     state: State,
     synced: bool,
@@ -66,7 +66,7 @@ impl<'a> Watcher<'a> {
             query,
             representation: Representation::Objects,
             columns: Vec::new(),
-            known: BTreeMap::new(),
+            objects_by_name: BTreeMap::new(),
             queue: VecDeque::new(),
             state: State::List,
             synced: false,
@@ -145,7 +145,7 @@ impl<'a> Watcher<'a> {
                     .query("watch", "true")
                     .query("allowWatchBookmarks", "true")
                     .query("resourceVersion", &resource_version)
-                    .query("timeoutSeconds", &RENEW_AFTER.as_secs().to_string());
+                    .query("timeoutSeconds", &RENEWAL_INTERVAL.as_secs().to_string());
                 for (name, value) in &self.query {
                     call = call.query(name, value);
                 }
@@ -159,7 +159,7 @@ impl<'a> Watcher<'a> {
             }
             State::Read { mut resource_version, mut response, mut buffer, connected_at } => {
                 let Ok(chunk) = tokio::time::timeout_at(
-                    connected_at + RENEW_AFTER + Duration::from_secs(10),
+                    connected_at + RENEWAL_INTERVAL + Duration::from_secs(10),
                     response.chunk(),
                 )
                 .await
@@ -178,8 +178,8 @@ impl<'a> Watcher<'a> {
                     return Err((ApiError::Unreachable { attempts }, reconnect));
                 };
                 buffer.extend_from_slice(&chunk);
-                while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
-                    let line: Vec<u8> = buffer.drain(..=end).collect();
+                while let Some(line_end) = buffer.iter().position(|byte| *byte == b'\n') {
+                    let line: Vec<u8> = buffer.drain(..=line_end).collect();
                     if let Err(error) = self.handle_line(&line, &mut resource_version) {
                         return Err((error, State::Connect { resource_version }));
                     }
@@ -221,7 +221,7 @@ impl<'a> Watcher<'a> {
         match kind.as_str() {
             "ADDED" | "MODIFIED" => self.queue_if_changed(object),
             "DELETED" => {
-                self.known.remove(name_of(&object));
+                self.objects_by_name.remove(name_of(&object));
                 self.queue.push_back(Change::Deleted(object));
             }
             // Bookmarks contain only the revision. Unknown types of a newer server are ignored.
@@ -231,23 +231,24 @@ impl<'a> Watcher<'a> {
     }
 
     fn queue_if_changed(&mut self, object: Value) {
-        if self.known.get(name_of(&object)).is_some_and(|known| version(known) == version(&object)) {
+        if self.objects_by_name.get(name_of(&object)).is_some_and(|known| version(known) == version(&object))
+        {
             return;
         }
-        self.known.insert(name_of(&object).to_owned(), object.clone());
+        self.objects_by_name.insert(name_of(&object).to_owned(), object.clone());
         self.queue.push_back(Change::Applied(object));
     }
 
     /// Replaces the known objects by a full list, and queues only the differences.
     fn replace_known(&mut self, items: Vec<Value>) {
         let gone: Vec<String> = self
-            .known
+            .objects_by_name
             .keys()
             .filter(|name| !items.iter().any(|item| name_of(item) == name.as_str()))
             .cloned()
             .collect();
         for name in gone {
-            if let Some(object) = self.known.remove(&name) {
+            if let Some(object) = self.objects_by_name.remove(&name) {
                 self.queue.push_back(Change::Deleted(object));
             }
         }

@@ -49,8 +49,8 @@ impl Allocate {
             let max_nodes = if self.show_placement { usize::MAX } else { DEFAULT_SHOWN_NODES };
             session.terminal().print(&text(session, &loaded, &new_service, &offers, max_nodes));
         }
-        let found = offers.iter().any(|offer| offer.best().is_some());
-        Ok(if found { Exit::Done } else { Exit::Refused })
+        let is_allocatable = offers.iter().any(|offer| offer.best().is_some());
+        Ok(if is_allocatable { Exit::Done } else { Exit::Refused })
     }
 }
 
@@ -98,9 +98,9 @@ fn text(
         // The omitted nodes keep their ranks.
         rank += offer.nodes.iter().skip(max_nodes).filter(|node| node.best.is_ok()).count();
         if offer.nodes.len() > max_nodes {
-            let more = count(offer.nodes.len() - max_nodes, "more node");
-            let more = format!("{more}: add --show-placement");
-            table.add_row(["", group, "", &more, "", ""].into_iter().map(Cell::plain).collect());
+            let omitted_nodes = count(offer.nodes.len() - max_nodes, "more node");
+            let omitted_nodes = format!("{omitted_nodes}: add --show-placement");
+            table.add_row(["", group, "", &omitted_nodes, "", ""].into_iter().map(Cell::plain).collect());
         }
     }
     text += &table.render(session.terminal(), 0);

@@ -53,11 +53,11 @@ impl ApiResources {
         let format = session.format(&[Format::Wide, Format::Name])?;
         let mut resources = list_served_kinds(session.client()?).await?;
         // Served for kubectl only: objects of hactl have no namespace.
-        resources.retain(|found| found.resource.kind != "Namespace");
+        resources.retain(|served_kind| served_kind.resource.kind != "Namespace");
         let terminal = session.terminal();
         if format == Some(&Format::Name) {
-            for found in &resources {
-                terminal.print_line(&found.full_name());
+            for served_kind in &resources {
+                terminal.print_line(&served_kind.full_name());
             }
         } else {
             let table = table(&resources, format == Some(&Format::Wide)).omit_header(self.no_headers);
@@ -94,12 +94,13 @@ pub(super) async fn list_served_kinds(client: &Client) -> Result<Vec<ServedKind>
     let ApiGroupList { groups } = client.document(&["apis"]).await?;
     let preferred = groups.iter().filter_map(|group| group.preferred_version.group_version.split_once('/'));
     let paths = preferred.map(|(group, version)| vec!["apis", group, version]);
-    let mut found = Vec::new();
+    let mut served_kinds = Vec::new();
     for path in std::iter::once(vec!["api", "v1"]).chain(paths) {
-        found.extend(kinds_of_list(client.document(&path).await?));
+        served_kinds.extend(kinds_of_list(client.document(&path).await?));
     }
-    found.sort_by(|one, other| (one.group(), &one.resource.name).cmp(&(other.group(), &other.resource.name)));
-    Ok(found)
+    served_kinds
+        .sort_by(|one, other| (one.group(), &one.resource.name).cmp(&(other.group(), &other.resource.name)));
+    Ok(served_kinds)
 }
 
 /// Returns the kinds of a list, without subresources such as `resources/status`.
@@ -121,10 +122,13 @@ mod tests {
             {"name": "nodes", "singularName": "node", "namespaced": false, "kind": "Node", "verbs": ["get"],
                 "shortNames": ["no"], "categories": ["all"]},
             {"name": "nodes/status", "singularName": "", "namespaced": false, "kind": "Node", "verbs": ["get"]}]});
-        let found = kinds_of_list(list);
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!((found[0].group(), found[0].full_name().as_str()), ("hactl.io", "nodes.hactl.io"));
-        assert_eq!(found[0].names(), ["nodes", "node", "nodes.hactl.io", "node", "no"]);
+        let served_kinds = kinds_of_list(list);
+        assert_eq!(served_kinds.len(), 1, "{served_kinds:?}");
+        assert_eq!(
+            (served_kinds[0].group(), served_kinds[0].full_name().as_str()),
+            ("hactl.io", "nodes.hactl.io")
+        );
+        assert_eq!(served_kinds[0].names(), ["nodes", "node", "nodes.hactl.io", "node", "no"]);
         let events = kinds_of_list(
             json!({"groupVersion": "v1", "resources": [{"name": "events", "namespaced": true}]}),
         );

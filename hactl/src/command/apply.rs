@@ -154,15 +154,15 @@ impl Apply {
         entry: &Entry,
         live: &Value,
     ) -> Result<(Change, Value), Failure> {
-        let before = self.stop_first.stop(session, client, &entry.name, live).await?;
+        let state_before = self.stop_first.stop(session, client, &entry.name, live).await?;
         let desired = merge::with_last_applied(&entry.object);
         let stopped = client
             .get(entry.kind, &entry.name)
             .await?
             .ok_or_else(|| Failure::refused(format!("{} was deleted", entry.display_name())))?;
-        let patch = with_state(&patch(&desired, &stopped), &desired, &before);
-        let after = client.patch(entry.kind, &entry.name, &patch, WriteMode::Persist).await?;
-        Ok((Change::Configured, after))
+        let patch = with_state(&patch(&desired, &stopped), &desired, &state_before);
+        let object_after = client.patch(entry.kind, &entry.name, &patch, WriteMode::Persist).await?;
+        Ok((Change::Configured, object_after))
     }
 
     async fn apply_entry(
@@ -183,7 +183,7 @@ impl Apply {
         if patch == json!({}) {
             return Ok((Change::Unchanged, live.clone()));
         }
-        let after = if let Some(write_mode) = self.dry_run.mode.write_mode() {
+        let object_after = if let Some(write_mode) = self.dry_run.mode.write_mode() {
             client.patch(entry.kind, &entry.name, &patch, write_mode).await?
         } else {
             let mut merged = live.clone();
@@ -191,8 +191,8 @@ impl Apply {
             merged
         };
         // The server does not treat another spelling of the same value (`started`, `0.5`) as a change.
-        let is_unchanged = merge::is_unchanged(live, &after);
-        Ok((if is_unchanged { Change::Unchanged } else { Change::Configured }, after))
+        let is_unchanged = merge::is_unchanged(live, &object_after);
+        Ok((if is_unchanged { Change::Unchanged } else { Change::Configured }, object_after))
     }
 }
 
@@ -201,12 +201,12 @@ impl Apply {
 ///
 /// The recorded last apply is compared by value: another field order, or another tool's notation, is not a change.
 pub(super) fn patch(desired: &Value, live: &Value) -> Value {
-    let last = merge::last_applied(live);
+    let last_applied = merge::last_applied(live);
     let mut desired = desired.clone();
-    if last.is_some() && merge::last_applied(&desired) == last {
+    if last_applied.is_some() && merge::last_applied(&desired) == last_applied {
         merge::remove_last_applied(&mut desired);
     }
-    merge::patch(last.as_ref(), &desired, live)
+    merge::patch(last_applied.as_ref(), &desired, live)
 }
 
 fn print(

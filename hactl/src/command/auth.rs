@@ -53,11 +53,11 @@ impl CanI {
             "*" => ("*".to_owned(), "*".to_owned()),
             kind => {
                 let served = list_served_kinds(client).await?;
-                let Some(found) = find(session, &served, kind) else {
+                let Some(served_kind) = find(session, &served, kind) else {
                     session.terminal().report("no");
                     return Ok(Exit::Refused);
                 };
-                (found.group().to_owned(), found.resource.name.clone())
+                (served_kind.group().to_owned(), served_kind.resource.name.clone())
             }
         };
         let action = ResourceAttributes {
@@ -68,12 +68,12 @@ impl CanI {
             subresource: self.subresource.clone().unwrap_or_default(),
         };
         let ReviewStatus { allowed, reason } = client.access_review(action).await?;
-        let word = if allowed { "yes" } else { "no" };
+        let answer = if allowed { "yes" } else { "no" };
         // The same output as that of `kubectl auth can-i`.
         session.terminal().report(&if reason.is_empty() {
-            word.to_owned()
+            answer.to_owned()
         } else {
-            format!("{word} - {reason}")
+            format!("{answer} - {reason}")
         });
         Ok(if allowed { Exit::Done } else { Exit::Refused })
     }
@@ -82,12 +82,12 @@ impl CanI {
 /// Returns the kind with this name. Warns if the API serves none, as kubectl does.
 fn find<'a>(session: &Session, served: &'a [ServedKind], text: &str) -> Option<&'a ServedKind> {
     let text = text.to_ascii_lowercase();
-    let found = served.iter().find(|one| one.names().contains(&text));
-    if found.is_none() {
-        let known: Vec<String> = served.iter().flat_map(ServedKind::names).collect();
-        let hint = most_similar(&text, known.iter().map(String::as_str));
+    let served_kind = served.iter().find(|one| one.names().contains(&text));
+    if served_kind.is_none() {
+        let known_names: Vec<String> = served.iter().flat_map(ServedKind::names).collect();
+        let hint = most_similar(&text, known_names.iter().map(String::as_str));
         let hint = hint.map(|most_similar| format!("; did you mean {most_similar}?")).unwrap_or_default();
         session.terminal().warn(&format!("the API does not serve a kind {text:?}{hint}"));
     }
-    found
+    served_kind
 }

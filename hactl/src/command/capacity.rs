@@ -64,11 +64,11 @@ impl Capacity {
             None if self.spec.is_some() => Some(size.clone()),
             None => size_from_policy(&loaded, template, |_, largest| largest),
         };
-        let found = capacity(&loaded.cluster, &loaded.settings, &size, tiered.as_ref());
+        let group_capacities = capacity(&loaded.cluster, &loaded.settings, &size, tiered.as_ref());
         if format.is_some() {
-            session.print_value(format, &document(&loaded, &size, &found))?;
+            session.print_value(format, &document(&loaded, &size, &group_capacities))?;
         } else {
-            session.terminal().print(&text(session, &loaded, &size, &found));
+            session.terminal().print(&text(session, &loaded, &size, &group_capacities));
         }
         Ok(Exit::Done)
     }
@@ -120,10 +120,15 @@ fn size_from_policy(
     })
 }
 
-fn text(session: &Session, loaded: &LoadedCluster, size: &NewService, found: &[GroupCapacity]) -> String {
+fn text(
+    session: &Session,
+    loaded: &LoadedCluster,
+    size: &NewService,
+    group_capacities: &[GroupCapacity],
+) -> String {
     let mut text = format!("Size: {}\n", size_text(size));
     let mut table = Table::new(&["GROUP", "NOW", "WITH N+1", "TIERS WITH N+1", "REASON"]);
-    for group in found {
+    for group in group_capacities {
         table.add_row(vec![
             Cell::plain(loaded.group(group.group)),
             Cell::plain(&count_text(&group.within_limits)),
@@ -132,7 +137,9 @@ fn text(session: &Session, loaded: &LoadedCluster, size: &NewService, found: &[G
             Cell::plain(&reason_text(loaded, group)),
         ]);
     }
-    let sum = |count: &dyn Fn(&GroupCapacity) -> usize| found.iter().map(count).sum::<usize>().to_string();
+    let sum = |count: &dyn Fn(&GroupCapacity) -> usize| {
+        group_capacities.iter().map(count).sum::<usize>().to_string()
+    };
     table.add_row(vec![
         Cell::plain("total"),
         Cell::plain(&sum(&|group| group.within_limits.count())),
@@ -145,8 +152,8 @@ fn text(session: &Session, loaded: &LoadedCluster, size: &NewService, found: &[G
 }
 
 fn count_text(filled: &FillResult) -> String {
-    let more = if filled.count() >= MAX_COUNTED { "+" } else { "" };
-    format!("{}{more}", filled.count())
+    let plus_sign = if filled.count() >= MAX_COUNTED { "+" } else { "" };
+    format!("{}{plus_sign}", filled.count())
 }
 
 /// Returns the tiers as `4096,102400,2=225`: memory, disk, CPUs and count.
@@ -182,7 +189,7 @@ fn reason_text(loaded: &LoadedCluster, group: &GroupCapacity) -> String {
     }
 }
 
-fn document(loaded: &LoadedCluster, size: &NewService, found: &[GroupCapacity]) -> Value {
+fn document(loaded: &LoadedCluster, size: &NewService, group_capacities: &[GroupCapacity]) -> Value {
     let tier = |tier: &Tier| {
         let size = tier.size;
         json!({ "memory": size.memory, "disk": size.disk, "vcpus": cpus(size.vcpus, loaded.cluster.cpus_in_thousandths), "count": tier.count })
@@ -197,10 +204,10 @@ fn document(loaded: &LoadedCluster, size: &NewService, found: &[GroupCapacity]) 
             "reason": reason_text(loaded, group),
         })
     };
-    let sum = |count: &dyn Fn(&GroupCapacity) -> usize| found.iter().map(count).sum::<usize>();
+    let sum = |count: &dyn Fn(&GroupCapacity) -> usize| group_capacities.iter().map(count).sum::<usize>();
     json!({
         "size": size_value(size),
-        "groups": found.iter().map(group).collect::<Vec<_>>(),
+        "groups": group_capacities.iter().map(group).collect::<Vec<_>>(),
         "total": {
             "now": sum(&|group| group.within_limits.count()),
             "withNPlusOne": sum(&|group| group.with_n_plus_one.count()),

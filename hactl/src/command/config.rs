@@ -57,16 +57,16 @@ impl Config {
                 Ok(Exit::Done)
             }
             ConfigCommand::UseContext { name } => {
-                let known: Vec<String> = files()?
+                let known_names: Vec<String> = files()?
                     .into_iter()
                     .flat_map(|(_, file)| file.contexts)
                     .map(|context| context.name)
                     .collect();
-                if !known.contains(name) {
-                    let help = if known.is_empty() {
+                if !known_names.contains(name) {
+                    let help = if known_names.is_empty() {
                         "run \"hactl config set-context NAME --server URL\"".to_owned()
                     } else {
-                        format!("known contexts: {}", known.join(", "))
+                        format!("known contexts: {}", known_names.join(", "))
                     };
                     return Err(Failure::usage(format!("context {name:?} not found")).help(help));
                 }
@@ -76,16 +76,16 @@ impl Config {
             }
             ConfigCommand::SetContext { name } => set_context(session, name),
             ConfigCommand::DeleteContext { name } => {
-                let mut found = false;
+                let mut is_found = false;
                 edit_user_file(|file| {
-                    let before = file.contexts.len();
+                    let count_before = file.contexts.len();
                     file.contexts.retain(|context| context.name != *name);
-                    found = file.contexts.len() < before;
+                    is_found = file.contexts.len() < count_before;
                     if file.current_context.as_ref() == Some(name) {
                         file.current_context = None;
                     }
                 })?;
-                if !found {
+                if !is_found {
                     return Err(Failure::refused(format!(
                         "context {name:?} not found in the user's configuration file"
                     )));
@@ -107,13 +107,13 @@ fn list_contexts(session: &Session) -> Outcome {
     let files = files()?;
     let current = current_context(&files);
     let mut table = Table::new(&["CURRENT", "NAME", "SERVERS", "FILE"]);
-    let mut seen: Vec<String> = Vec::new();
+    let mut listed_names: Vec<String> = Vec::new();
     for (path, file) in &files {
         for context in &file.contexts {
-            if seen.contains(&context.name) {
+            if listed_names.contains(&context.name) {
                 continue;
             }
-            seen.push(context.name.clone());
+            listed_names.push(context.name.clone());
             let mark = if current.as_ref() == Some(&context.name) { Cell::plain("*") } else { Cell::blank() };
             table.add_row(vec![
                 mark,
@@ -133,32 +133,32 @@ fn set_context(session: &Session, name: &str) -> Outcome {
     let absolute = |path: &Option<PathBuf>| {
         path.as_deref().map(|path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
     };
-    let mut word = "changed";
+    let mut change_word = "changed";
     edit_user_file(|file| {
-        let known = file.contexts.iter().position(|context| context.name == name);
-        let at = known.unwrap_or_else(|| {
-            word = "added";
+        let existing_index = file.contexts.iter().position(|context| context.name == name);
+        let index = existing_index.unwrap_or_else(|| {
+            change_word = "added";
             file.contexts.push(Context { name: name.to_owned(), ..Context::default() });
             file.contexts.len() - 1
         });
-        let context = &mut file.contexts[at];
+        let context = &mut file.contexts[index];
         if !flags.server.is_empty() {
             context.servers.clone_from(&flags.server);
         }
-        for (field, given) in [
+        for (field, new_value) in [
             (&mut context.certificate_authority, &flags.certificate_authority),
             (&mut context.client_certificate, &flags.client_certificate),
             (&mut context.client_key, &flags.client_key),
         ] {
-            if given.is_some() {
-                *field = absolute(given);
+            if new_value.is_some() {
+                *field = absolute(new_value);
             }
         }
         if file.current_context.is_none() {
             file.current_context = Some(name.to_owned());
         }
     })?;
-    session.terminal().report(&format!("context {name} {word}"));
+    session.terminal().report(&format!("context {name} {change_word}"));
     Ok(Exit::Done)
 }
 

@@ -106,10 +106,10 @@ struct RenamedFieldUse {
 fn convert(text: &str) -> Result<Converted, Vec<String>> {
     let (objects, mut remaining) = with_current_names(text)?;
     let mut text = text.to_owned();
-    while let Some(found) = remaining.first() {
-        let replaced = rename_candidates(&text, found).into_iter().find_map(|candidate| {
-            let (same, fewer_remaining) = with_current_names(&candidate).ok()?;
-            (same == objects && fewer_remaining.len() + 1 == remaining.len())
+    while let Some(renamed_field) = remaining.first() {
+        let replaced = rename_candidates(&text, renamed_field).into_iter().find_map(|candidate| {
+            let (candidate_objects, fewer_remaining) = with_current_names(&candidate).ok()?;
+            (candidate_objects == objects && fewer_remaining.len() + 1 == remaining.len())
                 .then_some((candidate, fewer_remaining))
         });
         let Some((next, fewer_remaining)) = replaced else {
@@ -162,14 +162,16 @@ fn with_current_names(text: &str) -> Result<(Vec<Value>, Vec<RenamedFieldUse>), 
 }
 
 /// Returns one text for each key on the line that has the earlier name, in which only that key is renamed.
-fn rename_candidates(text: &str, found: &RenamedFieldUse) -> Vec<String> {
-    let RenamedField { earlier, current, is_in_thousandths, .. } = *found.renamed;
-    let Some(line) = found.line.and_then(|line| usize::try_from(line).ok()) else { return Vec::new() };
+fn rename_candidates(text: &str, renamed_field: &RenamedFieldUse) -> Vec<String> {
+    let RenamedField { earlier, current, is_in_thousandths, .. } = *renamed_field.renamed;
+    let Some(line) = renamed_field.line.and_then(|line| usize::try_from(line).ok()) else {
+        return Vec::new();
+    };
     let begin: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
-    let end = text[begin..].find('\n').map_or(text.len(), |length| begin + length);
+    let line_end = text[begin..].find('\n').map_or(text.len(), |length| begin + length);
     let is_name_character =
         |character: char| character.is_alphanumeric() || matches!(character, '_' | '-' | '.');
-    text[begin..end]
+    text[begin..line_end]
         .match_indices(earlier)
         .filter_map(|(at, _)| {
             let (before, after) = (&text[..begin + at], &text[begin + at + earlier.len()..]);
@@ -194,7 +196,7 @@ fn rename_candidates(text: &str, found: &RenamedFieldUse) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const HEAD: &str = "apiVersion: hactl.io/v1\nkind: Resource\nmetadata: {name: web}\n";
+    const MANIFEST_HEADER: &str = "apiVersion: hactl.io/v1\nkind: Resource\nmetadata: {name: web}\n";
 
     fn check(text: &str, expected: &str) {
         let converted = convert(text).expect("sound");
@@ -204,30 +206,34 @@ mod tests {
     }
 
     #[test]
-    fn names_change_and_comments_stay() {
+    fn conversion_renames_fields_and_keeps_comments() {
         check(
             &format!(
-                "# web\n{HEAD}spec:\n  tags: [after]\n  after: [db] # after: the data\n  state: Started\n"
+                "# web\n{MANIFEST_HEADER}spec:\n  tags: [after]\n  after: [db] # after: the data\n  state: Started\n"
             ),
             &format!(
-                "# web\n{HEAD}spec:\n  tags: [after]\n  dependsOn: [db] # after: the data\n  state: Started\n"
+                "# web\n{MANIFEST_HEADER}spec:\n  tags: [after]\n  dependsOn: [db] # after: the data\n  state: Started\n"
             ),
         );
         check(
-            &format!("{HEAD}spec: {{comment: 'after: x', after: [db]}}\n"),
-            &format!("{HEAD}spec: {{comment: 'after: x', dependsOn: [db]}}\n"),
+            &format!("{MANIFEST_HEADER}spec: {{comment: 'after: x', after: [db]}}\n"),
+            &format!("{MANIFEST_HEADER}spec: {{comment: 'after: x', dependsOn: [db]}}\n"),
         );
         check(
             r#"{"kind": "Resource", "spec": {"after": ["db"]}}"#,
             r#"{"kind": "Resource", "spec": {"dependsOn": ["db"]}}"#,
         );
-        check(&format!("{HEAD}spec: {{state: Started}}\n"), &format!("{HEAD}spec: {{state: Started}}\n"));
+        check(
+            &format!("{MANIFEST_HEADER}spec: {{state: Started}}\n"),
+            &format!("{MANIFEST_HEADER}spec: {{state: Started}}\n"),
+        );
     }
 
     #[test]
-    fn numbers_change_with_their_unit() {
-        let of =
-            |fields: &str| format!("{HEAD}spec:\n  driver:\n    libvirt:\n      migration: {{{fields}}}\n");
+    fn conversion_changes_numbers_with_their_unit() {
+        let of = |fields: &str| {
+            format!("{MANIFEST_HEADER}spec:\n  driver:\n    libvirt:\n      migration: {{{fields}}}\n")
+        };
         check(
             &of("bandwidthMebibytes: 200, downtimeMilliseconds: 300"),
             &of("bandwidthMebibytesPerSecond: 200, maxDowntimeSeconds: 0.3"),
@@ -236,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_and_lists_are_converted() {
+    fn document_streams_and_lists_are_converted() {
         let cluster = "kind: Cluster\nspec:\n  fencing:\n    onStoreLoss: Stop\n    allowStandIn: true\n";
         let node = "kind: List\nitems:\n- kind: Node\n  spec: {fencing: {allowUnfenced: true}}\n- {kind: Pod, spec: {after: 1}}\n";
         check(
@@ -249,18 +255,19 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_cannot_be_edited_lose_comments() {
-        let converted = convert(&format!("{HEAD}spec: {{\"aft\\x65r\": [db]}} # c\n")).expect("sound");
+    fn rewritten_fields_lose_their_comments() {
+        let converted =
+            convert(&format!("{MANIFEST_HEADER}spec: {{\"aft\\x65r\": [db]}} # c\n")).expect("sound");
         assert!(converted.has_lost_comments, "{converted:?}");
         assert_eq!(converted.objects[0]["spec"], json!({"dependsOn": ["db"]}));
         assert!(converted.text.contains("dependsOn"), "{}", converted.text);
     }
 
     #[test]
-    fn both_names_and_broken_files_are_refused() {
-        let both = convert(&format!("{HEAD}spec:\n  after: [a]\n  dependsOn: [b]\n"));
+    fn duplicate_names_and_invalid_files_are_refused() {
+        let both_names = convert(&format!("{MANIFEST_HEADER}spec:\n  after: [a]\n  dependsOn: [b]\n"));
         assert_eq!(
-            both,
+            both_names,
             Err(vec!["line 5: spec.after: also given as spec.dependsOn: remove this one".to_owned()])
         );
         assert!(convert("a: [").is_err());

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_become_objects() {
+    fn create_flags_build_the_object() {
         check(
             "hactl create resource vm:100 --state started --group g --max-restart 1 --max-relocate 2",
             &json!({"driver": {"libvirt": {"domain": "100"}}, "state": "Started", "group": "g", "maxRestart": 1, "maxRelocate": 2}),
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_refused() {
+    fn contradictory_create_flags_are_refused() {
         check_refused("hactl create resource web", "driver");
         check_refused("hactl create resource vm:100 --unit x.service", "vm");
         check_refused("hactl create resource web --unit x.service --exec -- sleep 1", "one driver");

@@ -55,11 +55,11 @@ impl Delete {
         }
         let targets = self.targets(session).await?;
         let client = session.client()?;
-        let mut found = Vec::new();
+        let mut targets_found = Vec::new();
         let mut missing = None;
         for target in targets {
             match client.target(&target).await {
-                Ok(object) => found.push((target, object)),
+                Ok(object) => targets_found.push((target, object)),
                 Err(failure) if failure.exit == Exit::Refused && self.ignore_not_found => {}
                 Err(failure) if failure.exit == Exit::Refused => {
                     if let Some(earlier) = missing.replace(failure) {
@@ -72,11 +72,11 @@ impl Delete {
         let mode = self.dry_run.mode;
         let suffix = mode.suffix();
         if self.stop && mode == DryRun::None {
-            for (_, object) in found.iter().filter(|(target, _)| target.kind == Kind::Resource) {
+            for (_, object) in targets_found.iter().filter(|(target, _)| target.kind == Kind::Resource) {
                 stop_and_wait(session, &TypedObject::from_value(object.clone()), self.wait.timeout).await?;
             }
         }
-        for (target, object) in &found {
+        for (target, object) in &targets_found {
             let uid = AnyObject::from_value(object).metadata.uid;
             if let Some(write_mode) = mode.write_mode() {
                 client
@@ -86,13 +86,13 @@ impl Delete {
             }
             session.terminal().report(&format!("{} deleted{suffix}", target.display_name()));
         }
-        let nodes = found.iter().filter(|(target, _)| target.kind == Kind::Node);
+        let nodes = targets_found.iter().filter(|(target, _)| target.kind == Kind::Node);
         let nodes: Vec<&str> = nodes.map(|(target, _)| target.name.name.as_str()).collect();
         if mode == DryRun::None {
             self.suggest_controller_deletion(session, &nodes).await?;
         }
         if !self.keep_rules {
-            let deleted: Vec<&str> = found
+            let deleted: Vec<&str> = targets_found
                 .iter()
                 .filter(|(target, _)| target.kind == Kind::Resource)
                 .map(|(target, _)| target.name.name.as_str())
@@ -100,7 +100,7 @@ impl Delete {
             shrink_rules(session, &deleted, mode).await?;
         }
         if self.wait.wait && mode == DryRun::None {
-            for (target, _) in &found {
+            for (target, _) in &targets_found {
                 let what = format!("{} is not deleted", target.display_name());
                 with_timeout(self.wait.timeout, &what, wait_until_deleted(session, target)).await?;
             }

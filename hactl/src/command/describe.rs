@@ -81,8 +81,8 @@ fn text(session: &Session, kind: Kind, object: &Value, event_list: &List) -> Res
     if !observed.conditions.is_empty() {
         let mut table = Table::new(&["TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"]);
         for AnyCondition { kind, status, reason, message, last_transition_time, .. } in &observed.conditions {
-            let since = age(last_transition_time.as_ref());
-            table.add_row([kind, status, &since, reason, message].map(|text| Cell::plain(text)).to_vec());
+            let age_text = age(last_transition_time.as_ref());
+            table.add_row([kind, status, &age_text, reason, message].map(|text| Cell::plain(text)).to_vec());
         }
         text += &format!("\n{}\n{}", terminal.paint(Style::Bold, "Conditions"), table.render(terminal, 2));
     }

@@ -48,19 +48,24 @@ impl Diff {
         let mut changed = Vec::new();
         for entry in &entries {
             let live = client.get(entry.kind, &entry.name).await?;
-            let after = object_after_apply(client, entry, live.as_ref()).await.map_err(|failure| {
+            let object_after = object_after_apply(client, entry, live.as_ref()).await.map_err(|failure| {
                 failure.with_context(&format!("{}: {}", entry.location, entry.display_name()))
             })?;
-            let before = live.as_ref().map(comparable_text).transpose()?.unwrap_or_default();
-            let text = comparable_text(&after)?;
-            if before != text {
+            let text_before = live.as_ref().map(comparable_text).transpose()?.unwrap_or_default();
+            let text = comparable_text(&object_after)?;
+            if text_before != text {
                 let header = if live.is_some() {
                     entry.display_name()
                 } else {
                     format!("{} (new)", entry.display_name())
                 };
-                session.terminal().print(&unified_diff_text(session.terminal(), &header, &before, &text));
-                changed.push(after);
+                session.terminal().print(&unified_diff_text(
+                    session.terminal(),
+                    &header,
+                    &text_before,
+                    &text,
+                ));
+                changed.push(object_after);
             }
         }
         session.terminal().retain_warnings(|warning| !manifest::creates_missing_object(&entries, warning));
@@ -110,8 +115,8 @@ fn comparable_text(object: &Value) -> Result<String, Failure> {
     render::yaml(&merge::sorted(&object))
 }
 
-fn unified_diff_text(terminal: &Terminal, header: &str, before: &str, after: &str) -> String {
-    let diff = TextDiff::from_lines(before, after);
+fn unified_diff_text(terminal: &Terminal, header: &str, text_before: &str, text_after: &str) -> String {
+    let diff = TextDiff::from_lines(text_before, text_after);
     let mut text = format!(
         "{}\n{}\n",
         terminal.paint(Style::Bold, &format!("--- live/{header}")),

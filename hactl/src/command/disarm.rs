@@ -78,11 +78,13 @@ impl Arm {
 async fn set_disarmed(session: &Session, mode: Option<&str>) -> Result<bool, Failure> {
     session.format(&[])?;
     let client = session.client()?;
-    let known = client.find::<ClusterSpec>(CLUSTER_NAME).await?;
-    if known.as_ref().map_or("", |cluster| cluster.text_at("/spec/disarmed")) == mode.unwrap_or_default() {
+    let cluster_found = client.find::<ClusterSpec>(CLUSTER_NAME).await?;
+    if cluster_found.as_ref().map_or("", |cluster| cluster.text_at("/spec/disarmed"))
+        == mode.unwrap_or_default()
+    {
         return Ok(false);
     }
-    if known.is_some() {
+    if cluster_found.is_some() {
         let patch = json!({"spec": {"disarmed": mode}});
         client.patch(Kind::Cluster, CLUSTER_NAME, &patch, WriteMode::Persist).await?;
     } else {
@@ -101,8 +103,10 @@ async fn wait_if_requested(session: &Session, wait: &WaitFlags, goal: &str) -> O
         return Ok(Exit::Done);
     }
     let mut missing_steps = Vec::new();
-    let what = format!("cluster/{CLUSTER_NAME} is not {goal}");
-    match with_timeout(wait.timeout, &what, poll_until_reached(session, goal, &mut missing_steps)).await {
+    let timeout_message = format!("cluster/{CLUSTER_NAME} is not {goal}");
+    match with_timeout(wait.timeout, &timeout_message, poll_until_reached(session, goal, &mut missing_steps))
+        .await
+    {
         Ok(()) => {
             session.terminal().report(&format!("cluster/{CLUSTER_NAME} is {goal}"));
             Ok(Exit::Done)

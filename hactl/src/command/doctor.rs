@@ -67,21 +67,22 @@ impl Doctor {
                 text.push('\n');
             }
             // Of several nodes, show only checks that need attention.
-            let shown =
+            let shown_checks =
                 node.checks.iter().filter(|check| self.node.is_some() || check.verdict != Verdict::Ok);
-            let shown: Vec<&Check> = shown.collect();
+            let shown_checks: Vec<&Check> = shown_checks.collect();
             text += &if node.checks.is_empty() {
                 let title = terminal.paint(Style::Bold, &format!("Node {}", node.node));
-                let why = "no results yet: the agent has not run its checks, or its version has no checks";
-                format!("{title}  {}\n", terminal.paint(Style::Warn, why))
-            } else if shown.is_empty() {
+                let missing_results_text =
+                    "no results yet: the agent has not run its checks, or its version has no checks";
+                format!("{title}  {}\n", terminal.paint(Style::Warn, missing_results_text))
+            } else if shown_checks.is_empty() {
                 let title = terminal.paint(Style::Bold, &format!("Node {}", node.node));
                 format!(
                     "{title}  {}\n",
                     terminal.paint(Style::Good, &format!("all {} ok", node.checks.len()))
                 )
             } else {
-                section(terminal, &format!("Node {}", node.node), shown.into_iter())
+                section(terminal, &format!("Node {}", node.node), shown_checks.into_iter())
             };
         }
         text

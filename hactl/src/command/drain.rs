@@ -144,7 +144,7 @@ impl NodeArguments {
         session: &Session,
         has_fields: fn(&NodeSpec) -> bool,
         fields: &Value,
-        word: &str,
+        outcome_word: &str,
     ) -> Outcome {
         session.format(&[])?;
         for node in self.read(session).await? {
@@ -154,7 +154,7 @@ impl NodeArguments {
                 session.client()?.patch(Kind::Node, name, &json!({"spec": fields}), write_mode).await?;
             }
             let suffix = self.dry_run.mode.suffix();
-            session.terminal().report(&format!("node/{name} {already}{word}{suffix}"));
+            session.terminal().report(&format!("node/{name} {already}{outcome_word}{suffix}"));
         }
         Ok(Exit::Done)
     }

@@ -43,15 +43,18 @@ impl Edit {
         let mut text = original.clone();
         let mut rejection = String::new();
         loop {
-            let before = format!("{}{text}", header_comment(&target, &rejection));
-            let after = open_in_editor(&before)?;
-            text =
-                after.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+            let text_before = format!("{}{text}", header_comment(&target, &rejection));
+            let text_after = open_in_editor(&text_before)?;
+            text = text_after
+                .lines()
+                .filter(|line| !line.starts_with('#'))
+                .map(|line| format!("{line}\n"))
+                .collect();
             if text.trim().is_empty() || text == original {
                 session.terminal().report(&format!("{} unchanged", target.display_name()));
                 return Ok(Exit::Done);
             }
-            if after == before {
+            if text_after == text_before {
                 // The user saved the same mistakes again, so end the loop.
                 return Err(Failure::usage(rejection)
                     .help("nothing was changed; correct the object, then run the command again"));
@@ -64,8 +67,8 @@ impl Edit {
                     {
                         Ok(stored) => {
                             let is_unchanged = merge::is_unchanged(&live, &stored);
-                            let word = if is_unchanged { "unchanged" } else { "configured" };
-                            session.terminal().report(&format!("{} {word}", target.display_name()));
+                            let outcome_word = if is_unchanged { "unchanged" } else { "configured" };
+                            session.terminal().report(&format!("{} {outcome_word}", target.display_name()));
                             return Ok(Exit::Done);
                         }
                         Err(error) => {

@@ -64,26 +64,26 @@ impl Evacuate {
             (false, true) => EvacuatedCopies::Secondaries,
             (false, false) => EvacuatedCopies::All,
         };
-        let found = evacuate(&all_groups, &hosts, part);
-        let all: Vec<_> = found.inside.iter().chain(&found.outside).cloned().collect();
-        let moves = Moves::new(&loaded, &all_groups, &all);
-        let value = moves.with_moves(document(&names, &all_groups, &found));
-        let rendered = (self.text(&loaded, &all_groups, &found, &moves), value);
-        let executed = if self.inter_group { &all } else { &found.inside };
+        let evacuation = evacuate(&all_groups, &hosts, part);
+        let all_moves: Vec<_> = evacuation.inside.iter().chain(&evacuation.outside).cloned().collect();
+        let moves = Moves::new(&loaded, &all_groups, &all_moves);
+        let value = moves.with_moves(document(&names, &all_groups, &evacuation));
+        let rendered = (self.text(&loaded, &all_groups, &evacuation, &moves), value);
+        let executed = if self.inter_group { &all_moves } else { &evacuation.inside };
         let executed = Moves::new(&loaded, &all_groups, executed);
         executed.output_and_apply(session, &self.output, "hactl evacuate", format, rendered).await?;
-        Ok(if found.stuck.is_empty() { Exit::Done } else { Exit::Refused })
+        Ok(if evacuation.stuck.is_empty() { Exit::Done } else { Exit::Refused })
     }
 
     fn text(
         &self,
         loaded: &LoadedCluster,
         all_groups: &AllGroups<'_>,
-        found: &Evacuation,
+        evacuation: &Evacuation,
         moves: &Moves<'_>,
     ) -> String {
         let mut text = moves.text();
-        for stuck in &found.stuck {
+        for stuck in &evacuation.stuck {
             text += &format!(
                 "{}: no eligible node: {}\n",
                 all_groups.name(stuck.guest),
@@ -94,20 +94,22 @@ impl Evacuate {
             return "Nothing to move.\n".to_owned();
         }
         text += &moves.cost();
-        if !found.outside.is_empty() && !self.inter_group {
-            text +=
-                &format!("{} of them between groups, applied only with --inter-group\n", found.outside.len());
+        if !evacuation.outside.is_empty() && !self.inter_group {
+            text += &format!(
+                "{} of them between groups, applied only with --inter-group\n",
+                evacuation.outside.len()
+            );
         }
         let several = loaded.cluster.groups.len() > 1;
-        if !found.stuck.is_empty() && several && !all_groups.inter_group_moves {
+        if !evacuation.stuck.is_empty() && several && !all_groups.inter_group_moves {
             text += "Moves between groups are disabled.\n";
         }
         text
     }
 }
 
-fn document(nodes: &BTreeSet<String>, all_groups: &AllGroups<'_>, found: &Evacuation) -> Value {
-    let stuck = found.stuck.iter().map(
+fn document(nodes: &BTreeSet<String>, all_groups: &AllGroups<'_>, evacuation: &Evacuation) -> Value {
+    let stuck = evacuation.stuck.iter().map(
         |stuck| json!({ "instance": all_groups.name(stuck.guest), "reason": stuck.reasons(all_groups) }),
     );
     json!({ "nodes": nodes, "unplaced": stuck.collect::<Vec<_>>() })

@@ -72,18 +72,18 @@ impl Events {
             Watcher::new(client, Collection::Events, with_included_objects(query, representation))
                 .representation(representation);
         // Known events are sorted first; later events are printed as they happen.
-        let mut before = Some(Vec::new());
+        let mut initial_events = Some(Vec::new());
         let mut widths = vec![9, 7, 14, 18];
         while !terminal.is_closed() {
-            let (events, is_first) = match (watcher.next().await?, &mut before) {
-                (Change::Applied(event), Some(before)) => {
-                    before.push(event);
+            let (events, is_first) = match (watcher.next().await?, &mut initial_events) {
+                (Change::Applied(event), Some(initial_events)) => {
+                    initial_events.push(event);
                     continue;
                 }
                 (Change::Applied(event), None) => (vec![event], false),
                 (Change::Deleted(_), _) => continue,
                 (Change::Synced, _) => {
-                    let mut events = before.take().unwrap_or_default();
+                    let mut events = initial_events.take().unwrap_or_default();
                     if events.is_empty() {
                         check_exists(client, about).await?;
                     }

@@ -88,8 +88,8 @@ fn child_schema<'a>(schema: Field<'a>, name: &str) -> Result<Field<'a>, String> 
     let schema = with_fields(schema);
     match (schema.member(name), schema.members()) {
         (Some(field), _) => Ok(field),
-        (None, Some(known)) => {
-            let most_similar = most_similar(name, known.map(|(name, _)| name));
+        (None, Some(known_members)) => {
+            let most_similar = most_similar(name, known_members.map(|(name, _)| name));
             Err(most_similar
                 .map(|most_similar| format!("; did you mean {most_similar}?"))
                 .unwrap_or_default())
@@ -136,7 +136,7 @@ mod tests {
     use ha_api_types::kind::Kind;
 
     #[test]
-    fn paths_cross_lists_maps_and_alternatives() {
+    fn field_paths_traverse_lists_maps_and_alternatives() {
         let check = |kind: Kind, path: &str, found: bool| {
             let schema = path.split('.').try_fold(Field::object(kind), child_schema);
             assert_eq!(schema.is_ok_and(|schema| schema.description().is_some()), found, "{path}");

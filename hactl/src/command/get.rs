@@ -102,16 +102,16 @@ impl RequestedObjects {
 impl Get {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Wide, Format::Yaml, Format::Json, Format::Name])?;
-        let what = RequestedObjects::parse(&self.what)?;
+        let requested = RequestedObjects::parse(&self.what)?;
         if self.selector.is_some() || self.field_selector.is_some() {
-            what.check_no_names()?;
+            requested.check_no_names()?;
         }
         if self.watch {
-            return self.watch(session, &what, format).await;
+            return self.watch(session, &requested, format).await;
         }
         let representation = representation_for(format);
         let client = session.client()?;
-        let (mut found, failure) = match &what {
+        let (mut found, failure) = match &requested {
             RequestedObjects::Collections(collections) => {
                 (self.collections(client, collections, representation).await?, None)
             }
@@ -124,7 +124,7 @@ impl Get {
         if let Some(path) = &self.sort_by {
             sort(&mut found, path)?;
         }
-        self.print(session, &found, format, what.is_single())?;
+        self.print(session, &found, format, requested.is_single())?;
         let is_empty = found.iter().all(|found| found.list.items.is_empty());
         if is_empty
             && failure.is_none()
@@ -256,10 +256,15 @@ impl Get {
         table.omit_header(self.no_headers)
     }
 
-    async fn watch(&self, session: &Session, what: &RequestedObjects, format: Option<&Format>) -> Outcome {
+    async fn watch(
+        &self,
+        session: &Session,
+        requested: &RequestedObjects,
+        format: Option<&Format>,
+    ) -> Outcome {
         let terminal = session.terminal();
         let client = session.client()?;
-        let (collection, name) = match what {
+        let (collection, name) = match requested {
             RequestedObjects::Collections(collections) => match collections.as_slice() {
                 [collection] => (*collection, None),
                 _ => return Err(Failure::usage("--watch requires a single kind")),
@@ -440,8 +445,8 @@ mod tests {
             let list = List { items, ..List::default() };
             let mut found = [FoundObjects { collection: Collection::Events, list }];
             sort(&mut found, &Path::parse_relaxed(".x").expect("a path")).expect("sorted");
-            let got: Vec<&Value> = found[0].list.items.iter().map(|item| &item["x"]).collect();
-            assert_eq!(json!(got), expected);
+            let sorted_values: Vec<&Value> = found[0].list.items.iter().map(|item| &item["x"]).collect();
+            assert_eq!(json!(sorted_values), expected);
         };
         check(json!([10, 9, -1]), json!([-1, 9, 10]));
         check(json!(["10Gi", "900Mi", "2"]), json!(["2", "900Mi", "10Gi"]));

@@ -63,10 +63,11 @@ impl InPlaceFlags {
         };
         let created = create_operation(session.client()?, &format!("update-in-place-{name}"), &spec).await?;
         let operation = created.name();
-        let what = format!(
+        let timeout_message = format!(
             "resource/{name} edited; operation/{operation}, which applies the edit to the running copy, continues"
         );
-        let finished = with_timeout(LEADER_TIMEOUT, &what, follow_operation(session, operation, "")).await?;
+        let finished =
+            with_timeout(LEADER_TIMEOUT, &timeout_message, follow_operation(session, operation, "")).await?;
         let status = finished.status.unwrap_or_default();
         let line = format!(
             "resource/{name}: in-place update {}: {}",

@@ -106,8 +106,8 @@ impl Init {
         let directory = std::path::absolute(&self.directory).unwrap_or_else(|_| self.directory.clone());
         let files = files::configuration_files(&settings, &directory)?;
         if self.dry_run {
-            let shown = |file: &File| format!("# {}\n{}", file.path.display(), file.text);
-            session.terminal().print(&files.iter().map(shown).collect::<Vec<_>>().join("---\n"));
+            let file_text = |file: &File| format!("# {}\n{}", file.path.display(), file.text);
+            session.terminal().print(&files.iter().map(file_text).collect::<Vec<_>>().join("---\n"));
             return Ok(Exit::Done);
         }
         let effects = files.iter().map(File::effect).collect::<Result<Vec<_>, _>>()?;

@@ -150,7 +150,7 @@ impl Edit {
 
     /// Returns the selected objects; all named ones must exist.
     async fn objects(&self, client: &Client, selection: Selection) -> Result<Vec<(Target, Value)>, Failure> {
-        let mut found = Vec::new();
+        let mut objects_found = Vec::new();
         match selection {
             Selection::Objects(_) if self.all || self.selector.is_some() => {
                 return Err(Failure::usage("names cannot be combined with --all or --selector")
@@ -159,7 +159,7 @@ impl Edit {
             Selection::Objects(targets) => {
                 for target in targets {
                     let object = client.target(&target).await?;
-                    found.push((target, object));
+                    objects_found.push((target, object));
                 }
             }
             Selection::Kinds(_) if !self.all && self.selector.is_none() => {
@@ -171,11 +171,12 @@ impl Edit {
                     self.selector.iter().map(|selector| ("labelSelector", selector.clone())).collect();
                 for kind in kinds {
                     let list = client.list(Collection::Kind(kind), &query).await?;
-                    found.extend(list.items.into_iter().map(|object| (target(kind, &object), object)));
+                    objects_found
+                        .extend(list.items.into_iter().map(|object| (target(kind, &object), object)));
                 }
             }
         }
-        Ok(found)
+        Ok(objects_found)
     }
 }
 
@@ -187,19 +188,19 @@ fn target(kind: Kind, object: &Value) -> Target {
 fn parse(field: Field, arguments: &[String]) -> Result<(&[String], Map<String, Value>), Failure> {
     let noun = field.singular();
     let is_change = |text: &String| text.contains('=') || text.ends_with('-');
-    let (objects, words) =
+    let (objects, change_texts) =
         arguments.split_at(arguments.iter().position(is_change).unwrap_or(arguments.len()));
-    if words.is_empty() {
+    if change_texts.is_empty() {
         return Err(Failure::usage(format!("no {noun} specified"))
             .help(format!("specify KEY=VALUE to set the {noun}, KEY- to remove it")));
     }
     let mut changes = Map::new();
-    for word in words {
-        let (key, value) = match (word.split_once('='), word.strip_suffix('-')) {
+    for change_text in change_texts {
+        let (key, value) = match (change_text.split_once('='), change_text.strip_suffix('-')) {
             (Some((key, value)), _) => (key, json!(value)),
             (None, Some(key)) => (key, Value::Null),
             (None, None) => {
-                return Err(Failure::usage(format!("{word:?} is not KEY=VALUE or KEY-"))
+                return Err(Failure::usage(format!("{change_text:?} is not KEY=VALUE or KEY-"))
                     .help(format!("specify the names of objects before the {}", field.name())));
             }
         };
@@ -262,8 +263,8 @@ mod tests {
     use super::*;
 
     fn check(field: Field, arguments: &[&str], expected: Result<(&[&str], Value), &str>) {
-        let words: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
-        match (parse(field, &words), expected) {
+        let change_texts: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
+        match (parse(field, &change_texts), expected) {
             (Ok((objects, changes)), Ok((names, patch))) => {
                 assert_eq!(objects, names, "{arguments:?}");
                 assert_eq!(Value::Object(changes), patch, "{arguments:?}");
@@ -272,12 +273,12 @@ mod tests {
                 assert!(failure.message.contains(part), "{part:?} is not in {failure:?}");
                 assert_eq!(failure.exit, Exit::Usage);
             }
-            (got, expected) => panic!("{arguments:?}: {got:?} instead of {expected:?}"),
+            (result, expected) => panic!("{arguments:?}: {result:?} instead of {expected:?}"),
         }
     }
 
     #[test]
-    fn changes_follow_the_objects() {
+    fn label_changes_are_parsed_after_objects() {
         let labels = Field::Labels;
         check(
             labels,
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn only_different_values_conflict() {
+    fn only_different_label_values_conflict() {
         let object = json!({"metadata": {"name": "web", "labels": {"tier": "front", "app": "shop"}}});
         let check = |changes: Value, expected: &[&str], sent: Value| {
             let changes = changes.as_object().expect("a map");

@@ -74,8 +74,8 @@ impl Logs {
         while !terminal.is_closed() {
             tokio::time::sleep(POLL_INTERVAL).await;
             let requested_at = Instant::now();
-            let since = whole_seconds(read_at.elapsed() + OVERLAP);
-            match self.read(client, &target, LOG_LINES_MAX, Some(since), node.as_ref()).await {
+            let since_seconds = whole_seconds(read_at.elapsed() + OVERLAP);
+            match self.read(client, &target, LOG_LINES_MAX, Some(since_seconds), node.as_ref()).await {
                 Ok((text, _)) => {
                     (read_at, is_failing) = (requested_at, false);
                     terminal.print(&follower.new_lines(&text));
@@ -98,10 +98,10 @@ impl Logs {
         client: &Client,
         target: &Target,
         lines: u32,
-        since: Option<u64>,
+        since_seconds: Option<u64>,
         node: Option<&Target>,
     ) -> Result<(String, Vec<String>), ApiError> {
-        client.log(&target.name.name, lines, since, node.map(|node| node.name.name.as_str())).await
+        client.log(&target.name.name, lines, since_seconds, node.map(|node| node.name.name.as_str())).await
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_lines_is_bounded() {
+    fn log_line_count_is_bounded() {
         for (tail, expected) in [
             (-1, Some(10_000)),
             (1, Some(1)),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn periods_are_whole_seconds() {
+    fn log_periods_are_whole_seconds() {
         for (milliseconds, expected) in [(0, 1), (1, 1), (1000, 1), (1001, 2), (600_000, 600)] {
             assert_eq!(whole_seconds(Duration::from_millis(milliseconds)), expected);
         }

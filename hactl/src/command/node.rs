@@ -157,9 +157,12 @@ fn service_count(status: &NodeStatus) -> String {
 }
 
 fn powered_off_question(name: &str, status: &NodeStatus) -> String {
-    let seen = age(status.last_heartbeat_time.as_ref());
-    let now =
-        format!("{}, last seen {seen} ago, with {}", state_sentence(name, status), service_count(status));
+    let heartbeat_age = age(status.last_heartbeat_time.as_ref());
+    let now = format!(
+        "{}, last seen {heartbeat_age} ago, with {}",
+        state_sentence(name, status),
+        service_count(status)
+    );
     let is_ready = |one: &&Condition| one.kind == "Ready";
     if status.conditions.iter().find(is_ready).is_none_or(|ready| ready.reason != Reason::DuplicateNode) {
         return format!(

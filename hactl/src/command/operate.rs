@@ -264,9 +264,9 @@ pub(super) async fn run_operation(
         }
     }
     let mut line = format!("{verb} {subject}: {}", phase_word(status.phase));
-    let why = status_explanation(&status);
-    if !why.is_empty() {
-        line += &format!(": {why}");
+    let explanation = status_explanation(&status);
+    if !explanation.is_empty() {
+        line += &format!(": {explanation}");
     }
     match status.phase {
         OperationPhase::Succeeded => {
@@ -315,8 +315,9 @@ pub(super) async fn stop_and_wait(
         ..OperationSpec::default()
     };
     let recorded = create_operation(session.client()?, &format!("stop-{name}"), &spec).await?;
-    let what = format!("resource/{name} is not stopped and was not deleted");
-    let finished = with_timeout(timeout, &what, follow_operation(session, recorded.name(), "")).await?;
+    let timeout_message = format!("resource/{name} is not stopped and was not deleted");
+    let finished =
+        with_timeout(timeout, &timeout_message, follow_operation(session, recorded.name(), "")).await?;
     let status = finished.status.unwrap_or_default();
     match status.phase {
         OperationPhase::Succeeded => {
@@ -377,7 +378,7 @@ pub(super) async fn follow_operation(
     label: &str,
 ) -> Result<TypedObject<OperationSpec>, Failure> {
     let mut watcher = Watcher::object(session.client()?, Kind::Operation, name);
-    let mut last = String::new();
+    let mut last_line = String::new();
     loop {
         match watcher.next().await? {
             Change::Applied(operation) => {
@@ -386,19 +387,19 @@ pub(super) async fn follow_operation(
                 if status.phase.is_final() {
                     return Ok(operation);
                 }
-                let why = status_explanation(&status);
+                let explanation = status_explanation(&status);
                 let line = format!(
-                    "{label}{}{}{why}",
+                    "{label}{}{}{explanation}",
                     phase_word(status.phase),
-                    if why.is_empty() { "" } else { ": " }
+                    if explanation.is_empty() { "" } else { ": " }
                 );
-                if line != last {
-                    if status.phase == OperationPhase::Pending && !why.is_empty() {
+                if line != last_line {
+                    if status.phase == OperationPhase::Pending && !explanation.is_empty() {
                         session.terminal().notice(&line);
                     } else {
                         session.terminal().progress(&line);
                     }
-                    last = line;
+                    last_line = line;
                 }
             }
             Change::Deleted(_) => {

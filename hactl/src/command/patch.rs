@@ -73,7 +73,7 @@ impl Patch {
         let patch = self.read()?;
         let client = session.client()?;
         let live = client.target(&target).await?;
-        let after = match (self.dry_run.mode.write_mode(), self.kind) {
+        let object_after = match (self.dry_run.mode.write_mode(), self.kind) {
             (Some(write_mode), patch_type) => {
                 let media_type = patch_type.media_type();
                 client.patch_as(media_type, target.kind, &target.name.name, &patch, write_mode).await?
@@ -93,12 +93,12 @@ impl Patch {
         };
         match format {
             Some(Format::Name) => session.terminal().print_line(&target.display_name()),
-            _ if session.print_value(format, &render::readable(&after))? => {}
+            _ if session.print_value(format, &render::readable(&object_after))? => {}
             _ => {
-                let is_changed = render::readable(&after) != render::readable(&live);
-                let word = if is_changed { "patched" } else { "unchanged" };
+                let is_changed = render::readable(&object_after) != render::readable(&live);
+                let outcome_word = if is_changed { "patched" } else { "unchanged" };
                 let suffix = self.dry_run.mode.suffix();
-                session.terminal().report(&format!("{} {word}{suffix}", target.display_name()));
+                session.terminal().report(&format!("{} {outcome_word}{suffix}", target.display_name()));
             }
         }
         Ok(Exit::Done)
@@ -156,12 +156,12 @@ mod tests {
             parse(patch_type, text),
             expected,
         ) {
-            (Ok(got), Ok(expected)) => assert_eq!(got, expected),
+            (Ok(result), Ok(expected)) => assert_eq!(result, expected),
             (Err(failure), Err(part)) => {
                 assert!(failure.message.contains(part), "{part:?} is not in {failure:?}");
                 assert_eq!(failure.exit, Exit::Usage);
             }
-            (got, expected) => panic!("{text:?}: {got:?} instead of {expected:?}"),
+            (result, expected) => panic!("{text:?}: {result:?} instead of {expected:?}"),
         };
         let merge = PatchType::Merge;
         check(merge, "{\"spec\": {\"a\": null}}", Ok(json!({"spec": {"a": null}})));

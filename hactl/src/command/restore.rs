@@ -80,7 +80,7 @@ impl Restore {
         if let Some(backup) = &self.from {
             match std::fs::metadata(backup) {
                 Err(error) => return Err(Failure::usage(format!("{}: {error}", backup.display()))),
-                Ok(found) if !found.is_file() => {
+                Ok(metadata) if !metadata.is_file() => {
                     return Err(Failure::usage(format!("{}: not a file", backup.display()))
                         .help("specify a file written by `etcdctl snapshot save`"));
                 }
@@ -108,8 +108,8 @@ impl Restore {
             Some(backup) => backup.clone(),
             None => empty_backup(programs, scratch).await?,
         };
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let revision_increase = revision_raise(i128::try_from(since.as_micros()).unwrap_or_default());
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let revision_increase = revision_raise(i128::try_from(since_1970.as_micros()).unwrap_or_default());
         let revision = programs.restore(&backup, &data, revision_increase, self.skip_hash_check).await?;
         let etcd = PrivateEtcd::start(programs, scratch, &data).await?;
         let keys = etcd.keys(ALL_CLUSTERS).await?;
@@ -121,10 +121,10 @@ impl Restore {
                 "no key begins with {ALL_CLUSTERS}; check that the backup is of the right etcd"
             )));
         }
-        let mut all = Vec::new();
+        let mut summaries = Vec::new();
         for cluster in clusters {
             terminal.progress(&format!("preparing cluster {cluster}"));
-            all.push(self.confirm_and_rewrite(session, &etcd, cluster, revision).await?);
+            summaries.push(self.confirm_and_rewrite(session, &etcd, cluster, revision).await?);
         }
         terminal.progress("saving");
         let saved = scratch.join("prepared");
@@ -132,13 +132,13 @@ impl Restore {
         etcd.stop().await?;
         std::fs::rename(&saved, &self.prepared)
             .map_err(|error| Failure::refused(format!("{}: {error}", self.prepared.display())))?;
-        for found in &all {
+        for summary in &summaries {
             terminal.print_line(&format!(
                 "cluster {}: kept {} and {}; deleted heartbeats, assignments and reports: {}",
-                found.cluster,
-                names::count(found.resources, "resource"),
-                names::count(found.nodes, "node"),
-                found.deleted_keys
+                summary.cluster,
+                names::count(summary.resources, "resource"),
+                names::count(summary.nodes, "node"),
+                summary.deleted_keys
             ));
         }
         let prepared = self.prepared.display();
@@ -201,7 +201,7 @@ async fn rewrite_keys(
     let existing_keys = etcd.keys(keys.root()).await?;
     let count = |prefix: &str| existing_keys.iter().filter(|key| key.starts_with(prefix)).count();
     let keys_deleted_by_restore = keys_deleted_by_restore(&keys);
-    let found = ClusterSummary {
+    let summary = ClusterSummary {
         cluster: cluster.to_owned(),
         resources: count(&keys.specs_of(Kind::Resource)),
         nodes: count(&keys.fences()),
@@ -214,13 +214,13 @@ async fn rewrite_keys(
     for part in &keys_deleted_by_restore {
         etcd.delete(part).await?;
     }
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let at = Timestamp::from_unix_ms(i128::try_from(since.as_millis()).unwrap_or_default());
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let at = Timestamp::from_unix_ms(i128::try_from(since_1970.as_millis()).unwrap_or_default());
     let incarnation = Incarnation::restored(uuid::Uuid::new_v4().to_string(), facts.incarnation);
     let value = serde_json::to_string(&incarnation).map_err(|error| Failure::refused(error.to_string()))?;
     etcd.put(&keys.incarnation(), &value).await?;
     let marker = Restored { at, backup_revision: Revision(revision), longest_wait_ms: facts.longest_wait_ms };
     let value = serde_json::to_string(&marker).map_err(|error| Failure::refused(error.to_string()))?;
     etcd.put(&keys.restored(), &value).await?;
-    Ok(found)
+    Ok(summary)
 }

@@ -57,18 +57,18 @@ impl Set {
                 .help("nothing was changed; correct the values, then run the command again"));
         }
         self.in_place.confirm(&[(target.kind, &target.name.name)])?;
-        let after = match self.dry_run.mode.write_mode() {
+        let object_after = match self.dry_run.mode.write_mode() {
             Some(write_mode) => self.send(session, &target, &live, patch, write_mode).await?,
             None => merged,
         };
-        self.in_place.execute(session, target.kind, &after).await?;
-        let word = if merge::is_unchanged(&live, &after) { "unchanged" } else { "configured" };
+        self.in_place.execute(session, target.kind, &object_after).await?;
+        let outcome_word = if merge::is_unchanged(&live, &object_after) { "unchanged" } else { "configured" };
         match format {
             Some(Format::Name) => session.terminal().print_line(&target.display_name()),
-            _ if session.print_value(format, &render::readable(&after))? => {}
+            _ if session.print_value(format, &render::readable(&object_after))? => {}
             _ => {
                 let suffix = self.dry_run.mode.suffix();
-                session.terminal().report(&format!("{} {word}{suffix}", target.display_name()));
+                session.terminal().report(&format!("{} {outcome_word}{suffix}", target.display_name()));
             }
         }
         Ok(Exit::Done)
@@ -86,8 +86,8 @@ impl Set {
         let (client, name) = (session.client()?, &target.name.name);
         match client.patch(target.kind, name, &patch, write_mode).await.map_err(Failure::from) {
             Err(refusal) if self.stop_first.resolves_refusal(target.kind, &refusal.message) => {
-                let before = self.stop_first.stop(session, client, name, live).await?;
-                let patch = with_state(&patch, &patch, &before);
+                let state_before = self.stop_first.stop(session, client, name, live).await?;
+                let patch = with_state(&patch, &patch, &state_before);
                 Ok(client.patch(target.kind, name, &patch, write_mode).await?)
             }
             other => other,
@@ -97,7 +97,7 @@ impl Set {
 
 /// Returns the merge patch for `FIELD=VALUE…`, and the fields that are given by an earlier name.
 fn patch(kind: Kind, fields: &[String]) -> Result<(Value, Vec<&'static RenamedField>), Failure> {
-    let (mut spec, mut found) = (json!({}), Vec::new());
+    let (mut spec, mut renamed_fields) = (json!({}), Vec::new());
     for text in fields {
         let (path, value) = text.split_once('=').ok_or_else(|| {
             Failure::usage(format!("{text:?} is not an assignment"))
@@ -105,7 +105,7 @@ fn patch(kind: Kind, fields: &[String]) -> Result<(Value, Vec<&'static RenamedFi
         })?;
         let path = path.strip_prefix("spec.").unwrap_or(path);
         let renamed = renamed::of_path(kind, path);
-        found.extend(renamed);
+        renamed_fields.extend(renamed);
         let path = renamed.map_or_else(|| path.to_owned(), RenamedField::current_path);
         let mut schema = Field::spec(kind);
         let mut field_value = &mut spec;
@@ -120,13 +120,14 @@ fn patch(kind: Kind, fields: &[String]) -> Result<(Value, Vec<&'static RenamedFi
             }
             field_value = &mut field_value[name];
         }
-        let value = parse_value(schema, value).map_err(|why| Failure::usage(format!("{path}: {why}")))?;
+        let value =
+            parse_value(schema, value).map_err(|reason| Failure::usage(format!("{path}: {reason}")))?;
         *field_value = match renamed {
             Some(renamed) => renamed.to_current(value),
             None => value,
         };
     }
-    Ok((json!({"spec": spec}), found))
+    Ok((json!({"spec": spec}), renamed_fields))
 }
 
 /// Returns the schema of a field. The error is a hint with the most similar name, if any.
@@ -134,12 +135,13 @@ fn child_schema<'a>(schema: Field<'a>, name: &str) -> Result<Field<'a>, String> 
     if let Some(member) = schema.member(name) {
         return Ok(member);
     }
-    if let Some(known) = schema.members() {
-        let known: Vec<&str> = known.map(|(name, _)| name).collect();
+    if let Some(known_members) = schema.members() {
+        let known_members: Vec<&str> = known_members.map(|(name, _)| name).collect();
         // Flags are written with dashes; fields are not.
         let camel = camel_case(name);
-        let most_similar = known.iter().copied().find(|known| *known == camel);
-        let most_similar = most_similar.or_else(|| crate::names::most_similar(name, known.iter().copied()));
+        let most_similar = known_members.iter().copied().find(|known_members| *known_members == camel);
+        let most_similar =
+            most_similar.or_else(|| crate::names::most_similar(name, known_members.iter().copied()));
         return Err(most_similar
             .map(|most_similar| format!("; did you mean {most_similar}?"))
             .unwrap_or_default());
@@ -163,7 +165,7 @@ fn parse_value(schema: Field<'_>, text: &str) -> Result<Value, String> {
     if text.is_empty() {
         return Ok(Value::Null);
     }
-    let invalid = |what: &str| format!("{text:?} is {what}");
+    let invalid = |problem: &str| format!("{text:?} is {problem}");
     let alternatives = schema.alternatives().filter_map(Field::type_name);
     let alternatives: Vec<&str> = schema.type_name().into_iter().chain(alternatives).collect();
     match alternatives.as_slice() {
@@ -200,14 +202,14 @@ mod tests {
     fn check(kind: Kind, fields: &[&str], expected: Result<Value, &str>) {
         let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
         match (patch(kind, &fields), expected) {
-            (Ok((got, _)), Ok(expected)) => assert_eq!(got["spec"], expected),
+            (Ok((result, _)), Ok(expected)) => assert_eq!(result["spec"], expected),
             (Err(failure), Err(part)) => assert!(failure.message.contains(part), "{failure:?}"),
-            (got, expected) => panic!("{fields:?}: {got:?} instead of {expected:?}"),
+            (result, expected) => panic!("{fields:?}: {result:?} instead of {expected:?}"),
         }
     }
 
     #[test]
-    fn values_take_the_type_of_their_field() {
+    fn set_values_take_the_field_type() {
         let resource = Kind::Resource;
         check(resource, &["state=stopped", "maxRestart=3"], Ok(json!({"state": "stopped", "maxRestart": 3})));
         check(resource, &["comment=123", "group="], Ok(json!({"comment": "123", "group": null})));

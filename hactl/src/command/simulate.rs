@@ -65,7 +65,7 @@ impl Simulate {
         match &self.path {
             None if self.random => self.runs.run(session, format),
             None if self.print_default => {
-                session.terminal().print(DEFAULT_SCENARIO);
+                session.terminal().print(DEFAULT_SCENARIO_YAML);
                 Ok(Exit::Done)
             }
             None => run_default_scenario(session, format),
@@ -150,10 +150,10 @@ fn services_table(session: &Session, summary: &Value) -> String {
 }
 
 /// Scenario that runs if no file is given.
-const DEFAULT_SCENARIO: &str = include_str!("simulate/default.yaml");
+const DEFAULT_SCENARIO_YAML: &str = include_str!("simulate/default.yaml");
 
 fn run_default_scenario(session: &Session, format: Option<&Format>) -> Outcome {
-    let world = run("the default scenario", DEFAULT_SCENARIO, Path::new("."))?;
+    let world = run("the default scenario", DEFAULT_SCENARIO_YAML, Path::new("."))?;
     let exit = print_run(session, format, &world, &world.summary(), "")?;
     if format.is_none() {
         session.terminal().print_line(

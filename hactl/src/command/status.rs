@@ -37,12 +37,12 @@ impl Status {
 }
 
 fn overview_text(terminal: &Terminal, overview: &Overview, wide: bool) -> String {
-    let (word, style) = match overview.health() {
+    let (health_word, style) = match overview.health() {
         Health::Healthy => ("healthy", Style::Good),
         Health::Degraded => ("degraded", Style::Warn),
         Health::Failed => ("failed", Style::Bad),
     };
-    let mut text = format!("Cluster {}: {}", overview.cluster, terminal.paint(style, word));
+    let mut text = format!("Cluster {}: {}", overview.cluster, terminal.paint(style, health_word));
     if !overview.arming.is_empty() && overview.arming != "Armed" {
         text += &format!(", {}", terminal.paint(Style::Warn, &overview.arming));
     }
@@ -102,8 +102,8 @@ fn etcd_section(terminal: &Terminal, overview: &Overview, wide: bool) -> String 
 fn controllers_section(terminal: &Terminal, overview: &Overview) -> String {
     let leader = match &overview.leader {
         Some(leader) => {
-            let since = age(Some(&leader.since));
-            format!("leader {} (for {since})", terminal.paint(Style::Good, &leader.id))
+            let leader_age = age(Some(&leader.since));
+            format!("leader {} (for {leader_age})", terminal.paint(Style::Good, &leader.id))
         }
         None => terminal.paint(Style::Bad, "no leader"),
     };

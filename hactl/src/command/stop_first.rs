@@ -42,7 +42,7 @@ impl StopFirstFlags {
         live: &Value,
     ) -> Result<String, Failure> {
         let live: TypedObject<ResourceSpec> = TypedObject::from_value(live.clone());
-        let before = match live.text_at("/spec/state") {
+        let state_before = match live.text_at("/spec/state") {
             "" => "Started".to_owned(),
             state => state.to_owned(),
         };
@@ -53,16 +53,16 @@ impl StopFirstFlags {
         session.terminal().progress(&format!(
             "{display_name}: stopping before the edit; if interrupted, the resource stays stopped and unchanged"
         ));
-        let mut last = String::new();
+        let mut last_line = String::new();
         let stopped = async {
             let mut watcher = Watcher::object(session.client()?, Kind::Resource, name);
             loop {
                 match watcher.next().await? {
                     Change::Applied(object) => match blocking_reason(&TypedObject::from_value(object)) {
                         None => return Ok(()),
-                        Some(line) if line != last => {
+                        Some(line) if line != last_line => {
                             session.terminal().progress(&format!("{display_name}: {line}"));
-                            last = line;
+                            last_line = line;
                         }
                         Some(_) => {}
                     },
@@ -73,13 +73,13 @@ impl StopFirstFlags {
                 }
             }
         };
-        let what = format!("stopping {display_name} before the edit");
-        with_timeout(self.stop_timeout, &what, stopped).await.map_err(|failure| {
+        let timeout_message = format!("stopping {display_name} before the edit");
+        with_timeout(self.stop_timeout, &timeout_message, stopped).await.map_err(|failure| {
             failure.help(format!(
-                "the resource stays stopped and unchanged; its requested state was {before}: run \"hactl set {name} state={before}\""
+                "the resource stays stopped and unchanged; its requested state was {state_before}: run \"hactl set {name} state={state_before}\""
             ))
         })?;
-        Ok(before)
+        Ok(state_before)
     }
 }
 
@@ -100,9 +100,9 @@ fn blocking_reason(resource: &TypedObject<ResourceSpec>) -> Option<String> {
 }
 
 /// Adds the requested state to a patch: the state in `desired`, which is the object or patch of the user, or else
-/// `before`, the requested state before the stop.
-pub(crate) fn with_state(patch: &Value, desired: &Value, before: &str) -> Value {
-    let state = desired.pointer("/spec/state").cloned().unwrap_or_else(|| json!(before));
+/// `state_before`, the requested state before the stop.
+pub(crate) fn with_state(patch: &Value, desired: &Value, state_before: &str) -> Value {
+    let state = desired.pointer("/spec/state").cloned().unwrap_or_else(|| json!(state_before));
     let mut patch = merge::patched(patch, &json!({"spec": {}}));
     patch["spec"]["state"] = state;
     patch
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_edit_waits_for_the_state_and_the_copies() {
+    fn edit_waits_until_no_copy_may_run() {
         let reason = |state: &str, copies: Value| {
             blocking_reason(&TypedObject::from_value(json!({"status": {"state": state, "copies": copies}})))
         };
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_requested_state_comes_back_with_the_edit() {
+    fn edit_restores_the_requested_state() {
         let edit = json!({"spec": {"exclusive": true}});
         let patched_spec = |desired: &Value| with_state(&edit, desired, "Started")["spec"].clone();
         assert_eq!(patched_spec(&edit), json!({"exclusive": true, "state": "Started"}));

@@ -55,8 +55,8 @@ pub(crate) const STATE_FILE: &str = "state.json";
 struct CollectionProblems(Vec<String>);
 
 impl CollectionProblems {
-    fn record_failure<T, E: Into<Failure>>(&mut self, what: &str, read: Result<T, E>) -> Option<T> {
-        read.map_err(|error| self.0.push(format!("{what}: {}", error.into().message))).ok()
+    fn record_failure<T, E: Into<Failure>>(&mut self, operation: &str, read: Result<T, E>) -> Option<T> {
+        read.map_err(|error| self.0.push(format!("{operation}: {}", error.into().message))).ok()
     }
 }
 
@@ -134,12 +134,12 @@ fn list_of(items: &[Value]) -> Value {
 
 /// Checks whether the directory is empty or missing.
 fn check_directory_is_empty(directory: &Path) -> Result<(), Failure> {
-    let shown = directory.display();
+    let directory_text = directory.display();
     let problem = match directory.read_dir().map(|mut entries| entries.next().is_some()) {
         Ok(false) => return Ok(()),
-        Ok(true) => format!("{shown}: directory is not empty"),
+        Ok(true) => format!("{directory_text}: directory is not empty"),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => format!("{shown}: not a readable directory: {error}"),
+        Err(error) => format!("{directory_text}: not a readable directory: {error}"),
     };
     Err(Failure::usage(problem).help("specify a directory that is empty or does not exist"))
 }

@@ -129,9 +129,9 @@ fn in_spec_units(value: Value) -> Value {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a time has fewer than 52 bits")]
-fn divide(count: &Value, by: u64) -> Value {
+fn divide(count: &Value, divisor: u64) -> Value {
     let count = count.as_u64().unwrap_or_default();
-    if count.is_multiple_of(by) { json!(count / by) } else { json!(count as f64 / by as f64) }
+    if count.is_multiple_of(divisor) { json!(count / divisor) } else { json!(count as f64 / divisor as f64) }
 }
 
 /// Returns a node with the timings that its agent committed.

@@ -141,10 +141,10 @@ fn amount_cell(amount: Option<Quantity>) -> Cell {
     Cell::plain(&amount.map(|amount| amount.to_string()).unwrap_or_default())
 }
 
-fn percent_cell(used: Option<Quantity>, capacity: Option<Quantity>) -> Cell {
-    let share = used
+fn percent_cell(usage: Option<Quantity>, capacity: Option<Quantity>) -> Cell {
+    let share = usage
         .zip(capacity.filter(|capacity| capacity.milli() > 0))
-        .map(|(used, capacity)| format!("{:.0}%", 100.0 * used.as_f64() / capacity.as_f64()));
+        .map(|(usage, capacity)| format!("{:.0}%", 100.0 * usage.as_f64() / capacity.as_f64()));
     Cell::plain(&share.unwrap_or_default())
 }
 
@@ -163,8 +163,8 @@ pub(super) async fn add_usage_columns(session: &Session, found: &mut [FoundObjec
         |name: &str| ColumnDefinition { name: name.to_owned(), priority: 1, ..ColumnDefinition::default() };
     insert_before_message(&mut list.columns, ["CPU Used", "Memory Used"].map(column));
     for item in &mut list.items {
-        let known = usages.iter().find(|known| known.name == name_of(item));
-        let usage = known.and_then(|known| known.usage).unwrap_or_default();
+        let usage_of_item = usages.iter().find(|usage_of_item| usage_of_item.name == name_of(item));
+        let usage = usage_of_item.and_then(|usage_of_item| usage_of_item.usage).unwrap_or_default();
         if let Some(cells) = item["cells"].as_array_mut() {
             insert_before_message(cells, [json!(usage.cpu), json!(usage.memory)]);
         }
@@ -174,6 +174,6 @@ pub(super) async fn add_usage_columns(session: &Session, found: &mut [FoundObjec
 
 /// Inserts values before the last one, the message.
 fn insert_before_message<T>(list: &mut Vec<T>, values: [T; 2]) {
-    let at = list.len().saturating_sub(1);
-    list.splice(at..at, values);
+    let message_index = list.len().saturating_sub(1);
+    list.splice(message_index..message_index, values);
 }

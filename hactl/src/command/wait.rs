@@ -79,7 +79,7 @@ fn met_message(goal: &Goal) -> String {
 }
 
 fn parse_goal(text: &str) -> Result<Goal, Failure> {
-    let wrong = || {
+    let invalid_goal = || {
         Failure::usage(format!("--for: {text:?} is not a valid condition")).help(
             "specify condition=NAME, condition=NAME=False, state=VALUE, phase=VALUE, node=VALUE or delete",
         )
@@ -93,14 +93,16 @@ fn parse_goal(text: &str) -> Result<Goal, Failure> {
         Some((name @ ("state" | "phase" | "node"), value)) if !value.is_empty() => {
             Ok(Goal::Field { name: name.to_owned(), value: value.to_owned() })
         }
-        _ => Err(wrong()),
+        _ => Err(invalid_goal()),
     }
 }
 
 fn is_met(goal: &Goal, object: &AnyObject) -> bool {
     match goal {
         Goal::Condition { name, status } => object.condition(name).is_some_and(|condition| {
-            let current = condition.observed_generation.is_none_or(|seen| seen >= object.metadata.generation);
+            let current = condition
+                .observed_generation
+                .is_none_or(|observed_generation| observed_generation >= object.metadata.generation);
             current && condition.status.eq_ignore_ascii_case(status)
         }),
         Goal::Field { name, value } => {
@@ -118,7 +120,7 @@ fn is_met(goal: &Goal, object: &AnyObject) -> bool {
 async fn wait_for_goal(session: &Session, target: &Target, goal: &Goal) -> Result<(), Failure> {
     let mut watcher = Watcher::object(session.client()?, target.kind, &target.name.name);
     let mut exists = false;
-    let mut last = String::new();
+    let mut last_line = String::new();
     loop {
         match watcher.next().await? {
             Change::Applied(object) => {
@@ -128,9 +130,9 @@ async fn wait_for_goal(session: &Session, target: &Target, goal: &Goal) -> Resul
                 }
                 exists = true;
                 let line = format!("{}: {}", target.display_name(), status_line(target.kind, &object));
-                if line != last {
+                if line != last_line {
                     print_progress(session, &object, &line);
-                    last = line;
+                    last_line = line;
                 }
             }
             Change::Deleted(_) if *goal == Goal::Deleted => return Ok(()),
@@ -148,22 +150,22 @@ pub(super) async fn wait_until_deleted(session: &Session, target: &Target) -> Re
     wait_for_goal(session, target, &Goal::Deleted).await
 }
 
-/// Runs some work with a timeout. The error of a timeout contains `what`.
+/// Runs some work with a timeout. The error of a timeout contains `timeout_message`.
 pub(super) async fn with_timeout<T>(
     timeout: Duration,
-    what: &str,
+    timeout_message: &str,
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     match tokio::time::timeout(timeout, work).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(timed_out(timeout, what)),
+        Err(_) => Err(timed_out(timeout, timeout_message)),
     }
 }
 
 /// Returns the failure of a goal that was not reached within a timeout.
-pub(super) fn timed_out(timeout: Duration, what: &str) -> Failure {
+pub(super) fn timed_out(timeout: Duration, timeout_message: &str) -> Failure {
     let seconds = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX);
-    Failure::timed_out(format!("timed out after {}: {what}", crate::duration::short_text(seconds)))
+    Failure::timed_out(format!("timed out after {}: {timeout_message}", crate::duration::short_text(seconds)))
 }
 
 /// Progress of an object toward its desired state.
@@ -185,11 +187,11 @@ pub(super) async fn wait_until_ready(
     let deadline = tokio::time::Instant::now() + flags.timeout;
     for (kind, name) in targets {
         let display_name = format!("{}/{name}", kind.singular());
-        let mut last = String::new();
+        let mut last_reason = String::new();
         let mut watcher = Watcher::object(session.client()?, *kind, name);
         loop {
             let Ok(change) = tokio::time::timeout_at(deadline, watcher.next()).await else {
-                let reason = if last.is_empty() { String::new() } else { format!(": {last}") };
+                let reason = if last_reason.is_empty() { String::new() } else { format!(": {last_reason}") };
                 let failure = Failure::timed_out(format!(
                     "timed out waiting for {display_name} to become ready{reason}"
                 ));
@@ -206,14 +208,14 @@ pub(super) async fn wait_until_ready(
                     session.terminal().progress(&format!("{display_name} is ready"));
                     break;
                 }
-                Progress::Waiting(why) => {
-                    if why != last {
-                        print_progress(session, &object, &format!("{display_name}: {why}"));
-                        last = why;
+                Progress::Waiting(reason) => {
+                    if reason != last_reason {
+                        print_progress(session, &object, &format!("{display_name}: {reason}"));
+                        last_reason = reason;
                     }
                 }
-                Progress::Failed(why) => {
-                    return Err(Failure::refused(format!("{display_name}: {why}"))
+                Progress::Failed(reason) => {
+                    return Err(Failure::refused(format!("{display_name}: {reason}"))
                         .help(format!("run \"hactl why {name}\"")));
                 }
             }
@@ -260,13 +262,13 @@ pub(super) fn status_line(kind: Kind, object: &AnyObject) -> String {
     if !status.node.is_empty() {
         line += &format!(" on {}", status.node);
     }
-    let why = ["Stalled", "Ready"]
+    let explanation = ["Stalled", "Ready"]
         .iter()
         .filter_map(|name| object.condition(name))
         .find(|condition| condition.is_true() == (condition.kind == "Stalled"))
         .map_or(&status.message, |condition| &condition.message);
-    if !why.is_empty() {
-        line += &format!(": {why}");
+    if !explanation.is_empty() {
+        line += &format!(": {explanation}");
     }
     line
 }
@@ -284,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_counts_only_for_the_newest_generation() {
+    fn ready_condition_needs_the_newest_generation() {
         assert_eq!(progress(Kind::Resource, &resource(2, "True", "Started")), Progress::Ready);
         assert!(matches!(progress(Kind::Resource, &resource(1, "True", "Started")), Progress::Waiting(_)));
         assert_eq!(
@@ -298,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_parsed_and_checked() {
+    fn wait_conditions_are_parsed_and_evaluated() {
         let check = |text: &str, object: AnyObject, expected: bool| {
             assert_eq!(parse_goal(text).map(|goal| is_met(&goal, &object)), Ok(expected), "{text}");
         };
@@ -313,8 +315,12 @@ mod tests {
         check("state=started", resource(2, "True", "Started"), true);
         check("node=node2", resource(2, "True", "Started"), false);
         check("delete", resource(2, "True", "Started"), false);
-        for wrong in ["", "ready", "condition=", "state", "foo=bar"] {
-            assert_eq!(parse_goal(wrong).map_err(|failure| failure.exit), Err(Exit::Usage), "{wrong}");
+        for invalid_goal in ["", "ready", "condition=", "state", "foo=bar"] {
+            assert_eq!(
+                parse_goal(invalid_goal).map_err(|failure| failure.exit),
+                Err(Exit::Usage),
+                "{invalid_goal}"
+            );
         }
     }
 }

@@ -114,22 +114,23 @@ impl ConfigFile {
 type UnknownField = (String, String, Vec<&'static str>);
 
 fn unknown_fields(value: &serde_json::Value) -> Vec<UnknownField> {
-    const TOP: [&str; 2] = ["currentContext", "contexts"];
-    const CONTEXT: [&str; 5] = ["name", "servers", "certificateAuthority", "clientCertificate", "clientKey"];
+    const TOP_LEVEL_FIELDS: [&str; 2] = ["currentContext", "contexts"];
+    const CONTEXT_FIELDS: [&str; 5] =
+        ["name", "servers", "certificateAuthority", "clientCertificate", "clientKey"];
     let keys = |value: &serde_json::Value| -> Vec<String> {
         value.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default()
     };
     let mut unknown: Vec<UnknownField> = keys(value)
         .into_iter()
-        .filter(|key| !TOP.contains(&key.as_str()))
-        .map(|key| (key.clone(), key, TOP.to_vec()))
+        .filter(|key| !TOP_LEVEL_FIELDS.contains(&key.as_str()))
+        .map(|key| (key.clone(), key, TOP_LEVEL_FIELDS.to_vec()))
         .collect();
     for (index, context) in value["contexts"].as_array().into_iter().flatten().enumerate() {
         unknown.extend(
             keys(context)
                 .into_iter()
-                .filter(|key| !CONTEXT.contains(&key.as_str()))
-                .map(|key| (format!("contexts[{index}].{key}"), key, CONTEXT.to_vec())),
+                .filter(|key| !CONTEXT_FIELDS.contains(&key.as_str()))
+                .map(|key| (format!("contexts[{index}].{key}"), key, CONTEXT_FIELDS.to_vec())),
         );
     }
     unknown
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistakes_name_file_line_and_nearest_name() {
+    fn config_errors_name_file_line_and_suggestion() {
         let text = "currentContext: a\ncontexts:\n- name: a\n  server: [x]\n";
         let failure = ConfigFile::parse(Path::new("c.yaml"), text).expect_err("an unknown field");
         assert_eq!(failure.message, "c.yaml:4: unknown field contexts[0].server; did you mean servers?");
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_file_is_read_back() {
+    fn written_config_file_is_parsed_again() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("deep/config.yaml");
         let context = Context {

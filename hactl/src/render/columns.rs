@@ -112,7 +112,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_columns_of_the_server_are_shown() {
+    fn server_defined_columns_are_shown() {
         let definitions = [("Name", 0), ("State", 0), ("Last Seen", 1)].map(|(name, priority)| {
             ColumnDefinition { name: name.to_owned(), priority, ..ColumnDefinition::default() }
         });

@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thousandths_are_shown_as_cpus() {
+    fn millicores_are_shown_as_cpus() {
         let check = |count: i64, in_thousandths: bool, expected: &str| {
             assert_eq!(cpus(count, in_thousandths).to_string(), expected, "{count}");
         };

@@ -66,7 +66,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn columns_of_kubectl() {
+    fn custom_columns_render_like_kubectl() {
         let objects = [
             json!({"metadata": {"name": "web"}, "spec": {"tags": ["a", "b"]}}),
             json!({"metadata": {"name": "db"}}),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_columns_are_refused_with_the_cause() {
+    fn invalid_custom_columns_are_refused_with_cause() {
         let check = |columns: &str, part: &str| {
             let cause = CustomColumns::parse(columns).expect_err(columns);
             assert!(cause.contains(part), "{cause}");

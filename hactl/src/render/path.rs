@@ -190,7 +190,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn paths_of_kubectl() {
+    fn json_paths_select_values_like_kubectl() {
         let object = json!({
             "metadata": {"name": "web", "labels": {"app.kubernetes.io/name": "x", "my-tier": "front"}},
             "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Stalled", "status": "False"}]},
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_paths_are_refused_with_the_cause() {
+    fn invalid_json_paths_are_refused_with_cause() {
         let check = |path: &str, part: &str| {
             let cause = Path::parse_relaxed(path).expect_err(path);
             assert!(cause.contains(part), "{cause}");

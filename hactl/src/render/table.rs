@@ -114,7 +114,7 @@ mod tests {
     use crate::terminal::ColorChoice;
 
     #[test]
-    fn columns_line_up_and_nothing_trails() {
+    fn table_columns_align_without_trailing_spaces() {
         let terminal = Terminal::new(ColorChoice::Never, false, 0);
         let mut table = Table::new(&["NAME", "STATE"]);
         table.add_row(vec![Cell::plain("vm:100"), Cell::plain("")]);

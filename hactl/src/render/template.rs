@@ -129,7 +129,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn templates_of_kubectl() {
+    fn jsonpath_templates_render_like_kubectl() {
         let list = json!({"kind": "List", "items": [
             {"metadata": {"name": "web"}, "spec": {"tags": ["a", "b"], "priority": 2}},
             {"metadata": {"name": "db"}, "spec": {}},
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_templates_are_refused_with_the_cause() {
+    fn invalid_templates_are_refused_with_cause() {
         let check = |template: &str, part: &str| {
             let cause = Template::parse(template).expect_err(template);
             assert!(cause.contains(part), "{cause}");

@@ -6,7 +6,7 @@ use serde_json::json;
 use snapbox::str;
 
 #[test]
-fn created_then_unchanged_then_configured() {
+fn apply_reports_created_unchanged_and_configured() {
     let server = Server::start();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = file(directory.path(), "web.yaml", &resource("web"));
@@ -24,7 +24,7 @@ fn created_then_unchanged_then_configured() {
 }
 
 #[test]
-fn fields_of_other_writers_are_kept() {
+fn apply_keeps_fields_of_other_writers() {
     let server = Server::start();
     let input = resource("web");
     hactl_with_input(&server, &["apply", "-f", "-"], &input).expect_stdout(0, "resource/web created\n");
@@ -36,7 +36,7 @@ fn fields_of_other_writers_are_kept() {
 }
 
 #[test]
-fn a_typo_names_file_line_field_and_nearest_name_and_nothing_is_sent() {
+fn misspelled_field_is_reported_before_sending() {
     let server = Server::start();
     let directory = tempfile::tempdir().expect("a temporary directory");
     file(directory.path(), "a.yaml", &resource("good"));
@@ -89,7 +89,7 @@ resource/web unchanged
 }
 
 #[test]
-fn dry_runs_write_nothing() {
+fn apply_dry_run_writes_nothing() {
     let server = Server::start();
     let input = resource("web");
     hactl_with_input(&server, &["apply", "--dry-run", "-f", "-"], &input)
@@ -118,7 +118,7 @@ fn dry_runs_write_nothing() {
 }
 
 #[test]
-fn an_inventory_prunes_only_its_own_objects() {
+fn apply_prunes_only_objects_of_its_inventory() {
     let server = Server::start();
     server.put(
         "resources",
@@ -167,7 +167,7 @@ resource/b pruned
 }
 
 #[test]
-fn diff_reports_differences_and_effects_by_exit_status() {
+fn diff_exit_status_reports_differences_and_effects() {
     let server = Server::start_with(
         |request| {
             (request.path == "/apis/hactl.io/v1/plan").then(|| {
@@ -236,7 +236,7 @@ fn diff_prints_equal_warnings_once() {
 }
 
 #[test]
-fn waiting_ends_when_everything_is_ready() {
+fn apply_waits_until_everything_is_ready() {
     let server = Server::start_with(
         |_| None,
         |plural, object| {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-const CLUSTER: &str = "g1|u1|preferred||\ng2|u2|preferred||\n\n\
+const CLUSTER_TEXT: &str = "g1|u1|preferred||\ng2|u2|preferred||\n\n\
     a|1000|0|600|1000|1000|4|N|u1|1||N|0|0|1.0\n\
     b|1000|0|1000|1000|1000|4|N|u1|1||N|0|0|1.0\n\
     c|1000|0|700|10000|9000|4|N|u2|1||N|0|0|1.0\n\
@@ -24,9 +24,9 @@ fn hbal(arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn each_group_is_planned_and_the_largest_improvement_comes_first() {
+fn balance_plans_each_group_by_improvement() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let path = file(directory.path(), "cluster", CLUSTER);
+    let path = file(directory.path(), "cluster", CLUSTER_TEXT);
     let shown = run(&mut command(&["balance", "-t", &path, "-C", "-p"])).expect_stdout_parts(
         0,
         &[
@@ -57,9 +57,9 @@ fn each_group_is_planned_and_the_largest_improvement_comes_first() {
 }
 
 #[test]
-fn the_saved_state_is_balanced() {
+fn balance_saves_the_balanced_cluster() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let path = file(directory.path(), "cluster", CLUSTER);
+    let path = file(directory.path(), "cluster", CLUSTER_TEXT);
     let saved = directory.path().join("saved").display().to_string();
     run(&mut command(&["balance", "-t", &path, "-S", &saved])).expect_stdout_parts(0, &[]);
     let balanced = format!("{saved}.balanced");
@@ -70,16 +70,16 @@ fn the_saved_state_is_balanced() {
 }
 
 #[test]
-fn invalid_input_is_reported_with_its_position() {
+fn balance_reports_invalid_input_with_position() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = file(
         directory.path(),
         "cluster",
-        &CLUSTER.replace("|e|", "|x|").replace("d|1000|0|1000", "d|1000|0|lots"),
+        &CLUSTER_TEXT.replace("|e|", "|x|").replace("d|1000|0|1000", "d|1000|0|lots"),
     );
     run(&mut command(&["balance", "-t", &path]))
         .expect_stderr(2, "cluster: line 7, free memory (field 4): expected an integer, found `lots`");
-    let path = file(directory.path(), "cluster", CLUSTER);
+    let path = file(directory.path(), "cluster", CLUSTER_TEXT);
     run(&mut command(&["balance", "-t", &path, "-O", "x"])).expect_stderr(2, "-O: node \"x\" not found");
     run(&mut command(&["balance", "-t", &path, "-G", "x"])).expect_stderr(2, "-G: group \"x\" not found");
     run(&mut command(&["balance", "-t", &path, "--exclude-instances", "i0,x"]))
@@ -94,9 +94,9 @@ fn invalid_input_is_reported_with_its_position() {
 }
 
 #[test]
-fn under_the_name_hbal_the_output_is_that_of_hbal() {
+fn invoked_as_hbal_prints_hbal_output() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let path = file(directory.path(), "cluster", CLUSTER);
+    let path = file(directory.path(), "cluster", CLUSTER_TEXT);
     run(&mut hbal(&["-t", &path]))
         .expect_stderr(1, "Found multiple node groups:\n  g1\n  g2\nError: Aborting.\n");
     let script = directory.path().join("script");

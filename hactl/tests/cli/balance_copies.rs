@@ -54,7 +54,7 @@ fn executing_server(facts: &PlacementFacts) -> Server {
 }
 
 #[test]
-fn secondaries_are_replaced_where_the_driver_can() {
+fn balance_replaces_secondaries_if_driver_supports_it() {
     let facts = replicated(&[("a", true), ("b", true), ("c", false), ("d", true)]);
     let server = executing_server(&facts);
     let planned = hactl(&server, &["balance", "-C"]).expect_stdout_parts(0, &["hactl replace-secondary "]);
@@ -81,7 +81,7 @@ fn secondaries_are_replaced_where_the_driver_can() {
 }
 
 #[test]
-fn without_such_drivers_nothing_is_copied() {
+fn balance_without_replacement_support_copies_nothing() {
     let facts = replicated(&[("a", false), ("b", false), ("c", false), ("d", false)]);
     let server = executing_server(&facts);
     let planned = hactl(&server, &["balance", "-C"]).expect_stdout_parts(0, &["0 disk copies"]);

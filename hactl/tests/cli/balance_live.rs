@@ -82,7 +82,7 @@ fn services_per_node(facts: &PlacementFacts) -> Vec<usize> {
 }
 
 #[test]
-fn a_plan_names_the_commands_and_changes_nothing() {
+fn live_balance_plan_lists_commands_without_changes() {
     let facts = PlacementFacts::all_on_first_node(&["a", "b", "c"]);
     facts.lock()["services"]["a"]["movesLive"] = json!(true);
     let server = executing_server(&facts);
@@ -113,7 +113,7 @@ fn a_plan_names_the_commands_and_changes_nothing() {
 }
 
 #[test]
-fn a_saved_cluster_gives_the_same_plan() {
+fn saved_cluster_yields_the_same_plan() {
     let facts = PlacementFacts::all_on_first_node(&["a", "b", "c"]);
     let server = executing_server(&facts);
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -129,7 +129,7 @@ fn a_saved_cluster_gives_the_same_plan() {
 }
 
 #[test]
-fn apply_moves_one_job_set_after_another() {
+fn balance_apply_executes_job_sets_in_order() {
     let facts = PlacementFacts::all_on_first_node(&["a", "b", "c", "d", "e", "f"]);
     let server = executing_server(&facts);
     let result = hactl(&server, &["balance", "--apply", "-o", "json"])
@@ -163,7 +163,7 @@ fn start_affinity_pair() -> (PlacementFacts, Server) {
 }
 
 #[test]
-fn services_that_stay_together_are_moved_by_one_operation() {
+fn services_with_affinity_move_by_one_operation() {
     let (facts, server) = start_affinity_pair();
     hactl(&server, &["balance", "--apply", "--select-instances", "a"])
         .expect_stdout_parts(0, &["\nNothing to move.\n"]);
@@ -184,7 +184,7 @@ fn services_that_stay_together_are_moved_by_one_operation() {
 }
 
 #[test]
-fn a_partner_that_is_not_moved_ends_the_command() {
+fn unmoved_affinity_partner_ends_balance_apply() {
     let (_, server) = start_affinity_pair();
     let select_both = ["--server", server.url(), "balance", "--apply", "--select-instances", "a,b"];
     let child = start(&mut command(&select_both));
@@ -207,7 +207,7 @@ fn assert_ends_after_first_job_set(result: CommandResult, server: &Server, parts
 }
 
 #[test]
-fn a_failed_job_ends_the_command_with_its_reason() {
+fn failed_job_ends_balance_apply_with_reason() {
     let facts = PlacementFacts::all_on_first_node(&["a", "b", "c"]);
     let server = answering_server(&facts, |_, _, _| ("Failed", "its data is not there"));
     let result = hactl(&server, &["balance", "-X"]);
@@ -216,7 +216,7 @@ fn a_failed_job_ends_the_command_with_its_reason() {
 }
 
 #[test]
-fn a_change_of_the_cluster_ends_the_command() {
+fn cluster_change_ends_balance_apply() {
     let check = |change: fn(&PlacementFacts, &str), expected: &[&str]| {
         let facts = PlacementFacts::all_on_first_node(&["a", "b", "c"]);
         let server = answering_server(&facts, move |facts, service, node| {
@@ -269,7 +269,7 @@ fn start_with_running_operation(server: &Server) -> (Child, BufReader<std::proce
 }
 
 #[test]
-fn an_interrupt_ends_the_command_after_the_current_job_set() {
+fn sigint_ends_balance_after_current_job_set() {
     let facts = PlacementFacts::all_on_first_node(&["a", "b", "c"]);
     let server = answering_server(&facts, |_, _, _| ("Running", ""));
     let (mut child, mut stderr) = start_with_running_operation(&server);
@@ -297,7 +297,7 @@ fn an_interrupt_ends_the_command_after_the_current_job_set() {
 }
 
 #[test]
-fn a_termination_ends_the_command_immediately() {
+fn sigterm_ends_balance_immediately() {
     let facts = PlacementFacts::all_on_first_node(&["a", "b", "c"]);
     let server = answering_server(&facts, |_, _, _| ("Running", ""));
     let (mut child, mut stderr) = start_with_running_operation(&server);
@@ -309,7 +309,7 @@ fn a_termination_ends_the_command_immediately() {
 }
 
 #[test]
-fn under_the_name_hbal_option_l_selects_the_live_cluster() {
+fn invoked_as_hbal_option_l_reads_live_cluster() {
     use std::os::unix::process::CommandExt;
     let facts = PlacementFacts::all_on_first_node(&["a", "b", "c"]);
     let server = executing_server(&facts);

@@ -83,7 +83,7 @@ fn delete_names_the_lost_controller_of_a_node() {
 }
 
 #[test]
-fn why_shows_every_node_and_the_suggested_actions() {
+fn why_shows_every_node_and_suggested_actions() {
     let answer = json!({
         "resource": "web", "type": "exec", "requested": "Started", "state": "Recovery", "running": false,
         "reason": "Unschedulable", "message": "no node can take web",
@@ -219,7 +219,7 @@ fn a_scenario_runs_under_a_virtual_clock() {
 }
 
 #[test]
-fn check_shows_placements_only_with_show_placement() {
+fn rule_check_shows_placements_only_on_request() {
     let report = json!({"verdict": "Survives", "checked": 1, "items": []});
     let server = Server::start_with(
         move |request| {

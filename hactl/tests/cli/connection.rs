@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::Stdio;
 
 #[test]
-fn the_next_controller_is_used_if_one_is_unreachable_or_not_ready() {
+fn unreachable_controller_is_skipped() {
     let server = Server::start();
     server.put("nodes", json!({"metadata": {"name": "node1"}, "spec": {}}));
     let list = format!("http://127.0.0.1:1,{}", server.url());
@@ -23,7 +23,7 @@ fn the_next_controller_is_used_if_one_is_unreachable_or_not_ready() {
 }
 
 #[test]
-fn reads_are_retried_but_writes_are_not_sent_twice() {
+fn only_read_requests_are_retried() {
     let hanging_up = Server::start_with(|_| Some(ScriptedResponse::HangUp), |_, _| false);
     let server = Server::start();
     server.put(
@@ -43,7 +43,7 @@ fn reads_are_retried_but_writes_are_not_sent_twice() {
 }
 
 #[test]
-fn a_hanging_controller_uses_only_its_share_of_the_timeout() {
+fn hanging_controller_uses_part_of_the_timeout() {
     // The kernel accepts the connection, and no process ever answers.
     let hanging = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let server = Server::start();
@@ -89,7 +89,7 @@ fn exit_statuses_identify_the_failure() {
 }
 
 #[test]
-fn usage_errors_do_not_name_the_connection() {
+fn usage_errors_omit_the_connection() {
     let result =
         run(command(&["get"]).env("HACTL_SERVER", "http://127.0.0.1:1").env("HACTL_CLIENT_KEY", "key.pem"));
     let result =
@@ -115,7 +115,7 @@ fn namespaces_of_kubectl_are_explained() {
 }
 
 #[test]
-fn causes_are_listed_with_their_fields() {
+fn validation_causes_are_listed_with_fields() {
     let body = json!({"message": "invalid", "reason": "Invalid", "details": {"causes": [
         {"field": "spec.group", "message": "there is no such group"}, {"field": "spec.x", "message": "y"}]}});
     let server = Server::start_with(move |_| Some(ScriptedResponse::Answer(422, body.clone())), |_, _| false);
@@ -123,7 +123,7 @@ fn causes_are_listed_with_their_fields() {
 }
 
 #[test]
-fn a_closed_standard_output_is_no_failure() {
+fn closed_standard_output_is_not_an_error() {
     let server = Server::start();
     let mut child = super::hactl::start(
         command(&["--server", server.url()]).args(["apply", "-f", "-"]).stdin(Stdio::piped()),
@@ -137,7 +137,7 @@ fn a_closed_standard_output_is_no_failure() {
 }
 
 #[test]
-fn contexts_are_kept_in_a_file() {
+fn contexts_are_stored_in_a_file() {
     let server = Server::start();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("config.yaml");

@@ -39,7 +39,7 @@ fn review(request: &Value) -> Value {
 }
 
 #[test]
-fn kinds_come_from_the_discovery_of_the_server() {
+fn api_resources_come_from_server_discovery() {
     let server = api();
     hactl(&server, &["api-resources"]).expect_stdout(
         0,
@@ -72,7 +72,7 @@ resources.hactl.io
 }
 
 #[test]
-fn permissions_are_reviewed_by_the_server() {
+fn can_i_asks_the_server_for_permissions() {
     let server = api();
     hactl(&server, &["auth", "can-i", "create", "har"]).expect_stdout(0, "yes\n");
     hactl(&server, &["auth", "can-i", "get", "resources.hactl.io/web"]).expect_stdout(0, "yes\n");

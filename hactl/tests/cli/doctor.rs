@@ -36,7 +36,7 @@ fn server(cluster: &'static str) -> Server {
 }
 
 #[test]
-fn a_node_shows_every_check_with_its_remedy() {
+fn doctor_shows_every_node_check_with_remedy() {
     let server = Server::start();
     server.put("nodes", node("node1", &softdog_checks()));
     server.put("nodes", node("node2", &occupied_watchdog_checks()));
@@ -55,7 +55,7 @@ fn a_node_shows_every_check_with_its_remedy() {
 }
 
 #[test]
-fn the_cluster_shows_its_checks_and_the_problems_of_nodes() {
+fn doctor_shows_cluster_checks_and_node_problems() {
     let fine = server(r#"[{"name": "nodes", "verdict": "Ok", "seen": "the cluster has 3 nodes"}]"#);
     fine.put("nodes", node("node1", &softdog_checks()));
     let shown = hactl(&fine, &["doctor"])
@@ -70,7 +70,7 @@ fn the_cluster_shows_its_checks_and_the_problems_of_nodes() {
 }
 
 #[test]
-fn the_watchdog_is_shown_with_the_margin_seen() {
+fn doctor_shows_watchdog_with_observed_margin() {
     let server = Server::start();
     server.put("nodes", node("node1", &json!([])));
     hactl(&server, &["node", "watchdog", "node1"]).expect_stdout_parts(

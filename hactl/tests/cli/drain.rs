@@ -58,7 +58,7 @@ node/node2 cordoned
 }
 
 #[test]
-fn fields_of_a_newer_server_are_kept() {
+fn cordon_keeps_fields_of_newer_server() {
     let server = Server::start();
     let spec_with = |schedulable: bool| json!({"novel": {"a": 1}, "fencing": {"devices": [{"name": "f", "kind": "Orbital"}]}, "schedulable": schedulable});
     server.put(
@@ -73,7 +73,7 @@ fn fields_of_a_newer_server_are_kept() {
 }
 
 #[test]
-fn an_unknown_node_changes_no_node() {
+fn drain_with_unknown_node_changes_nothing() {
     let server = Server::start();
     put_nodes(&server);
     for command in ["cordon", "uncordon", "drain"] {
@@ -133,7 +133,7 @@ fn a_drain_that_times_out_names_the_remaining_services() {
 }
 
 #[test]
-fn a_dry_run_shows_where_services_would_move() {
+fn drain_dry_run_shows_target_nodes() {
     let server = Server::start_with(
         |request| match request.path.as_str() {
             "/apis/hactl.io/v1/plan" => Some(ScriptedResponse::Answer(

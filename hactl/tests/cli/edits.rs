@@ -39,7 +39,7 @@ fn command_of(server: &Server) -> Value {
 }
 
 #[test]
-fn an_edit_in_place_is_stored_and_its_confirmation_recorded_for_that_generation() {
+fn in_place_edit_records_confirmed_generation() {
     let server = server_answering_operations("Succeeded", "Definition rewritten");
     apply(&server, &edited(), &["--in-place", "--yes"]).expect_stdout(0, "resource/web configured\n");
     assert_eq!(command_of(&server), json!(["sleep", "2"]));
@@ -54,7 +54,7 @@ fn an_edit_in_place_is_stored_and_its_confirmation_recorded_for_that_generation(
 }
 
 #[test]
-fn a_new_resource_has_no_copy_to_confirm_for() {
+fn new_resource_needs_no_in_place_confirmation() {
     let server = server_answering_operations("Succeeded", "");
     let both = format!("{}---\n{}", edited(), resource("new"));
     apply(&server, &both, &["--in-place", "--yes"]).expect_stdout_parts(0, &["resource/new created"]);
@@ -67,7 +67,7 @@ fn a_new_resource_has_no_copy_to_confirm_for() {
 }
 
 #[test]
-fn an_edit_in_place_that_the_leader_refuses_is_stored_and_does_not_concern_the_copy() {
+fn refused_in_place_edit_leaves_copy_unchanged() {
     for phase in ["Refused", "Failed"] {
         let server = server_answering_operations(phase, "definition runs another service");
         let result = apply(&server, &edited(), &["--in-place", "--yes"]).expect_stderr(
@@ -87,7 +87,7 @@ fn an_edit_in_place_that_the_leader_refuses_is_stored_and_does_not_concern_the_c
 }
 
 #[test]
-fn an_edit_in_place_needs_a_confirmation_and_a_resource() {
+fn in_place_edit_needs_confirmation_and_resource() {
     let server = server_answering_operations("Succeeded", "");
     let group = "apiVersion: hactl.io/v1\nkind: Group\nmetadata: {name: g}\nspec: {nodes: [node1]}\n";
     apply(&server, &edited(), &["--in-place"]).expect_stderr(2, "--yes");
@@ -101,7 +101,7 @@ fn an_edit_in_place_needs_a_confirmation_and_a_resource() {
 }
 
 #[test]
-fn an_edit_that_the_server_refuses_is_not_confirmed() {
+fn rejected_edit_is_not_confirmed() {
     let server = server_refusing_edits(
         "identity of the service cannot change while a copy may run: state Started on node1",
     );
@@ -149,7 +149,7 @@ fn server_refusing_edits(message: &'static str) -> Server {
     server
 }
 
-const NEEDS_A_STOP: &str =
+const STOP_REQUIRED_MESSAGE: &str =
     "spec.driver: identity of the service cannot change while a copy may run: state Started on node1";
 
 /// Returns the requested states of all patches; `None` for a patch that does not change the state.
@@ -161,11 +161,11 @@ fn states(server: &Server) -> Vec<Option<String>> {
 }
 
 #[test]
-fn an_edit_that_needs_a_stop_is_made_between_a_stop_and_the_requested_state() {
+fn edit_stops_and_restarts_the_resource() {
     for (arguments, wanted) in
         [(&["--stop-first"][..], "Started"), (&["--stop-first", "--stop-timeout=20s"][..], "Disabled")]
     {
-        let server = server_refusing_edits(NEEDS_A_STOP);
+        let server = server_refusing_edits(STOP_REQUIRED_MESSAGE);
         let mut stored = running("web");
         stored["spec"]["state"] = json!(wanted);
         server.put("resources", stored);
@@ -179,7 +179,7 @@ fn an_edit_that_needs_a_stop_is_made_between_a_stop_and_the_requested_state() {
 
 #[test]
 fn a_resource_in_error_is_disabled_before_the_edit() {
-    let server = server_refusing_edits(NEEDS_A_STOP);
+    let server = server_refusing_edits(STOP_REQUIRED_MESSAGE);
     let mut stored = running("web");
     stored["status"]["state"] = json!("Error");
     server.put("resources", stored);
@@ -189,8 +189,8 @@ fn a_resource_in_error_is_disabled_before_the_edit() {
 }
 
 #[test]
-fn a_stop_before_an_edit_that_takes_too_long_says_how_to_go_back() {
-    let server = server_refusing_edits(NEEDS_A_STOP);
+fn stop_timeout_before_edit_explains_undo() {
+    let server = server_refusing_edits(STOP_REQUIRED_MESSAGE);
     let mut stored = running("web");
     stored["metadata"]["labels"] = json!({"copy": "stays"});
     server.put("resources", stored);
@@ -201,8 +201,8 @@ fn a_stop_before_an_edit_that_takes_too_long_says_how_to_go_back() {
 }
 
 #[test]
-fn an_edit_is_stopped_for_only_if_that_helps_and_was_asked_for() {
-    let server = server_refusing_edits(NEEDS_A_STOP);
+fn resource_is_stopped_only_if_edit_needs_it() {
+    let server = server_refusing_edits(STOP_REQUIRED_MESSAGE);
     apply(&server, &edited(), &[]).expect_stderr(2, "cannot change while a copy may run");
     assert_eq!(states(&server), [None]);
     let server = server_refusing_edits("spec.driver: resource db already manages unit a.service");

@@ -45,7 +45,7 @@ fn json_output(arguments: &[&str], status: i32) -> Value {
 }
 
 #[test]
-fn check_says_which_groups_need_work() {
+fn group_check_reports_unhealthy_groups() {
     let files = files();
     run(&mut command(&["group", "check", "-t", &files.unhealthy])).expect_stdout_parts(
         1,
@@ -71,7 +71,7 @@ fn check_says_which_groups_need_work() {
 }
 
 #[test]
-fn redistribute_heals_or_says_why_not() {
+fn redistribute_repairs_groups_or_explains_blocker() {
     let files = files();
     let saved = files.directory.path().join("saved").display().to_string();
     run(&mut command(&["group", "redistribute", "-t", &files.unhealthy, "-S", &saved, "-C"]))
@@ -127,7 +127,7 @@ fn compress_empties_the_group_that_frees_most() {
 }
 
 #[test]
-fn balance_evens_load_between_groups() {
+fn group_balance_evens_load_between_groups() {
     let files = files();
     let value = json_output(&["group", "balance", "-t", &files.unhealthy], 0);
     assert!(value["finalScore"].as_f64() < value["initialScore"].as_f64(), "{value:#}");
@@ -178,7 +178,7 @@ fn allocate_ranks_groups_and_nodes() {
 }
 
 #[test]
-fn evacuate_stays_inside_if_it_can() {
+fn evacuate_prefers_nodes_inside_the_group() {
     let files = files();
     // Inside g2, k fits on another node.
     let value = json_output(&["evacuate", "c", "-t", &files.unhealthy], 0);
@@ -212,7 +212,7 @@ fn evacuate_stays_inside_if_it_can() {
 }
 
 #[test]
-fn capacity_counts_now_with_reserve_and_in_tiers() {
+fn capacity_is_counted_with_reserve_and_tiers() {
     let files = files();
     let value = json_output(&["capacity", "10g,2g,1", "-t", &files.healthy], 0);
     assert_eq!(value["total"], json!({"now": 12, "withNPlusOne": 6}));
@@ -255,7 +255,7 @@ fn tool(name: &str, arguments: &[&str]) -> Option<String> {
 }
 
 #[test]
-fn hcheck_and_hspace_say_the_same() {
+fn group_commands_match_hcheck_and_hspace() {
     let files = files();
     for (path, needs_work) in [(&files.unhealthy, true), (&files.healthy, false)] {
         let status = i32::from(needs_work);

@@ -73,7 +73,7 @@ fn moves_between_groups_require_a_flag() {
 }
 
 #[test]
-fn a_group_is_emptied_and_loads_are_evened() {
+fn live_groups_are_compressed_and_balanced() {
     let facts = facts(&["a", "b", "c", "d"]);
     let server = executing_server(&facts);
     hactl(&server, &["group", "check"])
@@ -133,7 +133,7 @@ fn free_capacity_is_shown_only_where_capacity_is_known() {
 }
 
 #[test]
-fn the_first_failure_ends_the_command() {
+fn first_failed_move_ends_the_command() {
     let facts = facts(&["a", "b"]);
     let server = answering_server(&facts, |_, _, _| ("Failed", "it does not stop"));
     let result =
@@ -143,7 +143,7 @@ fn the_first_failure_ends_the_command() {
 }
 
 #[test]
-fn new_services_are_placed_and_counted() {
+fn new_services_are_allocated_and_counted() {
     let facts = facts(&["a", "b"]);
     let server = executing_server(&facts);
     let read = |arguments: &[&str], status: i32| -> Value {

@@ -25,7 +25,7 @@ fn check(arguments: &[&str], name: &str) {
 }
 
 #[test]
-fn the_sample_gives_these_objects() {
+fn sample_import_matches_expected_files() {
     check(&[], "imported.yaml");
     check(&["--simulated"], "simulated.yaml");
 }
@@ -40,7 +40,7 @@ fn the_imported_objects_are_applied() {
 }
 
 #[test]
-fn omitted_settings_are_named_in_both_outputs() {
+fn omitted_settings_are_named_in_all_output() {
     let result = run(command(&["import", "pve"]).arg(sample()));
     for part in [
         "groups.cfg:5: group Storage_Only renamed to storage-only",
@@ -54,7 +54,7 @@ fn omitted_settings_are_named_in_both_outputs() {
 }
 
 #[test]
-fn wrong_files_are_refused_with_their_line_and_nothing_is_written() {
+fn invalid_files_are_refused_with_line_number() {
     let check = |files: &[(&str, &str)], status: i32, part: &str| {
         let directory = tempfile::tempdir().expect("a temporary directory");
         for (name, content) in files {
@@ -188,7 +188,7 @@ fn invalid_node_names_are_converted() {
 }
 
 #[test]
-fn a_rule_is_about_the_guests_that_it_names() {
+fn imported_rules_apply_to_listed_guests() {
     let result = import(&[
         ("resources.cfg", b"\xef\xbb\xbfVM: 100\n\tgroup gone\n\nct: 101\n\n# ct: 102\n"),
         (
@@ -210,7 +210,7 @@ fn a_rule_is_about_the_guests_that_it_names() {
 }
 
 #[test]
-fn sizes_are_read_from_guest_files_or_reported_as_missing() {
+fn guest_sizes_are_imported_or_reported_missing() {
     let result = import(&[
         ("pve/ha/resources.cfg", b"vm: 100\n\nct: 101\n"),
         ("pve/ha/fence.cfg", b"\n# devices\ndevice x\n"),

@@ -3,7 +3,8 @@
 use super::hactl::{CommandResult, command, run};
 use std::path::Path;
 
-const HTTP: [&str; 6] = ["--etcd-endpoints", "http://127.0.0.1:2379", "--node", "node1", "--profile", "fast"];
+const HTTP_ARGUMENTS: [&str; 6] =
+    ["--etcd-endpoints", "http://127.0.0.1:2379", "--node", "node1", "--profile", "fast"];
 
 fn init(directory: &Path, arguments: &[&str]) -> CommandResult {
     let directory = directory.display().to_string();
@@ -15,11 +16,11 @@ fn read(directory: &Path, name: &str) -> String {
 }
 
 #[test]
-fn a_machine_without_certificates_listens_on_loopback() {
+fn init_without_certificates_listens_on_loopback() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let deep = directory.path().join("etc/hactl");
-    let result =
-        init(&deep, &HTTP).expect_stdout_parts(0, &["agent.yaml created", "systemctl start ha-controller"]);
+    let result = init(&deep, &HTTP_ARGUMENTS)
+        .expect_stdout_parts(0, &["agent.yaml created", "systemctl start ha-controller"]);
     assert!(result.stdout.contains("hactl doctor node1"), "{}", result.stdout);
     assert!(!result.stdout.contains("chgrp"), "{}", result.stdout);
     let agent = "# Settings of ha-node-agent(8): the options of the program in camel case.\nnode: node1\netcdEndpoints:\n- http://127.0.0.1:2379\n";
@@ -36,8 +37,8 @@ fn a_machine_without_certificates_listens_on_loopback() {
         .expect_stdout_parts(0, &["http://127.0.0.1:7443"]);
 
     // A second run with the same options changes nothing. With other options, no file is written without --force.
-    init(&deep, &HTTP).expect_stdout_parts(0, &["agent.yaml unchanged", "watchdog.env unchanged"]);
-    let other = [HTTP.as_slice(), &["--watchdog", "iTCO_wdt"]].concat();
+    init(&deep, &HTTP_ARGUMENTS).expect_stdout_parts(0, &["agent.yaml unchanged", "watchdog.env unchanged"]);
+    let other = [HTTP_ARGUMENTS.as_slice(), &["--watchdog", "iTCO_wdt"]].concat();
     std::fs::remove_file(deep.join("agent.yaml")).expect("removed");
     init(&deep, &other).expect_stderr(1, "watchdog.env already exists with different content");
     assert!(!deep.join("agent.yaml").exists(), "nothing was written");
@@ -47,7 +48,7 @@ fn a_machine_without_certificates_listens_on_loopback() {
 }
 
 #[test]
-fn certificates_are_used_for_all_connections_by_default() {
+fn init_uses_certificates_for_all_connections() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let key = directory.path().join("n1.key");
     std::fs::write(&key, "").expect("written");
@@ -89,9 +90,9 @@ fn certificates_are_used_for_all_connections_by_default() {
 }
 
 #[test]
-fn a_node_alone_gets_no_controller() {
+fn init_of_node_installs_no_controller() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    init(directory.path(), &[HTTP.as_slice(), &["--role", "node"]].concat())
+    init(directory.path(), &[HTTP_ARGUMENTS.as_slice(), &["--role", "node"]].concat())
         .expect_stdout_parts(0, &["hactl config set-context"]);
     let mut names: Vec<String> = std::fs::read_dir(directory.path())
         .expect("a temporary directory")
@@ -102,16 +103,16 @@ fn a_node_alone_gets_no_controller() {
 }
 
 #[test]
-fn a_dry_run_writes_nothing() {
+fn init_dry_run_writes_nothing() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let result = init(directory.path(), &[HTTP.as_slice(), &["--dry-run"]].concat());
+    let result = init(directory.path(), &[HTTP_ARGUMENTS.as_slice(), &["--dry-run"]].concat());
     let agent = format!("# {}/agent.yaml\n", directory.path().display());
     result.expect_stdout_parts(0, &[&agent, "node: node1\n", "WATCHDOG_MODULE=softdog\n"]);
     assert_eq!(std::fs::read_dir(directory.path()).expect("a temporary directory").count(), 0);
 }
 
 #[test]
-fn invalid_options_are_refused() {
+fn invalid_init_options_are_refused() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     for (arguments, part) in [
         (&[][..], "no etcd endpoints specified"),
@@ -128,13 +129,19 @@ fn invalid_options_are_refused() {
             "--cluster: \"a/b\" is not a valid name",
         ),
         (
-            &[HTTP.as_slice(), &["--listen", "127.0.0.1:0"]].concat()[..],
+            &[HTTP_ARGUMENTS.as_slice(), &["--listen", "127.0.0.1:0"]].concat()[..],
             "selects a different port at each start",
         ),
-        (&[HTTP.as_slice(), &["--tls-cert", "c", "--tls-key", "k"]].concat()[..], "add --client-ca FILE"),
-        (&[HTTP.as_slice(), &["--client-ca", "c"]].concat()[..], "add --tls-cert FILE and --tls-key FILE"),
         (
-            &[HTTP.as_slice(), &["--client-certificate", "c"]].concat()[..],
+            &[HTTP_ARGUMENTS.as_slice(), &["--tls-cert", "c", "--tls-key", "k"]].concat()[..],
+            "add --client-ca FILE",
+        ),
+        (
+            &[HTTP_ARGUMENTS.as_slice(), &["--client-ca", "c"]].concat()[..],
+            "add --tls-cert FILE and --tls-key FILE",
+        ),
+        (
+            &[HTTP_ARGUMENTS.as_slice(), &["--client-certificate", "c"]].concat()[..],
             "--client-certificate requires --client-key",
         ),
         (
@@ -148,5 +155,6 @@ fn invalid_options_are_refused() {
         init(directory.path(), arguments).expect_stderr(2, part);
     }
     assert_eq!(std::fs::read_dir(directory.path()).expect("a temporary directory").count(), 0);
-    init(Path::new("/proc/hactl"), &HTTP).expect_stderr(1, "cannot write /proc/hactl/controller.yaml");
+    init(Path::new("/proc/hactl"), &HTTP_ARGUMENTS)
+        .expect_stderr(1, "cannot write /proc/hactl/controller.yaml");
 }

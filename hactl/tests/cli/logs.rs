@@ -22,7 +22,7 @@ fn server(answer: impl Fn(usize, &Request) -> ScriptedResponse + Send + Sync + '
 }
 
 #[test]
-fn the_last_lines_are_printed_as_they_are() {
+fn last_log_lines_are_printed_unchanged() {
     let text = "one\ntwo \u{1b}[31mred\nno end";
     let server =
         server(move |_, _| ScriptedResponse::Text(text.to_owned(), vec!["older lines were omitted"]));
@@ -42,7 +42,7 @@ fn the_last_lines_are_printed_as_they_are() {
 }
 
 #[test]
-fn refusals_are_shown_with_what_to_do() {
+fn log_refusals_are_shown_with_hint() {
     let refused = |code: u16, reason: &str, message: &str| {
         let body = json!({"kind": "Status", "code": code, "reason": reason, "message": message,
             "details": {"causes": [{"field": "status.node", "message": message}]}});
@@ -57,7 +57,7 @@ fn refusals_are_shown_with_what_to_do() {
 }
 
 #[test]
-fn new_lines_are_followed_over_failures() {
+fn log_following_survives_failures() {
     let server = server(|number, _| match number {
         0 => ScriptedResponse::Text("a\nb\nunfinished".to_owned(), Vec::new()),
         1 => ScriptedResponse::Answer(503, json!({"message": "not ready"})),

@@ -44,7 +44,7 @@ fn labels_are_set_and_removed() {
 }
 
 #[test]
-fn an_existing_label_is_replaced_only_on_request() {
+fn existing_label_is_replaced_only_with_overwrite() {
     let server = server();
     hactl(&server, &["label", "resources", "web", "db", "app=shop", "tier=back"])
         .expect_stderr(1, "resource/web: label tier already has the value \"front\"\nhint: nothing was changed; add --overwrite");
@@ -71,7 +71,7 @@ resource/db unchanged
 }
 
 #[test]
-fn labels_and_all_select_objects() {
+fn label_selector_and_all_select_objects() {
     let server = server();
     hactl(&server, &["label", "resources", "-l", "tier=front", "app=shop", "-o", "name"])
         .expect_stdout(0, "resource/web\n");
@@ -91,7 +91,7 @@ resource/web annotated
 }
 
 #[test]
-fn a_wrong_label_changes_nothing() {
+fn invalid_label_changes_nothing() {
     let server = server();
     let check = |arguments: &[&str], status: i32, part: &str| {
         hactl(&server, &[&["label"], arguments].concat()).expect_stderr(status, part);
@@ -142,7 +142,7 @@ fn a_merge_patch_changes_fields() {
 }
 
 #[test]
-fn a_json_patch_is_sent_as_it_is() {
+fn json_patch_is_sent_unchanged() {
     let server = Server::start_with(
         |request| {
             (request.content_type == "application/json-patch+json").then(|| match &request.body[0]["op"] {
@@ -165,7 +165,7 @@ fn a_json_patch_is_sent_as_it_is() {
 }
 
 #[test]
-fn a_wrong_patch_is_not_sent() {
+fn invalid_patch_is_not_sent() {
     let server = server();
     let check = |arguments: &[&str], status: i32, part: &str| {
         hactl(&server, &[&["patch"], arguments].concat()).expect_stderr(status, part);

@@ -90,7 +90,7 @@ fn describe_shows_the_object_and_its_events() {
 }
 
 #[test]
-fn set_checks_and_patches() {
+fn set_validates_and_patches_fields() {
     let server = Server::start();
     server.put("resources", web());
     hactl(&server, &["set", "web", "state=stopped", "group="]).expect_stdout(0, "resource/web configured\n");
@@ -155,7 +155,7 @@ fn edit_sends_only_valid_changes() {
 }
 
 #[test]
-fn create_makes_objects_or_prints_them_for_git() {
+fn create_sends_or_prints_objects() {
     let server = Server::start();
     let line = ["create", "resource", "vm:100", "--state", "started", "--group", "g", "--max-restart", "1"];
     run(&mut command(&[&line[..], &["--dry-run=client", "-o", "yaml"]].concat())).expect_stdout(

@@ -34,7 +34,7 @@ fn put_objects(server: &Server) {
 }
 
 #[test]
-fn an_operation_is_recorded_and_answered() {
+fn operation_is_recorded_and_outcome_printed() {
     let server =
         server_answering_operations("Succeeded", json!({"message": "web runs on node2", "together": ["db"]}));
     hactl(&server, &["migrate", "exec:web", "node2"]).expect_stdout(
@@ -76,7 +76,7 @@ fn a_timeout_only_limits_the_wait() {
 }
 
 #[test]
-fn commands_have_the_names_of_pacemaker_too() {
+fn pacemaker_command_names_are_accepted() {
     let server = server_answering_operations("Succeeded", json!({}));
     hactl(&server, &["move", "web", "node2"]).expect_stdout(0, "migrate web: succeeded\n");
     hactl(&server, &["cleanup", "web"]).expect_stdout(0, "clear-error web: succeeded\n");
@@ -84,7 +84,7 @@ fn commands_have_the_names_of_pacemaker_too() {
 }
 
 #[test]
-fn a_refused_operation_says_what_blocks_it() {
+fn refused_operation_shows_blocking_reason() {
     let server = server_answering_operations(
         "Refused",
         json!({"reason": "NegativePartner", "message": "node2 is taken", "blockedBy": ["db"]}),
@@ -102,7 +102,7 @@ fn an_operation_continues_after_the_timeout() {
 }
 
 #[test]
-fn a_lost_answer_does_not_record_an_operation_twice() {
+fn lost_response_does_not_duplicate_operation() {
     let lost = AtomicUsize::new(0);
     let server = Server::start_with(
         move |request| {
@@ -132,7 +132,7 @@ fn a_lost_answer_does_not_record_an_operation_twice() {
 }
 
 #[test]
-fn maintenance_waits_until_the_node_is_empty_and_says_what_would_help() {
+fn maintenance_waits_until_the_node_is_empty() {
     let server = Server::start_with(
         |request| {
             request.path.ends_with("/resources/go/explain").then(|| {
@@ -203,7 +203,7 @@ fn services_that_delay_a_drain_are_reported_without_a_terminal() {
 }
 
 #[test]
-fn confirming_a_fence_requires_yes_and_sends_the_observed_boot() {
+fn confirm_fenced_requires_yes_and_sends_boot() {
     let server = server_answering_operations("Succeeded", json!({}));
     hactl(&server, &["node", "confirm-fenced", "node2"]).expect_stderr(2, "--yes");
     assert!(server.writes().is_empty());
@@ -217,7 +217,7 @@ fn confirming_a_fence_requires_yes_and_sends_the_observed_boot() {
 }
 
 #[test]
-fn a_watchdog_test_requires_yes_and_sends_the_observed_boot() {
+fn watchdog_test_requires_yes_and_sends_boot() {
     let server =
         server_answering_operations("Refused", json!({"message": "services are active on node2 (web)"}));
     hactl(&server, &["node", "test-watchdog", "node2"]).expect_stderr(2, "--yes");
@@ -229,7 +229,7 @@ fn a_watchdog_test_requires_yes_and_sends_the_observed_boot() {
 }
 
 #[test]
-fn delete_with_stop_deletes_only_what_stopped() {
+fn delete_with_stop_deletes_only_stopped_resources() {
     let server = server_answering_operations("Failed", json!({"message": "the stop command failed"}));
     hactl(&server, &["delete", "resource", "web", "--stop"])
         .expect_stderr(1, "cannot stop resource/web: the stop command failed");
@@ -246,7 +246,7 @@ resource/web deleted
 }
 
 #[test]
-fn disarm_and_arm_change_the_cluster_and_wait_for_every_node() {
+fn disarm_and_arm_wait_for_every_node() {
     let server = Server::start_with(
         |request| {
             // The overview shows the leader's progress: at first, one node is missing.
@@ -275,7 +275,7 @@ fn disarm_and_arm_change_the_cluster_and_wait_for_every_node() {
 }
 
 #[test]
-fn a_waiting_shutdown_is_continued_for_the_observed_boot() {
+fn continue_shutdown_sends_the_observed_boot() {
     let server = server_answering_operations("Succeeded", json!({}));
     hactl(&server, &["node", "shutdown-continue", "node2"])
         .expect_stdout(0, "shutdown-continue node2: succeeded\n");
@@ -284,7 +284,7 @@ fn a_waiting_shutdown_is_continued_for_the_observed_boot() {
 }
 
 #[test]
-fn fence_and_unfence_require_yes_and_send_the_observed_boot() {
+fn fence_and_unfence_require_yes_and_boot() {
     for (word, spec) in [
         ("fence", json!({"action": "Fence", "node": "node2"})),
         ("unfence", json!({"action": "Unfence", "node": "node2", "epoch": 3, "bootId": "b"})),

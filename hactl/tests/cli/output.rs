@@ -30,7 +30,7 @@ fn empty(result: CommandResult) -> String {
 }
 
 #[test]
-fn expressions_select_fields() {
+fn jsonpath_expressions_select_fields() {
     let server = server();
     let prints = |output: &str, expected: &str| {
         hactl(&server, &["get", "resources", "-o", output]).expect_stdout(0, expected);
@@ -61,7 +61,7 @@ node1
 }
 
 #[test]
-fn a_wrong_expression_is_refused_with_its_cause() {
+fn invalid_output_expression_is_refused_with_cause() {
     let server = server();
     let refused = |output: &str, part: &str| {
         let result = hactl(&server, &["get", "resources", "-o", output]).expect_stderr(2, part);
@@ -111,7 +111,7 @@ resource/web
 }
 
 #[test]
-fn an_empty_list_is_not_an_error_and_a_missing_object_is() {
+fn empty_list_succeeds_and_missing_object_fails() {
     let server = server();
     for arguments in [&["get", "groups"][..], &["get", "groups", "-o", "name"], &["describe", "groups"]] {
         assert_eq!(empty(hactl(&server, arguments)), "No resources found\n", "{arguments:?}");
@@ -131,7 +131,7 @@ fn an_empty_list_is_not_an_error_and_a_missing_object_is() {
 }
 
 #[test]
-fn events_are_a_kind_to_get() {
+fn get_lists_events() {
     let server = server();
     for (name, kind, object) in [("controller.1", "Resource", "web"), ("agent.2", "Node", "node1")] {
         server.put(

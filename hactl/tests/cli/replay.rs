@@ -25,7 +25,7 @@ steps: [{at: 30s, do: power node1 off}]
 }
 
 #[test]
-fn a_dump_is_continued_and_explained() {
+fn simulation_continues_and_explains_a_dump() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let world = write_dump(directory.path());
     let dump = directory.path().display().to_string();

@@ -25,7 +25,7 @@ fn json_of(text: &str) -> Value {
 }
 
 #[test]
-fn a_profile_is_computed_without_a_cluster() {
+fn timing_profile_is_computed_without_cluster() {
     let shown = run(&mut command(&["timing", "--profile", "fast", "--commit", "10ms", "-o", "json"]))
         .expect_stdout_parts(0, &[]);
     let value = json_of(&shown.stdout);
@@ -106,7 +106,7 @@ fn nodes_with_equal_timing_are_grouped() {
 }
 
 #[test]
-fn inactive_settings_are_reported() {
+fn inactive_timing_settings_are_reported() {
     let server = Server::start();
     server.put("clusters", cluster(&json!({"heartbeatValidSeconds": 8})));
     server.put("nodes", node("node1", true, 6_000));

@@ -32,7 +32,7 @@ fn server() -> Server {
 }
 
 #[test]
-fn nodes_and_resources_are_listed_with_their_usage() {
+fn top_lists_usage_of_nodes_and_resources() {
     let server = server();
     hactl(&server, &["top", "nodes"]).expect_stdout(
         0,

@@ -24,7 +24,7 @@ fn follow(server: &Server, arguments: &[&str], test: impl FnOnce(&mut dyn FnMut(
 }
 
 #[test]
-fn changes_are_printed_immediately() {
+fn watch_prints_changes_immediately() {
     let server = Server::start();
     server.put("resources", service("web", "Starting"));
     follow(&server, &["get", "har", "-w"], |line| {
@@ -46,7 +46,7 @@ fn changes_are_printed_immediately() {
 }
 
 #[test]
-fn a_compacted_revision_and_a_lost_connection_lose_and_repeat_nothing() {
+fn watch_survives_compaction_and_lost_connection() {
     let watches = AtomicUsize::new(0);
     let server = Server::start_with(
         move |request| match is_watch(request).then(|| watches.fetch_add(1, Ordering::SeqCst)) {
@@ -73,7 +73,7 @@ fn a_compacted_revision_and_a_lost_connection_lose_and_repeat_nothing() {
 }
 
 #[test]
-fn waiting_ends_with_the_event() {
+fn wait_ends_with_the_event() {
     let server = Server::start();
     server.put("resources", service("web", "Starting"));
     std::thread::scope(|scope| {
@@ -93,7 +93,7 @@ fn waiting_ends_with_the_event() {
 }
 
 #[test]
-fn an_operation_is_followed_over_controller_and_agent() {
+fn trace_follows_operation_across_processes() {
     let server = Server::start();
     let event = |name: &str,
                  second: u8,

@@ -15,7 +15,7 @@ use ha_api_types::time::{Millis, Mono, Now};
 const TEST_FAILED: &str =
     "the watchdog did not reset this machine in a test: check the kernel log, and try another driver";
 /// Delay before a refused request is sent again.
-const RETRY_MS: Millis = 5_000;
+const RETRY_DELAY_MS: Millis = 5_000;
 /// Time for which the daemon may be disconnected, while the device does not run, before the node counts as one without
 /// watchdog.
 const DISCONNECT_TOLERANCE_MS: Millis = 10_000;
@@ -99,12 +99,12 @@ impl Watchdog {
             State::Armed { deadline } | State::Expired { deadline } => Some(deadline),
             State::Released | State::Staying => None,
         };
-        let asked = match self.pending_request {
+        let requested = match self.pending_request {
             Some((_, Request::Deadline(deadline))) => Some(deadline),
             Some((_, Request::Arm(arm))) => arm.deadline,
             Some((_, Request::Stay | Request::Release | Request::Query)) | None => None,
         };
-        !in_force.into_iter().chain(asked).any(|deadline| bound.is_earlier_on_a_clock(deadline))
+        !in_force.into_iter().chain(requested).any(|deadline| bound.is_earlier_on_a_clock(deadline))
     }
 
     /// Returns `true` if *armed: true* may be, or stay, committed: the device follows a deadline, or it did when
@@ -336,11 +336,12 @@ impl AgentCore {
 
     fn watchdog_refused(&mut self, now: &Now, request: Request, refusal: Refusal) {
         let text = refusal.to_string();
-        self.watchdog.retry_at = Some(now.raw + RETRY_MS);
+        self.watchdog.retry_at = Some(now.raw + RETRY_DELAY_MS);
         match request {
             Request::Arm(arm) => {
-                let passed = arm.deadline.is_some_and(|deadline| Some(deadline) != self.deadline_moment());
-                if passed && !self.watchdog_test.is_under_way() {
+                let deadline_has_passed =
+                    arm.deadline.is_some_and(|deadline| Some(deadline) != self.deadline_moment());
+                if deadline_has_passed && !self.watchdog_test.is_under_way() {
                     // A newer heartbeat has brought another deadline: arm again immediately, with that one.
                     self.watchdog.retry_at = None;
                     return;
@@ -348,7 +349,7 @@ impl AgentCore {
                 if self.watchdog.is_running() {
                     // The device still runs, so deadlines must continue: only arming is delayed.
                     self.watchdog.retry_at = None;
-                    self.watchdog.rearm_at = Some(now.raw + RETRY_MS);
+                    self.watchdog.rearm_at = Some(now.raw + RETRY_DELAY_MS);
                     if !self.watchdog.takes_pets() {
                         return;
                     }

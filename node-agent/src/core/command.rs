@@ -180,14 +180,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_driver_that_is_not_known_confirms_nothing() {
-        let of = |command: Command| CommandResult::without_driver(&command, None);
-        assert!(matches!(of(Command::Probe), CommandResult::Observed(Observed::Unknown(_))));
+    fn unknown_driver_confirms_nothing() {
+        let result_of = |command: Command| CommandResult::without_driver(&command, None);
+        assert!(matches!(result_of(Command::Probe), CommandResult::Observed(Observed::Unknown(_))));
         for command in [Command::Stop { graceful_ms: 1 }, Command::Kill, Command::EndReplacement] {
-            let CommandResult::Failed(failure) = of(command) else { panic!("something may be left running") };
+            let CommandResult::Failed(failure) = result_of(command) else {
+                panic!("something may be left running")
+            };
             assert_eq!(failure.reason, Reason::StopFailed);
         }
-        let CommandResult::Failed(failure) = of(Command::Start) else { panic!("nothing can be started") };
+        let CommandResult::Failed(failure) = result_of(Command::Start) else {
+            panic!("nothing can be started")
+        };
         assert_eq!((failure.class, failure.reason), (FailureClass::NeverHere, Reason::DriverMissing));
     }
 }

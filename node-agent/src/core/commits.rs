@@ -2,7 +2,7 @@
 
 use super::effect::{CommitId, CommitUrgency, Effect, Level};
 use super::heartbeat::PendingHeartbeat;
-use super::session::{RETRY_MS, ReadFor};
+use super::session::{RETRY_DELAY_MS, ReadFor};
 use super::{AgentCore, Now};
 use ha_api_types::id::ResourceName;
 use ha_api_types::reason::Reason;
@@ -11,7 +11,7 @@ use ha_api_types::time::Millis;
 use ha_store::{Outcome, Transaction};
 
 /// Delay before a service's report is written again after a conflict.
-const REWRITE_MS: Millis = 50;
+const REWRITE_DELAY_MS: Millis = 50;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Purpose {
@@ -53,9 +53,9 @@ impl Purpose {
 /// space, usually lasts longer.
 fn rewrite_ms(outcome: &Outcome) -> Millis {
     match outcome {
-        Outcome::Refused(_) => RETRY_MS,
+        Outcome::Refused(_) => RETRY_DELAY_MS,
         Outcome::Applied(_) | Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Unknown(_) => {
-            REWRITE_MS
+            REWRITE_DELAY_MS
         }
     }
 }
@@ -110,15 +110,15 @@ impl AgentCore {
             return;
         }
         service.write = None;
-        let what = format!("report of {name}");
+        let write_name = format!("report of {name}");
         if applied.is_some() {
-            self.log_outcome(&what, outcome);
+            self.log_outcome(&write_name, outcome);
         } else {
             // After a conflict or an unknown outcome, the only permitted next step is to read again.
             service.reread = true;
             service.has_worker = false;
             service.write_not_before = Some(now.raw + rewrite_ms(outcome));
-            self.log_outcome(&what, outcome);
+            self.log_outcome(&write_name, outcome);
             self.emit_permit_refused(now, name, phase, outcome);
         }
         self.changed = true;
@@ -166,49 +166,51 @@ impl AgentCore {
         for name in due {
             let keys = &self.config.keys;
             let node = &self.config.node;
-            let mut wanted = vec![
+            let mut keys_to_read = vec![
                 keys.service_report(node, &name),
                 keys.assignment(&name),
                 keys.node_report(node),
                 keys.fence(node),
             ];
             if let Some(target) = self.view.assignments.value(&name).and_then(AgentCore::migration_target) {
-                wanted.push(keys.service_report(&target, &name));
-                wanted.push(keys.fence(&target));
+                keys_to_read.push(keys.service_report(&target, &name));
+                keys_to_read.push(keys.fence(&target));
             }
-            wanted.sort();
-            wanted.dedup();
-            self.read(ReadFor::Service(name), wanted);
+            keys_to_read.sort();
+            keys_to_read.dedup();
+            self.read(ReadFor::Service(name), keys_to_read);
         }
     }
 
     /// Logs a write that was not applied: once, until such a write is applied or fails for another reason.
-    pub(super) fn log_outcome(&mut self, what: &str, outcome: &Outcome) {
+    pub(super) fn log_outcome(&mut self, write_name: &str, outcome: &Outcome) {
         let (cause, message) = match outcome {
             Outcome::Applied(_) => {
-                if self.failed_writes.remove(what).is_some() {
-                    self.log(Level::Info, format!("{what} is committed again"));
+                if self.failed_writes.remove(write_name).is_some() {
+                    self.log(Level::Info, format!("{write_name} is committed again"));
                 }
                 return;
             }
             Outcome::Conflict(revision) => {
                 return self.log(
                     Level::Debug,
-                    format!("{what} conflicts with a change up to revision {revision}, reading again"),
+                    format!("{write_name} conflicts with a change up to revision {revision}, reading again"),
                 );
             }
             Outcome::LeaseNotFound => {
-                ("no lease", format!("{what} was not committed: the lease no longer exists"))
+                ("no lease", format!("{write_name} was not committed: the lease no longer exists"))
             }
-            Outcome::Refused(text) => (text.as_str(), format!("{what} was rejected by etcd: {text}")),
-            Outcome::Unknown(text) => ("unknown", format!("{what} may not have been committed: {text}")),
+            Outcome::Refused(text) => (text.as_str(), format!("{write_name} was rejected by etcd: {text}")),
+            Outcome::Unknown(text) => {
+                ("unknown", format!("{write_name} may not have been committed: {text}"))
+            }
         };
         // While heartbeats fail, their own message is enough.
         if self.heartbeats_failing_since.is_some() {
             return self.log(Level::Debug, message);
         }
-        let known = self.failed_writes.insert(what.to_owned(), cause.to_owned());
-        let level = if known.as_deref() == Some(cause) { Level::Debug } else { Level::Warning };
+        let previous_cause = self.failed_writes.insert(write_name.to_owned(), cause.to_owned());
+        let level = if previous_cause.as_deref() == Some(cause) { Level::Debug } else { Level::Warning };
         self.log(level, message);
     }
 }

@@ -8,21 +8,21 @@ impl AgentCore {
     /// Returns the mode in which the cluster is disarmed; `None` while this node continues normally. The mode is that
     /// of the operator's order, once the leader has stated that no fencing, recovery or move is in progress.
     pub(super) fn disarmed(&self) -> Option<Disarmed> {
-        let wanted = self.view.cluster().and_then(|cluster| cluster.spec.disarmed);
+        let requested = self.view.cluster().and_then(|cluster| cluster.spec.disarmed);
         let status = self.view.cluster_statuses.get(CLUSTER_NAME);
         let acknowledged = self.node_report().is_some_and(|report| report.mode == Mode::Disarmed);
         let allowed = match status.map(|stored| &stored.value) {
             None => None,
             Some(Some(status)) => status.disarm,
             // The status cannot be read, so the state that this node has acknowledged stays.
-            Some(None) => wanted.or(Some(Disarmed::Freeze)).filter(|_| acknowledged),
+            Some(None) => requested.or(Some(Disarmed::Freeze)).filter(|_| acknowledged),
         };
         if self.view.is_cluster_unknown() {
             // The leader's last status counts, or the state that this node has acknowledged.
             return allowed;
         }
-        let wanted = wanted?;
-        (allowed == Some(wanted)).then_some(wanted)
+        let requested = requested?;
+        (allowed == Some(requested)).then_some(requested)
     }
 
     /// Returns `true` if the operator has ordered the cluster to be disarmed, even if the leader does not allow it yet.

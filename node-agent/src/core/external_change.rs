@@ -73,12 +73,12 @@ impl AgentCore {
     /// Reports a stopped service that runs because its own tool has started it. It keeps running without a permit until
     /// the leader has assigned its start, or its stop. Until then it is active, so isolation ends it.
     pub(super) fn report_external_start(&mut self, now: &Now, service: &mut Service, uid: &ActionUid) {
-        let known = self.current_report(service).is_some_and(|report| {
+        let is_already_reported = self.current_report(service).is_some_and(|report| {
             report.external_change
                 && report.phase == Phase::ProbedRunning
                 && report.action_uid.as_ref() == Some(uid)
         });
-        if known || service.presence != Presence::Running {
+        if is_already_reported || service.presence != Presence::Running {
             return;
         }
         let text = "Service was started outside hactl, which externalStop: Accept allows";

@@ -35,22 +35,22 @@ impl AgentCore {
         target: NodeName,
     ) {
         let keys = &self.config.keys;
-        let wanted = vec![keys.service_report(&target, service.name()), keys.fence(&target)];
+        let keys_to_read = vec![keys.service_report(&target, service.name()), keys.fence(&target)];
         let purpose = ReadFor::Target { name: service.name().to_owned(), uid: uid.clone() };
-        self.read(purpose, wanted);
+        self.read(purpose, keys_to_read);
         service.transition_to(Step::CheckTarget { uid: uid.clone(), target, sent: now.raw });
         service.peer_check_at = Some(now.raw + self.effective_timings().stop_margin_ms);
         self.changed = true;
     }
 
-    /// Begins the driver only if the target's report and fence are as guarded, and in time (R8.11). `found` has their
+    /// Begins the driver only if the target's report and fence are as guarded, and in time (R8.11). `read_revisions` has their
     /// revisions.
     pub(super) fn target_read(
         &mut self,
         now: &Now,
         name: &ResourceName,
         uid: &ActionUid,
-        found: Option<&[Revision]>,
+        read_revisions: Option<&[Revision]>,
     ) {
         let limit_ms = self.effective_timings().stop_margin_ms;
         self.with_service(name, |core, service| {
@@ -59,9 +59,9 @@ impl AgentCore {
                 return;
             }
             let guarded = service.guarded.map(|guarded| [guarded.report, guarded.fence]);
-            let until = sent + limit_ms;
-            if guarded.as_ref().map(<[Revision; 2]>::as_slice) == found && now.raw < until {
-                service.transition_to(Step::Migrate { uid: checked, target, until });
+            let deadline = sent + limit_ms;
+            if guarded.as_ref().map(<[Revision; 2]>::as_slice) == read_revisions && now.raw < deadline {
+                service.transition_to(Step::Migrate { uid: checked, target, deadline });
                 core.changed = true;
             } else {
                 let text = format!("{target} changed before the driver started the migration");

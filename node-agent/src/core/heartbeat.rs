@@ -3,7 +3,7 @@
 use super::commits::Purpose;
 use super::effect::{CommitUrgency, Effect, LeaseRequestId, Level};
 use super::input::LeaseKept;
-use super::session::RETRY_MS;
+use super::session::RETRY_DELAY_MS;
 use super::{AgentCore, Shutdown};
 use crate::watchdog::Moment;
 use ha_api_types::cluster::OnEtcdLoss;
@@ -16,7 +16,7 @@ use ha_api_types::timing::{Timings, WatchdogBounds, wait_ms};
 use ha_store::{Guard, LeaseId, Outcome, Transaction};
 
 /// Name of a heartbeat in the log.
-const HEARTBEAT: &str = "heartbeat";
+const HEARTBEAT_WRITE_NAME: &str = "heartbeat";
 
 /// The lease of `alive`. It serves presence and clean-up, and proves nothing.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +57,7 @@ impl AgentCore {
             is_virtual: self.config.is_virtual,
             candidate_generation: self.view.candidate_generation(),
             on_etcd_loss: self.view.on_etcd_loss().unwrap_or_else(|| {
-                self.node_report().map_or_else(OnEtcdLoss::default, |known| known.on_etcd_loss)
+                self.node_report().map_or_else(OnEtcdLoss::default, |node_report| node_report.on_etcd_loss)
             }),
             not_stopped: Vec::new(),
             capacity: self.config.hardware.capacity,
@@ -101,14 +101,14 @@ impl AgentCore {
     /// before it is committed. Observers count by the shorter validity from its commit on, so the watchdog must follow
     /// it earlier.
     pub(super) fn effective_timings(&self) -> Timings {
-        let (wanted, in_force) = (self.wanted_timings(), self.active_timings);
-        if wanted.heartbeat_valid_ms >= in_force.heartbeat_valid_ms {
+        let (desired, in_force) = (self.wanted_timings(), self.active_timings);
+        if desired.heartbeat_valid_ms >= in_force.heartbeat_valid_ms {
             return in_force;
         }
         Timings {
-            heartbeat_valid_ms: wanted.heartbeat_valid_ms,
-            heartbeat_interval_ms: wanted.heartbeat_interval_ms.min(in_force.heartbeat_interval_ms),
-            stop_margin_ms: wanted.stop_margin_ms.min(in_force.stop_margin_ms),
+            heartbeat_valid_ms: desired.heartbeat_valid_ms,
+            heartbeat_interval_ms: desired.heartbeat_interval_ms.min(in_force.heartbeat_interval_ms),
+            stop_margin_ms: desired.stop_margin_ms.min(in_force.stop_margin_ms),
             ..in_force
         }
     }
@@ -170,13 +170,13 @@ impl AgentCore {
                 return;
             }
         }
-        let mut wanted = self.wanted_report();
-        let shorter = Moment::from(now).plus_ms(wanted.timings.heartbeat_valid_ms);
-        if wanted.timings.heartbeat_valid_ms < self.active_timings.heartbeat_valid_ms
+        let mut desired_report = self.wanted_report();
+        let shorter = Moment::from(now).plus_ms(desired_report.timings.heartbeat_valid_ms);
+        if desired_report.timings.heartbeat_valid_ms < self.active_timings.heartbeat_valid_ms
             && !self.watchdog.has_no_deadline_after(shorter)
         {
             // A shorter validity is committed only once the daemon has no longer deadline left.
-            wanted.timings = self.active_timings;
+            desired_report.timings = self.active_timings;
         }
         let Some(lease) = self.lease.id else { return };
         let node = self.config.node.clone();
@@ -203,9 +203,9 @@ impl AgentCore {
             sequence: registered.sequence + 1,
         };
         // A new write of the key makes a delayed earlier write conflict.
-        let may_be_armed = self.unconfirmed_armed && !wanted.armed;
-        let report =
-            (committed != Some(&wanted) || self.unconfirmed_report || may_be_armed).then_some(wanted);
+        let may_be_armed = self.unconfirmed_armed && !desired_report.armed;
+        let report = (committed != Some(&desired_report) || self.unconfirmed_report || may_be_armed)
+            .then_some(desired_report);
         let Ok(value) = serde_json::to_vec(&alive) else { return };
         let report_key = keys.node_report(&node);
         let report_guard = self.view.node_reports.guard(&node);
@@ -262,7 +262,7 @@ impl AgentCore {
                 }
                 Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_) | Outcome::Unknown(_) => {
                     registered.reread = true;
-                    registered.next_heartbeat_at = now.raw + RETRY_MS / 4;
+                    registered.next_heartbeat_at = now.raw + RETRY_DELAY_MS / 4;
                 }
             }
         }
@@ -292,7 +292,7 @@ impl AgentCore {
                 // D is set, not raised: with a smaller Th it is earlier, and observers count by that value.
                 self.deadline = Some(heartbeat.started.plus_ms(self.effective_timings().heartbeat_valid_ms));
                 if self.heartbeats_failing_since.take().is_some() {
-                    self.failed_writes.remove(HEARTBEAT);
+                    self.failed_writes.remove(HEARTBEAT_WRITE_NAME);
                     self.log(Level::Info, "heartbeats are committed again".to_owned());
                 }
             }
@@ -316,7 +316,7 @@ impl AgentCore {
                 registered.next_heartbeat_at =
                     registered.next_heartbeat_at.min(now.raw + interval_ms / 4).max(now.raw);
                 if self.heartbeats_failing_since.is_none() {
-                    self.log_outcome(HEARTBEAT, outcome);
+                    self.log_outcome(HEARTBEAT_WRITE_NAME, outcome);
                     self.heartbeats_failing_since = Some(now.raw);
                 }
             }
@@ -325,7 +325,8 @@ impl AgentCore {
 
     /// Applies a committed node report. Its timings are active from the heartbeat that carried it.
     fn report_committed(&mut self, report: NodeReport, revision: Revision) {
-        let was_armed = self.node_report().is_some_and(|known| known.armed && !known.watchdog_failed);
+        let was_armed =
+            self.node_report().is_some_and(|node_report| node_report.armed && !node_report.watchdog_failed);
         if report.armed && !report.watchdog_failed && !was_armed {
             self.watchdog.armed_committed();
         }
@@ -370,8 +371,8 @@ impl AgentCore {
             sliding: false,
             descriptor_retained: false,
         };
-        let wait = wait_ms(&timings, &worst).max(wait_ms(&self.active_timings, &worst));
-        i64::try_from((3 * wait).div_ceil(1000)).unwrap_or(i64::MAX)
+        let fencing_wait_ms = wait_ms(&timings, &worst).max(wait_ms(&self.active_timings, &worst));
+        i64::try_from((3 * fencing_wait_ms).div_ceil(1000)).unwrap_or(i64::MAX)
     }
 
     fn keep_interval_ms(&self) -> Millis {
@@ -393,7 +394,7 @@ impl AgentCore {
                 if self.lease.retry_at.is_none() {
                     self.log(Level::Warning, format!("cannot get a lease: {message}"));
                 }
-                self.lease.retry_at = Some(now.raw + RETRY_MS / 2);
+                self.lease.retry_at = Some(now.raw + RETRY_DELAY_MS / 2);
             }
         }
     }
@@ -411,7 +412,7 @@ impl AgentCore {
                     registered.reread = true;
                 }
             }
-            LeaseKept::Unknown(_) => self.lease.keep_at = Some(now.raw + RETRY_MS),
+            LeaseKept::Unknown(_) => self.lease.keep_at = Some(now.raw + RETRY_DELAY_MS),
         }
     }
 

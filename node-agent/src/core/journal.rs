@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_whose_exclusivity_is_not_known_counts_as_exclusive() {
+    fn entry_with_unknown_exclusivity_is_exclusive() {
         let check = |text: &str, expected: bool| {
             let entry: JournalEntry = serde_json::from_str(text).unwrap();
             assert_eq!(entry.definition.exclusive, expected, "{text}");

@@ -7,7 +7,7 @@ use ha_api_types::id::Revision;
 use ha_api_types::time::{Millis, Mono};
 
 /// Delay before the journal is written again after a failed write.
-const RETRY_MS: Millis = 5_000;
+const RETRY_DELAY_MS: Millis = 5_000;
 
 /// Progress of the journal's writes.
 #[derive(Clone, Debug, Default)]
@@ -59,12 +59,13 @@ impl AgentCore {
         }
         self.journal_writes.pending_write = None;
         if let Err(message) = &result {
-            let is_known = matches!(&self.journal_writes.ended, Some((_, Err(known))) if known == message);
+            let is_known =
+                matches!(&self.journal_writes.ended, Some((_, Err(previous))) if previous == message);
             if !is_known {
                 self.log(Level::Error, format!("cannot write the journal: {message}"));
             }
             self.journal_writes.dirty = true;
-            self.journal_writes.retry_at = Some(now.raw + RETRY_MS);
+            self.journal_writes.retry_at = Some(now.raw + RETRY_DELAY_MS);
         }
         self.journal_writes.ended = Some((id.0, result));
         self.changed = true;

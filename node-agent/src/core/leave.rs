@@ -92,7 +92,7 @@ impl AgentCore {
     /// stopped, or that is also a dependency of this one, is not waited for.
     fn must_stop_later(&self, service: &Service) -> bool {
         self.services.values().any(|other| {
-            other.definition.depends_on.iter().any(|first| first == service.name())
+            other.definition.depends_on.iter().any(|dependency| dependency == service.name())
                 && self.may_be_here(other)
                 && !self.is_ignored(other.name())
                 && !self.reports_stop_failed(other)
@@ -101,14 +101,14 @@ impl AgentCore {
     }
 
     /// Returns `true` if a service depends on another one, directly or indirectly, by the definitions that run here.
-    fn depends_transitively_on(&self, service: &Service, first: &ResourceName) -> bool {
-        let mut known: BTreeSet<&ResourceName> = BTreeSet::new();
+    fn depends_transitively_on(&self, service: &Service, dependency: &ResourceName) -> bool {
+        let mut visited: BTreeSet<&ResourceName> = BTreeSet::new();
         let mut names: Vec<&ResourceName> = service.definition.depends_on.iter().collect();
         while let Some(name) = names.pop() {
-            if name == first {
+            if name == dependency {
                 return true;
             }
-            if known.insert(name)
+            if visited.insert(name)
                 && let Some(next) = self.services.get(name)
             {
                 names.extend(next.definition.depends_on.iter());
@@ -164,7 +164,7 @@ impl AgentCore {
     /// Ends a shutdown that services with failed stops would block indefinitely. Without a clean leave, and armed, the
     /// node counts as dead by its silence. So the services that did stop here are also recovered elsewhere.
     fn give_up_stopping(&mut self, now: &Now) {
-        let in_time = self.moves_deadline().is_none_or(|until| now.raw < until);
+        let in_time = self.moves_deadline().is_none_or(|deadline| now.raw < deadline);
         if in_time || self.leave_commit.is_some() {
             return;
         }
@@ -213,8 +213,8 @@ impl AgentCore {
 
     /// Returns the reason why an agent still waits after a request to exit.
     pub(super) fn exit_progress_message(&self) -> Option<String> {
-        let here = |held: &dyn Fn(&Service) -> bool| {
-            let names = self.services.values().filter(|service| held(service));
+        let names_of_services = |is_included: &dyn Fn(&Service) -> bool| {
+            let names = self.services.values().filter(|service| is_included(service));
             let names = names.map(|service| service.name().as_str());
             names.collect::<Vec<&str>>().join(", ")
         };
@@ -226,11 +226,11 @@ impl AgentCore {
             Shutdown::Restart => Some("agent is stopping: services of this node keep running unmonitored".to_owned()),
             Shutdown::Leave(_) if self.awaits_moves() => Some(format!(
                 "machine is shutting down: waiting for {} to move away",
-                here(&|service| self.may_be_here(service))
+                names_of_services(&|service| self.may_be_here(service))
             )),
             Shutdown::Leave(_) => Some(format!(
                 "machine is shutting down: stopping {}",
-                here(&|service| self.may_be_here(service))
+                names_of_services(&|service| self.may_be_here(service))
             )),
         }
     }

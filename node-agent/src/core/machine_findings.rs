@@ -70,24 +70,27 @@ impl AgentCore {
         if self.machine_findings.judged.as_ref() == Some(&basis) {
             return;
         }
-        let mut found = self.run_checks(now, facts, &basis);
+        let mut new_report = self.run_checks(now, facts, &basis);
         self.machine_findings.judged = Some(basis);
         let node = &self.config.node;
         let stored = self.view.doctor_reports.value(node);
-        let known = stored.filter(|stored| stored.boot_id == found.boot_id);
+        let stored_of_this_boot = stored.filter(|stored| stored.boot_id == new_report.boot_id);
         // A restarted agent cannot determine how the previous boot ended; its earlier report remains valid.
-        let earlier = known.and_then(|known| known.last_end.clone());
-        found.last_end = self.machine_findings.last_end.clone().or(earlier);
-        if stored.is_some_and(|stored| DoctorReport { at: found.at.clone(), ..stored.clone() } == found) {
+        let earlier =
+            stored_of_this_boot.and_then(|stored_of_this_boot| stored_of_this_boot.last_end.clone());
+        new_report.last_end = self.machine_findings.last_end.clone().or(earlier);
+        if stored
+            .is_some_and(|stored| DoctorReport { at: new_report.at.clone(), ..stored.clone() } == new_report)
+        {
             return;
         }
-        let Ok(value) = serde_json::to_vec(&found) else { return };
+        let Ok(value) = serde_json::to_vec(&new_report) else { return };
         let keys = &self.config.keys;
         let transaction = Transaction::new()
             .put(keys.doctor_report(node), self.view.doctor_reports.guard(node), value)
             .guard(keys.alive(node), Guard::Created(created))
             .guard(keys.fence(node), self.fence_guard());
-        self.commit(transaction, CommitUrgency::Ordinary, Purpose::Doctor { report: found });
+        self.commit(transaction, CommitUrgency::Ordinary, Purpose::Doctor { report: new_report });
     }
 
     fn check_context(&self) -> CheckContext {
@@ -111,7 +114,7 @@ impl AgentCore {
         (check_context, watchdog): &(CheckContext, WatchdogReport),
     ) -> DoctorReport {
         let daemon = self.watchdog.daemon_status();
-        let seen = daemon.device.map(|device| WatchdogSeen {
+        let watchdog_seen = daemon.device.map(|device| WatchdogSeen {
             nowayout: device.nowayout,
             smallest_timeout_seconds: device.smallest_timeout_seconds,
             largest_timeout_seconds: device.largest_timeout_seconds,
@@ -123,7 +126,7 @@ impl AgentCore {
         });
         DoctorReport {
             boot_id: self.config.boot_id.clone(),
-            watchdog: seen,
+            watchdog: watchdog_seen,
             checks: run_checks(facts, watchdog, &daemon, check_context),
             last_end: None,
             at: now.timestamp(),
@@ -142,14 +145,14 @@ impl AgentCore {
     /// Discards an earlier boot that left cleanly, when the node's report is read for the first time.
     pub(super) fn discard_cleanly_ended_boot(&mut self) {
         let boot_id = self.machine_findings.previous.as_ref().map(|previous| previous.boot_id.clone());
-        let left = self.node_report().is_some_and(|report| match report.mode {
+        let ended_cleanly = self.node_report().is_some_and(|report| match report.mode {
             // If the agent was stopped before the machine, no process saw how the machine went down.
             Mode::Left(_) | Mode::Restart => Some(&report.boot_id) == boot_id.as_ref(),
             Mode::Registering | Mode::Active | Mode::Maintenance | Mode::Shutdown(_) | Mode::Disarmed => {
                 false
             }
         });
-        if left {
+        if ended_cleanly {
             self.machine_findings.previous = None;
         }
     }
@@ -193,8 +196,9 @@ impl AgentCore {
     /// Writes the shutdown record: why this machine may soon be reset. It is stored on disk, because etcd is
     /// unreachable.
     pub(super) fn write_shutdown_record(&mut self, now: &Now, message: String) {
-        let known = self.journal.last_words.as_ref().map(|shutdown_record| &shutdown_record.message);
-        if known == Some(&message) {
+        let recorded_message =
+            self.journal.last_words.as_ref().map(|shutdown_record| &shutdown_record.message);
+        if recorded_message == Some(&message) {
             return;
         }
         let boot_id = self.config.boot_id.clone();

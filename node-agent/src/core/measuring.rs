@@ -65,10 +65,10 @@ impl AgentCore {
             Some(sample) => self.measuring.machine.push(sample),
             None => self.measuring.machine = History::default(),
         }
-        let mut before = std::mem::take(&mut self.measuring.services);
+        let mut previous_services = std::mem::take(&mut self.measuring.services);
         for (name, sample) in measured.services {
             let Some(uid) = pending.uids.get(&name) else { continue };
-            let known = before.remove(&name).filter(|(known, _)| known == uid);
+            let known = previous_services.remove(&name).filter(|(known, _)| known == uid);
             let (uid, mut history) = known.unwrap_or_else(|| (uid.clone(), History::default()));
             history.push(sample);
             self.measuring.services.insert(name, (uid, history));
@@ -122,28 +122,30 @@ impl AgentCore {
         }
         let empty = UsageReport { epoch, boot_id: self.config.boot_id.clone(), ..UsageReport::default() };
         let stored = self.view.usage_reports.value(&self.config.node);
-        let of_this_registration =
-            stored.filter(|known| known.epoch == epoch && known.boot_id == self.config.boot_id);
-        let before = of_this_registration.unwrap_or(&empty);
+        let of_this_registration = stored.filter(|stored_report| {
+            stored_report.epoch == epoch && stored_report.boot_id == self.config.boot_id
+        });
+        let reported = of_this_registration.unwrap_or(&empty);
         let of_service = |(name, (uid, history)): (&ResourceName, &(String, History))| {
             let usage = history.usage();
             (!usage.is_empty()).then(|| (name.clone(), ServiceUsage { uid: uid.clone(), usage }))
         };
-        let found = UsageReport {
+        let measured = UsageReport {
             node: self.measuring.machine.usage(),
             services: self.measuring.services.iter().filter_map(of_service).collect(),
-            at: before.at.clone(),
+            at: reported.at.clone(),
             ..empty.clone()
         };
-        if found == *before {
+        if measured == *reported {
             return None;
         }
-        let passed = self.measuring.written_at.map(|at| now.raw.since(at));
-        let written_recently = passed.is_some_and(|passed| passed < MIN_WRITE_INTERVAL_MS);
-        let is_overdue = passed.is_some_and(|passed| passed >= MAX_WRITE_INTERVAL_MS);
-        let should_write = reported_figures(before) != reported_figures(&found)
-            || (!written_recently && (is_overdue || any_figure_changed_enough(before, &found)));
-        should_write.then(|| UsageReport { at: now.timestamp(), ..found })
+        let since_write_ms = self.measuring.written_at.map(|at| now.raw.since(at));
+        let written_recently =
+            since_write_ms.is_some_and(|since_write_ms| since_write_ms < MIN_WRITE_INTERVAL_MS);
+        let is_overdue = since_write_ms.is_some_and(|since_write_ms| since_write_ms >= MAX_WRITE_INTERVAL_MS);
+        let should_write = reported_figures(reported) != reported_figures(&measured)
+            || (!written_recently && (is_overdue || any_figure_changed_enough(reported, &measured)));
+        should_write.then(|| UsageReport { at: now.timestamp(), ..measured })
     }
 
     /// Handles the outcome of a write. A write that was not applied is repeated with a later reading, against etcd's
@@ -160,15 +162,19 @@ impl AgentCore {
 
 /// Returns which figures a report has. A figure that appears or disappears is reported immediately.
 fn reported_figures(report: &UsageReport) -> Vec<(&str, &str, [bool; 2])> {
-    let known = |usage: &Usage| [usage.cpu.is_some(), usage.memory.is_some()];
-    let services =
-        report.services.iter().map(|(name, of)| (name.as_str(), of.uid.as_str(), known(&of.usage)));
-    [("", "", known(&report.node))].into_iter().chain(services).collect()
+    let present_figures = |usage: &Usage| [usage.cpu.is_some(), usage.memory.is_some()];
+    let services = report
+        .services
+        .iter()
+        .map(|(name, service)| (name.as_str(), service.uid.as_str(), present_figures(&service.usage)));
+    [("", "", present_figures(&report.node))].into_iter().chain(services).collect()
 }
 
 /// Returns `true` if a figure of the same services has moved far enough.
-fn any_figure_changed_enough(before: &UsageReport, found: &UsageReport) -> bool {
-    let services = before.services.values().zip(found.services.values());
-    has_changed_enough(&before.node, &found.node)
-        || services.into_iter().any(|(before, found)| has_changed_enough(&before.usage, &found.usage))
+fn any_figure_changed_enough(reported: &UsageReport, measured: &UsageReport) -> bool {
+    let services = reported.services.values().zip(measured.services.values());
+    has_changed_enough(&reported.node, &measured.node)
+        || services
+            .into_iter()
+            .any(|(reported, measured)| has_changed_enough(&reported.usage, &measured.usage))
 }

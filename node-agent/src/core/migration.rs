@@ -233,8 +233,9 @@ impl AgentCore {
             Phase::Starting if report.reason == Reason::Migrating => {
                 let source = &assignment.node;
                 let reported = self.view.peer_reports.value(&peer(source, service.name()));
-                let known = reported.is_some_and(|report| report.action_uid.as_ref() == Some(uid));
-                if known || self.is_proven_gone(source, assignment.epoch) {
+                let is_already_reported =
+                    reported.is_some_and(|report| report.action_uid.as_ref() == Some(uid));
+                if is_already_reported || self.is_proven_gone(source, assignment.epoch) {
                     self.permitted(now, service, uid, Phase::Starting);
                 } else {
                     self.read_peer_report(now, service, source);

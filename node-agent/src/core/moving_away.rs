@@ -42,8 +42,8 @@ impl AgentCore {
         if self.shutdown_revision.is_none() {
             self.shutdown_revision = self.view.node_reports.get(&self.config.node).and_then(|stored| {
                 let report = stored.value.as_ref()?;
-                let ours = report.instance == self.config.instance;
-                (ours && matches!(report.mode, Mode::Shutdown(_))).then_some(stored.modified)
+                let is_of_this_instance = report.instance == self.config.instance;
+                (is_of_this_instance && matches!(report.mode, Mode::Shutdown(_))).then_some(stored.modified)
             });
         }
         self.update_awaiting_moves();
@@ -53,10 +53,11 @@ impl AgentCore {
         self.has_stopped_awaiting_moves = true;
         self.all_dirty = true;
         self.changed = true;
-        let left = self.services.values().filter(|service| self.may_be_here(service)).count();
-        if left > 0 {
-            let text =
-                format!("shutdown continues: stopping the services that are still on this node ({left})");
+        let remaining_services = self.services.values().filter(|service| self.may_be_here(service)).count();
+        if remaining_services > 0 {
+            let text = format!(
+                "shutdown continues: stopping the services that are still on this node ({remaining_services})"
+            );
             self.log(Level::Info, text);
         }
     }
@@ -73,7 +74,7 @@ impl AgentCore {
             };
         moves_away
             && !self.is_disarmed()
-            && self.moves_deadline().is_none_or(|until| self.last_input_at < until)
+            && self.moves_deadline().is_none_or(|deadline| self.last_input_at < deadline)
             && !self.is_continue_ordered()
     }
 
@@ -95,9 +96,10 @@ impl AgentCore {
 
     /// Returns `true` if `hactl node shutdown-continue` was given after this shutdown began.
     fn is_continue_ordered(&self) -> bool {
-        let Some(since) = self.shutdown_revision else { return false };
-        let given = self.view.operations.iter().filter(|(_, stored)| stored.created > since);
-        given.filter_map(|(_, stored)| stored.value.as_ref()).any(|operation| {
+        let Some(shutdown_revision) = self.shutdown_revision else { return false };
+        let later_operations =
+            self.view.operations.iter().filter(|(_, stored)| stored.created > shutdown_revision);
+        later_operations.filter_map(|(_, stored)| stored.value.as_ref()).any(|operation| {
             let spec = &operation.spec;
             spec.action == OperationAction::ShutdownContinue
                 && spec.node.as_ref() == Some(&self.config.node)

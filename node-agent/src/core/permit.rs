@@ -138,7 +138,7 @@ impl AgentCore {
     pub(super) fn may_receive(&self, now: &Now, service: &Service, uid: &ActionUid) -> bool {
         let Some(registered) = self.registered() else { return false };
         let permitted = service.permit.as_ref().is_some_and(|permit| permit.permits(uid, registered.epoch));
-        let begun = service.begun.as_ref() == Some(uid);
+        let is_journaled = service.begun.as_ref() == Some(uid);
         let exclusive = self.is_exclusive(service);
         let in_time = self.is_before_margin(now) || (!exclusive && service.restarts > 0);
         // The permit may be older than a stay or a disarmed period. A service that starts while the daemon pets without
@@ -147,7 +147,7 @@ impl AgentCore {
             || (self.watchdog.follows_deadline()
                 && self.armed_waits_for().is_none()
                 && self.pets_wait_for().is_none());
-        permitted && begun && in_time && guarded && self.fence_is_own(registered)
+        permitted && is_journaled && in_time && guarded && self.fence_is_own(registered)
     }
 
     /// Commits the permit of `Step::Permit` as soon as nothing prevents it.

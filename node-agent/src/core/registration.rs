@@ -4,7 +4,7 @@ use super::commits::Purpose;
 use super::effect::{CommitUrgency, Level};
 use super::service::{KillReason, Presence, Service, Step};
 use super::service_machine::is_killing;
-use super::session::{RETRY_MS, ReadFor, Requesting, Session};
+use super::session::{RETRY_DELAY_MS, ReadFor, Requesting, Session};
 use super::{AgentCore, Now};
 use ha_api_types::id::{Epoch, ResourceName, Revision};
 use ha_api_types::record::{FenceState, MachineIds, Mode, NodeReport, NotStopped, SameMachine};
@@ -14,9 +14,9 @@ use ha_store::{Guard, Outcome, Transaction};
 use std::collections::BTreeSet;
 
 /// Number of kills and probes of a service before an unarmed node registers with it as not stopped.
-const GIVE_UP_TRIES: u32 = 5;
+const MAX_REGISTRATION_TRIES: u32 = 5;
 /// Interval between checks of whether another machine of this name is gone.
-const DUPLICATE_RETRY_MS: Millis = 5_000;
+const DUPLICATE_RETRY_DELAY_MS: Millis = 5_000;
 
 impl AgentCore {
     /// Adds an entry for every service that may concern this node: begun here, desired, assigned or reported here.
@@ -57,8 +57,8 @@ impl AgentCore {
     fn definitions_of(&self, name: &ResourceName) -> Vec<ServiceDefinition> {
         let journal = self.journal.services.get(name).map(|entry| entry.definition.clone());
         let assigned = self.view.assignments.value(name).map(|assignment| assignment.definition.clone());
-        let wanted = self.view.resources.value(name).map(ServiceDefinition::of);
-        [journal, assigned, wanted]
+        let desired = self.view.resources.value(name).map(ServiceDefinition::of);
+        [journal, assigned, desired]
             .into_iter()
             .flatten()
             .filter(|definition| definition.name == *name)
@@ -102,7 +102,7 @@ impl AgentCore {
             if !self.is_exclusive(service) || self.is_ignored(&service.definition.name) {
                 continue;
             }
-            if service.kill_tries() >= GIVE_UP_TRIES {
+            if service.kill_tries() >= MAX_REGISTRATION_TRIES {
                 not_stopped.push(NotStopped {
                     name: service.definition.name.clone(),
                     uid: service.definition.uid.clone(),
@@ -204,7 +204,7 @@ impl AgentCore {
             let warned = requesting.warned;
             if let Session::Requesting(requesting) = &mut self.session {
                 requesting.warned = true;
-                requesting.retry_at = Some(now.raw + DUPLICATE_RETRY_MS);
+                requesting.retry_at = Some(now.raw + DUPLICATE_RETRY_DELAY_MS);
             }
             if !warned {
                 self.log(Level::Error, format!("another machine is registered as {node}: set another name for this machine with --node"));
@@ -252,7 +252,7 @@ impl AgentCore {
                 self.log_outcome("registration", outcome);
             }
             Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_) | Outcome::Unknown(_) => {
-                requesting.retry_at = Some(now.raw + RETRY_MS);
+                requesting.retry_at = Some(now.raw + RETRY_DELAY_MS);
                 self.log_outcome("registration", outcome);
                 self.read_own_keys();
             }
@@ -267,17 +267,17 @@ impl AgentCore {
         let lapsed = self
             .fence()
             .is_some_and(|fence| fence.state != FenceState::Open && fence.request == Some(stored.modified));
-        let ours = report.instance == self.config.instance && report.mode == Mode::Registering;
-        (ours && report.not_stopped == self.not_stopped && !lapsed).then_some(stored.modified)
+        let is_of_this_instance = report.instance == self.config.instance && report.mode == Mode::Registering;
+        (is_of_this_instance && report.not_stopped == self.not_stopped && !lapsed).then_some(stored.modified)
     }
 
     /// Adopts a stored request of this process whose outcome was unknown.
     pub(super) fn adopt_stored_request(&mut self) {
-        let found = self.stored_request();
+        let request_revision = self.stored_request();
         if let Session::Requesting(requesting) = &mut self.session
             && requesting.request.is_none()
             && requesting.write.is_none()
-            && let Some(revision) = found
+            && let Some(revision) = request_revision
         {
             requesting.request = Some(revision);
             self.journal.boot_id.clone_from(&self.config.boot_id);

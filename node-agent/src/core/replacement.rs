@@ -89,8 +89,8 @@ impl AgentCore {
         let epoch = self.registered()?.epoch;
         let stored = self.view.reports.value(service.name());
         let stored = stored.filter(|report| report.epoch == epoch && report.boot_id == self.config.boot_id);
-        let own = service.replacement_answer.as_ref();
-        [own, stored.and_then(|report| report.replacement.as_ref())]
+        let local_answer = service.replacement_answer.as_ref();
+        [local_answer, stored.and_then(|report| report.replacement.as_ref())]
             .into_iter()
             .flatten()
             .find(|known_answer| known_answer.uid == requested.uid)
@@ -134,9 +134,9 @@ impl AgentCore {
                 }
             }
             Replacing::Run { replacement, .. } => {
-                let wanted = requested
+                let is_requested = requested
                     .is_some_and(|requested| requested.uid == replacement.uid && !requested.called_off);
-                if let Some(why) = self.replacement_must_end(now, service, wanted) {
+                if let Some(why) = self.replacement_must_end(now, service, is_requested) {
                     self.end_replacement(service, why);
                 }
             }
@@ -150,10 +150,10 @@ impl AgentCore {
         let Role::Act { assignment } = self.role(&name) else { return };
         let Some(value) = &assignment.value else { return };
         let is_report_written = service.write.is_none() && service.desired.is_none() && !service.reread;
-        let later = service.write_not_before.is_some_and(|at| now.raw < at);
+        let must_wait = service.write_not_before.is_some_and(|at| now.raw < at);
         let exclusive = self.is_exclusive(service);
         if !is_report_written
-            || later
+            || must_wait
             || !self.keeps_running(now, service)
             || self.permit_waits_for(now, exclusive, Phase::Starting).is_some()
         {
@@ -182,8 +182,8 @@ impl AgentCore {
         }
         let Some((_, created)) = self.active() else { return };
         let text = format!("Replacing the secondary with {}", requested.node);
-        let begun = answer(&requested.uid, ReplacementPhase::Begun, Reason::ReplacingSecondary, &text);
-        let report = ServiceReport { replacement: Some(begun), at: now.timestamp(), ..report };
+        let begin_answer = answer(&requested.uid, ReplacementPhase::Begun, Reason::ReplacingSecondary, &text);
+        let report = ServiceReport { replacement: Some(begin_answer), at: now.timestamp(), ..report };
         let transaction = self.permit_transaction(&name, &report, &assignment, created, exclusive);
         if let Some(transaction) = transaction {
             service.write =
@@ -222,8 +222,8 @@ impl AgentCore {
             && !self.is_ignored(service.name())
     }
 
-    fn replacement_must_end(&self, now: &Now, service: &Service, wanted: bool) -> Option<&'static str> {
-        if !wanted {
+    fn replacement_must_end(&self, now: &Now, service: &Service, is_requested: bool) -> Option<&'static str> {
+        if !is_requested {
             return Some("canceled by the leader");
         }
         if self.is_ending() {
@@ -245,8 +245,8 @@ impl AgentCore {
     }
 
     fn clear_step(&mut self, now: &Now, service: &mut Service, clearing: &Clearing) {
-        let waits = clearing.not_before.is_some_and(|at| now.raw < at);
-        if clearing.cancelled.is_some() || clearing.task.is_some() || waits {
+        let must_wait = clearing.not_before.is_some_and(|at| now.raw < at);
+        if clearing.cancelled.is_some() || clearing.task.is_some() || must_wait {
             return;
         }
         let id = CommandId(self.next_id());
@@ -296,8 +296,8 @@ impl AgentCore {
                 }
                 CommandResult::Failed(_) | CommandResult::Cancelled => {
                     let not_before = Some(now.raw + PROBE_RETRY_MS);
-                    let again = Clearing { task: None, not_before, ..*clearing };
-                    service.replacing = Replacing::Clear(Box::new(again));
+                    let retry = Clearing { task: None, not_before, ..*clearing };
+                    service.replacing = Replacing::Clear(Box::new(retry));
                 }
             },
             Replacing::Idle | Replacing::Begin { .. } | Replacing::Run { .. } | Replacing::Clear(_) => {
@@ -310,8 +310,8 @@ impl AgentCore {
 
     fn replaced(&mut self, now: &Now, service: &mut Service, uid: &str) {
         service.replacing = Replacing::Idle;
-        let done = answer(uid, ReplacementPhase::Done, Reason::SecondaryReplaced, "");
-        self.answer_replacement(now, service, done);
+        let answer_done = answer(uid, ReplacementPhase::Done, Reason::SecondaryReplaced, "");
+        self.answer_replacement(now, service, answer_done);
     }
 
     /// Stores the answer and adds it to the current report, or to the next one.

@@ -50,8 +50,8 @@ impl AgentCore {
 
     /// Sets the desired report. Nothing is written if etcd already has the same content.
     pub(super) fn set_desired(&mut self, service: &mut Service, report: ServiceReport) {
-        let is_stored = self.view.reports.value(service.name()).is_some_and(|known| {
-            ServiceReport { at: Timestamp::default(), ..known.clone() }
+        let is_stored = self.view.reports.value(service.name()).is_some_and(|stored_report| {
+            ServiceReport { at: Timestamp::default(), ..stored_report.clone() }
                 == ServiceReport { at: Timestamp::default(), ..report.clone() }
         });
         // A write in progress may change the stored report, so an equal report is skipped only without one.
@@ -122,8 +122,8 @@ impl AgentCore {
             service.write = Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::Forget { name }));
             return;
         }
-        let known = self.journal.services.remove(&name).is_some();
-        if self.journal.receptions.remove(&name).is_some() || known {
+        let was_journaled = self.journal.services.remove(&name).is_some();
+        if self.journal.receptions.remove(&name).is_some() || was_journaled {
             self.journal_changed();
         }
         service.desired = None;

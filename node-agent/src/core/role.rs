@@ -39,15 +39,15 @@ impl AgentCore {
         let Some(stored) = self.view.assignments.get(name) else { return Role::Unassigned };
         let Some(assignment) = &stored.value else { return Role::Unreadable };
         let Some(registered) = self.registered() else { return Role::Outdated };
-        let own = |node: &NodeName, epoch: Epoch, boot_id: &BootId| {
+        let own_epoch_match = |node: &NodeName, epoch: Epoch, boot_id: &BootId| {
             (*node == self.config.node).then(|| epoch == registered.epoch && *boot_id == self.config.boot_id)
         };
-        if let Some(current) = own(&assignment.node, assignment.epoch, &assignment.boot_id) {
+        if let Some(current) = own_epoch_match(&assignment.node, assignment.epoch, &assignment.boot_id) {
             return if current { Role::Act { assignment: stored.clone() } } else { Role::Outdated };
         }
         match &assignment.action {
             Action::Migrate { target, target_epoch, target_boot_id } => {
-                match own(target, *target_epoch, target_boot_id) {
+                match own_epoch_match(target, *target_epoch, target_boot_id) {
                     Some(true) => Role::Target { assignment: stored.clone() },
                     Some(false) => Role::Outdated,
                     None => Role::Elsewhere { modified: stored.modified },

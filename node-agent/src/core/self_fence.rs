@@ -13,9 +13,9 @@ use ha_api_types::record::{Mode, Phase, ServiceReport};
 use ha_api_types::time::{Millis, Mono};
 
 /// Delay before an incomplete kill is repeated while a deadline is near.
-const KILL_RETRY_MS: Millis = 200;
+const KILL_RETRY_DELAY_MS: Millis = 200;
 /// Longest delay between kills without a near deadline.
-const LONGEST_KILL_RETRY_MS: Millis = 30_000;
+const MAX_KILL_RETRY_DELAY_MS: Millis = 30_000;
 
 impl AgentCore {
     /// Returns `true` if a copy may be here: it runs, is unclear, was begun and not probed, or has a worker.
@@ -211,14 +211,14 @@ impl AgentCore {
         let is_left = |service: &&Service| {
             self.is_exclusive(service) && !self.is_ignored(service.name()) && self.may_be_here(service)
         };
-        let left: Vec<&str> =
+        let remaining_services: Vec<&str> =
             self.services.values().filter(is_left).map(|service| service.name().as_str()).collect();
-        let message = if left.is_empty() {
+        let message = if remaining_services.is_empty() {
             format!("{cause}, and all exclusive services were stopped")
         } else {
             format!(
                 "{cause}, and {} had not stopped yet: the watchdog resets the machine at its deadline",
-                left.join(", ")
+                remaining_services.join(", ")
             )
         };
         self.write_shutdown_record(now, message);
@@ -249,8 +249,10 @@ impl AgentCore {
     /// Begins to kill a service. A service with unknown presence is probed first, unless an action was begun for it. In
     /// that case a paused copy may wait to be received: no probe sees such a copy, but a kill removes it.
     pub(super) fn kill(&mut self, now: &Now, service: &mut Service, why: KillReason) {
-        if let Step::Kill { why: known, tries } | Step::KillVerify { why: known, tries } = &mut service.step {
-            *known = why;
+        if let Step::Kill { why: step_cause, tries } | Step::KillVerify { why: step_cause, tries } =
+            &mut service.step
+        {
+            *step_cause = why;
             *tries = 0;
             service.not_before = None;
             return;
@@ -276,9 +278,9 @@ impl AgentCore {
     /// Returns `true` if an earlier process of this boot may have begun to receive a service.
     fn may_be_received(&self, service: &Service) -> bool {
         let entry = self.journal.services.get(service.name());
-        let begun =
+        let has_journaled_start =
             self.journal.boot_id == self.config.boot_id && entry.is_some_and(|entry| !entry.begun.is_empty());
-        begun || self.may_wait_to_be_received(service)
+        has_journaled_start || self.may_wait_to_be_received(service)
     }
 
     /// Returns `true` if a copy that waits to be received may be here: this process began it, or an earlier one
@@ -305,11 +307,13 @@ impl AgentCore {
         let wait_ms = match why {
             // So far the service was only probed.
             _ if tries == 0 => 0,
-            KillReason::BeforeReset(_) => KILL_RETRY_MS,
+            KillReason::BeforeReset(_) => KILL_RETRY_DELAY_MS,
             KillReason::Clearing
             | KillReason::AssignedElsewhere
             | KillReason::NotReceived
-            | KillReason::MigrationRemnant => (KILL_RETRY_MS << tries.min(10)).min(LONGEST_KILL_RETRY_MS),
+            | KillReason::MigrationRemnant => {
+                (KILL_RETRY_DELAY_MS << tries.min(10)).min(MAX_KILL_RETRY_DELAY_MS)
+            }
         };
         if tries == 3 {
             let text = format!("Service cannot be killed: {}", service.message);

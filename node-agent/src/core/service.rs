@@ -56,7 +56,7 @@ pub(super) enum Step {
     /// Source of a migration: reads again whether the target is as HandingOver has guarded it.
     CheckTarget { uid: ActionUid, target: NodeName, sent: Mono },
     /// Source of a migration: migrates the service, unless the driver cannot begin in time.
-    Migrate { uid: ActionUid, target: NodeName, until: Mono },
+    Migrate { uid: ActionUid, target: NodeName, deadline: Mono },
     /// Source of a migration: ends everything of it that is in progress.
     EndMigration { uid: ActionUid, failure: Option<DriverFailure> },
     /// Source of a migration: probes the remains here.

@@ -41,7 +41,7 @@ impl AgentCore {
             Step::CheckTarget { uid, sent: since, .. } => {
                 self.abandon_late_hand_over(now, service, &uid, since);
             }
-            Step::Migrate { uid, until, .. } if service.task.is_none() && now.raw >= until => {
+            Step::Migrate { uid, deadline, .. } if service.task.is_none() && now.raw >= deadline => {
                 self.report_never_began(now, service, &uid, "the driver could not start in time");
             }
             Step::Permit { uid, phase } => self.permit_step(now, service, &uid, phase),
@@ -511,12 +511,15 @@ impl AgentCore {
             }
         };
         service.permit = None;
-        let wanted = self.view.resources.value(service.name()).map(ServiceDefinition::of);
+        let desired_definition = self.view.resources.value(service.name()).map(ServiceDefinition::of);
         let report = self.report(now, service, None, phase, Reason::NotProbed, message);
-        let uid = wanted.as_ref().map_or(report.uid.clone(), |wanted| wanted.uid.clone());
+        let uid = desired_definition
+            .as_ref()
+            .map_or(report.uid.clone(), |desired_definition| desired_definition.uid.clone());
         // R6.11: reports the running copy to the leader, which then orders a stop under the definition of its start.
         let another = phase == Phase::ProbedRunning
-            && wanted.is_some_and(|wanted| !wanted.has_same_identity(&service.definition));
+            && desired_definition
+                .is_some_and(|desired_definition| !desired_definition.has_same_identity(&service.definition));
         let report = ServiceReport {
             definition: another
                 .then(|| Box::new(ServiceDefinition { uid: uid.clone(), ..service.definition.clone() })),

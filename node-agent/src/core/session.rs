@@ -73,7 +73,7 @@ pub(super) struct Reading {
 }
 
 /// Delay before a request without an answer is repeated.
-pub(super) const RETRY_MS: Millis = 1_000;
+pub(super) const RETRY_DELAY_MS: Millis = 1_000;
 
 impl AgentCore {
     /// Returns the node's report as stored in etcd.
@@ -188,21 +188,21 @@ impl AgentCore {
                     }
                     ReadFor::Peer(_) => {}
                     ReadFor::Target { name, uid } => {
-                        let found = reading.keys.iter().map(|key| {
+                        let revisions = reading.keys.iter().map(|key| {
                             entries.iter().find(|entry| entry.key == *key).map(|entry| entry.mod_revision)
                         });
-                        let found: Option<Vec<Revision>> = found.collect();
-                        self.target_read(now, &name, &uid, found.as_deref());
+                        let revisions: Option<Vec<Revision>> = revisions.collect();
+                        self.target_read(now, &name, &uid, revisions.as_deref());
                     }
                 }
             }
             Err(message) => {
                 self.log(Level::Debug, format!("cannot read etcd again: {message}"));
                 match reading.purpose {
-                    ReadFor::Own => self.read_retry_at = Some(now.raw + RETRY_MS / 4),
+                    ReadFor::Own => self.read_retry_at = Some(now.raw + RETRY_DELAY_MS / 4),
                     ReadFor::Service(name) => {
                         if let Some(service) = self.services.get_mut(&name) {
-                            service.write_not_before = Some(now.raw + RETRY_MS);
+                            service.write_not_before = Some(now.raw + RETRY_DELAY_MS);
                         }
                     }
                     // Either read is repeated soon, or the migration never begins after Ts.
@@ -356,17 +356,17 @@ impl AgentCore {
     /// services, verifies, and registers (FENCING 3 and 6).
     fn begin_session(&mut self, now: &Now) {
         self.seed_services();
-        let own = self.fence().and_then(|fence| {
-            let same = fence.state == FenceState::Open
+        let own_registration = self.fence().and_then(|fence| {
+            let is_same_boot = fence.state == FenceState::Open
                 && fence.boot_id == self.config.boot_id
                 && fence.machine_id == self.config.machine_id
                 && self.journal.boot_id == self.config.boot_id
                 && fence.request.is_some()
                 && fence.request == self.journal.request
                 && self.view.revision >= self.journal.revision;
-            same.then(|| (fence.epoch, fence.request.unwrap_or_default()))
+            is_same_boot.then(|| (fence.epoch, fence.request.unwrap_or_default()))
         });
-        if let Some((epoch, request)) = own {
+        if let Some((epoch, request)) = own_registration {
             if let Some(report) = self.node_report().filter(|report| report.boot_id == self.config.boot_id) {
                 self.active_timings = report.timings;
             }

@@ -11,9 +11,9 @@ use ha_api_types::record::{Action, FailureClass, Phase};
 use ha_api_types::time::Millis;
 
 /// Back-off after the first attempt; doubles with each further attempt.
-const BACK_OFF_MS: Millis = 500;
+const INITIAL_BACKOFF_MS: Millis = 500;
 /// Longest back-off between attempts.
-const LONGEST_BACK_OFF_MS: Millis = 30_000;
+const MAX_BACKOFF_MS: Millis = 30_000;
 
 impl AgentCore {
     /// Returns `true` if the journal on disk names this action as begun, by this process or an earlier one.
@@ -157,10 +157,10 @@ impl AgentCore {
                     (Reason::Running, String::new())
                 };
                 // Each start emits one event; finding a copy that ran all along emits none.
-                let known = self.current_report(service).is_some_and(|report| {
+                let is_already_reported = self.current_report(service).is_some_and(|report| {
                     report.phase == Phase::Running && report.action_uid.as_ref() == Some(uid)
                 });
-                if !known {
+                if !is_already_reported {
                     self.emit_event(now, service, false, reason, "Service running");
                 }
                 self.set_desired(
@@ -191,11 +191,11 @@ impl AgentCore {
         service.failures += 1;
         service.message.clone_from(&failure.message);
         self.emit_event(now, service, true, Reason::StartFailed, &failure.message);
-        let again = match failure.class {
+        let may_retry_here = match failure.class {
             FailureClass::RetryHere => service.failures <= service.definition.max_restart,
             FailureClass::TryElsewhere | FailureClass::NeverHere | FailureClass::ConfigurationWrong => false,
         };
-        if again {
+        if may_retry_here {
             let report =
                 self.report(now, service, Some(uid), Phase::Starting, Reason::StartFailed, &failure.message);
             self.set_desired(service, report);
@@ -301,7 +301,7 @@ impl AgentCore {
                 self.stop_failed(now, service, Some(uid), &message);
             }
             CommandResult::Cancelled => {
-                service.not_before = Some(now.raw + BACK_OFF_MS);
+                service.not_before = Some(now.raw + INITIAL_BACKOFF_MS);
             }
         }
         self.changed = true;
@@ -329,5 +329,5 @@ impl AgentCore {
 }
 
 fn back_off_ms(failures: u32) -> Millis {
-    (BACK_OFF_MS << failures.saturating_sub(1).min(8)).min(LONGEST_BACK_OFF_MS)
+    (INITIAL_BACKOFF_MS << failures.saturating_sub(1).min(8)).min(MAX_BACKOFF_MS)
 }

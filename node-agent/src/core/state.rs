@@ -130,7 +130,7 @@ impl AgentCore {
             commits: self.commits.iter().map(|(id, purpose)| (id.0, purpose.description())).collect(),
             reads: self.reads.iter().map(|(id, reading)| (id.0, reading.purpose.description())).collect(),
             failed_writes: self.failed_writes.clone(),
-            not_stopped: self.not_stopped.iter().map(|left| left.name.clone()).collect(),
+            not_stopped: self.not_stopped.iter().map(|remnant| remnant.name.clone()).collect(),
             next: Next::of(self.deadline(), now),
             services: self
                 .services

@@ -70,10 +70,10 @@ impl AgentCore {
                 (AgentState::WaitForLock, "waiting for the leader to register this node".to_owned())
             }
             Session::Registered(registered) if registered.created.is_some() => {
-                let words = self.exit_progress_message();
+                let exit_progress = self.exit_progress_message();
                 (
                     AgentState::Active,
-                    words.unwrap_or_else(|| format!("active (registration {})", registered.epoch)),
+                    exit_progress.unwrap_or_else(|| format!("active (registration {})", registered.epoch)),
                 )
             }
             Session::Registered(_) => (AgentState::WaitForLock, "creating the heartbeat".to_owned()),
@@ -84,7 +84,8 @@ impl AgentCore {
             Presence::Stopped | Presence::Unprobed => false,
         };
         let running = || self.services.values().filter(may_run);
-        let waits = |service: &&Service| service.task.is_none() && self.command_of(now, service).is_some();
+        let waits_for_worker =
+            |service: &&Service| service.task.is_none() && self.command_of(now, service).is_some();
         let watchdog = self.node_report().map(|report| report.watchdog.timeout_ms);
         Summary {
             state,
@@ -95,7 +96,7 @@ impl AgentCore {
                 .is_some_and(|report| report.armed && report.instance == self.config.instance),
             running: running().count(),
             exclusive: running().filter(|service| service.definition.exclusive).count(),
-            queued: self.services.values().filter(waits).count(),
+            queued: self.services.values().filter(waits_for_worker).count(),
             watchdog_timeout_ms: watchdog.filter(|timeout_ms| *timeout_ms > 0),
             watchdog_margin_ms: self.watchdog.daemon_status().smallest_margin_ms,
             workers: self.services.values().filter(|service| service.task.is_some()).count(),
@@ -108,11 +109,11 @@ impl AgentCore {
     pub fn waiting(&self, now: &Now) -> Vec<(ResourceName, String)> {
         let busy = self.services.values().filter(|service| service.step != Step::Idle);
         busy.map(|service| {
-            let what = match self.step_waits_for(now, service) {
-                Some(what) => format!("{}: waiting for {what}", service.step.name()),
+            let wait_description = match self.step_waits_for(now, service) {
+                Some(wait_description) => format!("{}: waiting for {wait_description}", service.step.name()),
                 None => service.step.name().to_owned(),
             };
-            (service.name().clone(), what)
+            (service.name().clone(), wait_description)
         })
         .collect()
     }

@@ -80,7 +80,7 @@ pub(super) struct World {
     pub(super) keys: Keys,
     pub(super) now_ms: u64,
     pub(super) state: MemoryState,
-    seen: Revision,
+    delivered_revision: Revision,
     pub(super) net: Net,
     /// Names of commands that do not end.
     pub(super) commands_to_hold: BTreeSet<&'static str>,
@@ -147,7 +147,7 @@ impl World {
             config,
             now_ms: 1_000_000,
             state: MemoryState::default(),
-            seen: Revision(1),
+            delivered_revision: Revision(1),
             net: Net::Up,
             commands_to_hold: BTreeSet::new(),
             held_commands: Vec::new(),
@@ -249,12 +249,14 @@ impl World {
             return;
         }
         let revision = self.state.revision();
-        if revision == self.seen {
+        if revision == self.delivered_revision {
             return;
         }
         let mut changes = Vec::new();
-        for (_, found) in self.state.changes_since(self.keys.root(), self.seen + 1).expect("not compacted") {
-            changes.extend(found.into_iter().filter(|change| {
+        for (_, changes_at_revision) in
+            self.state.changes_since(self.keys.root(), self.delivered_revision + 1).expect("not compacted")
+        {
+            changes.extend(changes_at_revision.into_iter().filter(|change| {
                 let key = match change {
                     Change::Put(entry) => &entry.key,
                     Change::Delete { key, .. } => key,
@@ -262,7 +264,7 @@ impl World {
                 prefixes(&self.keys, &own_node()).iter().any(|prefix| key.starts_with(prefix))
             }));
         }
-        self.seen = revision;
+        self.delivered_revision = revision;
         self.input(Input::Changed { changes, revision });
     }
 
@@ -311,7 +313,7 @@ impl World {
                 self.input(Input::LeaseGranted { id, result });
             }
             Effect::KeepAlive(lease) => {
-                let kept = if self.net == Net::Up {
+                let keep_alive_result = if self.net == Net::Up {
                     match self.state.keep_alive(Mono(self.now_ms), lease) {
                         Ok(_) => LeaseKept::Kept,
                         Err(_) => LeaseKept::Gone,
@@ -319,7 +321,7 @@ impl World {
                 } else {
                     LeaseKept::Unknown("no answer".to_owned())
                 };
-                self.input(Input::LeaseKept { lease, kept });
+                self.input(Input::LeaseKept { lease, kept: keep_alive_result });
             }
             Effect::WriteJournal { id, journal } if self.hold_journal => {
                 self.held_journals.push((id, *journal));
@@ -471,7 +473,7 @@ impl World {
 
     /// Advances the clock, and handles everything that becomes due.
     pub(super) fn advance(&mut self, ms: u64) {
-        let end = self.now_ms + ms;
+        let end_ms = self.now_ms + ms;
         for _ in 0..100_000 {
             self.state.expire(Mono(self.now_ms));
             self.deliver();
@@ -484,11 +486,11 @@ impl World {
                 None
             };
             let lease = self.state.next_expiry().map(|at| at.0);
-            let next = [core, daemon, lease].into_iter().flatten().min().unwrap_or(end).max(self.now_ms);
-            if next >= end && self.now_ms >= end {
+            let next = [core, daemon, lease].into_iter().flatten().min().unwrap_or(end_ms).max(self.now_ms);
+            if next >= end_ms && self.now_ms >= end_ms {
                 return;
             }
-            self.now_ms = next.min(end);
+            self.now_ms = next.min(end_ms);
             if self.fires_at_ms.is_some_and(|at| self.now_ms >= at) {
                 self.reset = true;
             }
@@ -498,7 +500,7 @@ impl World {
             if core.is_some_and(|at| at <= self.now_ms) {
                 self.input(Input::Tick);
             }
-            if self.now_ms >= end && core.is_none_or(|at| at < end) {
+            if self.now_ms >= end_ms && core.is_none_or(|at| at < end_ms) {
                 self.deliver();
                 return;
             }

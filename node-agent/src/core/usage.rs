@@ -6,7 +6,7 @@ use ha_api_types::usage::Usage;
 use std::collections::VecDeque;
 
 /// Longest window of a rate.
-const WINDOW_MS: Millis = 60_000;
+const RATE_WINDOW_MS: Millis = 60_000;
 /// Shortest interval between two samples that makes a rate.
 const MIN_RATE_INTERVAL_MS: Millis = 1_000;
 /// A figure is written again if it has changed by more than the written value divided by this number, and also by more
@@ -62,7 +62,7 @@ impl History {
         }
         self.samples.push_back(sample);
         // The oldest sample kept is the last one that is a whole window old, so the window is full.
-        while self.samples.get(1).is_some_and(|next| sample.at.since(next.at) >= WINDOW_MS) {
+        while self.samples.get(1).is_some_and(|next| sample.at.since(next.at) >= RATE_WINDOW_MS) {
             self.samples.pop_front();
         }
     }
@@ -87,15 +87,15 @@ impl History {
             Meter::Rate(rate) => return Some(rate),
             Meter::Total(total) => total,
         };
-        let (first, then) = self.samples.iter().find_map(|sample| match pick(sample)? {
+        let (oldest, oldest_total) = self.samples.iter().find_map(|sample| match pick(sample)? {
             Meter::Total(total) => Some((sample, total)),
             Meter::Rate(_) => None,
         })?;
-        let passed_ms = newest.at.since(first.at);
+        let passed_ms = newest.at.since(oldest.at);
         if passed_ms < MIN_RATE_INTERVAL_MS {
             return None;
         }
-        let per_second = u128::from(now.saturating_sub(then)) * 1000 / u128::from(passed_ms);
+        let per_second = u128::from(now.saturating_sub(oldest_total)) * 1000 / u128::from(passed_ms);
         Some(u64::try_from(per_second).unwrap_or(u64::MAX))
     }
 }
@@ -112,18 +112,22 @@ fn has_counter_reset(last: &Sample, sample: &Sample) -> bool {
 }
 
 /// Returns `true` if a figure differs enough from the written ones to be written.
-pub(super) fn has_changed_enough(reported: &Usage, found: &Usage) -> bool {
-    figure_changed_enough(reported.cpu, found.cpu, MIN_CHANGE_CPU)
-        || figure_changed_enough(reported.memory, found.memory, MIN_CHANGE_MEMORY)
-        || figure_changed_enough(reported.disk_rate, found.disk_rate, MIN_CHANGE_RATE)
-        || figure_changed_enough(reported.network_rate, found.network_rate, MIN_CHANGE_RATE)
+pub(super) fn has_changed_enough(reported: &Usage, measured: &Usage) -> bool {
+    figure_changed_enough(reported.cpu, measured.cpu, MIN_CHANGE_CPU)
+        || figure_changed_enough(reported.memory, measured.memory, MIN_CHANGE_MEMORY)
+        || figure_changed_enough(reported.disk_rate, measured.disk_rate, MIN_CHANGE_RATE)
+        || figure_changed_enough(reported.network_rate, measured.network_rate, MIN_CHANGE_RATE)
 }
 
-fn figure_changed_enough(reported: Option<Quantity>, found: Option<Quantity>, least: Quantity) -> bool {
-    match (reported, found) {
+fn figure_changed_enough(
+    reported: Option<Quantity>,
+    measured: Option<Quantity>,
+    min_change: Quantity,
+) -> bool {
+    match (reported, measured) {
         (Some(before), Some(now)) => {
-            let by = now.milli().saturating_sub(before.milli()).saturating_abs();
-            by > least.milli() && by > before.milli() / MIN_CHANGE_DIVISOR
+            let change_milli = now.milli().saturating_sub(before.milli()).saturating_abs();
+            change_milli > min_change.milli() && change_milli > before.milli() / MIN_CHANGE_DIVISOR
         }
         (None, None) => false,
         (None, Some(_)) | (Some(_), None) => true,
@@ -149,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_takes_two_readings() {
+    fn cpu_rate_needs_two_samples() {
         use Meter::{Rate, Total};
         check(&[], None, None);
         check(&[sample(1_000, Total(5_000_000), 1 << 30)], None, Some(1024));
@@ -158,26 +162,30 @@ mod tests {
         check(&[sample(1_000, Total(5_000_000), 0), sample(3_000, Total(8_000_000), 1)], Some(1500), Some(1));
         check(&[sample(1_000, Rate(2_000_000), 4 << 30)], Some(2000), Some(4096));
         // A sample of the same moment, or of an earlier one, adds nothing.
-        let first = sample(3_000, Total(1_000_000), 0);
+        let first_sample = sample(3_000, Total(1_000_000), 0);
         check(
-            &[first, sample(3_000, Total(9_000_000), 0), sample(2_000, Total(9_000_000), 0)],
+            &[first_sample, sample(3_000, Total(9_000_000), 0), sample(2_000, Total(9_000_000), 0)],
             None,
             Some(0),
         );
     }
 
     #[test]
-    fn a_reset_counter_starts_a_new_rate() {
+    fn counter_reset_starts_a_new_rate() {
         use Meter::Total;
-        let before = [sample(0, Total(60_000_000), 0), sample(15_000, Total(75_000_000), 0)];
-        check(&before, Some(1000), Some(0));
-        let anew = sample(30_000, Total(100_000), 0);
-        check(&[before[0], before[1], anew], None, Some(0));
-        check(&[before[0], before[1], anew, sample(40_000, Total(5_100_000), 0)], Some(500), Some(0));
+        let samples_before = [sample(0, Total(60_000_000), 0), sample(15_000, Total(75_000_000), 0)];
+        check(&samples_before, Some(1000), Some(0));
+        let sample_after_reset = sample(30_000, Total(100_000), 0);
+        check(&[samples_before[0], samples_before[1], sample_after_reset], None, Some(0));
+        check(
+            &[samples_before[0], samples_before[1], sample_after_reset, sample(40_000, Total(5_100_000), 0)],
+            Some(500),
+            Some(0),
+        );
     }
 
     #[test]
-    fn a_rate_is_a_mean_of_a_minute() {
+    fn usage_rate_is_averaged_over_one_minute() {
         // Idle for ten minutes, then one core for fifteen seconds: a quarter of a core in the last minute.
         let mut samples: Vec<Sample> =
             (0..40).map(|number| sample(number * 15_000, Meter::Total(0), 0)).collect();
@@ -191,13 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_is_reported_once_it_has_changed_enough() {
-        let check = |reported: Option<i128>, found: Option<i128>, expected: bool| {
+    fn usage_is_reported_after_significant_change() {
+        let check = |reported: Option<i128>, measured: Option<i128>, expected: bool| {
             let milli = |amount: Option<i128>| amount.map(Quantity::from_milli);
             assert_eq!(
-                figure_changed_enough(milli(reported), milli(found), MIN_CHANGE_CPU),
+                figure_changed_enough(milli(reported), milli(measured), MIN_CHANGE_CPU),
                 expected,
-                "{reported:?} {found:?}"
+                "{reported:?} {measured:?}"
             );
         };
         check(None, None, false);

@@ -218,9 +218,9 @@ impl View {
     }
 
     pub(super) fn synced(&mut self, prefix: &str, entries: &[Entry], revision: Revision) {
-        let known = self.unsynced_prefixes.remove(prefix)
+        let was_syncing = self.unsynced_prefixes.remove(prefix)
             || super::prefixes(&self.keys, &self.node).iter().any(|p| p == prefix);
-        if !known {
+        if !was_syncing {
             return;
         }
         self.revision = self.revision.max(revision);
@@ -418,8 +418,9 @@ impl View {
     }
 
     fn put_candidate(&mut self, name: &str, entry: &Entry, as_of: Revision) {
-        let known = self.candidates.get(name).map(|known| (known.created, known.value.clone()));
-        let url = match known {
+        let candidate =
+            self.candidates.get(name).map(|candidate| (candidate.created, candidate.value.clone()));
+        let url = match candidate {
             Some((created, url)) if created == entry.create_revision => url,
             Some(_) => {
                 self.candidate_departed(entry.create_revision);
@@ -440,11 +441,11 @@ impl View {
         if self.departed.is_some_and(|departed| self.fences.as_of(node) < departed) {
             return HoldCandidates::Unsure;
         }
-        let found = self.candidates.iter().map(|(id, stored)| {
+        let urls = self.candidates.iter().map(|(id, stored)| {
             // A candidate with an unreadable URL cannot be asked, so it does not grant.
             (id.clone(), stored.value.clone().unwrap_or_default())
         });
-        HoldCandidates::All(found.collect())
+        HoldCandidates::All(urls.collect())
     }
 
     /// Returns the create revision of the newest candidate.

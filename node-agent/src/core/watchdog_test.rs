@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 /// heartbeat.
 const DEADLINE_MS: Millis = 3_000;
 /// Additional wait, after the longest possible time to a reset, before a test counts as failed.
-const GRACE_MS: Millis = 5_000;
+const RESET_GRACE_MS: Millis = 5_000;
 /// Interval at which the test records that the machine still runs.
 const PROGRESS_INTERVAL_MS: Millis = 500;
 
@@ -45,7 +45,7 @@ enum Stage {
     /// The device is being armed, with a deadline that nothing renews.
     Arming,
     /// The reset is awaited.
-    Waiting { since: Mono, recorded_at: Mono, until: Mono },
+    Waiting { since: Mono, recorded_at: Mono, deadline: Mono },
 }
 
 /// Evaluates a test that the journal has as begun. If this is another boot than the one to be reset, the test has
@@ -88,8 +88,8 @@ impl WatchdogTest {
 
     pub(super) fn due(&self) -> Option<Mono> {
         match self.stage {
-            Some(Stage::Waiting { recorded_at, until, .. }) => {
-                Some(until.min(recorded_at + PROGRESS_INTERVAL_MS))
+            Some(Stage::Waiting { recorded_at, deadline, .. }) => {
+                Some(deadline.min(recorded_at + PROGRESS_INTERVAL_MS))
             }
             Some(Stage::JournalWrites(_) | Stage::Arming) | None => None,
         }
@@ -114,10 +114,10 @@ impl AgentCore {
                     let report = self.watchdog.report(timings.watchdog_timeout_ms);
                     let worst_ms = wait_ms(&timings, &report.bounds())
                         + watchdog_worst_ms(&timings, report.timeout_ms)
-                        + GRACE_MS;
+                        + RESET_GRACE_MS;
                     let since = now.raw;
                     self.watchdog_test.stage =
-                        Some(Stage::Waiting { since, recorded_at: since, until: since + worst_ms });
+                        Some(Stage::Waiting { since, recorded_at: since, deadline: since + worst_ms });
                 }
                 State::Released | State::Staying if !self.watchdog.problem.is_empty() => {
                     let problem = self.watchdog.problem.clone();
@@ -125,19 +125,19 @@ impl AgentCore {
                 }
                 State::Released | State::Staying => {}
             },
-            Some(Stage::Waiting { until, .. }) if now.raw >= until => {
+            Some(Stage::Waiting { deadline, .. }) if now.raw >= deadline => {
                 self.journal.failed = self.journal.trial.clone();
                 self.journal.proven = None;
                 self.load_watchdog_test_results();
                 self.end_test("the watchdog did not reset this machine");
             }
-            Some(Stage::Waiting { since, recorded_at, until })
+            Some(Stage::Waiting { since, recorded_at, deadline })
                 if now.raw.since(recorded_at) >= PROGRESS_INTERVAL_MS =>
             {
                 if let Some(trial) = &mut self.journal.trial {
                     trial.lasted_ms = now.raw.since(since);
                 }
-                self.watchdog_test.stage = Some(Stage::Waiting { since, recorded_at: now.raw, until });
+                self.watchdog_test.stage = Some(Stage::Waiting { since, recorded_at: now.raw, deadline });
                 self.journal_changed();
             }
             Some(Stage::Waiting { .. }) => {}
@@ -189,11 +189,11 @@ impl AgentCore {
                     && spec.boot_id.as_ref() == Some(&self.config.boot_id)
             })
         };
-        let found = self.view.operation_statuses.iter().find(|(name, stored)| {
+        let allowed = self.view.operation_statuses.iter().find(|(name, stored)| {
             let runs = stored.value.as_ref().is_some_and(|status| status.phase == OperationPhase::Running);
             runs && of_this_boot(name) && !self.watchdog_test.ended_tests.contains(*name) && !has_failed(name)
         });
-        found.map(|(name, _)| name.clone())
+        allowed.map(|(name, _)| name.clone())
     }
 
     /// Returns `true` if the node is in maintenance, no exclusive service is active, nothing is committed as armed, and

@@ -23,9 +23,9 @@ enum Wanted {
 
 impl AgentCore {
     fn max_workers(&self) -> usize {
-        let own = self.view.nodes.value(&self.config.node).and_then(|node| node.spec.max_workers);
+        let node_limit = self.view.nodes.value(&self.config.node).and_then(|node| node.spec.max_workers);
         let cluster = self.view.cluster().map(|cluster| cluster.spec.max_workers);
-        own.or(cluster).unwrap_or(4).max(1) as usize
+        node_limit.or(cluster).unwrap_or(4).max(1) as usize
     }
 
     /// Begins the commands that may begin: kills immediately, others up to `maxWorkers`, by priority, then by fewest
@@ -61,7 +61,7 @@ impl AgentCore {
             if service.has_worker {
                 workers += 1;
             }
-            let wanted = if self.wants_worker(now, service) {
+            let request = if self.wants_worker(now, service) {
                 Wanted::Worker
             } else {
                 let Some(command) = self.command_of(now, service) else { continue };
@@ -95,19 +95,19 @@ impl AgentCore {
                 Reverse(service.definition.priority),
                 service.failures,
                 name.clone(),
-                wanted,
+                request,
             ));
         }
         waiting.sort_by(|a, b| (a.0, a.1, a.2, &a.3).cmp(&(b.0, b.1, b.2, &b.3)));
         let limit = self.max_workers();
-        for (class, _, _, name, wanted) in waiting {
+        for (class, _, _, name, request) in waiting {
             match class {
                 0 => {}
                 1 if verifiers < MAX_VERIFIERS => verifiers += 1,
                 2 | 3 if workers < limit => workers += 1,
                 _ => continue,
             }
-            match wanted {
+            match request {
                 Wanted::Run(command) => self.run(&name, command),
                 Wanted::Worker => {
                     if let Some(service) = self.services.get_mut(&name) {
@@ -160,7 +160,7 @@ impl AgentCore {
                 self.may_start(now, service, uid).then(|| Command::Arrive { source: source.clone() })
             }
             // R8.11: the driver begins only in time.
-            Step::Migrate { target, until, .. } => (self.is_before_margin(now) && now.raw < *until)
+            Step::Migrate { target, deadline, .. } => (self.is_before_margin(now) && now.raw < *deadline)
                 .then(|| Command::Migrate { target: target.clone() }),
             Step::EndMigration { .. } => Some(Command::EndMigration),
             Step::CloseReception { .. } => Some(Command::CloseReception),
@@ -316,9 +316,9 @@ impl AgentCore {
         }
     }
 
-    fn probed(&mut self, now: &Now, service: &mut Service, purpose: ProbePurpose, seen: Observed) {
-        let remnant = matches!(seen, Observed::Remnant(_));
-        let (presence, message) = match seen {
+    fn probed(&mut self, now: &Now, service: &mut Service, purpose: ProbePurpose, observed: Observed) {
+        let remnant = matches!(observed, Observed::Remnant(_));
+        let (presence, message) = match observed {
             Observed::Running => (Presence::Running, String::new()),
             Observed::NotRunning => (Presence::Stopped, String::new()),
             // A remnant counts as running until it is removed.

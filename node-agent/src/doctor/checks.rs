@@ -52,7 +52,7 @@ pub fn run_checks(
 
 fn device(watchdog: &WatchdogReport) -> Check {
     let name = "watchdog";
-    let shown = format!(
+    let description = format!(
         "{} at {}, timeout {} s, {}{}",
         watchdog.identity,
         watchdog.device,
@@ -75,15 +75,15 @@ fn device(watchdog: &WatchdogReport) -> Check {
         ),
         (WatchdogKind::Kernel, None) if watchdog.identity == SOFTDOG_IDENTITY => Check::warn(
             name,
-            format!("{shown}: softdog cannot reset a machine whose kernel has stopped"),
+            format!("{description}: softdog cannot reset a machine whose kernel has stopped"),
             "set WATCHDOG_MODULE to the driver of this machine's hardware in /etc/default/ha-watchdogd, then run systemctl kill ha-watchdogd",
         ),
         (WatchdogKind::Kernel, None) if !watchdog.descriptor_retained => Check::warn(
             name,
-            format!("{shown}: failovers take longer (hactl timing)"),
+            format!("{description}: failovers take longer (hactl timing)"),
             "run ha-watchdogd as its systemd unit does, with FileDescriptorStoreMax=2",
         ),
-        (WatchdogKind::Kernel, None) => Check::ok(name, shown),
+        (WatchdogKind::Kernel, None) => Check::ok(name, description),
     }
 }
 
@@ -135,7 +135,7 @@ fn tested(watchdog: &WatchdogReport, context: &CheckContext) -> Check {
     let help = format!(
         "run hactl node maintenance enable {node} --wait, then hactl node test-watchdog {node} (resets the machine)"
     );
-    let seen = match &watchdog.last_test {
+    let finding = match &watchdog.last_test {
         Some(test) if watchdog.tested => {
             let seconds = test.lasted_ms.div_ceil(1000);
             return Check::ok(
@@ -151,9 +151,9 @@ fn tested(watchdog: &WatchdogReport, context: &CheckContext) -> Check {
         None => "watchdog has never been tested on this machine".to_owned(),
     };
     if context.require_tested {
-        Check::fail(name, format!("{seen}; Cluster.spec.fencing.requireTested requires a test"), help)
+        Check::fail(name, format!("{finding}; Cluster.spec.fencing.requireTested requires a test"), help)
     } else {
-        Check::warn(name, seen, help)
+        Check::warn(name, finding, help)
     }
 }
 
@@ -177,12 +177,13 @@ fn margin(watchdog: &WatchdogReport, daemon: &Status) -> Check {
     }
     let Some(margin_ms) = daemon.smallest_margin_ms else { return Check::ok(name, "nothing is armed") };
     let lateness_ms = daemon.worst_lateness_ms.unwrap_or(0);
-    let seen = format!("minimum watchdog margin {margin_ms} ms, maximum scheduling delay {lateness_ms} ms");
+    let finding =
+        format!("minimum watchdog margin {margin_ms} ms, maximum scheduling delay {lateness_ms} ms");
     if u64::from(margin_ms) * 4 < watchdog.timeout_ms {
         let help = "increase Cluster.spec.timing.watchdogTimeoutSeconds (failovers take longer, see hactl timing), or reduce the load of this machine";
-        Check::warn(name, seen, help)
+        Check::warn(name, finding, help)
     } else {
-        Check::ok(name, seen)
+        Check::ok(name, finding)
     }
 }
 
@@ -193,12 +194,12 @@ fn clock(facts: &MachineFacts, context: &CheckContext) -> Check {
     let Some(worst) = facts.time_daemons.iter().max_by_key(|daemon| daemon.slew_ppm) else {
         return Check::ok(name, "no time daemon runs, so the clock is not slewed");
     };
-    let seen = format!("{} may slew the clock by {} %", worst.name, percent(worst.slew_ppm));
+    let finding = format!("{} may slew the clock by {} %", worst.name, percent(worst.slew_ppm));
     if worst.slew_ppm <= tolerated_ppm {
-        return Check::ok(name, seen);
+        return Check::ok(name, finding);
     }
     let problem = format!(
-        "{seen}, timing.clockRateErrorPercent is {}: services may be stopped unnecessarily",
+        "{finding}, timing.clockRateErrorPercent is {}: services may be stopped unnecessarily",
         percent(tolerated_ppm)
     );
     Check::warn(name, problem, worst.fix)
@@ -217,8 +218,8 @@ fn sleep(sleep: &Sleep, context: &CheckContext) -> Check {
             return Check::warn(name, "this machine can sleep, and no inhibitor keeps it awake", help);
         }
         Some(SleepProtection::None) => {
-            let seen = "this machine can sleep, and no inhibitor keeps it awake: missed heartbeats do not confirm a failure, so its services are not recovered";
-            return Check::fail(name, seen, help);
+            let finding = "this machine can sleep, and no inhibitor keeps it awake: missed heartbeats do not confirm a failure, so its services are not recovered";
+            return Check::fail(name, finding, help);
         }
         None => {}
     }
@@ -241,39 +242,39 @@ fn sleep(sleep: &Sleep, context: &CheckContext) -> Check {
 
 fn panic(settings: &PanicSettings) -> Check {
     let name = "panic";
-    let mut wrong = Vec::new();
+    let mut problems = Vec::new();
     let mut lines = Vec::new();
     if settings.panic == Some(0) {
-        wrong.push(
+        problems.push(
             "kernel.panic=0: the machine does not reboot after a kernel panic, and softdog cannot reset it",
         );
         lines.push("kernel.panic=10");
     }
     if settings.panic_on_oops == Some(0) {
-        wrong.push("kernel.panic_on_oops=0: the kernel keeps running after an oops");
+        problems.push("kernel.panic_on_oops=0: the kernel keeps running after an oops");
         lines.push("kernel.panic_on_oops=1");
     }
     if settings.hung_task_panic.is_some_and(|value| value != 0) {
-        wrong.push("kernel.hung_task_panic is enabled: a slow disk can cause a panic");
+        problems.push("kernel.hung_task_panic is enabled: a slow disk can cause a panic");
         lines.push("kernel.hung_task_panic=0");
     }
-    let shown = |value: Option<i64>| value.map_or("-".to_owned(), |value| value.to_string());
-    if wrong.is_empty() {
+    let setting_text = |value: Option<i64>| value.map_or("-".to_owned(), |value| value.to_string());
+    if problems.is_empty() {
         return Check::ok(
             name,
             format!(
                 "panic={}, panic_on_oops={}, hung_task_panic={}, softlockup_panic={}, hardlockup_panic={}",
-                shown(settings.panic),
-                shown(settings.panic_on_oops),
-                shown(settings.hung_task_panic),
-                shown(settings.softlockup_panic),
-                shown(settings.hardlockup_panic),
+                setting_text(settings.panic),
+                setting_text(settings.panic_on_oops),
+                setting_text(settings.hung_task_panic),
+                setting_text(settings.softlockup_panic),
+                setting_text(settings.hardlockup_panic),
             ),
         );
     }
     let help =
         format!("add {} to /etc/sysctl.d/50-hactl.conf, then run sysctl --system", lines.join(" and "));
-    Check::warn(name, wrong.join("; "), help)
+    Check::warn(name, problems.join("; "), help)
 }
 
 fn machine(context: &CheckContext) -> Check {

@@ -13,19 +13,19 @@ const CHRONY_SLEW_PPM: f64 = 83_333.333;
 const KERNEL_SLEW_PPM: u64 = 500;
 
 /// Bit of `bootstatus` for a reset by the watchdog (`WDIOF_CARDRESET`).
-const CARD_RESET: u32 = 0x20;
+const CARD_RESET_FLAG: u32 = 0x20;
 
 /// systemd's targets for sleep.
 const SLEEP_TARGETS: [&str; 4] =
     ["sleep.target", "suspend.target", "hibernate.target", "hybrid-sleep.target"];
 
-/// Reads all facts of the machine. `known` is the owner of the watchdog device in the last reading. As long as it is
+/// Reads all facts of the machine. `previous_owner` is the owner of the watchdog device in the last reading. As long as it is
 /// still the owner, the descriptors of other processes are not searched.
-pub fn machine(root: &Path, known: Option<&Owner>) -> MachineFacts {
+pub fn machine(root: &Path, previous_owner: Option<&Owner>) -> MachineFacts {
     let processes = processes(root);
     MachineFacts {
         manager: system_conf::settings(root),
-        watchdog_owner: watchdog_owner(root, &processes, known),
+        watchdog_owner: watchdog_owner(root, &processes, previous_owner),
         time_daemons: time_daemons(root, &processes),
         sleep: sleep(root),
         panic: PanicSettings {
@@ -48,7 +48,7 @@ struct Process {
 
 fn processes(root: &Path) -> Vec<Process> {
     let directory = root.join("proc");
-    let mut found: Vec<Process> = names(&directory)
+    let mut processes_found: Vec<Process> = names(&directory)
         .into_iter()
         .filter_map(|name| {
             let pid = name.parse().ok()?;
@@ -57,8 +57,8 @@ fn processes(root: &Path) -> Vec<Process> {
             Some(Process { pid, name, directory })
         })
         .collect();
-    found.sort_by_key(|process| process.pid);
-    found
+    processes_found.sort_by_key(|process| process.pid);
+    processes_found
 }
 
 impl Process {
@@ -76,9 +76,9 @@ impl Process {
 
 /// Returns the first process that has a watchdog device open, and `ha-watchdogd` only if no other process has one.
 ///
-/// A large machine has a hundred thousand descriptors. So they are searched only if sysfs and `known` do not determine
+/// A large machine has a hundred thousand descriptors. So they are searched only if sysfs and `previous_owner` do not determine
 /// the owner.
-fn watchdog_owner(root: &Path, processes: &[Process], known: Option<&Owner>) -> Option<Owner> {
+fn watchdog_owner(root: &Path, processes: &[Process], previous_owner: Option<&Owner>) -> Option<Owner> {
     match active_devices(root) {
         // An open device is active, because opening starts it. If its owner has stopped the device but keeps it open,
         // the daemon reports the device as busy.
@@ -86,23 +86,25 @@ fn watchdog_owner(root: &Path, processes: &[Process], known: Option<&Owner>) -> 
         // A device has one owner. Process 1 is excluded, because the service manager only keeps a copy of the
         // descriptor, and the owner may have changed.
         Some(1) => {
-            let still_owner = known.filter(|known| {
-                known.pid != 1
-                    && processes.iter().any(|process| process.is_owner(known) && process.holds_watchdog())
+            let still_owner = previous_owner.filter(|previous_owner| {
+                previous_owner.pid != 1
+                    && processes
+                        .iter()
+                        .any(|process| process.is_owner(previous_owner) && process.holds_watchdog())
             });
-            if let Some(known) = still_owner {
-                return Some(known.clone());
+            if let Some(previous_owner) = still_owner {
+                return Some(previous_owner.clone());
             }
         }
         Some(_) | None => {}
     }
     let mut owners: Vec<&Process> = processes.iter().filter(|process| process.holds_watchdog()).collect();
     // The service manager keeps a copy of our descriptor in its store, but does not pet the watchdog.
-    let ours = |process: &Process| process.name == "ha-watchdogd";
-    if owners.iter().any(|process| ours(process)) {
+    let is_watchdog_daemon = |process: &Process| process.name == "ha-watchdogd";
+    if owners.iter().any(|process| is_watchdog_daemon(process)) {
         owners.retain(|process| process.pid != 1);
     }
-    owners.sort_by_key(|process| (ours(process), process.pid));
+    owners.sort_by_key(|process| (is_watchdog_daemon(process), process.pid));
     owners.first().map(|process| Owner { pid: process.pid, name: process.name.clone() })
 }
 
@@ -117,7 +119,7 @@ fn active_devices(root: &Path) -> Option<usize> {
 }
 
 fn time_daemons(root: &Path, processes: &[Process]) -> Vec<TimeDaemon> {
-    let of = |process: &Process| match process.name.as_str() {
+    let daemon_of = |process: &Process| match process.name.as_str() {
         "chronyd" => Some(TimeDaemon {
             name: process.name.clone(),
             slew_ppm: chrony_slew_ppm(root),
@@ -129,9 +131,9 @@ fn time_daemons(root: &Path, processes: &[Process]) -> Vec<TimeDaemon> {
         }
         _ => None,
     };
-    let mut found: Vec<TimeDaemon> = processes.iter().filter_map(of).collect();
-    found.dedup_by(|one, other| one.name == other.name);
-    found
+    let mut daemons: Vec<TimeDaemon> = processes.iter().filter_map(daemon_of).collect();
+    daemons.dedup_by(|one, other| one.name == other.name);
+    daemons
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range first")]
@@ -139,12 +141,13 @@ fn chrony_slew_ppm(root: &Path) -> u64 {
     let main = ["etc/chrony/chrony.conf", "etc/chrony.conf"].map(|path| root.join(path));
     let mut files: Vec<PathBuf> = main.into_iter().filter(|path| path.exists()).collect();
     let directory = root.join("etc/chrony/conf.d");
-    let mut more = names(&directory);
-    more.sort();
+    let mut file_names = names(&directory);
+    file_names.sort();
     files.extend(
-        more.into_iter()
+        file_names
+            .into_iter()
             .map(|name| directory.join(name))
-            .filter(|path| path.extension().is_some_and(|end| end == "conf")),
+            .filter(|path| path.extension().is_some_and(|extension| extension == "conf")),
     );
     let set = files.iter().filter_map(|path| text(path)).flat_map(|text| {
         let of_line = |line: &str| {
@@ -178,7 +181,7 @@ fn sleep(root: &Path) -> Sleep {
 fn was_reset(root: &Path) -> bool {
     let directory = root.join("sys/class/watchdog");
     let status = |name: String| text(&directory.join(name).join("bootstatus"))?.parse::<u32>().ok();
-    names(&directory).into_iter().filter_map(status).any(|bits| bits & CARD_RESET != 0)
+    names(&directory).into_iter().filter_map(status).any(|bits| bits & CARD_RESET_FLAG != 0)
 }
 
 fn number(root: &Path, name: &str) -> Option<i64> {
@@ -218,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_tree_yields_default_facts() {
+    fn empty_file_system_yields_default_facts() {
         let root = tree(&[], &[]);
         let all_open = SLEEP_TARGETS.map(str::to_owned).to_vec();
         let sleep = Sleep { states: Vec::new(), open_targets: all_open };
@@ -226,9 +229,9 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_are_searched_only_when_the_owner_may_be_another() {
+    fn watchdog_owner_is_searched_only_if_unknown() {
         // A search finds process 1 first.
-        let check = |states: &[&str], known: Option<(u32, &str)>, expected: Option<u32>| {
+        let check = |states: &[&str], previous_owner: Option<(u32, &str)>, expected: Option<u32>| {
             let states: Vec<(String, &str)> = states
                 .iter()
                 .enumerate()
@@ -241,11 +244,12 @@ mod tests {
                 ("proc/8/comm", "cat"),
             ];
             files.extend(states.iter().map(|(path, state)| (path.as_str(), *state)));
-            let held = "/dev/watchdog0";
-            let root = tree(&files, &[("proc/1/fd/9", held), ("proc/7/fd/3", held), ("proc/9/fd/3", held)]);
-            let known = known.map(|(pid, name)| Owner { pid, name: name.to_owned() });
-            let owner = machine(root.path(), known.as_ref()).watchdog_owner;
-            assert_eq!(owner.map(|owner| owner.pid), expected, "{states:?}, {known:?}");
+            let device = "/dev/watchdog0";
+            let root =
+                tree(&files, &[("proc/1/fd/9", device), ("proc/7/fd/3", device), ("proc/9/fd/3", device)]);
+            let previous_owner = previous_owner.map(|(pid, name)| Owner { pid, name: name.to_owned() });
+            let owner = machine(root.path(), previous_owner.as_ref()).watchdog_owner;
+            assert_eq!(owner.map(|owner| owner.pid), expected, "{states:?}, {previous_owner:?}");
         };
         check(&["inactive\n"], None, None);
         check(&["inactive\n"], Some((9, "wd")), None);
@@ -262,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_is_found_by_what_it_holds() {
+    fn watchdog_owner_is_found_by_open_descriptor() {
         let check = |holders: &[(&str, &str, &str)], expected: Option<(u32, &str)>| {
             let comm: Vec<(String, &str)> =
                 holders.iter().map(|(pid, name, _)| (format!("proc/{pid}/comm"), *name)).collect();
@@ -282,18 +286,18 @@ mod tests {
         check(&[("9", "sbd\n", "/dev/watchdog")], Some((9, "sbd")));
         check(&[("1", "systemd\n", "/dev/watchdog0")], Some((1, "systemd")));
         // The service manager keeps our descriptor in its store.
-        let ours = ("80", "ha-watchdogd\n", "/dev/watchdog0");
-        check(&[("1", "systemd\n", "/dev/watchdog0"), ours], Some((80, "ha-watchdogd")));
-        check(&[ours, ("90", "watchdog\n", "/dev/watchdog1")], Some((90, "watchdog")));
+        let watchdog_daemon = ("80", "ha-watchdogd\n", "/dev/watchdog0");
+        check(&[("1", "systemd\n", "/dev/watchdog0"), watchdog_daemon], Some((80, "ha-watchdogd")));
+        check(&[watchdog_daemon, ("90", "watchdog\n", "/dev/watchdog1")], Some((90, "watchdog")));
     }
 
     #[test]
-    fn the_time_daemon_and_its_limit_are_read() {
+    fn time_daemon_and_its_limit_are_detected() {
         let check = |files: &[(&str, &str)], expected: &[(&str, u64)]| {
             let facts = machine(tree(files, &[]).path(), None);
-            let found: Vec<(&str, u64)> =
+            let daemons: Vec<(&str, u64)> =
                 facts.time_daemons.iter().map(|daemon| (daemon.name.as_str(), daemon.slew_ppm)).collect();
-            assert_eq!(found, expected, "{files:?}");
+            assert_eq!(daemons, expected, "{files:?}");
         };
         let chrony = ("proc/44/comm", "chronyd\n");
         check(&[], &[]);
@@ -318,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn sleep_panic_and_the_last_reset_are_read() {
+    fn sleep_panic_and_last_reset_are_detected() {
         let root = tree(
             &[
                 ("sys/power/state", "freeze mem\n"),

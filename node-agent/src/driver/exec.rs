@@ -251,7 +251,7 @@ impl Driver for ExecDriver {
 }
 
 /// First argument of `ha-exec-shim` that makes it a supervisor.
-const SUPERVISE: &str = "supervise";
+const SUPERVISE_ARGUMENT: &str = "supervise";
 
 /// Runs `ha-exec-shim`, the part of this driver that outlives the agent.
 ///
@@ -259,7 +259,7 @@ const SUPERVISE: &str = "supervise";
 /// Fails if the program was not started by the driver, or if a system call fails.
 pub fn shim(role: Option<&str>) -> io::Result<()> {
     match role {
-        Some(SUPERVISE) => supervisor::run(),
+        Some(SUPERVISE_ARGUMENT) => supervisor::run(),
         Some(LAUNCH) => launch::run(),
         Some(_) | None => Err(io::Error::new(
             io::ErrorKind::InvalidInput,

@@ -72,23 +72,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_in_a_row_count() {
+    fn consecutive_health_check_failures_count() {
         let check = HealthCheck { retries: 2, start_period_seconds: 5.0, ..HealthCheck::default() };
         let mut streak = Streak::default();
-        let mut record =
-            |health: Health, since: u64| streak.record(health, &check, Duration::from_secs(since));
-        let bad = || Health::Unhealthy("not ok".into());
+        let mut record = |health: Health, since_start_seconds: u64| {
+            streak.record(health, &check, Duration::from_secs(since_start_seconds))
+        };
+        let unhealthy = || Health::Unhealthy("not ok".into());
         let message = Some("container is unhealthy: health check failed 2 times in a row: not ok".to_owned());
-        for (health, since, expected) in [
-            (bad(), 1, None),
-            (bad(), 4, None),
-            (bad(), 5, None),
+        for (health, since_start_seconds, expected) in [
+            (unhealthy(), 1, None),
+            (unhealthy(), 4, None),
+            (unhealthy(), 5, None),
             (Health::Healthy, 6, None),
-            (bad(), 7, None),
+            (unhealthy(), 7, None),
             (Health::Unknown("podman is away".into()), 8, None),
-            (bad(), 9, message),
+            (unhealthy(), 9, message),
         ] {
-            assert_eq!(record(health.clone(), since), expected, "{health:?} at {since}");
+            assert_eq!(
+                record(health.clone(), since_start_seconds),
+                expected,
+                "{health:?} at {since_start_seconds}"
+            );
         }
     }
 }

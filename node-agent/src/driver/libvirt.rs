@@ -34,7 +34,7 @@ use virsh::Virsh;
 use watch::Watches;
 
 /// Directory in which libvirt's system daemon logs the output of each QEMU.
-const QEMU_LOGS: &str = "/var/log/libvirt/qemu";
+const QEMU_LOG_DIRECTORY: &str = "/var/log/libvirt/qemu";
 
 /// Driver `libvirt`. Dropping it ends the monitoring; domains keep running.
 #[derive(Debug)]
@@ -221,5 +221,5 @@ impl Driver for LibvirtDriver {
 /// Returns the path at which libvirt's system daemon logs the output of a domain's QEMU.
 fn qemu_log(domain: &str) -> PathBuf {
     // A domain's name contains no slash, so the file is in this directory.
-    Path::new(QEMU_LOGS).join(format!("{domain}.log"))
+    Path::new(QEMU_LOG_DIRECTORY).join(format!("{domain}.log"))
 }

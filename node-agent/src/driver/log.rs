@@ -44,8 +44,8 @@ pub(in crate::driver) struct TailBuffer {
 
 impl TailBuffer {
     /// Appends bytes, and drops old ones beyond the limit.
-    pub(in crate::driver) fn push(&mut self, more: &[u8]) {
-        self.bytes.extend_from_slice(more);
+    pub(in crate::driver) fn push(&mut self, new_bytes: &[u8]) {
+        self.bytes.extend_from_slice(new_bytes);
         // Twice the limit, so that bytes are not moved for each small piece.
         if self.bytes.len() > 2 * LOG_BYTES_MAX {
             self.bytes.drain(..self.bytes.len() - LOG_BYTES_MAX);
@@ -58,15 +58,16 @@ impl TailBuffer {
         let text = String::from_utf8_lossy(&self.bytes);
         let over = text.len().saturating_sub(LOG_BYTES_MAX);
         let start = (over..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
-        let (kept, is_cut) = (&text[start..], self.is_cut || start > 0);
+        let (available, is_cut) = (&text[start..], self.is_cut || start > 0);
         let lines = usize::try_from(lines).unwrap_or(usize::MAX);
-        if let Some(from) = start_of_last_lines(kept, lines) {
-            return LogTail { text: kept[from..].to_owned(), truncated: false };
+        if let Some(from) = start_of_last_lines(available, lines) {
+            return LogTail { text: available[from..].to_owned(), truncated: false };
         }
         // The first line has no beginning. It is kept only if there is no other.
-        let whole = if is_cut { kept.split_once('\n').map_or(kept, |(_, rest)| rest) } else { kept };
-        let whole = if whole.is_empty() { kept } else { whole };
-        LogTail { text: whole.to_owned(), truncated: is_cut }
+        let whole_lines =
+            if is_cut { available.split_once('\n').map_or(available, |(_, rest)| rest) } else { available };
+        let whole_lines = if whole_lines.is_empty() { available } else { whole_lines };
+        LogTail { text: whole_lines.to_owned(), truncated: is_cut }
     }
 }
 
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_are_kept() {
+    fn log_tail_keeps_the_last_lines() {
         check(&[], 5, "", false);
         check(&[b"a\nb\nc\n"], 2, "b\nc\n", false);
         check(&[b"a\nb\nc\n"], 3, "a\nb\nc\n", false);
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_log_is_cut_between_lines() {
+    fn long_log_is_truncated_between_lines() {
         let line = format!("{}\n", "x".repeat(999));
         let mut log_end = TailBuffer::default();
         for _ in 0..500 {
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_with_the_one_before() {
+    fn log_tail_includes_the_rotated_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("output.log");
         let now = SystemTime::now();
@@ -277,17 +278,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_is_read_and_its_failure_is_told() {
-        let of = async |script: &str| of_program("sh", &["-c".to_owned(), script.to_owned()], ALL).await;
-        assert_eq!(of("printf 'a\\nb\\n'").await.unwrap().text, "a\nb\n");
-        let failed = of("echo no journal >&2; exit 3").await.unwrap_err();
+    async fn log_program_failure_is_reported() {
+        let output_of =
+            async |script: &str| of_program("sh", &["-c".to_owned(), script.to_owned()], ALL).await;
+        assert_eq!(output_of("printf 'a\\nb\\n'").await.unwrap().text, "a\nb\n");
+        let failed = output_of("echo no journal >&2; exit 3").await.unwrap_err();
         assert_eq!(failed, LogFailure::Unreadable("sh: no journal".to_owned()));
         let missing = of_program("/nonexistent/journalctl", &[], ALL).await.unwrap_err();
         assert!(matches!(missing, LogFailure::Unreadable(why) if why.contains("No such file")));
     }
 
     #[test]
-    fn the_journal_is_asked_for_one_unit() {
+    fn journalctl_arguments_select_one_unit() {
         let query = LogQuery { lines: 7, since_seconds: Some(60) };
         let arguments = journal_arguments("nginx.service", query).join(" ");
         assert!(arguments.contains("--unit=nginx.service --lines=7 "), "{arguments}");

@@ -35,7 +35,7 @@ use watch::Watches;
 pub const DEFAULT_SOCKET: &str = "/run/podman/podman.sock";
 
 /// Possible paths of the podman program.
-const PROGRAMS: [&str; 3] = ["/usr/bin/podman", "/usr/local/bin/podman", "/bin/podman"];
+const PODMAN_PROGRAM_FILES: [&str; 3] = ["/usr/bin/podman", "/usr/local/bin/podman", "/bin/podman"];
 
 /// Settings of driver `podman`.
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ impl Context {
 }
 
 fn is_installed() -> bool {
-    PROGRAMS.iter().any(|program| Path::new(program).exists())
+    PODMAN_PROGRAM_FILES.iter().any(|program| Path::new(program).exists())
 }
 
 /// Returns the reason for a missing socket as text for a message.
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_socket_is_reported_with_a_fix() {
+    fn missing_podman_socket_suggests_a_fix() {
         let socket = Path::new("/run/podman/podman.sock");
         let missing = no_socket(socket, true);
         assert!(
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_have_their_units() {
+    fn podman_usage_is_converted_to_units() {
         let usage: client::Usage = serde_json::from_str(
             r#"{"CPUNano":5000,"MemUsage":7,"BlockInput":1,"BlockOutput":2,"NetInput":3,"NetOutput":4}"#,
         )

@@ -61,10 +61,10 @@ impl ProgramSettings {
     /// Returns the shim's path: in the directory of the running program or, as packages install it, in `libexec/hactl`
     /// next to that directory.
     pub fn shim_beside_this_program() -> io::Result<PathBuf> {
-        let beside = std::env::current_exe()?.with_file_name("ha-exec-shim");
+        let adjacent_shim = std::env::current_exe()?.with_file_name("ha-exec-shim");
         let installed =
-            beside.ancestors().nth(2).map(|directory| directory.join("libexec/hactl/ha-exec-shim"));
-        Ok(installed.filter(|file| !beside.exists() && file.exists()).unwrap_or(beside))
+            adjacent_shim.ancestors().nth(2).map(|directory| directory.join("libexec/hactl/ha-exec-shim"));
+        Ok(installed.filter(|file| !adjacent_shim.exists() && file.exists()).unwrap_or(adjacent_shim))
     }
 }
 
@@ -120,8 +120,9 @@ impl Programs {
             .map_err(|error| format!("cannot execute {}: {error}", shim.display()))?;
         nix::unistd::access(&self.directory, nix::unistd::AccessFlags::W_OK)
             .map_err(|error| format!("{} is not writable: {error}", self.directory.display()))?;
-        let seen = std::fs::read_link("/proc/self").map_err(|error| format!("cannot read /proc: {error}"))?;
-        if seen.as_os_str() != std::process::id().to_string().as_str() {
+        let own_pid =
+            std::fs::read_link("/proc/self").map_err(|error| format!("cannot read /proc: {error}"))?;
+        if own_pid.as_os_str() != std::process::id().to_string().as_str() {
             return Err("/proc belongs to another PID namespace: mount the /proc of this one".to_owned());
         }
         Ok(())
@@ -131,27 +132,27 @@ impl Programs {
     pub(in crate::driver) fn environment(
         &self,
         service: &ServiceDefinition,
-        given: &BTreeMap<String, String>,
+        spec_variables: &BTreeMap<String, String>,
         target: Option<&str>,
     ) -> Vec<(String, String)> {
-        let mut variables = BTreeMap::from([("PATH".to_owned(), PATH.to_owned())]);
-        variables.extend(given.clone());
+        let mut variables = BTreeMap::from([("PATH".to_owned(), DEFAULT_PATH_VARIABLE.to_owned())]);
+        variables.extend(spec_variables.clone());
         let directory = self.directory_of(&service.name).path().display().to_string();
-        let own = [
+        let agent_variables = [
             ("HA_RESOURCE", service.name.as_str()),
             ("HA_RESOURCE_UID", &service.uid),
             ("HA_NODE", &self.settings.node),
             (SERVICE_MARK_VARIABLE, &directory),
         ];
-        let own = own.into_iter().chain(target.map(|target| ("HA_TARGET", target)));
-        variables.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let agent_variables = agent_variables.into_iter().chain(target.map(|target| ("HA_TARGET", target)));
+        variables.extend(agent_variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
         variables.into_iter().collect()
     }
 
     /// Returns the environment of a program that does not belong to a service.
     pub(in crate::driver) fn plain_environment(&self) -> Vec<(String, String)> {
-        let own = [("PATH", PATH), ("HA_NODE", &self.settings.node)];
-        own.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+        let agent_variables = [("PATH", DEFAULT_PATH_VARIABLE), ("HA_NODE", &self.settings.node)];
+        agent_variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
     }
 
     /// Returns the record of the service's supervised process of this boot, running or ended.
@@ -193,7 +194,7 @@ pub(in crate::driver) fn unmarked(mut environment: Vec<(String, String)>) -> Vec
 }
 
 /// Default search path for programs; the resource can set another one.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const DEFAULT_PATH_VARIABLE: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// First argument of `ha-exec-shim` that makes it a launcher.
 pub(in crate::driver) const LAUNCH: &str = "launch";
@@ -215,8 +216,8 @@ fn file_name(resource: &str) -> String {
 }
 
 /// Returns a failure of the machine rather than of the service; a retry on this node may resolve it.
-pub(in crate::driver) fn io_failure(what: &str, error: &io::Error) -> DriverFailure {
-    failed(Reason::StartFailed, &format!("{what}: {error}"))
+pub(in crate::driver) fn io_failure(operation: &str, error: &io::Error) -> DriverFailure {
+    failed(Reason::StartFailed, &format!("{operation}: {error}"))
 }
 
 /// Returns a failure that a retry on this node may resolve.
@@ -229,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_names_are_safe_and_differ() {
+    fn service_file_names_are_safe_and_unique() {
         for (name, expected) in [
             ("web", "web"),
             ("vm:100", "vm%3a100"),

@@ -79,8 +79,8 @@ impl SimulatedDriver {
         Ok(if state.boot_id == self.boot_id { state.what } else { SimulatedState::Stopped })
     }
 
-    fn set(&self, resource: &str, what: SimulatedState) -> io::Result<()> {
-        write(&self.state_file(&self.node, resource), &State { boot_id: self.boot_id.clone(), what })
+    fn set(&self, resource: &str, state: SimulatedState) -> io::Result<()> {
+        write(&self.state_file(&self.node, resource), &State { boot_id: self.boot_id.clone(), what: state })
     }
 
     fn fails_here(&self, spec: &SimulatedSpec) -> bool {
@@ -172,8 +172,8 @@ impl SimulatedDriver {
         write(&failures_file, &Failures { migrations: 0, ..failures }).map_err(unreadable)?;
         // The stop on this node comes before the start on the target, so that the service never runs on both nodes.
         self.set(&service.name, SimulatedState::Stopped).map_err(unreadable)?;
-        let what = if spec.gated { SimulatedState::Arrived } else { SimulatedState::Running };
-        write(&target_file, &State { what, ..receiver }).map_err(unreadable)
+        let state_after = if spec.gated { SimulatedState::Arrived } else { SimulatedState::Running };
+        write(&target_file, &State { what: state_after, ..receiver }).map_err(unreadable)
     }
 }
 
@@ -191,10 +191,10 @@ impl SimulatedDriver {
         failures.replacements = if fails { failures.replacements + 1 } else { 0 };
         write(&failures_file, &failures).map_err(unreadable)?;
         if fails {
-            let (at, of) = (failures.replacements, spec.replace_failures);
+            let (at, failure_limit) = (failures.replacements, spec.replace_failures);
             return Err(failed(
                 Reason::ReplaceFailed,
-                format!("simulated failure of replacement {at} of {of}"),
+                format!("simulated failure of replacement {at} of {failure_limit}"),
             ));
         }
         Ok(())
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_runs_until_it_is_stopped_or_the_machine_boots() {
+    async fn simulated_service_runs_until_stop_or_boot() {
         let shared = tempfile::tempdir().unwrap();
         let service = service(|_| {});
         node(&shared, "node1", "a").start(&service).await.unwrap();
@@ -373,25 +373,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn starts_fail_as_often_as_asked_over_the_cluster_and_where() {
+    async fn simulated_starts_fail_as_configured() {
         let shared = tempfile::tempdir().unwrap();
-        let (first, second) = (node(&shared, "node1", "a"), node(&shared, "node2", "a"));
+        let (first_node, second_node) = (node(&shared, "node1", "a"), node(&shared, "node2", "a"));
         let failing = service(|spec| spec.start_failures = 2);
-        assert_eq!(first.start(&failing).await.unwrap_err().class, FailureClass::RetryHere);
-        assert_eq!(second.start(&failing).await.unwrap_err().reason, Reason::StartFailed);
-        second.start(&failing).await.unwrap();
-        second.kill(&failing).await.unwrap();
-        assert!(second.start(&failing).await.is_err(), "a success counts afresh");
+        assert_eq!(first_node.start(&failing).await.unwrap_err().class, FailureClass::RetryHere);
+        assert_eq!(second_node.start(&failing).await.unwrap_err().reason, Reason::StartFailed);
+        second_node.start(&failing).await.unwrap();
+        second_node.kill(&failing).await.unwrap();
+        assert!(second_node.start(&failing).await.is_err(), "a success counts afresh");
         let elsewhere = service(|spec| {
             spec.start_failures = 9;
             spec.fail_on = vec!["node2".into()];
             spec.missing = vec!["node3".into()];
         });
-        first.start(&elsewhere).await.unwrap();
+        first_node.start(&elsewhere).await.unwrap();
         let missing = node(&shared, "node3", "a").start(&elsewhere).await.unwrap_err();
         assert_eq!((missing.class, missing.reason), (FailureClass::NeverHere, Reason::NotInstalled));
-        let wrong = service(|spec| spec.bad_configuration = true);
-        let failed = second.start(&wrong).await.unwrap_err();
+        let misconfigured = service(|spec| spec.bad_configuration = true);
+        let failed = second_node.start(&misconfigured).await.unwrap_err();
         assert_eq!(
             (failed.class, failed.reason),
             (FailureClass::ConfigurationWrong, Reason::BadConfiguration)
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stop_that_fails_leaves_it_running() {
+    async fn failed_simulated_stop_leaves_service_running() {
         let shared = tempfile::tempdir().unwrap();
         let driver = node(&shared, "node1", "a");
         let service = service(|spec| spec.stop_fails = true);
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn its_secondary_is_replaced_while_it_runs_unless_that_is_to_fail() {
+    async fn simulated_replacement_succeeds_or_fails_as_configured() {
         let shared = tempfile::tempdir().unwrap();
         let driver = node(&shared, "node1", "a");
         let service = service(|spec| {
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_moves_to_a_node_that_waits_for_it() {
+    async fn simulated_migration_needs_a_receiving_target() {
         let shared = tempfile::tempdir().unwrap();
         let (source, target) = (node(&shared, "node1", "a"), node(&shared, "node2", "b"));
         let service = service(|spec| spec.migrate_failures = 1);
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reception_that_is_closed_takes_nothing_unless_it_cannot_be() {
+    async fn closed_reception_blocks_migration_if_gated() {
         let shared = tempfile::tempdir().unwrap();
         for gated in [true, false] {
             let (source, target) = (node(&shared, "node1", "a"), node(&shared, "node2", "b"));

@@ -204,12 +204,12 @@ impl Context {
         unit: &str,
     ) -> Result<Observed, BusError> {
         let session = self.bus.session().await?;
-        let until = Instant::now() + MAX_TRANSITION;
+        let deadline = Instant::now() + MAX_TRANSITION;
         let (mut state, mut current_run_state);
         loop {
             state = session.unit(unit).await?;
             current_run_state = run_state(&state);
-            if current_run_state != RunState::Ending || Instant::now() > until {
+            if current_run_state != RunState::Ending || Instant::now() > deadline {
                 break;
             }
             sleep(POLL_INTERVAL).await;
@@ -242,11 +242,17 @@ impl Context {
         state: &state::UnitState,
     ) {
         let automatic_starts = async {
-            let found = boot::automatic_starts(session, unit, state).await?;
-            if spec.disable_at_boot { boot::disable(session, unit, found).await } else { Ok(found) }
+            let starts_found = boot::automatic_starts(session, unit, state).await?;
+            if spec.disable_at_boot {
+                boot::disable(session, unit, starts_found).await
+            } else {
+                Ok(starts_found)
+            }
         };
         let problem = match automatic_starts.await {
-            Ok(left) => boot::refusal(&left, spec.disable_at_boot).map(|failure| failure.message),
+            Ok(enabled_units) => {
+                boot::refusal(&enabled_units, spec.disable_at_boot).map(|failure| failure.message)
+            }
             Err(error) => Some(format!("cannot determine whether {unit} is started at boot: {error}")),
         };
         if self.boot_starts.record(&service.name, problem.clone())

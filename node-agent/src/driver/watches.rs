@@ -33,7 +33,7 @@ impl<K: PartialEq> Watches<K> {
         F: Future<Output = ()> + Send + 'static,
     {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        if tasks.get(resource).is_some_and(|(known, task)| *known == watched && !task.is_finished()) {
+        if tasks.get(resource).is_some_and(|(current, task)| *current == watched && !task.is_finished()) {
             return;
         }
         let task = tokio::spawn(watch()).abort_handle();

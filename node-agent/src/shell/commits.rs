@@ -17,7 +17,7 @@ pub(super) struct StoreLink {
 }
 
 /// Time after which an answer is no longer awaited, independent of the client's own deadlines.
-const ORDINARY_TIMEOUT: Duration = Duration::from_secs(10);
+const ORDINARY_COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl StoreLink {
     pub(super) fn new(ordinary: EtcdStore, heartbeats: EtcdStore, inputs: Inputs) -> StoreLink {
@@ -32,7 +32,7 @@ impl StoreLink {
                 self.heartbeats.set_attempt_timeout_ms(timeout_ms);
                 (self.heartbeats.clone(), Duration::from_millis(timeout_ms.saturating_mul(3)))
             }
-            CommitUrgency::Ordinary => (self.ordinary.clone(), ORDINARY_TIMEOUT),
+            CommitUrgency::Ordinary => (self.ordinary.clone(), ORDINARY_COMMIT_TIMEOUT),
         };
         let inputs = self.inputs.clone();
         tokio::spawn(async move {
@@ -71,12 +71,12 @@ impl StoreLink {
     pub(super) fn keep_alive(&self, lease: LeaseId) {
         let (store, inputs) = (self.ordinary.clone(), self.inputs.clone());
         tokio::spawn(async move {
-            let kept = match store.keep_alive(lease).await {
+            let result = match store.keep_alive(lease).await {
                 Ok(_) => LeaseKept::Kept,
                 Err(StoreError::LeaseNotFound) => LeaseKept::Gone,
                 Err(error) => LeaseKept::Unknown(error.to_string()),
             };
-            let _ = inputs.send(Input::LeaseKept { lease, kept });
+            let _ = inputs.send(Input::LeaseKept { lease, kept: result });
         });
     }
 }

@@ -28,7 +28,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// Interval between checks of which drivers this node can serve.
-const CHECK_EVERY: Duration = Duration::from_secs(60);
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum time to wait for a driver's reading of a service.
 const MEASURE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -75,7 +75,7 @@ impl Drivers {
         let lxc = LxcDriver::new(lxc, events.clone()).context("cannot read the mounts of this machine")?;
         let podman = PodmanSettings::new(options.node.clone(), options.podman_socket.clone());
         let podman = PodmanDriver::new(podman, events);
-        let all: [Arc<dyn Driver>; 8] = [
+        let drivers: [Arc<dyn Driver>; 8] = [
             Arc::new(exec),
             Arc::new(external),
             Arc::new(libvirt),
@@ -93,7 +93,7 @@ impl Drivers {
                 }
             }
         });
-        let by_name = all.into_iter().map(|driver| (driver.name(), driver)).collect();
+        let by_name = drivers.into_iter().map(|driver| (driver.name(), driver)).collect();
         Ok(Drivers { by_name, inputs: inputs.clone(), cancels: Arc::default(), unusable: Arc::default() })
     }
 
@@ -119,12 +119,12 @@ impl Drivers {
     pub(super) fn spawn_checks(&self) {
         let drivers = self.clone();
         tokio::spawn(async move {
-            let mut known = None;
+            let mut previous_facts = None;
             loop {
-                tokio::time::sleep(CHECK_EVERY).await;
+                tokio::time::sleep(CHECK_INTERVAL).await;
                 let facts = (drivers.usable_names().await, super::identity::hardware());
-                if known.as_ref() != Some(&facts) {
-                    known = Some(facts.clone());
+                if previous_facts.as_ref() != Some(&facts) {
+                    previous_facts = Some(facts.clone());
                     let (usable_drivers, hardware) = facts;
                     if drivers.inputs.send(Input::Facts { drivers: usable_drivers, hardware }).is_err() {
                         return;

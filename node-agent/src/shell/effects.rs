@@ -73,8 +73,8 @@ impl Effects {
             },
             Effect::Exit(exit) => {
                 tracing::info!(?exit, "stopping the agent");
-                if let Ok(mut known) = self.exit.lock() {
-                    *known = Some(exit);
+                if let Ok(mut stored_exit) = self.exit.lock() {
+                    *stored_exit = Some(exit);
                 }
                 self.ended.send_replace(true);
             }

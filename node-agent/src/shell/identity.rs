@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_product_id_that_many_machines_have_is_none() {
+    fn placeholder_product_ids_are_ignored() {
         let check = |text: &str, expected: Option<&str>| assert_eq!(product_id_of(text).as_deref(), expected);
         check("4C4C4544-0042-3510-8054-B4C04F4E3532\n", Some("4c4c4544-0042-3510-8054-b4c04f4e3532"));
         check("00000000-0000-0000-0000-000000000000\n", None);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_id_is_refused() {
+    fn empty_machine_id_is_refused() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let error = read_id(file.path(), "--boot-id-file").expect_err("refused").to_string();
         assert!(error.contains("--boot-id-file") && error.contains("1 to 128"), "{error}");

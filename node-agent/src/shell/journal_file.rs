@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 
 /// First word of the file, which names the format. The checksum of the second line follows it.
-const MAGIC: &str = "hactl-journal-1";
+const JOURNAL_HEADER_PREFIX: &str = "hactl-journal-1";
 
 /// The journal's file, with the node's exclusive lock held.
 #[derive(Debug)]
@@ -83,12 +83,12 @@ impl JournalFile {
     /// the new file.
     fn store(&self, journal: &Journal) -> std::io::Result<()> {
         let text = render(journal)?;
-        let beside = self.directory.join("journal.new");
+        let new_file = self.directory.join("journal.new");
         let mut file =
-            OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&beside)?;
+            OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new_file)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        std::fs::rename(&beside, self.path())?;
+        std::fs::rename(&new_file, self.path())?;
         File::open(&self.directory)?.sync_all()
     }
 
@@ -98,13 +98,13 @@ impl JournalFile {
         std::thread::spawn(move || {
             while let Some((mut id, mut journal)) = received.blocking_recv() {
                 // A newer journal contains every older one, so a burst is written once, and each request is answered.
-                let mut answered = vec![id];
+                let mut write_ids = vec![id];
                 while let Ok((newer_id, newer)) = received.try_recv() {
                     (id, journal) = (newer_id, newer);
-                    answered.push(id);
+                    write_ids.push(id);
                 }
                 let result = self.store(&journal).map_err(|error| error.to_string());
-                for id in answered {
+                for id in write_ids {
                     // Sending fails only once the loop has ended.
                     let _ = inputs.send(Input::JournalWritten { id, result: result.clone() });
                 }
@@ -125,13 +125,16 @@ impl JournalWriter {
 
 fn render(journal: &Journal) -> std::io::Result<String> {
     let body = serde_json::to_string(journal)?;
-    Ok(format!("{MAGIC} {:016x}\n{body}\n", checksum(body.as_bytes())))
+    Ok(format!("{JOURNAL_HEADER_PREFIX} {:016x}\n{body}\n", checksum(body.as_bytes())))
 }
 
 fn parse(text: &str) -> anyhow::Result<Journal> {
-    let (head, rest) = text.split_once('\n').context("first line is incomplete")?;
+    let (header, rest) = text.split_once('\n').context("first line is incomplete")?;
     let body = rest.strip_suffix('\n').context("last line is incomplete")?;
-    let sum = head.strip_prefix(MAGIC).map(str::trim).context("first line has an unknown format")?;
+    let sum = header
+        .strip_prefix(JOURNAL_HEADER_PREFIX)
+        .map(str::trim)
+        .context("first line has an unknown format")?;
     if sum != format!("{:016x}", checksum(body.as_bytes())) {
         anyhow::bail!("checksum does not match");
     }
@@ -151,7 +154,7 @@ mod tests {
     use ha_api_types::id::Epoch;
 
     #[test]
-    fn what_was_stored_is_loaded_again() {
+    fn stored_journal_is_loaded_again() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let file = JournalFile::open(directory.path()).expect("the lock");
         assert_eq!(file.load().expect("an empty journal"), Journal::default());
@@ -161,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_journal_is_noticed_wherever_it_is_cut_and_put_aside() {
+    fn truncated_journal_is_detected_and_set_aside() {
         let journal = Journal { boot_id: "boot".into(), epoch: Epoch(7), ..Journal::default() };
         let text = render(&journal).expect("rendered");
         for cut in 1..text.len() {
@@ -177,12 +180,12 @@ mod tests {
     }
 
     #[test]
-    fn a_second_agent_is_refused() {
+    fn second_agent_on_same_journal_is_refused() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let first = JournalFile::open(directory.path()).expect("the lock");
+        let first_agent_file = JournalFile::open(directory.path()).expect("the lock");
         let error = JournalFile::open(directory.path()).expect_err("refused").to_string();
         assert!(error.contains("another agent"), "{error}");
-        drop(first);
+        drop(first_agent_file);
         JournalFile::open(directory.path()).expect("free again");
     }
 }

@@ -42,10 +42,10 @@ impl ShutdownDelay {
     /// Lets the shutdown continue after the agent's core has ended. An agent that left because of the announcement
     /// waits until the service manager stops it, because it would be restarted immediately otherwise.
     pub(super) async fn finish(self, requested: impl Future<Output = ()>) {
-        let left = *self.is_leaving.borrow();
+        let was_leaving = *self.is_leaving.borrow();
         // Sending fails if no watch is running.
         let _ = self.release.send(true);
-        if left && tokio::time::timeout(STOP_TIMEOUT, requested).await.is_err() {
+        if was_leaving && tokio::time::timeout(STOP_TIMEOUT, requested).await.is_err() {
             tracing::warn!("announced shutdown did not happen, restarting the agent");
         }
     }

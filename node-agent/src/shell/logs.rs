@@ -25,7 +25,7 @@ const MAX_PARALLEL_READS: usize = 2;
 /// Maximum number of requests in progress or waiting; more are left unanswered.
 const MAX_PENDING_REQUESTS: usize = 64;
 /// Intervals of the watch. Requests are rare and short-lived, so it lists and retries less often than that of the core.
-const WATCH: Options = Options {
+const WATCH_OPTIONS: Options = Options {
     relist_interval: Duration::from_secs(300),
     backoff_min: Duration::from_millis(200),
     backoff_max: Duration::from_secs(15),
@@ -43,16 +43,16 @@ pub(super) fn spawn(store: EtcdStore, keys: Keys, node: &NodeName, drivers: Driv
         requests: Arc::new(Semaphore::new(MAX_PENDING_REQUESTS)),
     });
     tokio::spawn(async move {
-        let (_refresher, mut items) = reflector(store, selectors, WATCH);
-        let (mut seen, mut is_refused) = (SeenRequests::default(), false);
+        let (_refresher, mut items) = reflector(store, selectors, WATCH_OPTIONS);
+        let (mut seen_requests, mut is_refused) = (SeenRequests::default(), false);
         while let Some(item) = items.next().await {
             match item {
                 Item::Synced(reading) => {
                     is_refused = false;
-                    seen.synced(&reading.entries).into_iter().for_each(|entry| reader.begin(entry));
+                    seen_requests.synced(&reading.entries).into_iter().for_each(|entry| reader.begin(entry));
                 }
                 Item::Changes { changes, revision: _ } => {
-                    seen.changed(changes).into_iter().for_each(|entry| reader.begin(entry));
+                    seen_requests.changed(changes).into_iter().for_each(|entry| reader.begin(entry));
                 }
                 Item::Unavailable(StoreError::Refused(why)) => {
                     if !is_refused {
@@ -130,8 +130,8 @@ impl Reader {
     async fn answer(&self, entry: &Entry) {
         let Some(Key::LogRequest(node, id)) = self.keys.parse(&entry.key) else { return };
         let Ok(request) = serde_json::from_slice::<LogRequest>(&entry.value) else { return };
-        let until = Instant::now() + Duration::from_millis(LOG_TIMEOUT_MS);
-        let answer = timeout_at(until, self.read(&request)).await.unwrap_or_else(|_| {
+        let deadline = Instant::now() + Duration::from_millis(LOG_TIMEOUT_MS);
+        let answer = timeout_at(deadline, self.read(&request)).await.unwrap_or_else(|_| {
             let message = format!("reading the log took longer than {} s", LOG_TIMEOUT_MS / 1000);
             LogAnswer { failure: Some(LogFailure::Unreadable(message)), ..LogAnswer::default() }
         });
@@ -203,23 +203,23 @@ mod tests {
     }
 
     #[test]
-    fn each_request_is_answered_once() {
-        let mut seen = SeenRequests::default();
-        assert_eq!(keys_of(&seen.synced(&[entry("a", Revision(1))])), ["a"]);
-        assert_eq!(keys_of(&seen.changed(vec![Change::Put(entry("b", Revision(2)))])), ["b"]);
-        assert!(seen.synced(&[entry("a", Revision(1)), entry("b", Revision(2))]).is_empty());
-        assert!(seen.changed(vec![Change::Put(entry("b", Revision(2)))]).is_empty());
+    fn each_log_request_is_answered_once() {
+        let mut seen_requests = SeenRequests::default();
+        assert_eq!(keys_of(&seen_requests.synced(&[entry("a", Revision(1))])), ["a"]);
+        assert_eq!(keys_of(&seen_requests.changed(vec![Change::Put(entry("b", Revision(2)))])), ["b"]);
+        assert!(seen_requests.synced(&[entry("a", Revision(1)), entry("b", Revision(2))]).is_empty());
+        assert!(seen_requests.changed(vec![Change::Put(entry("b", Revision(2)))]).is_empty());
         let gone = Change::Delete { key: "c".to_owned(), revision: Revision(4) };
-        assert!(seen.changed(vec![Change::Put(entry("c", Revision(3))), gone]).is_empty());
-        assert_eq!(keys_of(&seen.changed(vec![Change::Put(entry("c", Revision(5)))])), ["c"]);
-        assert_eq!(seen.requests.len(), 3);
-        assert!(seen.synced(&[]).is_empty() && seen.requests.is_empty());
+        assert!(seen_requests.changed(vec![Change::Put(entry("c", Revision(3))), gone]).is_empty());
+        assert_eq!(keys_of(&seen_requests.changed(vec![Change::Put(entry("c", Revision(5)))])), ["c"]);
+        assert_eq!(seen_requests.requests.len(), 3);
+        assert!(seen_requests.synced(&[]).is_empty() && seen_requests.requests.is_empty());
     }
 
     #[test]
-    fn a_request_is_read_within_bounds() {
-        for (asked, lines) in [(0, 1), (7, 7), (u32::MAX, LOG_LINES_MAX)] {
-            let request = LogRequest { tail_lines: asked, ..LogRequest::default() };
+    fn log_request_line_count_is_bounded() {
+        for (requested_lines, lines) in [(0, 1), (7, 7), (u32::MAX, LOG_LINES_MAX)] {
+            let request = LogRequest { tail_lines: requested_lines, ..LogRequest::default() };
             assert_eq!(query_of(&request).lines, lines);
         }
     }

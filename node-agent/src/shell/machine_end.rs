@@ -86,8 +86,8 @@ fn exit_cause(evidence: &Evidence) -> ShutdownRequest {
 
 fn leave_from_jobs(jobs: &str) -> Option<Leave> {
     jobs.lines().find_map(|line| {
-        let mut words = line.split_whitespace().skip(1);
-        match (words.next()?, words.next()?) {
+        let mut fields = line.split_whitespace().skip(1);
+        match (fields.next()?, fields.next()?) {
             (unit, "start") => leave_from_verb(unit.strip_suffix(".target")?),
             _ => None,
         }
@@ -95,9 +95,9 @@ fn leave_from_jobs(jobs: &str) -> Option<Leave> {
 }
 
 fn leave_from_first_process(command_line: &str) -> Option<Leave> {
-    let mut words = command_line.split('\0');
-    let program = words.next()?.rsplit('/').next()?;
-    (program == "systemd-shutdown").then(|| words.next().and_then(leave_from_verb)).flatten()
+    let mut arguments = command_line.split('\0');
+    let program = arguments.next()?.rsplit('/').next()?;
+    (program == "systemd-shutdown").then(|| arguments.next().and_then(leave_from_verb)).flatten()
 }
 
 fn leave_from_verb(verb: &str) -> Option<Leave> {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shutdown_is_told_from_a_restart_and_a_reboot_from_a_power_off() {
+    fn systemd_jobs_determine_the_shutdown_cause() {
         let (reboot, off) = (ShutdownRequest::Leave(Leave::Reboot), ShutdownRequest::Leave(Leave::Poweroff));
         let running = Some("running\n");
         check(Some(""), running, "/sbin/init\0", ShutdownRequest::Restart);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_agent_leaves_for_good() {
+    fn removed_agent_leaves_the_cluster() {
         let cause_of = |jobs: &str, removed| {
             let evidence = Evidence { jobs: Some(jobs.to_owned()), removed, ..Evidence::default() };
             exit_cause(&evidence)
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn without_jobs_process_one_and_the_managers_state_tell() {
+    fn init_process_reveals_shutdown_without_jobs() {
         let (reboot, off) = (ShutdownRequest::Leave(Leave::Reboot), ShutdownRequest::Leave(Leave::Poweroff));
         check(None, None, "/usr/lib/systemd/systemd-shutdown\0reboot\0--log-level\x006\0", reboot);
         check(None, None, "/usr/lib/systemd/systemd-shutdown\0poweroff\0", off);
@@ -206,14 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn announcements_of_the_log_in_manager_are_understood() {
+    fn logind_shutdown_signals_are_parsed() {
         let line = |member: &str, payload: &str| {
             format!(
                 "{{\"type\":\"signal\",\"interface\":\"org.freedesktop.login1.Manager\",\"member\":\"{member}\",\
                  \"payload\":{payload}}}"
             )
         };
-        let with = |kind: &str| {
+        let announcement_of = |kind: &str| {
             line(
                 "PrepareForShutdownWithMetadata",
                 &format!(
@@ -223,9 +223,9 @@ mod tests {
         };
         let check =
             |line: &str, expected: Option<Announcement>| assert_eq!(announced(line), expected, "{line}");
-        check(&with("reboot"), Some(Announcement::ShutsDown(Leave::Reboot)));
-        check(&with("power-off"), Some(Announcement::ShutsDown(Leave::Poweroff)));
-        check(&with("something-new"), Some(Announcement::ShutsDownSomehow));
+        check(&announcement_of("reboot"), Some(Announcement::ShutsDown(Leave::Reboot)));
+        check(&announcement_of("power-off"), Some(Announcement::ShutsDown(Leave::Poweroff)));
+        check(&announcement_of("something-new"), Some(Announcement::ShutsDownSomehow));
         check(
             &line("PrepareForShutdown", "{\"type\":\"b\",\"data\":[true]}"),
             Some(Announcement::ShutsDownSomehow),

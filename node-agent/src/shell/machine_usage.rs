@@ -47,14 +47,14 @@ fn memory_bytes(meminfo: &str) -> Option<u64> {
 /// Returns the bytes read from and written to disks.
 fn disk_bytes(root: &Path, diskstats: &str) -> u64 {
     let bytes = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let name = words.get(2)?;
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let name = fields.get(2)?;
         // Partitions are not listed in /sys/block.
-        let whole = root.join("sys/block").join(name).exists();
-        if !whole || EXCLUDED_DEVICE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+        let is_whole_disk = root.join("sys/block").join(name).exists();
+        if !is_whole_disk || EXCLUDED_DEVICE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
             return None;
         }
-        let sectors = |index: usize| words.get(index)?.parse::<u64>().ok();
+        let sectors = |index: usize| fields.get(index)?.parse::<u64>().ok();
         Some((sectors(5)? + sectors(9)?) * SECTOR_BYTES)
     };
     diskstats.lines().filter_map(bytes).sum()
@@ -68,10 +68,11 @@ fn network_bytes(root: &Path, dev: &str) -> u64 {
         let counters: Vec<u64> = counters.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         Some((name, counters.first()? + counters.get(8)?))
     });
-    let all: Vec<(&str, u64)> = lines.filter(|(name, _)| *name != "lo").collect();
+    let interfaces: Vec<(&str, u64)> = lines.filter(|(name, _)| *name != "lo").collect();
     let is_card = |name: &str| root.join("sys/class/net").join(name).join("device").exists();
-    let cards: Vec<u64> = all.iter().filter(|(name, _)| is_card(name)).map(|(_, bytes)| *bytes).collect();
-    if cards.is_empty() { all.iter().map(|(_, bytes)| bytes).sum() } else { cards.iter().sum() }
+    let cards: Vec<u64> =
+        interfaces.iter().filter(|(name, _)| is_card(name)).map(|(_, bytes)| *bytes).collect();
+    if cards.is_empty() { interfaces.iter().map(|(_, bytes)| bytes).sum() } else { cards.iter().sum() }
 }
 
 #[cfg(test)]
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_is_read() {
+    fn machine_usage_is_parsed_from_proc() {
         let root = tempfile::tempdir().expect("a temporary directory");
         let write = |path: &str, text: &str| {
             let path = root.path().join(path);
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_can_be_read() {
+    fn usage_of_this_machine_is_readable() {
         let read = sample(Path::new("/"), Mono(1)).expect("Linux");
         assert!(read.cpu.is_some() && read.memory.is_some_and(|bytes| bytes > 0), "{read:?}");
     }

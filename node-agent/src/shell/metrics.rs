@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_number_is_not_shown() {
+    fn metrics_without_value_are_omitted() {
         let metrics = Metrics::new("test", "0", 0).unwrap();
         let agent = AgentMetrics::new(&metrics).unwrap();
         agent.show(&summary());
@@ -110,7 +110,7 @@ mod tests {
             "hactl_agent_exclusive_services 1",
             "hactl_agent_worker_queue_length 4",
         ] {
-            assert!(text.lines().any(|found| found == line), "{line} is missing in:\n{text}");
+            assert!(text.lines().any(|metric_line| metric_line == line), "{line} is missing in:\n{text}");
         }
         assert!(!text.contains("margin"), "{text}");
         agent.show(&Summary { left_ms: None, watchdog_margin_ms: Some(250), ..summary() });
@@ -120,15 +120,15 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_declared_is_registered_and_nothing_else() {
+    fn exactly_the_declared_agent_metrics_are_registered() {
         let metrics = Metrics::new("test", "0", 0).unwrap();
         AgentMetrics::new(&metrics).unwrap();
         ha_runtime::certificate::Certificates::default().register(&metrics).unwrap();
-        let mine = |metric: &&'static Metric| match metric.exposer {
+        let is_of_agent = |metric: &&'static Metric| match metric.exposer {
             Exposer::Every | Exposer::Agent => true,
             Exposer::Controller | Exposer::Leader => false,
         };
-        let declared: BTreeSet<&str> = Metric::all().filter(mine).map(|metric| metric.name).collect();
+        let declared: BTreeSet<&str> = Metric::all().filter(is_of_agent).map(|metric| metric.name).collect();
         assert_eq!(metrics.registered(), declared);
     }
 }

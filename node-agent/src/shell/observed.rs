@@ -25,7 +25,7 @@ pub(super) struct ObservedCore {
     metrics: AgentMetrics,
     show_at: Mono,
     extend_at: Mono,
-    shown: String,
+    shown_state: String,
     state_requests: mpsc::UnboundedReceiver<StateReply>,
 }
 
@@ -57,7 +57,7 @@ impl ObservedCore {
             metrics,
             show_at: Mono::default(),
             extend_at: Mono::default(),
-            shown: String::new(),
+            shown_state: String::new(),
             state_requests,
         }
     }
@@ -73,11 +73,11 @@ impl ObservedCore {
         // The script that runs before the package is removed looks for this count.
         let running = ha_api_types::names::count(summary.running, "service");
         let text = format!("{}; watchdog {armed}; {running} may run", summary.doing);
-        if text != self.shown {
+        if text != self.shown_state {
             ha_runtime::notify::status(&text);
-            self.shown = text;
-            for (name, waits) in self.core.waiting(now) {
-                tracing::debug!(name = name.as_str(), waits, "action in progress");
+            self.shown_state = text;
+            for (name, wait_text) in self.core.waiting(now) {
+                tracing::debug!(name = name.as_str(), waits = wait_text, "action in progress");
             }
         }
     }

@@ -32,23 +32,23 @@ pub(super) async fn keep_awake(options: &Options, inputs: Inputs) -> SleepProtec
     if !sleeps {
         return SleepProtection::NotNeeded;
     }
-    let mut held = None;
-    let first = protection(&mut held).await;
-    if first == SleepProtection::None {
+    let mut held_inhibitor = None;
+    let initial_protection = protection(&mut held_inhibitor).await;
+    if initial_protection == SleepProtection::None {
         tracing::warn!(
             "no inhibitor keeps this machine awake, so missed heartbeats do not confirm a failure: mask its sleep targets (hactl doctor)"
         );
     }
-    tokio::spawn(watch(inputs, held, first));
-    first
+    tokio::spawn(watch(inputs, held_inhibitor, initial_protection));
+    initial_protection
 }
 
 /// Reports when the protection is lost or restored.
-async fn watch(inputs: Inputs, mut held: Option<HeldInhibitor>, mut known: SleepProtection) {
+async fn watch(inputs: Inputs, mut held_inhibitor: Option<HeldInhibitor>, mut reported: SleepProtection) {
     loop {
         let ended = async {
-            match &mut held {
-                Some(held) => drop(held.child.wait().await),
+            match &mut held_inhibitor {
+                Some(held_inhibitor) => drop(held_inhibitor.child.wait().await),
                 None => std::future::pending().await,
             }
         };
@@ -56,24 +56,26 @@ async fn watch(inputs: Inputs, mut held: Option<HeldInhibitor>, mut known: Sleep
             () = ended => {}
             () = tokio::time::sleep(CHECK_INTERVAL) => {}
         }
-        let lost = held.as_mut().is_some_and(|held| !matches!(held.child.try_wait(), Ok(None)));
+        let lost = held_inhibitor
+            .as_mut()
+            .is_some_and(|held_inhibitor| !matches!(held_inhibitor.child.try_wait(), Ok(None)));
         if lost {
-            held = None;
-            if known == SleepProtection::Inhibitor && !is_masked() {
+            held_inhibitor = None;
+            if reported == SleepProtection::Inhibitor && !is_masked() {
                 // The loss is reported before another inhibitor is requested, because the machine may have slept in
                 // between.
                 tracing::warn!("lost the inhibitor that kept this machine awake");
-                known = SleepProtection::None;
-                if inputs.send(Input::Sleep(known)).is_err() {
+                reported = SleepProtection::None;
+                if inputs.send(Input::Sleep(reported)).is_err() {
                     return;
                 }
             }
         }
-        let present = protection(&mut held).await;
-        if present != known {
+        let present = protection(&mut held_inhibitor).await;
+        if present != reported {
             tracing::info!(protection = present.name(), "sleep protection changed");
-            known = present;
-            if inputs.send(Input::Sleep(known)).is_err() {
+            reported = present;
+            if inputs.send(Input::Sleep(reported)).is_err() {
                 return;
             }
         }
@@ -81,14 +83,14 @@ async fn watch(inputs: Inputs, mut held: Option<HeldInhibitor>, mut known: Sleep
 }
 
 /// Returns the current protection. Requests an inhibitor if there is no other protection.
-async fn protection(held: &mut Option<HeldInhibitor>) -> SleepProtection {
+async fn protection(held_inhibitor: &mut Option<HeldInhibitor>) -> SleepProtection {
     if is_masked() {
         return SleepProtection::Masked;
     }
-    if held.is_none() {
-        *held = take_inhibitor().await;
+    if held_inhibitor.is_none() {
+        *held_inhibitor = take_inhibitor().await;
     }
-    if held.is_some() && inhibitor::is_available() {
+    if held_inhibitor.is_some() && inhibitor::is_available() {
         SleepProtection::Inhibitor
     } else {
         SleepProtection::None
@@ -122,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_without_sleep_states_needs_nothing() {
+    fn sleep_capability_follows_kernel_sleep_states() {
         assert!(can_sleep("freeze mem disk\n"));
         assert!(can_sleep("disk\n"));
         assert!(!can_sleep("\n"));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Interval between attempts to connect.
-const RETRY: Duration = Duration::from_millis(500);
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// Sends requests to the daemon, in order.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ pub(super) fn spawn(socket: PathBuf, inputs: Inputs) -> WatchdogLink {
                     return;
                 }
             }
-            tokio::time::sleep(RETRY).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     });
     WatchdogLink { requests }

@@ -88,8 +88,8 @@ async fn follow(store: &EtcdStore, followed: &FollowedData, inputs: &Inputs) -> 
         }
         Err(error) => return Err(error.to_string()),
     };
-    let found = reading.entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok());
-    let (incarnation, ordered_by_operator) = match followed.judge(found.as_ref()) {
+    let record = reading.entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok());
+    let (incarnation, ordered_by_operator) = match followed.judge(record.as_ref()) {
         Verdict::Follows(None) => return Ok(()),
         Verdict::Follows(Some(incarnation)) => (incarnation, false),
         Verdict::AllowedByOperator(incarnation) => (incarnation, true),

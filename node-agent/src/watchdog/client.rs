@@ -26,13 +26,13 @@ use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
 /// Time limit of an answer. The daemon answers within a millisecond unless it is stopped or starved.
-pub const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum number of requests that wait to be sent.
-const QUEUE: usize = 16;
+const REQUEST_QUEUE_CAPACITY: usize = 16;
 
 /// Maximum number of events that wait to be read.
-const EVENTS: usize = 64;
+const EVENT_QUEUE_CAPACITY: usize = 64;
 
 /// The error of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -44,7 +44,7 @@ pub enum ClientError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// No answer arrived in time. Whether the request was or will be executed is unknown.
-    #[error("ha-watchdogd did not respond within {} s", ANSWER_WITHIN.as_secs())]
+    #[error("ha-watchdogd did not respond within {} s", ANSWER_TIMEOUT.as_secs())]
     Unanswered,
     /// The connection is lost.
     #[error("lost the connection to ha-watchdogd")]
@@ -97,13 +97,13 @@ impl Client {
         // The stream is used only for its readiness; messages are sent through `seqpacket`.
         let socket =
             UnixStream::from_std(socket.into()).map_err(|_| ClientError::Unreachable(Errno::EMFILE))?;
-        let greeting = tokio::time::timeout(ANSWER_WITHIN, receive(&socket));
+        let greeting = tokio::time::timeout(ANSWER_TIMEOUT, receive(&socket));
         let reply = greeting.await.map_err(|_| ClientError::Unanswered)??;
         if let Outcome::Refused(refusal) = reply.outcome {
             return Err(refusal.into());
         }
-        let (requests, incoming) = mpsc::channel(QUEUE);
-        let (events, received_events) = mpsc::channel(EVENTS);
+        let (requests, incoming) = mpsc::channel(REQUEST_QUEUE_CAPACITY);
+        let (events, received_events) = mpsc::channel(EVENT_QUEUE_CAPACITY);
         let connection = Connection { socket, events, next_number: 1, waiting: VecDeque::new() };
         tokio::spawn(connection.run(incoming));
         Ok((Self { requests }, reply.status, received_events))
@@ -138,13 +138,13 @@ impl Client {
 
     /// Sends any request; see [`Request`].
     pub async fn ask(&self, request: Request) -> Result<Status, ClientError> {
-        let (answer, answered) = oneshot::channel();
+        let (answer, answer_receiver) = oneshot::channel();
         let exchange = async {
             self.requests.send(Pending { request, answer }).await.map_err(|_| ClientError::Lost)?;
-            answered.await.map_err(|_| ClientError::Lost)?
+            answer_receiver.await.map_err(|_| ClientError::Lost)?
         };
         let reply =
-            tokio::time::timeout(ANSWER_WITHIN, exchange).await.map_err(|_| ClientError::Unanswered)??;
+            tokio::time::timeout(ANSWER_TIMEOUT, exchange).await.map_err(|_| ClientError::Unanswered)??;
         match reply.outcome {
             Outcome::Done | Outcome::Notice(_) => Ok(reply.status),
             Outcome::Refused(refusal) => Err(refusal.into()),

@@ -33,14 +33,14 @@ use std::collections::VecDeque;
 pub const PET_INTERVAL_MS: u64 = 200;
 
 /// Interval at which a failed reset is tried again, milliseconds.
-const RESET_RETRY_MS: u64 = 1000;
+const RESET_RETRY_INTERVAL_MS: u64 = 1000;
 
 const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
 const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
 
 /// Capacity of the effect queue. No input causes more effects, so the queue never grows.
-const EFFECTS: usize = 16;
+const EFFECT_QUEUE_CAPACITY: usize = 16;
 
 /// Everything that can happen to the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,7 +182,7 @@ impl Core {
             worst_lateness_ms: None,
             pets: Pets::Taken,
             privileges,
-            effects: VecDeque::with_capacity(EFFECTS),
+            effects: VecDeque::with_capacity(EFFECT_QUEUE_CAPACITY),
         }
     }
 
@@ -297,7 +297,8 @@ impl Core {
             let late_ms =
                 (now.monotonic_raw_ns - self.pet_due.monotonic_raw_ns) / NANOSECONDS_PER_MILLISECOND;
             let late_ms = u32::try_from(late_ms).unwrap_or(u32::MAX);
-            self.worst_lateness_ms = Some(self.worst_lateness_ms.map_or(late_ms, |seen| seen.max(late_ms)));
+            self.worst_lateness_ms =
+                Some(self.worst_lateness_ms.map_or(late_ms, |worst_ms| worst_ms.max(late_ms)));
             // A pet that no longer fits must not leave the loop with a due time in the past.
             self.pet_due = now.plus_ms(PET_INTERVAL_MS);
             self.pet(now, false);
@@ -308,7 +309,7 @@ impl Core {
     /// failed reset is tried again.
     fn reset_if_unguarded(&mut self, now: Moment) {
         if !self.takes_pets() {
-            self.pet_due = now.plus_ms(RESET_RETRY_MS);
+            self.pet_due = now.plus_ms(RESET_RETRY_INTERVAL_MS);
             self.effects.push_back(Effect::Reset);
         }
     }
@@ -320,8 +321,8 @@ impl Core {
         let timeout_seconds = match self.state {
             State::Released | State::Staying => full,
             State::Armed { deadline } if self.pet_fits(now, deadline) => {
-                let left = now.left_ns(deadline).unwrap_or(0) / NANOSECONDS_PER_SECOND;
-                if device.sliding { full.min(u32::try_from(left).unwrap_or(u32::MAX)) } else { full }
+                let left_seconds = now.left_ns(deadline).unwrap_or(0) / NANOSECONDS_PER_SECOND;
+                if device.sliding { full.min(u32::try_from(left_seconds).unwrap_or(u32::MAX)) } else { full }
             }
             State::Armed { .. } | State::Expired { .. } => return false,
         };
@@ -336,7 +337,8 @@ impl Core {
         let smallest_seconds = self
             .device
             .map_or(1, |device| if device.sliding { device.smallest_timeout_seconds.max(1) } else { 0 });
-        now.left_ns(deadline).is_some_and(|left| left >= u64::from(smallest_seconds) * NANOSECONDS_PER_SECOND)
+        now.left_ns(deadline)
+            .is_some_and(|left_ns| left_ns >= u64::from(smallest_seconds) * NANOSECONDS_PER_SECOND)
     }
 
     fn full_timeout_seconds(&self, device: &DeviceFacts) -> u32 {
@@ -355,7 +357,7 @@ impl Core {
                 let margin_ms = now.left_ns(fires_at).unwrap_or(0) / NANOSECONDS_PER_MILLISECOND;
                 let margin_ms = u32::try_from(margin_ms).unwrap_or(u32::MAX);
                 self.smallest_margin_ms =
-                    Some(self.smallest_margin_ms.map_or(margin_ms, |seen| seen.min(margin_ms)));
+                    Some(self.smallest_margin_ms.map_or(margin_ms, |smallest_ms| smallest_ms.min(margin_ms)));
             }
             self.fires_at = Some(now.plus_ms(u64::from(read_back) * 1000));
             self.last_pet = Some(now);

@@ -35,10 +35,10 @@ use tracing::{error, info, warn};
 const REAL_TIME_PRIORITY: i32 = 98;
 
 /// The device's name among stored descriptors.
-const STORED_DEVICE: &str = "watchdog";
+const DEVICE_DESCRIPTOR_NAME: &str = "watchdog";
 
 /// The record's name among stored descriptors.
-const STORED_RECORD: &str = "record";
+const RECORD_DESCRIPTOR_NAME: &str = "record";
 
 /// Renew this node's watchdog until the deadline set by the agent
 #[derive(Debug, Parser)]
@@ -91,15 +91,15 @@ pub fn run(options: &Options) -> Result<()> {
     let mut inherited = system_calls::inherited_descriptors()
         .context("cannot receive descriptors from the service manager")?;
     let mut take = |name: &str| {
-        let at = inherited.iter().position(|(found, _)| found == name)?;
-        Some(inherited.swap_remove(at).1)
+        let index = inherited.iter().position(|(stored_name, _)| stored_name == name)?;
+        Some(inherited.swap_remove(index).1)
     };
-    let (device, record) = (take(STORED_DEVICE), take(STORED_RECORD));
+    let (device, record) = (take(DEVICE_DESCRIPTOR_NAME), take(RECORD_DESCRIPTOR_NAME));
     let manager = ServiceManager::from_environment(options.descriptor_store_max);
     let fresh_record = record.is_none();
     let record = Record::new(record).context("cannot create the record for the next daemon")?;
     if fresh_record {
-        manager.store(STORED_RECORD, record.descriptor());
+        manager.store(RECORD_DESCRIPTOR_NAME, record.descriptor());
     }
 
     let listener = seqpacket::listen_at(&options.socket)

@@ -27,18 +27,18 @@ impl DeviceLocation {
     /// Returns why the device could not be armed now, as far as that is visible without opening it, which would start
     /// it.
     pub(super) fn refusal(&self) -> Option<Refusal> {
-        let (path, shown) = match self {
+        let (path, shown_location) = match self {
             DeviceLocation::Kernel(location) => (sysfs::resolve(location), location),
             DeviceLocation::Simulated(socket) => (socket.clone(), socket),
         };
         if !self.exists() {
-            let location = Name::tail(shown.as_os_str().as_encoded_bytes());
+            let location = Name::tail(shown_location.as_os_str().as_encoded_bytes());
             return Some(Refusal::NoDevice { errno: Errno::ENOENT as u32, location });
         }
         match self {
             DeviceLocation::Kernel(_) => {
                 let (pid, name) =
-                    stat(&path).map_or((0, Name::default()), |found| owner::owner_of(found.st_rdev));
+                    stat(&path).map_or((0, Name::default()), |metadata| owner::owner_of(metadata.st_rdev));
                 (pid != 0).then_some(Refusal::DeviceBusy { pid, name })
             }
             DeviceLocation::Simulated(_) => None,
@@ -117,18 +117,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_armed_is_known_before_it_is_opened() {
-        let missing = |location: DeviceLocation, shown: &str| {
-            let expected = Refusal::NoDevice { errno: 2, location: Name::new(shown.as_bytes()) };
+    fn unusable_device_is_detected_before_opening() {
+        let missing = |location: DeviceLocation, shown_location: &str| {
+            let expected = Refusal::NoDevice { errno: 2, location: Name::new(shown_location.as_bytes()) };
             assert_eq!(location.refusal(), Some(expected));
         };
         missing(DeviceLocation::Kernel("/dev/no-such-watchdog".into()), "/dev/no-such-watchdog");
         missing(DeviceLocation::Kernel("No such identity".into()), "No such identity");
         missing(DeviceLocation::Simulated("/no/socket".into()), "/no/socket");
         // An open device of this process stands for a busy watchdog.
-        let held = std::fs::File::open("/dev/null").unwrap();
+        let open_device = std::fs::File::open("/dev/null").unwrap();
         let busy = DeviceLocation::Kernel("/dev/null".into()).refusal();
         assert!(matches!(busy, Some(Refusal::DeviceBusy { pid: 1.., .. })), "{busy:?}");
-        drop(held);
+        drop(open_device);
     }
 }

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_earlier_clock_wins() {
+    fn deadline_passes_on_the_earlier_clock() {
         let deadline = Moment { monotonic_raw_ns: 100, boottime_ns: 150 };
         let check = |raw, boot, left| {
             let now = Moment { monotonic_raw_ns: raw, boottime_ns: boot };
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn longest_is_the_cautious_bound() {
+    fn longest_remaining_time_covers_both_clocks() {
         let now = Moment::both(100);
         assert_eq!(now.longest_ns(Moment { monotonic_raw_ns: 110, boottime_ns: 190 }), 90);
         assert_eq!(now.longest_ns(Moment::both(5)), 0);

@@ -68,8 +68,8 @@ impl Arm {
     /// Returns the parameters for these timings. The device must accept the configured timeout, so that the W that an
     /// operator computes from the configuration is the active W.
     pub fn of_timings(timings: &Timings, deadline: Option<Moment>) -> Self {
-        let whole = |ms: u64| u32::try_from(ms).unwrap_or(u32::MAX);
-        let timeout_seconds = whole(timings.watchdog_timeout_ms.div_ceil(1000));
+        let milliseconds_u32 = |ms: u64| u32::try_from(ms).unwrap_or(u32::MAX);
+        let timeout_seconds = milliseconds_u32(timings.watchdog_timeout_ms.div_ceil(1000));
         Self {
             timeout_seconds,
             largest: LargestTimeouts {
@@ -77,7 +77,7 @@ impl Arm {
                 fixed_retained_seconds: timeout_seconds,
                 not_retained_seconds: timeout_seconds,
             },
-            heartbeat_valid_ms: whole(timings.heartbeat_valid_ms),
+            heartbeat_valid_ms: milliseconds_u32(timings.heartbeat_valid_ms),
             deadline,
         }
     }
@@ -271,10 +271,10 @@ impl Name {
     /// Creates a name from the bytes up to the first zero, truncated if necessary.
     pub fn new(bytes: &[u8]) -> Self {
         let mut name = [0; Self::BYTES];
-        for (to, from) in
+        for (target, source) in
             name.iter_mut().take(Self::BYTES - 1).zip(bytes.iter().take_while(|byte| **byte != 0))
         {
-            *to = *from;
+            *target = *source;
         }
         Self(name)
     }
@@ -287,12 +287,12 @@ impl Name {
 
     /// Returns the text, without an incomplete character at its end.
     pub fn as_str(&self) -> &str {
-        let used = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
-        match str::from_utf8(used) {
+        let text_bytes = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
+        match str::from_utf8(text_bytes) {
             Ok(text) => text,
-            Err(error) => {
-                used.get(..error.valid_up_to()).map_or("", |good| str::from_utf8(good).unwrap_or_default())
-            }
+            Err(error) => text_bytes
+                .get(..error.valid_up_to())
+                .map_or("", |valid_bytes| str::from_utf8(valid_bytes).unwrap_or_default()),
         }
     }
 }

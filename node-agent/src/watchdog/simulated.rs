@@ -115,7 +115,7 @@ impl EventLoop {
     fn run(mut self, targets: &mut Targets) -> Result<Ended> {
         loop {
             let now_ns = clock::now().boottime_ns;
-            let wait = match self.timer.expires_at_ns() {
+            let timeout = match self.timer.expires_at_ns() {
                 Some(at) if at <= now_ns => return Ok(Ended::Fired),
                 Some(at) => Some(TimeSpec::from(Duration::from_nanos(at - now_ns))),
                 None => None,
@@ -123,7 +123,7 @@ impl EventLoop {
             if targets.remove_ended() {
                 return Ok(Ended::TargetsGone);
             }
-            self.wait(wait, targets)?;
+            self.wait(timeout, targets)?;
             while let Some(signal) = self.signals.read_signal().context("cannot read a signal")? {
                 match i32::try_from(signal.ssi_signo).map(Signal::try_from) {
                     Ok(Ok(Signal::SIGUSR1)) => self.timer.set_refuses(true),
@@ -204,7 +204,8 @@ impl Log {
 
     fn line(&mut self, text: &str) {
         let now = clock::now().boottime_ns / 1_000_000;
-        let wall_ms = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis());
+        let wall_ms =
+            std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since_1970| since_1970.as_millis());
         let wall = ha_api_types::time::Timestamp::from_unix_ms(i128::try_from(wall_ms).unwrap_or(0));
         let line = format!("{wall} boottime_ms={now} pid={} {text}\n", std::process::id());
         // Standard output may be closed; that must not stop the program.

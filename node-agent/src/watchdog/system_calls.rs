@@ -77,10 +77,10 @@ pub(super) fn get_timeout(device: &impl AsFd) -> Result<u32, Errno> {
 
 /// Returns the seconds until the reset, if the driver reports them (`WDIOC_GETTIMELEFT`).
 pub(super) fn get_time_left(device: &impl AsFd) -> Result<u32, Errno> {
-    let mut left = 0;
+    let mut left_seconds = 0;
     // SAFETY: the descriptor is open for the length of the call; the kernel writes one int.
-    unsafe { ioctl::get_time_left(device.as_fd().as_raw_fd(), &raw mut left) }?;
-    u32::try_from(left).map_err(|_| Errno::ERANGE)
+    unsafe { ioctl::get_time_left(device.as_fd().as_raw_fd(), &raw mut left_seconds) }?;
+    u32::try_from(left_seconds).map_err(|_| Errno::ERANGE)
 }
 
 /// Sets how many seconds before the reset the kernel runs its pretimeout governor; 0 disables it
@@ -147,12 +147,12 @@ pub(super) fn kill_process(process: &impl AsFd) -> Result<(), Errno> {
 /// Returns the descriptors that the service manager passes (`LISTEN_FDS`), with their names. Only the first call gets
 /// them.
 pub(super) fn inherited_descriptors() -> std::io::Result<Vec<(String, OwnedFd)>> {
-    static TAKEN: AtomicBool = AtomicBool::new(false);
-    if TAKEN.swap(true, Ordering::SeqCst) {
+    static ARE_DESCRIPTORS_TAKEN: AtomicBool = AtomicBool::new(false);
+    if ARE_DESCRIPTORS_TAKEN.swap(true, Ordering::SeqCst) {
         return Ok(Vec::new());
     }
     let listed = sd_notify::listen_fds_with_names()?;
     // SAFETY: the service manager opened these for this process alone, `listen_fds_with_names` checked that they are
-    // open, and `TAKEN` ensures that each is taken once.
+    // open, and `ARE_DESCRIPTORS_TAKEN` ensures that each is taken once.
     Ok(listed.map(|(raw, name)| (name, unsafe { OwnedFd::from_raw_fd(raw) })).collect())
 }

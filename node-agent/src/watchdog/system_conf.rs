@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The directories of systemd's configuration, highest precedence first.
-const DIRECTORIES: [&str; 4] = ["etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd"];
+const CONFIGURATION_DIRECTORIES: [&str; 4] =
+    ["etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd"];
 
 /// Kinds of sleep: the setting that allows each, and the target that begins it.
-const SLEEPS: [(&str, &str); 4] = [
+const SLEEP_SETTINGS: [(&str, &str); 4] = [
     ("AllowSuspend", "suspend.target"),
     ("AllowHibernation", "hibernate.target"),
     ("AllowHybridSleep", "hybrid-sleep.target"),
@@ -19,10 +20,10 @@ const SLEEPS: [(&str, &str); 4] = [
 ];
 
 /// The setting that makes systemd pet the watchdog while the machine runs, and its default.
-const RUNTIME: (&str, &str) = ("RuntimeWatchdogSec", "0");
+const RUNTIME_WATCHDOG_SETTING: (&str, &str) = ("RuntimeWatchdogSec", "0");
 
 /// The setting that makes systemd arm the watchdog again at reboot, and its default.
-const REBOOT: (&str, &str) = ("RebootWatchdogSec", "10min");
+const REBOOT_WATCHDOG_SETTING: (&str, &str) = ("RebootWatchdogSec", "10min");
 
 /// Returns the settings of systemd that conflict with ha-watchdogd, one sentence each with the suggested fix. `root` is
 /// `/`, or a directory in a test.
@@ -33,7 +34,7 @@ pub fn problems(root: &Path) -> Vec<String> {
     let settings = settings(root);
     let problems =
         settings.iter().flat_map(|settings| [settings.runtime_problem(), settings.reboot_problem()]);
-    problems.flatten().map(|(seen, help)| format!("{seen}: {help}")).collect()
+    problems.flatten().map(|(finding, help)| format!("{finding}: {help}")).collect()
 }
 
 /// Returns a refusal to open the device if systemd also uses the watchdog.
@@ -50,7 +51,7 @@ pub fn settings(root: &Path) -> Option<ManagerSettings> {
     }
     let set = set_values(root);
     let value = |(name, default): (&str, &str)| set.get(name).cloned().unwrap_or_else(|| default.to_owned());
-    Some(ManagerSettings { runtime: value(RUNTIME), reboot: value(REBOOT) })
+    Some(ManagerSettings { runtime: value(RUNTIME_WATCHDOG_SETTING), reboot: value(REBOOT_WATCHDOG_SETTING) })
 }
 
 /// Returns `true` if the service manager cannot put this machine to sleep: its targets are masked, or its settings
@@ -62,15 +63,15 @@ pub fn sleep_is_off(root: &Path) -> bool {
     let is_masked = |target: &str| {
         ["etc", "run"].iter().any(|location| {
             let path = root.join(location).join("systemd/system").join(target);
-            std::fs::read_link(path).is_ok_and(|to| to == Path::new("/dev/null"))
+            std::fs::read_link(path).is_ok_and(|link_target| link_target == Path::new("/dev/null"))
         })
     };
     if is_masked("sleep.target") {
         // Every kind of sleep requires this target.
         return true;
     }
-    let set = values_of(root, "sleep.conf", &SLEEPS.map(|(setting, _)| setting));
-    SLEEPS.iter().all(|(setting, target)| {
+    let set = values_of(root, "sleep.conf", &SLEEP_SETTINGS.map(|(setting, _)| setting));
+    SLEEP_SETTINGS.iter().all(|(setting, target)| {
         is_masked(target) || set.get(*setting).is_some_and(|value| is_negative(value))
     })
 }
@@ -81,12 +82,12 @@ fn is_negative(value: &str) -> bool {
 
 /// Returns the last value of each setting, in systemd's order: the main file, then the drop-ins by name.
 fn set_values(root: &Path) -> BTreeMap<String, String> {
-    values_of(root, "system.conf", &[RUNTIME.0, REBOOT.0])
+    values_of(root, "system.conf", &[RUNTIME_WATCHDOG_SETTING.0, REBOOT_WATCHDOG_SETTING.0])
 }
 
 /// Returns the last value of each setting in any of systemd's configuration files.
-fn values_of(root: &Path, file_name: &str, wanted: &[&str]) -> BTreeMap<String, String> {
-    let directories = || DIRECTORIES.iter().map(|directory| root.join(directory));
+fn values_of(root: &Path, file_name: &str, setting_names: &[&str]) -> BTreeMap<String, String> {
+    let directories = || CONFIGURATION_DIRECTORIES.iter().map(|directory| root.join(directory));
     let main = directories().map(|directory| directory.join(file_name)).find(|file| file.exists());
     let mut drop_ins: BTreeMap<std::ffi::OsString, PathBuf> = BTreeMap::new();
     for directory in directories() {
@@ -104,10 +105,10 @@ fn values_of(root: &Path, file_name: &str, wanted: &[&str]) -> BTreeMap<String, 
         for line in std::fs::read_to_string(file).unwrap_or_default().lines() {
             let Some((name, value)) = line.split_once('=') else { continue };
             let name = match name.trim() {
-                "ShutdownWatchdogSec" => REBOOT.0,
+                "ShutdownWatchdogSec" => REBOOT_WATCHDOG_SETTING.0,
                 name => name,
             };
-            if wanted.contains(&name) {
+            if setting_names.contains(&name) {
                 // An empty value restores the default.
                 match value.trim() {
                     "" => settings.remove(name),
@@ -130,20 +131,21 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        let found = problems(root.path());
-        assert_eq!(found.len(), expected.len(), "{files:?}: {found:?}");
-        for (problem, part) in found.iter().zip(expected) {
+        let problems_found = problems(root.path());
+        assert_eq!(problems_found.len(), expected.len(), "{files:?}: {problems_found:?}");
+        for (problem, part) in problems_found.iter().zip(expected) {
             assert!(problem.contains(part), "{problem}");
         }
-        let shared =
-            |setting: &str| found.iter().any(|problem| problem.contains(&format!("set {setting}=0")));
+        let shared = |setting: &str| {
+            problems_found.iter().any(|problem| problem.contains(&format!("set {setting}=0")))
+        };
         let (runtime, reboot) = (shared("RuntimeWatchdogSec"), shared("RebootWatchdogSec"));
         let refused = Refusal::SharedWithManager { runtime, reboot };
         assert_eq!(refusal(root.path()), (runtime || reboot).then_some(refused));
     }
 
     #[test]
-    fn sleep_is_off_only_if_every_way_is() {
+    fn sleep_is_off_only_if_fully_disabled() {
         let shipped = (
             "usr/lib/systemd/sleep.conf.d/50-hactl.conf",
             include_str!("../../../manifests/systemd/sleep.conf.d/50-hactl.conf"),
@@ -182,7 +184,7 @@ mod tests {
     const RUNNING: (&str, &str) = ("run/systemd/system/any", "");
 
     #[test]
-    fn says_who_else_uses_the_watchdog() {
+    fn systemd_watchdog_settings_are_detected() {
         let shipped = (
             "etc/systemd/system.conf.d/50-ha-watchdogd.conf",
             include_str!("../../../manifests/systemd/system.conf.d/50-ha-watchdogd.conf"),

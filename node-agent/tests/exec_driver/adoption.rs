@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
 #[tokio::test]
-async fn the_next_agent_adopts_what_runs() {
+async fn next_agent_adopts_running_services() {
     for cgroups in [true, false] {
         let node = Node::new(cgroups);
         let service = node.shell("exec tail -f $1/token");
@@ -28,7 +28,7 @@ async fn the_next_agent_adopts_what_runs() {
 }
 
 #[tokio::test]
-async fn the_next_agent_learns_how_it_ended_meanwhile() {
+async fn next_agent_learns_how_service_ended() {
     let node = Node::new(true);
     let service = node.shell("trap 'exit 9' USR1; echo ready; while :; do sleep 0.05; done");
     node.driver.start(&service).await.unwrap();
@@ -41,7 +41,7 @@ async fn the_next_agent_learns_how_it_ended_meanwhile() {
 }
 
 #[tokio::test]
-async fn an_agent_that_changes_its_use_of_control_groups_still_stops_everything() {
+async fn changed_control_group_use_leaves_no_processes() {
     for cgroups in [true, false] {
         let node = Node::new(cgroups);
         let service = node.shell("(env -i setsid tail -f $1/token &) ; exec tail -f $1/token");
@@ -55,7 +55,7 @@ async fn an_agent_that_changes_its_use_of_control_groups_still_stops_everything(
 }
 
 #[tokio::test]
-async fn a_resource_made_again_under_its_name_meets_the_old_copy() {
+async fn recreated_resource_finds_the_old_copy() {
     let node = Node::new(true);
     let old = node.shell("exec tail -f $1/token");
     node.driver.start(&old).await.unwrap();
@@ -68,7 +68,7 @@ async fn a_resource_made_again_under_its_name_meets_the_old_copy() {
 }
 
 #[tokio::test]
-async fn services_of_other_nodes_on_this_machine_are_left_alone() {
+async fn services_of_other_local_nodes_are_untouched() {
     let (first, second) = (Node::new(false), Node::new(false));
     let ours = first.shell("exec tail -f $1/token");
     let theirs = second.shell("exec tail -f $1/token");
@@ -95,7 +95,7 @@ fn started_ticks(pid: u32) -> u64 {
 }
 
 #[tokio::test]
-async fn a_pid_that_is_used_again_is_not_the_service() {
+async fn reused_pid_is_not_the_service() {
     let node = Node::new(false);
     let service = node.shell("exec tail -f $1/token");
     // The process is a session leader, as a main process is.
@@ -116,7 +116,7 @@ async fn a_pid_that_is_used_again_is_not_the_service() {
 }
 
 #[tokio::test]
-async fn a_damaged_record_stops_nothing_from_being_found() {
+async fn service_is_found_despite_damaged_record() {
     let node = Node::new(true);
     let service = node.shell("exec tail -f $1/token");
     node.driver.start(&service).await.unwrap();

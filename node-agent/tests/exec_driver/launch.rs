@@ -19,7 +19,7 @@ async fn check_refused(node: &Node, exec: &Value, class: FailureClass, reason: R
 }
 
 #[tokio::test]
-async fn what_cannot_run_here_says_why() {
+async fn programs_that_cannot_run_explain_why() {
     let node = Node::new(true);
     fs::write(node.path("plain"), "no program").unwrap();
     script(&node.path("orphan"), "#!/nonexistent/interpreter\n");
@@ -53,7 +53,7 @@ fn forever(node: &Node) -> ServiceDefinition {
 }
 
 #[tokio::test]
-async fn a_program_begins_clean() {
+async fn program_inherits_no_signals_or_descriptors() {
     // The agent was started with ignored signals, as by nohup, and leaks a descriptor.
     let wrapper = tempfile::tempdir().unwrap();
     let shim = wrapper.path().join("shim");
@@ -89,7 +89,7 @@ async fn a_program_begins_clean() {
 }
 
 #[tokio::test]
-async fn a_program_sees_its_environment_and_nothing_of_the_agent() {
+async fn program_sees_only_its_own_environment() {
     let node = Node::new(true);
     let service = node.service(&json!({
         "command": ["/bin/sh", "-c", "env > seen.new; pwd > where; mv seen.new seen; exec sleep 1000000"],
@@ -111,7 +111,7 @@ async fn a_program_sees_its_environment_and_nothing_of_the_agent() {
 }
 
 #[tokio::test]
-async fn a_user_comes_with_groups_and_home() {
+async fn program_user_has_groups_and_home() {
     let node = Node::new(true);
     let service = node.service(&json!({
         "command": ["/bin/sh", "-c", "id -un; id -gn; echo home=$HOME user=$USER; exec sleep 1000000"],
@@ -138,7 +138,7 @@ async fn a_user_comes_with_groups_and_home() {
 }
 
 #[tokio::test]
-async fn output_goes_to_a_log_of_bounded_size() {
+async fn program_output_goes_to_bounded_log() {
     let node = Node::with(|settings| settings.programs.log_bytes_max = 64 * 1024);
     let service = node.shell(
         "i=0; while [ $i -lt 4000 ]; do echo line $i of what it prints all the time; i=$((i+1)); done; \
@@ -155,7 +155,7 @@ async fn output_goes_to_a_log_of_bounded_size() {
 }
 
 #[tokio::test]
-async fn output_of_the_last_moment_is_kept() {
+async fn output_during_stop_is_kept() {
     let node = Node::new(true);
     let service =
         node.shell("trap 'echo one more thing; kill -9 $$' TERM; echo ready; while :; do sleep 0.05; done");

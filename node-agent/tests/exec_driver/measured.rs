@@ -28,7 +28,7 @@ fn of_process(pid: i32) -> u64 {
 }
 
 #[tokio::test]
-async fn cpu_and_memory_are_those_of_the_service() {
+async fn measured_usage_is_that_of_service() {
     for cgroups in [true, false] {
         let node = Node::new(cgroups);
         // 48 MiB stay in memory. One child works and ends; then the main process works indefinitely.
@@ -44,9 +44,9 @@ async fn cpu_and_memory_are_those_of_the_service() {
         let before = of_process(main);
         let measured = sample(&node, &service).await.unwrap_or_else(|| panic!("nothing, cgroups {cgroups}"));
         // The usage includes that of the children, and nothing is counted twice.
-        let most = 2 * of_process(main) + 5_000_000;
+        let limit_us = 2 * of_process(main) + 5_000_000;
         let cpu = cpu_us(&measured);
-        assert!((before..most).contains(&cpu), "{cpu} µs, {before}, {most}, cgroups {cgroups}");
+        assert!((before..limit_us).contains(&cpu), "{cpu} µs, {before}, {limit_us}, cgroups {cgroups}");
         let memory = measured.memory.unwrap();
         assert!((48 << 20..400 << 20).contains(&memory), "{memory} bytes, cgroups {cgroups}");
         until("the service has used more CPU time", || of_process(main) > before + 300_000).await;

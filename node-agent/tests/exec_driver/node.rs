@@ -149,7 +149,7 @@ fn driver(settings: &ExecSettings) -> (ExecDriver, UnboundedReceiver<DriverEvent
 }
 
 /// Returns the living processes whose file of this name in /proc matches.
-fn living(file: &str, wanted: impl Fn(&str) -> bool) -> Vec<i32> {
+fn living(file: &str, is_counted: impl Fn(&str) -> bool) -> Vec<i32> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap() {
         let Some(pid) = entry.unwrap().file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -158,7 +158,7 @@ fn living(file: &str, wanted: impl Fn(&str) -> bool) -> Vec<i32> {
         // A zombie has no command line.
         let command = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
         let command = String::from_utf8_lossy(&command).replace('\0', " ");
-        if !command.is_empty() && wanted(&command) {
+        if !command.is_empty() && is_counted(&command) {
             found.push(pid);
         }
     }
@@ -179,10 +179,10 @@ pub(crate) fn signal(pid: i32, name: &str) {
 }
 
 /// Waits until the condition holds.
-pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
+pub(crate) async fn until(condition_name: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < MAX_WAIT, "waited too long until {what}");
+        assert!(started.elapsed() < MAX_WAIT, "waited too long until {condition_name}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

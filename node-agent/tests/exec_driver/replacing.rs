@@ -25,11 +25,11 @@ fn service(node: &Node, supervised: bool, script: &str) -> ServiceDefinition {
 }
 
 /// A script that runs indefinitely, also outside its process group, and creates a file once it has begun.
-const COPIES: &str =
+const COPY_SCRIPT: &str =
     "(setsid sh -c 'touch $0/copies; exec tail -f $0/token $0/token' $0 &); tail -f $0/token $0/token";
 
 #[tokio::test]
-async fn it_sees_both_secondaries_and_the_service_goes_on() {
+async fn replacement_command_receives_both_secondaries() {
     for supervised in [true, false] {
         let node = Node::new(true);
         let script =
@@ -51,7 +51,7 @@ async fn it_sees_both_secondaries_and_the_service_goes_on() {
 }
 
 #[tokio::test]
-async fn it_says_why_it_failed() {
+async fn failed_replacement_command_explains_why() {
     let node = Node::new(true);
     let failing = service(&node, true, "echo no room on $HA_NEW_SECONDARY >&2; exit 3");
     let failure =
@@ -73,7 +73,7 @@ async fn it_says_why_it_failed() {
 /// Returns a running service with a canceled copy of which something is left.
 async fn cancelled(supervised: bool) -> (Node, ServiceDefinition, Vec<i32>) {
     let node = Node::new(true);
-    let service = service(&node, supervised, COPIES);
+    let service = service(&node, supervised, COPY_SCRIPT);
     node.driver.start(&service).await.unwrap();
     let before = node.processes();
     {
@@ -89,7 +89,7 @@ async fn cancelled(supervised: bool) -> (Node, ServiceDefinition, Vec<i32>) {
 }
 
 #[tokio::test]
-async fn another_agent_ends_what_is_left_of_it_and_the_service_goes_on() {
+async fn next_agent_ends_leftover_replacement_command() {
     for supervised in [true, false] {
         let (node, service, before) = cancelled(supervised).await;
         let node = node.restart_agent();
@@ -104,7 +104,7 @@ async fn another_agent_ends_what_is_left_of_it_and_the_service_goes_on() {
 }
 
 #[tokio::test]
-async fn what_is_left_of_it_is_not_the_service_and_goes_with_it() {
+async fn leftover_replacement_command_is_not_the_service() {
     for (supervised, kills) in [(true, true), (false, true), (true, false), (false, false)] {
         let (node, service, before) = cancelled(supervised).await;
         for pid in &before {

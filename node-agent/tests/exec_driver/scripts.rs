@@ -19,7 +19,7 @@ fn daemon(node: &Node) -> ServiceDefinition {
 }
 
 #[tokio::test]
-async fn commands_start_watch_and_stop_a_daemon() {
+async fn configured_commands_start_monitor_and_stop_daemon() {
     for cgroups in [true, false] {
         let node = Node::new(cgroups);
         let service = daemon(&node);
@@ -39,7 +39,7 @@ async fn commands_start_watch_and_stop_a_daemon() {
 }
 
 #[tokio::test]
-async fn a_monitor_tells_by_its_exit_status() {
+async fn monitor_exit_status_determines_state() {
     let node = Node::new(true);
     for (script, expected) in [
         ("exit 0", "running"),
@@ -75,7 +75,7 @@ async fn a_start_that_takes_too_long_is_killed_with_its_group() {
 }
 
 #[tokio::test]
-async fn a_failing_start_says_what_it_printed() {
+async fn failed_start_reports_its_output() {
     let node = Node::new(true);
     let service = node.service(&json!({
         "start": ["/bin/sh", "-c", "echo 'disk is missing' >&2; exit 2"],
@@ -88,7 +88,7 @@ async fn a_failing_start_says_what_it_printed() {
 }
 
 #[tokio::test]
-async fn a_start_under_way_when_the_agent_died_is_not_taken_for_stopped() {
+async fn interrupted_start_does_not_count_as_stopped() {
     for cgroups in [true, false] {
         let node = Node::new(cgroups);
         let service = node.service(&json!({
@@ -124,7 +124,7 @@ async fn a_stop_that_fails_or_hangs_is_followed_by_a_kill() {
 }
 
 #[tokio::test]
-async fn a_stop_that_the_monitor_denies_has_failed() {
+async fn stop_contradicted_by_monitor_fails() {
     let node = Node::new(true);
     let service = node.service(&json!({
         "start": ["true"],
@@ -142,7 +142,7 @@ async fn a_stop_that_the_monitor_denies_has_failed() {
 }
 
 #[tokio::test]
-async fn a_migration_is_a_command_too() {
+async fn migration_runs_its_configured_command() {
     let node = Node::new(true);
     let service = daemon(&node);
     node.driver.start(&service).await.unwrap();
@@ -155,7 +155,7 @@ async fn a_migration_is_a_command_too() {
 }
 
 #[tokio::test]
-async fn an_end_is_noticed_by_the_monitor() {
+async fn monitor_detects_the_end_of_daemon() {
     let mut node = Node::with(|settings| settings.monitor_interval = std::time::Duration::from_millis(20));
     let service = daemon(&node);
     node.driver.start(&service).await.unwrap();

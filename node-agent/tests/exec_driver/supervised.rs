@@ -7,7 +7,7 @@ use ha_node_agent::driver::{Driver, DriverEvent};
 use serde_json::json;
 
 /// A script that runs indefinitely.
-const RUN: &str = "tail -f $1/token & wait";
+const RUN_SCRIPT: &str = "tail -f $1/token & wait";
 
 fn exited(event: DriverEvent) -> String {
     match event {
@@ -24,11 +24,11 @@ fn exited(event: DriverEvent) -> String {
 }
 
 #[tokio::test]
-async fn it_runs_until_it_is_stopped() {
+async fn supervised_program_runs_until_stopped() {
     for cgroups in [true, false] {
         let node = Node::new(cgroups);
         assert_eq!(node.driver.check_usable().await, Ok(()));
-        let service = node.shell(RUN);
+        let service = node.shell(RUN_SCRIPT);
         assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
         assert!(!node.path("state/exec/web").exists(), "a probe leaves no trace");
         node.driver.start(&service).await.unwrap();
@@ -49,7 +49,7 @@ async fn it_runs_until_it_is_stopped() {
 }
 
 #[tokio::test]
-async fn a_stop_lets_it_end_by_itself_and_makes_no_event() {
+async fn graceful_stop_emits_no_event() {
     let mut node = Node::new(true);
     let service = node.shell("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done");
     node.driver.start(&service).await.unwrap();
@@ -61,7 +61,7 @@ async fn a_stop_lets_it_end_by_itself_and_makes_no_event() {
 }
 
 #[tokio::test]
-async fn its_own_stop_command_comes_before_sigterm() {
+async fn stop_command_runs_before_sigterm() {
     let node = Node::new(true);
     let directory = node.directory.path().display().to_string();
     let service = node.service(&json!({
@@ -75,7 +75,7 @@ async fn its_own_stop_command_comes_before_sigterm() {
 }
 
 #[tokio::test]
-async fn what_ignores_sigterm_is_killed_when_the_time_is_up() {
+async fn program_ignoring_sigterm_is_killed_after_timeout() {
     for cgroups in [true, false] {
         let node = Node::new(cgroups);
         let service = node.shell("trap '' TERM; echo ready; while :; do sleep 0.05; done");
@@ -88,14 +88,14 @@ async fn what_ignores_sigterm_is_killed_when_the_time_is_up() {
 }
 
 /// Daemons: forked twice, in sessions of their own, one with an empty environment.
-const DAEMONS: &str =
+const DAEMONS_SCRIPT: &str =
     "(setsid tail -f $1/token &) ; (env -i setsid tail -f $1/token &) ; exec tail -f $1/token";
 
 #[tokio::test]
 async fn daemons_do_not_escape_a_stop_or_a_kill() {
     for (cgroups, hard) in [(true, true), (true, false), (false, true), (false, false)] {
         let node = Node::new(cgroups);
-        let service = node.shell(DAEMONS);
+        let service = node.shell(DAEMONS_SCRIPT);
         node.driver.start(&service).await.unwrap();
         until("all three run", || node.processes().len() == 3).await;
         if hard {
@@ -111,7 +111,7 @@ async fn daemons_do_not_escape_a_stop_or_a_kill() {
 async fn daemons_do_not_outlive_the_main_process() {
     for cgroups in [true, false] {
         let mut node = Node::new(cgroups);
-        let service = node.shell(DAEMONS);
+        let service = node.shell(DAEMONS_SCRIPT);
         node.driver.start(&service).await.unwrap();
         until("all three run", || node.processes().len() == 3).await;
         signal(node.main_process().unwrap(), "KILL");
@@ -121,7 +121,7 @@ async fn daemons_do_not_outlive_the_main_process() {
 }
 
 #[tokio::test]
-async fn daemons_that_lost_their_supervisor_are_found_all_the_same() {
+async fn daemons_without_supervisor_are_found() {
     for cgroups in [true, false] {
         let node = Node::new(cgroups);
         // Without control groups, a process with an empty environment in another session cannot be found once the
@@ -140,7 +140,7 @@ async fn daemons_that_lost_their_supervisor_are_found_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_crash_is_told_at_once_and_it_can_be_started_again() {
+async fn crash_is_reported_and_restart_succeeds() {
     for cgroups in [true, false] {
         let mut node = Node::new(cgroups);
         let service = node.shell("trap 'exit 5' USR1; echo ready; tail -f $1/token & while :; do wait; done");
@@ -156,7 +156,7 @@ async fn a_crash_is_told_at_once_and_it_can_be_started_again() {
 }
 
 #[tokio::test]
-async fn a_killed_supervisor_takes_the_main_process_along() {
+async fn killed_supervisor_kills_the_main_process() {
     let mut node = Node::new(false);
     let service = node.shell("exec tail -f $1/token >/dev/null 2>&1");
     node.driver.start(&service).await.unwrap();
@@ -183,7 +183,7 @@ async fn a_supervisor_that_hangs_does_not_prevent_a_kill() {
 }
 
 #[tokio::test]
-async fn what_ends_at_once_has_not_started() {
+async fn program_that_exits_immediately_fails_to_start() {
     let mut node = Node::new(true);
     let service = node.shell("echo starting; echo 'port is taken' >&2; exit 3");
     let failure = node.driver.start(&service).await.unwrap_err();
@@ -195,11 +195,11 @@ async fn what_ends_at_once_has_not_started() {
 }
 
 #[tokio::test]
-async fn a_start_that_takes_too_long_leaves_nothing() {
+async fn timed_out_start_leaves_no_process() {
     for cgroups in [true, false] {
         let node = Node::new(cgroups);
         let mut service = node.service(&json!({
-            "command": ["/bin/sh", "-c", DAEMONS, "sh", node.directory.path()],
+            "command": ["/bin/sh", "-c", DAEMONS_SCRIPT, "sh", node.directory.path()],
             "monitor": ["/bin/sh", "-c", "exit 7"],
         }));
         service.timeouts.start_seconds = 0.6;
@@ -210,7 +210,7 @@ async fn a_start_that_takes_too_long_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn it_counts_as_started_when_its_monitor_says_so() {
+async fn program_is_started_once_monitor_succeeds() {
     let node = Node::new(true);
     let service = node.service(&json!({
         "command": ["/bin/sh", "-c", "sleep 0.4; touch ready; exec tail -f $0/token", node.directory.path()],
@@ -222,7 +222,7 @@ async fn it_counts_as_started_when_its_monitor_says_so() {
 }
 
 #[tokio::test]
-async fn a_monitor_that_says_no_twice_is_a_crash() {
+async fn two_failed_monitors_are_a_crash() {
     let mut node = Node::with(|settings| settings.monitor_interval = std::time::Duration::from_millis(20));
     let service = node.service(&json!({
         "command": ["/bin/sh", "-c", "exec tail -f $0/token", node.directory.path()],
@@ -237,12 +237,12 @@ async fn a_monitor_that_says_no_twice_is_a_crash() {
 }
 
 #[tokio::test]
-async fn a_cancelled_start_leaves_nothing_after_a_stop() {
+async fn stop_removes_processes_of_canceled_start() {
     for cgroups in [true, false] {
         for turns in 0..12 {
             let node = Node::new(cgroups);
             let service = node.service(&json!({
-                "command": ["/bin/sh", "-c", DAEMONS, "sh", node.directory.path()],
+                "command": ["/bin/sh", "-c", DAEMONS_SCRIPT, "sh", node.directory.path()],
                 "monitor": ["/bin/sh", "-c", "exit 7"],
             }));
             {

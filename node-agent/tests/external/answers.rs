@@ -10,7 +10,7 @@ use ha_node_agent::driver::Driver;
 use serde_json::json;
 
 /// A driver script that keeps a file while the service runs. A test can prepend other cases.
-const FILE: &str = r#"
+const TEST_SCRIPT: &str = r#"
 printf '%s\n' "$request" >> $HERE/asked
 case $action in
   describe) echo '{"result":"done","name":"test","version":"1","actions":["receive","migrate","arrive","measure","kill"]}' ;;
@@ -23,15 +23,15 @@ esac
 "#;
 
 fn before(first: &str) -> String {
-    format!("{first}\n{FILE}")
+    format!("{first}\n{TEST_SCRIPT}")
 }
 
-fn of_test() -> ha_api_types::resource::ServiceDefinition {
+fn test_service() -> ha_api_types::resource::ServiceDefinition {
     service("test", &json!({}))
 }
 
 #[tokio::test]
-async fn garbage_or_no_answer_is_a_failure_that_says_what_came() {
+async fn invalid_driver_answer_is_quoted_in_failure() {
     for (action, script, reason, message) in [
         ("start", "exit 0", Reason::StartFailed, "driver action start printed no answer"),
         (
@@ -56,7 +56,7 @@ async fn garbage_or_no_answer_is_a_failure_that_says_what_came() {
         ),
     ] {
         let node = Node::with_driver(&before(&format!("[ $action != {action} ] || {{ {script}; }}")));
-        let mut service = of_test();
+        let mut service = test_service();
         service.timeouts.start_seconds = 0.5;
         let failure = node.driver.start(&service).await.unwrap_err();
         assert_eq!(
@@ -67,47 +67,47 @@ async fn garbage_or_no_answer_is_a_failure_that_says_what_came() {
         assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
     }
     let node = Node::with_driver(&before("[ $action != probe ] || { echo maybe; exit 0; }"));
-    let Observed::Unknown(message) = node.driver.probe(&of_test()).await else {
+    let Observed::Unknown(message) = node.driver.probe(&test_service()).await else {
         panic!("the probe must be Unknown")
     };
     assert!(message.starts_with("driver action probe printed \"maybe\""), "{message}");
 }
 
 #[tokio::test]
-async fn what_cannot_serve_a_node_says_why() {
+async fn unusable_external_drivers_explain_why() {
     let node = Node::with_driver(r#"echo '{"result":"failed","message":"the kernel module is missing"}'"#);
     assert_eq!(node.driver.check_usable().await.unwrap_err(), "test: the kernel module is missing");
-    let failure = node.driver.start(&of_test()).await.unwrap_err();
+    let failure = node.driver.start(&test_service()).await.unwrap_err();
     assert_eq!((failure.class, failure.reason), (FailureClass::NeverHere, Reason::NotInstalled));
     // Another driver is installed in the second directory, and the first one is fixed.
     node.install("second", "other", r#"echo '{"result":"done","name":"other"}'"#);
     assert_eq!(node.driver.published_capabilities().await.unwrap(), ["external:other"]);
-    node.install("first", "test", FILE);
+    node.install("first", "test", TEST_SCRIPT);
     assert_eq!(node.driver.published_capabilities().await.unwrap(), ["external:other", "external:test"]);
 }
 
 #[tokio::test]
-async fn what_is_not_installed_runs_nowhere_unless_it_was_started() {
-    let node = Node::with_driver(FILE);
+async fn missing_driver_means_stopped_unless_started() {
+    let node = Node::with_driver(TEST_SCRIPT);
     let absent = service("absent", &json!({}));
     assert_eq!(node.driver.probe(&absent).await, Observed::NotRunning);
     let failure = node.driver.start(&absent).await.unwrap_err();
     assert_eq!((failure.class, failure.reason), (FailureClass::NeverHere, Reason::NotInstalled));
     node.driver.stop(&absent, 20_000).await.unwrap();
-    let there = of_test();
-    node.driver.start(&there).await.unwrap();
+    let installed_service = test_service();
+    node.driver.start(&installed_service).await.unwrap();
     std::fs::remove_file(node.path("second/test")).unwrap();
-    assert!(matches!(node.driver.probe(&there).await, Observed::Unknown(_)));
-    assert_eq!(node.driver.stop(&there, 20_000).await.unwrap_err().reason, Reason::StopFailed);
+    assert!(matches!(node.driver.probe(&installed_service).await, Observed::Unknown(_)));
+    assert_eq!(node.driver.stop(&installed_service, 20_000).await.unwrap_err().reason, Reason::StopFailed);
     let why = node.driver.check_usable().await.unwrap_err();
     assert!(why.starts_with("no external drivers in "), "{why}");
 }
 
 #[tokio::test]
-async fn what_a_start_leaves_running_is_found_and_killed() {
-    let leaving = "[ $action != start ] || { setsid tail -f $HERE/token > /dev/null 2>&1 & }";
-    let node = Node::with_driver(&before(leaving));
-    let service = of_test();
+async fn processes_left_by_start_are_killed() {
+    let script = "[ $action != start ] || { setsid tail -f $HERE/token > /dev/null 2>&1 & }";
+    let node = Node::with_driver(&before(script));
+    let service = test_service();
     node.driver.start(&service).await.unwrap();
     assert_eq!(node.processes().len(), 1);
     node.driver.stop(&service, 20_000).await.unwrap();
@@ -124,13 +124,13 @@ async fn what_a_start_leaves_running_is_found_and_killed() {
 async fn a_stop_that_fails_is_followed_by_a_kill() {
     for stop in ["exit 1", "sleep 1000000", r#"echo '{"result":"failed"}'; exit 0"#] {
         let node = Node::with_driver(&before(&format!("[ $action != stop ] || {{ {stop}; }}")));
-        let service = of_test();
+        let service = test_service();
         node.driver.start(&service).await.unwrap();
         node.driver.stop(&service, 500).await.unwrap();
         assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
     }
     let node = Node::with_driver(&before("case $action in stop|kill) echo 'busy' >&2; exit 1;; esac"));
-    let service = of_test();
+    let service = test_service();
     node.driver.start(&service).await.unwrap();
     let failure = node.driver.stop(&service, 500).await.unwrap_err();
     assert_eq!(failure.reason, Reason::StopFailed);
@@ -141,9 +141,9 @@ async fn a_stop_that_fails_is_followed_by_a_kill() {
 }
 
 #[tokio::test]
-async fn a_service_moves_live_and_the_requests_say_how() {
-    let (one, two) = (Node::with_driver(FILE), Node::with_driver(FILE));
-    let service = of_test();
+async fn live_migration_sends_the_expected_requests() {
+    let (one, two) = (Node::with_driver(TEST_SCRIPT), Node::with_driver(TEST_SCRIPT));
+    let service = test_service();
     one.driver.start(&service).await.unwrap();
     two.driver.receive(&service).await.unwrap();
     one.driver.migrate(&service, &"node2".into()).await.unwrap();
@@ -151,8 +151,8 @@ async fn a_service_moves_live_and_the_requests_say_how() {
     two.driver.arrive(&service, &"node1".into()).await.unwrap();
     assert_eq!(two.driver.probe(&service).await, Observed::Running);
     let request = |node: &Node, action: &str| -> serde_json::Value {
-        let asked = node.read("asked");
-        let line = asked.lines().rfind(|line| line.contains(&format!("\"action\":\"{action}\""))).unwrap();
+        let requests = node.read("asked");
+        let line = requests.lines().rfind(|line| line.contains(&format!("\"action\":\"{action}\""))).unwrap();
         serde_json::from_str(line).unwrap()
     };
     assert_eq!(
@@ -164,13 +164,13 @@ async fn a_service_moves_live_and_the_requests_say_how() {
     let sample = two.driver.measure(&service, Mono(5)).await.unwrap();
     assert_eq!((sample.cpu, sample.memory), (Some(Meter::Total(2_500_000)), Some(1024)));
 
-    let mut staying = of_test();
+    let mut staying = test_service();
     staying.driver.external.as_mut().unwrap().allow_migrate = false;
     assert_eq!(two.driver.migrate(&staying, &"node1".into()).await.unwrap_err().reason, Reason::MoveFailed);
 }
 
 #[tokio::test]
-async fn a_monitor_that_ends_is_begun_again_and_ends_with_the_watch() {
+async fn driver_monitor_restarts_until_watch_ends() {
     let mut node = Node::with_driver(
         r#"case $action in
         describe) echo '{"result":"done","name":"test","version":"1","actions":["monitor"]}' ;;
@@ -186,7 +186,7 @@ async fn a_monitor_that_ends_is_begun_again_and_ends_with_the_watch() {
             exec tail -f $HERE/token ;;
         esac"#,
     );
-    let service = of_test();
+    let service = test_service();
     node.driver.start(&service).await.unwrap();
     let probes = node.read("probes").lines().count();
     until("the false alarm was looked into", || node.read("probes").lines().count() > probes).await;

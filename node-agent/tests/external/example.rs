@@ -19,7 +19,7 @@ fn with_example(monitor_interval: Duration) -> Node {
 }
 
 #[tokio::test]
-async fn a_service_is_started_watched_and_stopped() {
+async fn example_driver_starts_monitors_and_stops_service() {
     let mut node = with_example(Duration::from_secs(3600));
     assert_eq!(node.driver.published_capabilities().await.unwrap(), ["external:directory"]);
     fs::create_dir(node.path("data")).unwrap();
@@ -63,7 +63,7 @@ async fn wait_for_monitor(node: &Node) {
 }
 
 #[tokio::test]
-async fn without_events_it_is_missed_by_the_poll() {
+async fn polling_detects_crash_without_events() {
     let mut node = Node::new("node1", Duration::from_millis(100));
     node.install("first", "test", r#"case $action in
         describe) echo '{"result":"done","name":"test","version":"1"}' ;;
@@ -79,7 +79,7 @@ async fn without_events_it_is_missed_by_the_poll() {
 }
 
 #[tokio::test]
-async fn wrong_settings_are_explained() {
+async fn invalid_driver_settings_are_explained() {
     let node = with_example(Duration::from_secs(3600));
     for (settings, class, reason, message) in [
         (

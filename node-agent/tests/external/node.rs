@@ -151,10 +151,10 @@ pub(crate) fn kill(pid: i32) {
 }
 
 /// Waits until the condition holds.
-pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
+pub(crate) async fn until(condition_name: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < MAX_WAIT, "waited too long until {what}");
+        assert!(started.elapsed() < MAX_WAIT, "waited too long until {condition_name}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

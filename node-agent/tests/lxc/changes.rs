@@ -1,6 +1,6 @@
 //! Changes without a command of the agent: crashes, restarts from inside, stops and starts by hand, health.
 
-use crate::node::{Node, RUN, is_alive, signal, until};
+use crate::node::{Node, RUN_SCRIPT, is_alive, signal, until};
 use ha_api_types::record::Observed;
 use ha_node_agent::driver::{Driver, DriverEvent};
 use serde_json::json;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 #[tokio::test]
 async fn a_crash_is_reported_immediately() {
-    let mut node = Node::new(RUN);
+    let mut node = Node::new(RUN_SCRIPT);
     let service = node.service();
     node.driver.start(&service).await.unwrap();
     signal("KILL", node.process());
@@ -20,7 +20,7 @@ async fn a_crash_is_reported_immediately() {
 }
 
 #[tokio::test]
-async fn an_end_from_inside_is_no_stop_by_hand() {
+async fn container_shutdown_from_inside_is_not_manual_stop() {
     let mut node = Node::new("until test -e /tmp/end; do sleep 0.05; done; echo over; exit 3");
     let service = node.service();
     node.driver.start(&service).await.unwrap();
@@ -33,7 +33,7 @@ async fn an_end_from_inside_is_no_stop_by_hand() {
 // The driver must see `lxc-stop` while this test waits for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_by_hand_is_distinguished_from_a_crash() {
-    let mut node = Node::new(RUN);
+    let mut node = Node::new(RUN_SCRIPT);
     let service = node.service();
     for arguments in [&["--kill"][..], &["--timeout", "20"]] {
         node.driver.start(&service).await.unwrap();
@@ -45,7 +45,7 @@ async fn a_stop_by_hand_is_distinguished_from_a_crash() {
 
 #[tokio::test]
 async fn a_start_by_hand_is_reported() {
-    let mut node = Node::new(RUN);
+    let mut node = Node::new(RUN_SCRIPT);
     let service = node.service();
     assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
     node.run("lxc-start", &["-d"]);
@@ -56,7 +56,7 @@ async fn a_start_by_hand_is_reported() {
 }
 
 #[tokio::test]
-async fn a_restart_from_inside_is_no_crash() {
+async fn container_reboot_from_inside_is_no_crash() {
     let script = "until test -e /tmp/again; do sleep 0.05; done; rm /tmp/again; busybox reboot -f; sleep 100";
     let mut node = Node::new(script);
     let service = node.service();
@@ -81,7 +81,7 @@ async fn a_restart_from_inside_is_no_crash() {
 
 #[tokio::test]
 async fn a_killed_monitor_ends_the_container() {
-    let mut node = Node::new(RUN);
+    let mut node = Node::new(RUN_SCRIPT);
     let service = node.service();
     node.driver.start(&service).await.unwrap();
     let process = node.process();
@@ -95,8 +95,8 @@ async fn a_killed_monitor_ends_the_container() {
 }
 
 #[tokio::test]
-async fn a_monitor_that_does_not_answer_is_unknown_and_is_killed() {
-    let node = Node::new(RUN);
+async fn unresponsive_container_monitor_is_killed() {
+    let node = Node::new(RUN_SCRIPT);
     let service = node.service();
     node.driver.start(&service).await.unwrap();
     let (process, monitor) = (node.process(), node.monitor());
@@ -109,7 +109,7 @@ async fn a_monitor_that_does_not_answer_is_unknown_and_is_killed() {
 
 #[tokio::test]
 async fn an_unhealthy_container_is_reported() {
-    let mut node = Node::new(RUN);
+    let mut node = Node::new(RUN_SCRIPT);
     let check = json!({"healthCheck": {"command": ["/bin/test", "-e", "/tmp/well"], "intervalSeconds": 0.1, "retries": 2}});
     let service = node.service_with(&check);
     let well = node.path("rootfs/tmp/well");
@@ -134,8 +134,8 @@ async fn an_unhealthy_container_is_reported() {
 }
 
 #[tokio::test]
-async fn a_check_that_hangs_is_killed() {
-    let mut node = Node::new(RUN);
+async fn hanging_health_check_is_killed() {
+    let mut node = Node::new(RUN_SCRIPT);
     let script = "test -e /tmp/hang || exit 0; echo $$ >/tmp/pid; exec sleep 1000";
     let check = json!({"healthCheck": {"command": ["/bin/sh", "-c", script], "intervalSeconds": 0.1,
         "timeoutSeconds": 1, "retries": 1}});
@@ -144,19 +144,19 @@ async fn a_check_that_hangs_is_killed() {
     fs::write(node.path("rootfs/tmp/hang"), "").unwrap();
     let (message, _) = node.exit().await;
     assert!(message.ends_with("timed out after 1 s"), "{message}");
-    let left = || {
+    let check_is_running = || {
         let pids = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
         pids.filter(|pid| {
             fs::read_to_string(pid.join("cgroup")).is_ok_and(|group| group.contains(&node.name))
         })
         .any(|pid| fs::read(pid.join("cmdline")).is_ok_and(|line| line.starts_with(b"sleep\x001000")))
     };
-    until("the check is gone", || !left()).await;
+    until("the check is gone", || !check_is_running()).await;
 }
 
 #[tokio::test]
-async fn a_title_in_another_container_is_no_monitor() {
-    let node = Node::new(RUN);
+async fn process_title_in_container_is_no_monitor() {
+    let node = Node::new(RUN_SCRIPT);
     let title = format!("[lxc monitor] {} {}", node.path("..").canonicalize().unwrap().display(), node.name);
     let mut other = std::process::Command::new("unshare");
     other.args(["--pid", "--fork", "--kill-child", "bash", "-c", "exec -a \"$0\" sleep 1000", &title]);

@@ -1,6 +1,6 @@
 //! Containers that cannot be services, and starts that fail.
 
-use crate::node::{Node, RUN};
+use crate::node::{Node, RUN_SCRIPT};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_node_agent::driver::Driver;
@@ -18,7 +18,7 @@ async fn check(node: &Node, class: FailureClass, reason: Reason, part: &str) {
 
 #[tokio::test]
 async fn a_container_that_starts_at_boot_is_refused() {
-    let node = Node::new(RUN);
+    let node = Node::new(RUN_SCRIPT);
     node.configure("lxc.start.auto = 1");
     check(&node, FailureClass::NeverHere, Reason::BadConfiguration, "set lxc.start.auto = 0 in").await;
     assert_eq!(node.state(), "STOPPED");
@@ -31,28 +31,28 @@ async fn a_container_that_starts_at_boot_is_refused() {
 
 #[tokio::test]
 async fn a_missing_container_is_not_installed() {
-    let node = Node::new(RUN);
+    let node = Node::new(RUN_SCRIPT);
     fs::remove_file(node.path("config")).unwrap();
     check(&node, FailureClass::NeverHere, Reason::NotInstalled, "does not exist on this node").await;
 }
 
 #[tokio::test]
-async fn a_missing_program_is_not_installed() {
-    let node = Node::new(RUN);
+async fn missing_lxc_program_is_not_installed() {
+    let node = Node::new(RUN_SCRIPT);
     node.configure("lxc.init.cmd = /nope");
     check(&node, FailureClass::NeverHere, Reason::NotInstalled, "Failed to exec \"/nope\"").await;
 }
 
 #[tokio::test]
-async fn an_invalid_configuration_is_told() {
-    let node = Node::new(RUN);
+async fn invalid_container_configuration_is_reported() {
+    let node = Node::new(RUN_SCRIPT);
     node.configure("lxc.nope = 1");
     check(&node, FailureClass::NeverHere, Reason::BadConfiguration, "lxc.nope").await;
 }
 
 #[tokio::test]
-async fn a_missing_root_file_system_is_tried_elsewhere() {
-    let node = Node::new(RUN);
+async fn missing_root_file_system_fails_with_try_elsewhere() {
+    let node = Node::new(RUN_SCRIPT);
     fs::rename(node.path("rootfs"), node.path("gone")).unwrap();
     check(&node, FailureClass::TryElsewhere, Reason::StartFailed, "rootfs").await;
 }
@@ -65,7 +65,7 @@ async fn a_container_that_ends_immediately_has_not_started() {
 
 #[tokio::test]
 async fn a_container_that_is_not_healthy_in_time_has_not_started() {
-    let node = Node::new(RUN);
+    let node = Node::new(RUN_SCRIPT);
     let mut service = node.service_with(&json!({"healthCheck": {"command": ["/bin/false"]}}));
     service.timeouts = serde_json::from_value(json!({"startSeconds": 1})).unwrap();
     let failure = node.driver.start(&service).await.unwrap_err();

@@ -1,7 +1,7 @@
 //! Tests of start, stop, kill, adoption, measurement, and the log.
 
 use crate::containers::kill_during_a_stop;
-use crate::node::{Node, RUN, is_alive, signal, until};
+use crate::node::{Node, RUN_SCRIPT, is_alive, signal, until};
 use ha_api_types::record::Observed;
 use ha_api_types::time::Mono;
 use ha_node_agent::core::Meter;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 #[tokio::test]
 async fn a_container_runs_until_it_is_stopped() {
-    let mut node = Node::new(RUN);
+    let mut node = Node::new(RUN_SCRIPT);
     assert_eq!(node.driver.check_usable().await, Ok(()));
     let service = node.service();
     assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
@@ -50,7 +50,7 @@ async fn a_container_that_ignores_the_stop_is_killed() {
 
 #[tokio::test]
 async fn a_frozen_container_runs_and_is_stopped() {
-    let node = Node::new(RUN);
+    let node = Node::new(RUN_SCRIPT);
     let service = node.service();
     node.driver.start(&service).await.unwrap();
     node.run("lxc-freeze", &[]);
@@ -67,8 +67,8 @@ async fn a_frozen_container_runs_and_is_stopped() {
 }
 
 #[tokio::test]
-async fn canceled_commands_leave_a_container_that_a_kill_finds() {
-    let node = Node::new(RUN);
+async fn kill_finds_container_of_canceled_command() {
+    let node = Node::new(RUN_SCRIPT);
     let service = node.service();
     for pause_ms in [0, 2, 5, 10, 20, 40, 80, 160] {
         let limit = Duration::from_millis(pause_ms);
@@ -86,7 +86,7 @@ async fn canceled_commands_leave_a_container_that_a_kill_finds() {
 
 #[tokio::test]
 async fn the_next_agent_adopts_a_container() {
-    let mut node = Node::new(RUN);
+    let mut node = Node::new(RUN_SCRIPT);
     let service = node.service();
     node.driver.start(&service).await.unwrap();
     let process = node.process();
@@ -107,7 +107,7 @@ async fn the_next_agent_adopts_a_container() {
 
 #[tokio::test]
 async fn a_monitor_in_the_foreground_is_recognized() {
-    let node = Node::new(RUN);
+    let node = Node::new(RUN_SCRIPT);
     let service = node.service();
     let mut monitor = std::process::Command::new("lxc-start");
     // The same options as in the unit lxc@.service.
@@ -122,8 +122,8 @@ async fn a_monitor_in_the_foreground_is_recognized() {
 }
 
 #[tokio::test]
-async fn a_container_without_a_directory_has_its_configuration_elsewhere() {
-    let node = Node::new(RUN);
+async fn container_configuration_may_be_elsewhere() {
+    let node = Node::new(RUN_SCRIPT);
     let other = node.path("rootfs").join("srv/config");
     fs::rename(node.path("config"), &other).unwrap();
     let service = node.service_with(&json!({"config": other}));
@@ -135,7 +135,7 @@ async fn a_container_without_a_directory_has_its_configuration_elsewhere() {
 }
 
 #[tokio::test]
-async fn limits_are_set_and_usage_is_measured() {
+async fn container_limits_are_set_and_usage_measured() {
     let node = Node::new("trap 'exit 0' PWR; while :; do :; done");
     let limits = json!({"limits": {"cpu": "500m", "memory": "64Mi", "tasks": 20}});
     let service = node.service_with(&limits);

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// A script that runs until it is asked to end: by SIGPWR, which LXC sends, or SIGTERM.
-pub(crate) const RUN: &str = "trap 'echo bye; exit 0' PWR TERM; echo ready; while :; do sleep 0.05; done";
+pub(crate) const RUN_SCRIPT: &str =
+    "trap 'echo bye; exit 0' PWR TERM; echo ready; while :; do sleep 0.05; done";
 
 /// A node: a directory of containers with one container, and the driver. Dropping it leaves nothing behind.
 pub(crate) struct Node {
@@ -150,8 +151,8 @@ impl Node {
             for group in fs::read_dir(hierarchy).into_iter().flatten().flatten() {
                 let name = group.file_name().to_string_lossy().into_owned();
                 let owner = name.strip_prefix("lxc.monitor.").or_else(|| name.strip_prefix("lxc.payload."));
-                let rest = owner.and_then(|owner| owner.strip_prefix(&self.name));
-                if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-')) {
+                let suffix = owner.and_then(|owner| owner.strip_prefix(&self.name));
+                if suffix.is_some_and(|suffix| suffix.is_empty() || suffix.starts_with('-')) {
                     let _ = fs::remove_dir(group.path());
                 }
             }
@@ -184,10 +185,10 @@ pub(crate) fn signal(name: &str, pid: i32) {
 }
 
 /// Waits until the condition holds.
-pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
+pub(crate) async fn until(condition_name: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < MAX_WAIT, "waited too long until {what}");
+        assert!(started.elapsed() < MAX_WAIT, "waited too long until {condition_name}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -28,33 +28,33 @@ fn ip(arguments: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_address_comes_goes_and_is_missed() {
+async fn address_is_added_removed_and_monitored() {
     own_network();
     let mut node = Node::new("node1", true);
     let mut address = of_agent("heartbeat:IPaddr2", &json!({"ip": "192.0.2.10", "cidr_netmask": "24"}));
     let ocf = address.driver.ocf.as_mut().unwrap();
     ocf.monitor_interval_seconds = Some(0.2);
-    let held = || ip("-oneline address show dev here").contains("192.0.2.10/24");
+    let has_address = || ip("-oneline address show dev here").contains("192.0.2.10/24");
     assert_eq!(node.driver.probe(&address).await, Observed::NotRunning);
     node.driver.start(&address).await.unwrap();
-    assert!(held());
+    assert!(has_address());
     assert_eq!(node.driver.probe(&address).await, Observed::Running);
     ip("address del 192.0.2.10/24 dev here");
     assert!(matches!(node.event().await, DriverEvent::Exited { .. }));
     // The core kills a service before it starts it again.
     node.driver.kill(&address).await.unwrap();
     node.driver.start(&address).await.unwrap();
-    assert!(held());
+    assert!(has_address());
     node.driver.stop(&address, 20_000).await.unwrap();
-    assert!(!held());
+    assert!(!has_address());
     node.driver.start(&address).await.unwrap();
     node.driver.kill(&address).await.unwrap();
-    assert!(!held());
+    assert!(!has_address());
     assert_eq!(node.driver.probe(&address).await, Observed::NotRunning);
 }
 
 #[tokio::test]
-async fn a_wrong_parameter_is_a_wrong_configuration() {
+async fn invalid_agent_parameter_is_configuration_failure() {
     own_network();
     let node = Node::new("node1", true);
     for (parameters, expected) in [

@@ -7,7 +7,7 @@ use ha_node_agent::driver::{Driver, DriverEvent};
 use serde_json::json;
 
 #[tokio::test]
-async fn a_service_is_started_adopted_and_stopped() {
+async fn resource_agent_service_is_started_adopted_stopped() {
     let node = Node::new("node1", true);
     node.driver.check_usable().await.unwrap();
     let service = of_agent("heartbeat:Dummy", &json!({}));
@@ -30,7 +30,7 @@ async fn a_service_is_started_adopted_and_stopped() {
 }
 
 #[tokio::test]
-async fn two_nodes_on_one_machine_do_not_see_each_others_services() {
+async fn nodes_on_one_machine_have_separate_services() {
     let (one, two) = (Node::new("node1", true), Node::new("node2", true));
     let service = of_agent("heartbeat:Dummy", &json!({}));
     one.driver.start(&service).await.unwrap();
@@ -38,7 +38,7 @@ async fn two_nodes_on_one_machine_do_not_see_each_others_services() {
 }
 
 #[tokio::test]
-async fn a_service_moves_live_in_two_steps() {
+async fn resource_agent_migrates_in_two_steps() {
     let (one, two) = (Node::new("node1", true), Node::new("node2", true));
     let moving = service(&json!({"agent": "heartbeat:Dummy", "allowMigrate": true}));
     one.driver.start(&moving).await.unwrap();
@@ -105,7 +105,7 @@ fn has_group() -> bool {
 }
 
 #[tokio::test]
-async fn what_is_not_installed_runs_nowhere_and_never_here() {
+async fn missing_agent_means_stopped_and_never_here() {
     let node = Node::new("node1", true);
     for (agent, expected) in [
         (

@@ -6,7 +6,7 @@ use ha_api_types::record::{FailureClass, Observed};
 use ha_node_agent::driver::{Driver, DriverEvent};
 
 /// An agent script that keeps a file while the service runs. A test can prepend other cases.
-const FILE: &str = r#"
+const TEST_SCRIPT: &str = r#"
 echo "$1" >> $HERE/asked
 case $1 in
   meta-data) echo '<resource-agent><actions><action name="start" timeout="90s"/><action name="validate-all"/></actions></resource-agent>' ;;
@@ -19,11 +19,11 @@ esac
 "#;
 
 fn before(first: &str) -> String {
-    format!("{first}\n{FILE}")
+    format!("{first}\n{TEST_SCRIPT}")
 }
 
 #[tokio::test]
-async fn failures_of_a_start_say_where_to_try_next_and_why() {
+async fn start_failures_have_class_and_reason() {
     for (action, script, class, reason, message) in [
         (
             "start",
@@ -90,7 +90,7 @@ async fn failures_of_a_start_say_where_to_try_next_and_why() {
 }
 
 #[tokio::test]
-async fn a_start_that_takes_too_long_is_killed_with_what_it_started() {
+async fn timed_out_start_is_killed_with_children() {
     let node = Node::with_agent(&before("[ $1 != start ] || { tail -f $HERE/token & tail -f $HERE/token; }"));
     let mut service = own();
     service.timeouts.start_seconds = 0.5;
@@ -107,9 +107,9 @@ async fn a_start_that_takes_too_long_is_killed_with_what_it_started() {
 }
 
 #[tokio::test]
-async fn a_start_under_way_when_the_agent_died_is_not_taken_for_stopped() {
-    let leaving = "[ $1 != start ] || { (setsid sh -c 'touch $0/left; exec tail -f $0/token' $HERE &); exec tail -f $HERE/token; }";
-    let node = Node::with_agent(&before(leaving));
+async fn interrupted_start_does_not_count_as_stopped() {
+    let script = "[ $1 != start ] || { (setsid sh -c 'touch $0/left; exec tail -f $0/token' $HERE &); exec tail -f $HERE/token; }";
+    let node = Node::with_agent(&before(script));
     let service = own();
     {
         let mut starting = std::pin::pin!(node.driver.start(&service));
@@ -127,8 +127,8 @@ async fn a_start_under_way_when_the_agent_died_is_not_taken_for_stopped() {
 }
 
 #[tokio::test]
-async fn a_failing_service_counts_as_running_and_is_told_of() {
-    let mut node = Node::with_agent(FILE);
+async fn failing_service_is_reported_and_counts_running() {
+    let mut node = Node::with_agent(TEST_SCRIPT);
     let mut service = own();
     service.driver.ocf.as_mut().unwrap().monitor_interval_seconds = Some(0.1);
     node.driver.start(&service).await.unwrap();
@@ -150,7 +150,7 @@ async fn a_failing_service_counts_as_running_and_is_told_of() {
 }
 
 #[tokio::test]
-async fn a_stop_that_fails_is_followed_by_a_kill_and_counts_only_if_the_monitor_agrees() {
+async fn failed_stop_kills_and_needs_monitor_confirmation() {
     let running = "[ $1 != start ] || { setsid tail -f $HERE/token > /dev/null 2>&1 & }";
     for stop in ["exit 1", "sleep 1000000"] {
         let node = Node::with_agent(&before(&format!(
@@ -177,7 +177,7 @@ async fn a_stop_that_fails_is_followed_by_a_kill_and_counts_only_if_the_monitor_
 }
 
 #[tokio::test]
-async fn a_process_without_its_environment_is_killed_with_its_parent() {
+async fn kill_covers_children_without_service_environment() {
     // The environment is missing, as for the children of a server that overwrites it with process titles.
     let hiding = "setsid sh -c 'env -i tail -f $0/token & exec tail -f $0/token' $HERE > /dev/null 2>&1 &";
     let node = Node::without_groups(&before(&format!("[ $1 != start ] || {{ {hiding} }}")));
@@ -190,8 +190,8 @@ async fn a_process_without_its_environment_is_killed_with_its_parent() {
 }
 
 #[tokio::test]
-async fn an_agent_that_vanished_leaves_its_service_unclear() {
-    let node = Node::with_agent(FILE);
+async fn removed_resource_agent_makes_service_unknown() {
+    let node = Node::with_agent(TEST_SCRIPT);
     let service = own();
     node.driver.start(&service).await.unwrap();
     std::fs::remove_file(node.path("ocf/resource.d/test/Agent")).unwrap();
@@ -203,7 +203,7 @@ async fn an_agent_that_vanished_leaves_its_service_unclear() {
 }
 
 #[tokio::test]
-async fn an_agent_without_validation_is_started_all_the_same() {
+async fn agent_without_validation_is_started() {
     let node = Node::with_agent(&before(
         "[ $1 != meta-data ] || { echo nonsense; exit 0; }\n[ $1 != validate-all ] || exit 3",
     ));

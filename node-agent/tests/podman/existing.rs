@@ -1,6 +1,6 @@
 //! Containers that were created outside hactl.
 
-use crate::node::{IMAGE, Node, RUN, is_alive, service};
+use crate::node::{IMAGE, Node, RUN_SCRIPT, is_alive, service};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::resource::ServiceDefinition;
@@ -8,7 +8,7 @@ use ha_node_agent::driver::Driver;
 use serde_json::json;
 
 /// Creates a container `db` by hand, and returns a service that uses it.
-pub(crate) fn made_by_hand(node: &Node, more: &[&str]) -> ServiceDefinition {
+pub(crate) fn manually_created_service(node: &Node, more: &[&str]) -> ServiceDefinition {
     let mut arguments = vec![
         "create",
         "--name=db",
@@ -17,15 +17,15 @@ pub(crate) fn made_by_hand(node: &Node, more: &[&str]) -> ServiceDefinition {
         "--ulimit=nproc=1024:1024",
     ];
     arguments.extend(more);
-    arguments.extend([IMAGE, "/bin/sh", "-c", RUN]);
+    arguments.extend([IMAGE, "/bin/sh", "-c", RUN_SCRIPT]);
     node.podman.run(&arguments);
     service(&json!({"container": "db"}))
 }
 
 #[tokio::test]
-async fn it_is_started_and_stopped_and_stays() {
+async fn existing_container_is_kept_after_stop() {
     let mut node = Node::new().await;
-    let service = made_by_hand(&node, &[]);
+    let service = manually_created_service(&node, &[]);
     let id = node.podman.inspect("db", ".Id");
     for graceful_ms in [20_000, 0] {
         node.driver.start(&service).await.unwrap();
@@ -47,19 +47,19 @@ async fn it_is_started_and_stopped_and_stays() {
 #[tokio::test]
 async fn a_container_managed_elsewhere_is_refused_with_a_fix() {
     let node = Node::new().await;
-    for (option, told) in [
+    for (option, message_part) in [
         ("--pid=host", "--pid=host"),
         ("--label=PODMAN_SYSTEMD_UNIT=db.service", "driver systemd"),
         ("--rm", "--rm"),
     ] {
-        let service = made_by_hand(&node, &[option]);
+        let service = manually_created_service(&node, &[option]);
         let failure = node.driver.start(&service).await.unwrap_err();
         assert_eq!(
             (failure.class, failure.reason),
             (FailureClass::NeverHere, Reason::BadConfiguration),
             "{option}"
         );
-        assert!(failure.message.contains(told), "{}", failure.message);
+        assert!(failure.message.contains(message_part), "{}", failure.message);
         assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
         node.podman.run(&["rm", "db"]);
     }
@@ -67,9 +67,9 @@ async fn a_container_managed_elsewhere_is_refused_with_a_fix() {
 
 /// Newer versions of podman can remove the restart policy of an existing container.
 #[tokio::test]
-async fn one_that_podman_restarts_itself_does_so_no_more_or_is_refused() {
+async fn restart_policy_is_removed_or_refused() {
     let node = Node::new().await;
-    let service = made_by_hand(&node, &["--restart=always"]);
+    let service = manually_created_service(&node, &["--restart=always"]);
     let version = node.podman.run(&["version", "--format={{.Client.Version}}"]);
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap());
     if (parts.next().unwrap(), parts.next().unwrap()) >= (5, 1) {
@@ -83,7 +83,7 @@ async fn one_that_podman_restarts_itself_does_so_no_more_or_is_refused() {
 }
 
 #[tokio::test]
-async fn one_that_does_not_exist_is_told() {
+async fn missing_existing_container_is_reported() {
     let node = Node::new().await;
     let service = service(&json!({"container": "db"}));
     let failure = node.driver.start(&service).await.unwrap_err();
@@ -93,9 +93,9 @@ async fn one_that_does_not_exist_is_told() {
 }
 
 #[tokio::test]
-async fn one_whose_name_is_taken_is_left_alone() {
+async fn container_with_conflicting_name_is_untouched() {
     let node = Node::new().await;
-    made_by_hand(&node, &[]);
+    manually_created_service(&node, &[]);
     node.podman.run(&["start", "db"]);
     let process = node.podman.process("db");
     let service = service(&json!({"image": IMAGE, "container": "db"}));

@@ -7,13 +7,13 @@ use ha_node_agent::driver::Driver;
 use serde_json::{Value, json};
 
 /// Checks that this change to a valid container makes its start fail with this class, reason and text.
-async fn check(node: &Node, change: Value, class: FailureClass, reason: Reason, told: &str) {
+async fn check(node: &Node, change: Value, class: FailureClass, reason: Reason, message_part: &str) {
     let mut podman = json!({"image": IMAGE, "command": ["/bin/sleep", "1000"]});
     podman.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
     let service = service(&podman);
     let failure = node.driver.start(&service).await.unwrap_err();
     assert_eq!((failure.class, failure.reason), (class, reason), "{change}: {}", failure.message);
-    assert!(failure.message.contains(told), "{change}: {}", failure.message);
+    assert!(failure.message.contains(message_part), "{change}: {}", failure.message);
     // The agent stops the service after a failure.
     node.driver.stop(&service, 1000).await.unwrap();
     node.assert_nothing_left(&service).await;
@@ -24,7 +24,7 @@ async fn starts_fail_in_classes() {
     use FailureClass::{ConfigurationWrong, NeverHere, RetryHere, TryElsewhere};
     let node = Node::new().await;
     let shell = |script: &str| json!({"command": ["/bin/sh", "-c", script]});
-    for (change, class, reason, told) in [
+    for (change, class, reason, message_part) in [
         (json!({"command": ["/bin/nope"]}), NeverHere, Reason::NotInstalled, "/bin/nope"),
         (json!({"command": ["/etc"]}), NeverHere, Reason::BadConfiguration, "exec: \"/etc\""),
         (shell("nope"), NeverHere, Reason::NotInstalled, "exit status 127: /bin/sh: nope: not found"),
@@ -45,6 +45,6 @@ async fn starts_fail_in_classes() {
         // No registry listens at this address.
         (json!({"image": "127.0.0.1:9/none:1"}), TryElsewhere, Reason::StartFailed, "127.0.0.1:9"),
     ] {
-        check(&node, change, class, reason, told).await;
+        check(&node, change, class, reason, message_part).await;
     }
 }

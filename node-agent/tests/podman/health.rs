@@ -28,7 +28,7 @@ fn processes(pattern: &str) -> String {
 }
 
 #[tokio::test]
-async fn it_is_started_when_it_is_healthy_and_crashes_when_it_is_not() {
+async fn container_health_determines_start_and_crash() {
     let mut node = Node::new().await;
     let script = "echo x >> /state/asked; test -e /state/ok || { echo not ok; exit 3; }";
     let service = checked(&node, &json!(["/bin/sh", "-c", script]));
@@ -52,14 +52,14 @@ async fn it_is_started_when_it_is_healthy_and_crashes_when_it_is_not() {
     assert!(!stopped_externally);
     node.driver.kill(&service).await.unwrap();
     node.assert_nothing_left(&service).await;
-    let asked = length();
+    let length_after_stop = length();
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(length(), asked, "no health check runs in a stopped container");
+    assert_eq!(length(), length_after_stop, "no health check runs in a stopped container");
     assert!(node.events.try_recv().is_err());
 }
 
 #[tokio::test]
-async fn one_that_is_never_healthy_is_not_started() {
+async fn container_that_is_never_healthy_fails_start() {
     let node = Node::new().await;
     let mut service = checked(&node, &json!(["/bin/sh", "-c", "echo no answer; exit 1"]));
     service.timeouts.start_seconds = 5.0;
@@ -71,7 +71,7 @@ async fn one_that_is_never_healthy_is_not_started() {
 }
 
 #[tokio::test]
-async fn a_check_that_hangs_is_ended_and_counts() {
+async fn hanging_health_check_is_ended_and_fails() {
     let mut node = Node::new().await;
     let script = "test -e /state/hang && exec sleep 4321; exit 0";
     let mut service = checked(&node, &json!(["/bin/sh", "-c", script]));
@@ -87,9 +87,9 @@ async fn a_check_that_hangs_is_ended_and_counts() {
 }
 
 #[tokio::test]
-async fn an_existing_container_is_asked_its_own_check() {
+async fn existing_container_uses_its_own_health_check() {
     let mut node = Node::new().await;
-    let mut service = crate::existing::made_by_hand(
+    let mut service = crate::existing::manually_created_service(
         &node,
         &["--health-cmd=test ! -e /bad || { echo it is bad; exit 4; }", "--health-interval=disable"],
     );
@@ -102,7 +102,7 @@ async fn an_existing_container_is_asked_its_own_check() {
     node.driver.kill(&service).await.unwrap();
     node.podman.run(&["rm", "db"]);
 
-    crate::existing::made_by_hand(&node, &[]);
+    crate::existing::manually_created_service(&node, &[]);
     let failure = node.driver.start(&service).await.unwrap_err();
     assert_eq!(failure.reason, Reason::BadConfiguration);
     assert!(failure.message.contains("--health-cmd"), "{}", failure.message);

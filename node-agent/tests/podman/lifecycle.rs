@@ -1,7 +1,7 @@
 //! Tests of containers that are created from an image: start, stop, kill, adoption, measurement.
 
 use crate::containers::kill_during_a_stop;
-use crate::node::{IMAGE, Node, RUN, is_alive, service, until};
+use crate::node::{IMAGE, Node, RUN_SCRIPT, is_alive, service, until};
 use ha_api_types::record::Observed;
 use ha_api_types::time::Mono;
 use ha_node_agent::core::Meter;
@@ -10,27 +10,27 @@ use serde_json::json;
 use std::fs;
 use std::time::{Duration, Instant};
 
-const NAME: &str = "hactl-web";
+const CONTAINER_NAME: &str = "hactl-web";
 
 #[tokio::test]
-async fn it_runs_until_it_is_stopped() {
+async fn container_runs_until_it_is_stopped() {
     let mut node = Node::new().await;
     assert_eq!(node.driver.check_usable().await, Ok(()));
-    let service = Node::shell(RUN);
+    let service = Node::shell(RUN_SCRIPT);
     assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
     node.driver.start(&service).await.unwrap();
     assert_eq!(node.driver.probe(&service).await, Observed::Running);
-    assert_eq!(node.podman.inspect(NAME, ".HostConfig.RestartPolicy.Name"), "no");
-    let process = node.podman.process(NAME);
+    assert_eq!(node.podman.inspect(CONTAINER_NAME, ".HostConfig.RestartPolicy.Name"), "no");
+    let process = node.podman.process(CONTAINER_NAME);
     node.driver.start(&service).await.unwrap();
-    assert_eq!(node.podman.process(NAME), process, "a second start adopts");
+    assert_eq!(node.podman.process(CONTAINER_NAME), process, "a second start adopts");
     node.driver.stop(&service, 20_000).await.unwrap();
     assert!(!is_alive(process));
     node.assert_nothing_left(&service).await;
     node.driver.stop(&service, 20_000).await.unwrap();
     node.driver.kill(&service).await.unwrap();
     node.driver.start(&service).await.unwrap();
-    let process = node.podman.process(NAME);
+    let process = node.podman.process(CONTAINER_NAME);
     node.driver.kill(&service).await.unwrap();
     assert!(!is_alive(process));
     node.assert_nothing_left(&service).await;
@@ -38,7 +38,7 @@ async fn it_runs_until_it_is_stopped() {
 }
 
 #[tokio::test]
-async fn what_it_is_given_is_there() {
+async fn container_receives_its_configured_settings() {
     let node = Node::new().await;
     let (data, read) = (node.podman.path("data"), node.podman.path("read"));
     fs::create_dir_all(&data).unwrap();
@@ -64,7 +64,7 @@ async fn what_it_is_given_is_there() {
         ("/tmp\n", "0\n", "500\n")
     );
     assert!(read("refused").contains("Read-only"), "{}", read("refused"));
-    let inspect = |what: &str| node.podman.inspect("named", what);
+    let inspect = |field: &str| node.podman.inspect("named", field);
     assert_eq!(inspect(".HostConfig.CpuQuota"), "50000");
     assert_eq!(inspect(".HostConfig.Memory"), "67108864");
     assert_eq!(inspect(".HostConfig.PidsLimit"), "20");
@@ -74,7 +74,7 @@ async fn what_it_is_given_is_there() {
 }
 
 #[tokio::test]
-async fn what_ignores_sigterm_is_killed_when_the_time_is_up_or_at_once() {
+async fn container_ignoring_sigterm_is_killed() {
     let node = Node::new().await;
     let service = Node::shell("trap '' TERM; while :; do sleep 0.05; done");
     node.driver.start(&service).await.unwrap();
@@ -86,21 +86,21 @@ async fn what_ignores_sigterm_is_killed_when_the_time_is_up_or_at_once() {
 }
 
 #[tokio::test]
-async fn cancelled_commands_leave_what_a_stop_finds() {
+async fn stop_finds_containers_of_canceled_commands() {
     let node = Node::new().await;
-    let service = Node::shell(RUN);
+    let service = Node::shell(RUN_SCRIPT);
     for pause_ms in [0, 20, 60, 100, 150, 200, 300] {
         let limit = Duration::from_millis(pause_ms);
         let _ = tokio::time::timeout(limit, node.driver.start(&service)).await;
         node.driver.kill(&service).await.unwrap();
         // Podman continues an operation after its client is gone; the agent kills until a probe finds nothing.
-        let until = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             tokio::time::sleep(Duration::from_millis(300)).await;
             if node.driver.probe(&service).await == Observed::NotRunning {
                 break;
             }
-            assert!(Instant::now() < until, "the process is restarted repeatedly");
+            assert!(Instant::now() < deadline, "the process is restarted repeatedly");
             node.driver.kill(&service).await.unwrap();
         }
     }
@@ -111,30 +111,30 @@ async fn cancelled_commands_leave_what_a_stop_finds() {
 }
 
 #[tokio::test]
-async fn the_next_agent_adopts_it_and_another_definition_replaces_it() {
+async fn next_agent_adopts_and_redefinition_replaces_container() {
     let mut node = Node::new().await;
-    let service = Node::shell(RUN);
+    let service = Node::shell(RUN_SCRIPT);
     node.driver.start(&service).await.unwrap();
-    let process = node.podman.process(NAME);
+    let process = node.podman.process(CONTAINER_NAME);
     node.restart_agent();
     assert_eq!(node.driver.probe(&service).await, Observed::Running);
     node.driver.start(&service).await.unwrap();
-    assert_eq!(node.podman.process(NAME), process);
+    assert_eq!(node.podman.process(CONTAINER_NAME), process);
     let mut changed = service.clone();
     changed.driver.podman.as_mut().unwrap().environment.insert("A".into(), "b".into());
     node.driver.start(&changed).await.unwrap();
     assert!(!is_alive(process), "the old one is gone");
-    assert!(node.podman.inspect(NAME, ".Config.Env").contains("A=b"));
+    assert!(node.podman.inspect(CONTAINER_NAME, ".Config.Env").contains("A=b"));
     assert!(node.events.try_recv().is_err());
 }
 
 #[tokio::test]
-async fn what_a_crash_left_is_not_there_after_the_next_start() {
+async fn restart_creates_a_fresh_container() {
     let node = Node::new().await;
     let service = Node::shell("test ! -e /was-here && touch /was-here && while :; do sleep 0.05; done");
     node.driver.start(&service).await.unwrap();
-    crate::node::kill(node.podman.process(NAME));
-    until("the container exited", || node.podman.inspect(NAME, ".State.Status") == "exited").await;
+    crate::node::kill(node.podman.process(CONTAINER_NAME));
+    until("the container exited", || node.podman.inspect(CONTAINER_NAME, ".State.Status") == "exited").await;
     node.driver.start(&service).await.unwrap();
     assert_eq!(node.driver.probe(&service).await, Observed::Running);
 }
@@ -142,10 +142,10 @@ async fn what_a_crash_left_is_not_there_after_the_next_start() {
 #[tokio::test]
 async fn a_paused_container_counts_as_running_and_can_be_stopped() {
     let node = Node::new().await;
-    let service = Node::shell(RUN);
+    let service = Node::shell(RUN_SCRIPT);
     for graceful_ms in [20_000, 0] {
         node.driver.start(&service).await.unwrap();
-        node.podman.run(&["pause", NAME]);
+        node.podman.run(&["pause", CONTAINER_NAME]);
         assert_eq!(node.driver.probe(&service).await, Observed::Running);
         node.driver.stop(&service, graceful_ms).await.unwrap();
         node.assert_nothing_left(&service).await;
@@ -153,7 +153,7 @@ async fn a_paused_container_counts_as_running_and_can_be_stopped() {
 }
 
 #[tokio::test]
-async fn it_is_measured_while_it_runs() {
+async fn container_usage_is_measured_while_running() {
     let node = Node::new().await;
     let service = Node::shell("while :; do :; done");
     assert_eq!(node.driver.measure(&service, Mono(1)).await, None);

@@ -18,7 +18,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 /// The image that every node has.
 pub(crate) const IMAGE: &str = "localhost/test:1";
 /// A script that runs until it is asked to end.
-pub(crate) const RUN: &str = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done";
+pub(crate) const RUN_SCRIPT: &str = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done";
 
 /// A node: a podman with its own directories and socket, the podman service, and the driver.
 pub(crate) struct Node {
@@ -137,8 +137,8 @@ impl Podman {
     }
 
     /// Returns a field of podman's description of the container; empty if there is no such container.
-    pub(crate) fn inspect(&self, container: &str, what: &str) -> String {
-        let format = format!("{{{{{what}}}}}");
+    pub(crate) fn inspect(&self, container: &str, field: &str) -> String {
+        let format = format!("{{{{{field}}}}}");
         let output =
             self.command().args(["inspect", "--type=container", "--format", &format, container]).output();
         String::from_utf8_lossy(&output.unwrap().stdout).trim().to_owned()
@@ -214,10 +214,10 @@ pub(crate) fn kill(pid: i32) {
 }
 
 /// Waits until the condition holds.
-pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
+pub(crate) async fn until(condition_name: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < MAX_WAIT, "waited too long until {what}");
+        assert!(started.elapsed() < MAX_WAIT, "waited too long until {condition_name}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

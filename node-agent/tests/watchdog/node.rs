@@ -118,7 +118,7 @@ impl Node {
         std::fs::File::options().read(true).write(true).open(path).unwrap()
     }
 
-    pub(crate) fn told_service_manager(&self) -> String {
+    pub(crate) fn service_manager_messages(&self) -> String {
         let mut text = String::new();
         let mut buffer = [0; 1024];
         while let Ok(length) = self.service_manager.as_ref().unwrap().recv(&mut buffer) {
@@ -264,9 +264,9 @@ pub(crate) async fn helper_main() {
     // The task that owns the connection has ended once its events have.
     while events.recv().await.is_some() {}
     println!("dropped");
-    let mut rest = String::new();
+    let mut input_lines = String::new();
     let mut input = BufReader::new(std::io::stdin());
-    while !rest.contains("end") {
-        assert_ne!(input.read_line(&mut rest).unwrap(), 0);
+    while !input_lines.contains("end") {
+        assert_ne!(input.read_line(&mut input_lines).unwrap(), 0);
     }
 }

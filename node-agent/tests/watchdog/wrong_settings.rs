@@ -64,7 +64,7 @@ impl Drop for Daemon {
 }
 
 #[tokio::test]
-async fn a_missing_device_is_named() {
+async fn missing_watchdog_device_is_named() {
     let refusal = Refusal::NoDevice { errno: 2, location: Name::new(b"/dev/no-such-watchdog") };
     let expected = [
         "cannot arm the watchdog refusal=no watchdog device /dev/no-such-watchdog",
@@ -74,7 +74,7 @@ async fn a_missing_device_is_named() {
 }
 
 #[tokio::test]
-async fn a_device_that_somebody_has_open_is_named_with_its_owner() {
+async fn busy_watchdog_device_is_named_with_owner() {
     // No watchdog may be opened here. /dev/null turns out not to be a watchdog only once it is opened.
     let held = std::fs::File::open("/dev/null").unwrap();
     let expected = ["cannot arm the watchdog refusal=the watchdog device is held by process"];
@@ -83,7 +83,7 @@ async fn a_device_that_somebody_has_open_is_named_with_its_owner() {
 }
 
 #[tokio::test]
-async fn a_service_manager_that_uses_the_watchdog_too_is_named() {
+async fn service_manager_using_the_watchdog_is_named() {
     let manager = |settings: &str| {
         format!(
             "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system /run/systemd/system.conf.d && \

@@ -40,7 +40,7 @@ impl Checks {
     }
 
     /// Returns status 200 if all checks succeed, otherwise 503, with one line for each check.
-    fn answer(&self, what: &str) -> Response {
+    fn answer(&self, endpoint: &str) -> Response {
         let results = self.results();
         let mut text = String::new();
         for (name, result) in &results {
@@ -53,7 +53,7 @@ impl Checks {
         let healthy = results.iter().all(|(_, result)| result.is_ok());
         let (status, verdict) =
             if healthy { (StatusCode::OK, "passed") } else { (StatusCode::SERVICE_UNAVAILABLE, "failed") };
-        let _ = writeln!(text, "{what} check {verdict}");
+        let _ = writeln!(text, "{endpoint} check {verdict}");
         (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
     }
 }

@@ -30,8 +30,8 @@ pub(super) async fn read<S: AsyncRead + AsyncWrite + Unpin>(
             break Version::Two;
         }
         let mut bytes = [0; PREFACE.len()];
-        let wanted = PREFACE.len() - first.len();
-        let read = stream.read(bytes.get_mut(..wanted).unwrap_or_default()).await?;
+        let missing_length = PREFACE.len() - first.len();
+        let read = stream.read(bytes.get_mut(..missing_length).unwrap_or_default()).await?;
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn versions_are_detected_in_any_fragmentation() {
+    async fn http_version_detection_handles_any_fragmentation() {
         check(&[b"GET / HTTP/1.1\r\n\r\n"], Some(Version::One)).await;
         check(&[b"P", b"O", b"ST / HTTP/1.1\r\n"], Some(Version::One)).await;
         check(&[b"PRI * HTTP/2.0\r\n", b"\r\nSM\r\n\r\n", b"more"], Some(Version::Two)).await;

@@ -62,14 +62,14 @@ mod tests {
             at: ha_api_types::time::Timestamp::from_unix_ms(0),
         };
         tracing::subscriber::with_default(lines, || event(&logged));
-        let mut said = String::new();
+        let mut output = String::new();
         file.seek(SeekFrom::Start(0)).unwrap();
-        file.read_to_string(&mut said).unwrap();
-        assert_eq!(said.trim(), expected);
+        file.read_to_string(&mut output).unwrap();
+        assert_eq!(output.trim(), expected);
     }
 
     #[test]
-    fn an_event_is_a_line_with_its_fields() {
+    fn log_event_is_one_line_with_fields() {
         let normal = EventType::Normal;
         let rest = "action=\"a-1\" epoch=3 reason=Running";
         check(

@@ -36,8 +36,8 @@ impl JournalLayer {
     fn send(&self, entry: &Entry) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let said = format!("{lost} log lines were lost because the journal rejected them");
-            if self.journal.send(&self.entry(Level::WARN, &said)).is_err() {
+            let error_text = format!("{lost} log lines were lost because the journal rejected them");
+            if self.journal.send(&self.entry(Level::WARN, &error_text)).is_err() {
                 self.lost.fetch_add(lost, Ordering::Relaxed);
             }
         }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_an_entry_with_its_fields() {
+    fn log_line_becomes_entry_with_fields() {
         check(
             || tracing::warn!(resource = "web", epoch = 7, cause = %"two\nlines", node = None::<&str>, "it is {}", "late"),
             &[
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_are_syslogs() {
+    fn log_levels_map_to_syslog_priorities() {
         check(|| tracing::error!("word"), &[("PRIORITY", "3"), ("MESSAGE", "word")]);
         check(|| tracing::info!("word"), &[("PRIORITY", "6")]);
         check(|| tracing::debug!("word"), &[("PRIORITY", "7")]);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn dropped_lines_are_counted() {
+    fn dropped_log_lines_are_counted() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let listener = UnixDatagram::bind(&path).unwrap();

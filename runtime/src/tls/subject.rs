@@ -7,8 +7,8 @@ pub(super) struct Subject {
     pub(super) organizations: Vec<String>,
 }
 
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
+const SEQUENCE_TAG: u8 = 0x30;
+const SET_TAG: u8 = 0x31;
 const OBJECT_IDENTIFIER: u8 = 0x06;
 const UTF8_STRING: u8 = 0x0c;
 const PRINTABLE_STRING: u8 = 0x13;
@@ -16,7 +16,7 @@ const IA5_STRING: u8 = 0x16;
 /// id-at-commonName, 2.5.4.3.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 /// id-at-organizationName, 2.5.4.10.
-const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
+const ORGANIZATION_OID: &[u8] = &[0x55, 0x04, 0x0a];
 
 /// Parses the content of an RDNSequence: a sequence of sets of attributes, each {type, value}.
 ///
@@ -26,9 +26,9 @@ pub(super) fn read(names: &[u8]) -> Result<Subject, String> {
     let mut subject = Subject::default();
     let mut names = names;
     while !names.is_empty() {
-        let mut set = expect(&mut names, SET)?;
+        let mut set = expect(&mut names, SET_TAG)?;
         while !set.is_empty() {
-            let mut attribute = expect(&mut set, SEQUENCE)?;
+            let mut attribute = expect(&mut set, SEQUENCE_TAG)?;
             let kind = expect(&mut attribute, OBJECT_IDENTIFIER)?;
             let (tag, value) = element(&mut attribute)?;
             if !attribute.is_empty() {
@@ -36,7 +36,7 @@ pub(super) fn read(names: &[u8]) -> Result<Subject, String> {
             }
             match kind {
                 COMMON_NAME => subject.common_names.push(text(tag, value)?),
-                ORGANIZATION => subject.organizations.push(text(tag, value)?),
+                ORGANIZATION_OID => subject.organizations.push(text(tag, value)?),
                 _ => {}
             }
         }
@@ -55,17 +55,17 @@ fn text(tag: u8, value: &[u8]) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-fn expect<'a>(rest: &mut &'a [u8], tag: u8) -> Result<&'a [u8], String> {
-    match element(rest)? {
+fn expect<'a>(input: &mut &'a [u8], tag: u8) -> Result<&'a [u8], String> {
+    match element(input)? {
         (found, content) if found == tag => Ok(content),
         (found, _) => Err(format!("the subject has {found:#04x} instead of {tag:#04x}")),
     }
 }
 
 /// Removes the first element from `rest`, and returns its tag and content.
-fn element<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8]), String> {
+fn element<'a>(input: &mut &'a [u8]) -> Result<(u8, &'a [u8]), String> {
     let cut = || "the subject is truncated".to_owned();
-    let (&tag, after) = rest.split_first().ok_or_else(cut)?;
+    let (&tag, after) = input.split_first().ok_or_else(cut)?;
     let (&first, mut after) = after.split_first().ok_or_else(cut)?;
     let length = if first < 0x80 {
         usize::from(first)
@@ -79,7 +79,7 @@ fn element<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8]), String> {
         digits.iter().fold(0, |length, digit| (length << 8) | usize::from(*digit))
     };
     let (content, after) = after.split_at_checked(length).ok_or_else(cut)?;
-    *rest = after;
+    *input = after;
     Ok((tag, content))
 }
 
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_real_certificates() {
+    fn subject_names_of_real_certificates_are_read() {
         check(&[], &[], &[]);
         check(&[(DnType::CommonName, "anna")], &["anna"], &[]);
         check(
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_and_foreign_input_is_rejected() {
+    fn truncated_and_invalid_certificates_are_rejected() {
         let good = [0x31, 0x0c, 0x30, 0x0a, 0x06, 0x03, 0x55, 0x04, 0x03, 0x0c, 0x03, b'a', b'b', b'c'];
         assert_eq!(read(&good).unwrap().common_names, ["abc"]);
         let twice: Vec<u8> = good.iter().chain(&good).copied().collect();
@@ -139,7 +139,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_input_is_handled_without_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
+        fn parsing_arbitrary_certificates_never_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
             let _ = read(&bytes);
         }
     }

@@ -41,7 +41,7 @@ impl Columns {
         let mut merged: Vec<(Column, f64)> = Vec::new();
         for (index, weight) in DEVIATION_WEIGHTS.iter().copied().enumerate() {
             let column = column(problem, index);
-            match merged.iter_mut().find(|(known, _)| *known == column) {
+            match merged.iter_mut().find(|(merged_column, _)| *merged_column == column) {
                 Some((_, sum)) => *sum += weight,
                 None => merged.push((column, weight)),
             }
@@ -129,7 +129,7 @@ fn added(guest: &Guest, index: usize) -> [i64; 4] {
 
 /// Returns the amount of a node without instances, and the units of share per unit of amount.
 fn base_and_scale(host: &Host, index: usize) -> (i64, f64) {
-    let (base, whole) = match index {
+    let (base, total) = match index {
         0 => (host.memory_base, host.memory_total),
         1 => (host.memory_base_forthcoming, host.memory_total),
         2 | 3 if host.exclusive => (host.spindles_free_base(), host.spindles_total),
@@ -138,5 +138,5 @@ fn base_and_scale(host: &Host, index: usize) -> (i64, f64) {
         6 | 7 => (0, host.spindles),
         _ => (0, LOAD_UNIT as f64),
     };
-    (base, SHARE_UNIT / whole)
+    (base, SHARE_UNIT / total)
 }

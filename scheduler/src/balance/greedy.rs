@@ -58,8 +58,8 @@ fn better_steps(state: &State<'_>, probe: &Probe) -> Vec<(f64, usize, Placement)
         return examine(0..count);
     }
     // The result does not depend on the split into two halves.
-    let (mut better, more) = run_in_parallel(|| examine(0..count / 2), || examine(count / 2..count));
-    better.extend(more);
+    let (mut better, second_half) = run_in_parallel(|| examine(0..count / 2), || examine(count / 2..count));
+    better.extend(second_half);
     better
 }
 
@@ -80,7 +80,7 @@ pub(super) fn best_step(
     for to in placements {
         // The final score is compared first; only a step that would be the best so far is tried operation by operation.
         let score = probe.score_after(state, &[(guest, to)]);
-        if best.is_none_or(|(least, _)| score < least) && execute(state, guest, to).is_some() {
+        if best.is_none_or(|(best_score, _)| score < best_score) && execute(state, guest, to).is_some() {
             state.restore(guest, from);
             best = Some((score, to));
         }
@@ -109,7 +109,7 @@ pub fn approximate_steepest(
     let guests: Vec<usize> =
         (0..state.problem().guests.len()).filter(|&guest| state.problem().guests[guest].movable).collect();
     let mut probe = Probe::new(state);
-    let mut known: Vec<(f64, Option<Placement>)> = vec![(f64::INFINITY, None); guests.len()];
+    let mut best_moves: Vec<(f64, Option<Placement>)> = vec![(f64::INFINITY, None); guests.len()];
     let mut evaluated_at = vec![usize::MAX; guests.len()];
     let (mut steps, mut round_robin_position) = (Vec::new(), 0);
     while steps.len() < max_steps {
@@ -123,7 +123,8 @@ pub fn approximate_steepest(
                 round_robin_position = (round_robin_position + 1) % guests.len();
                 round_robin_position
             } else {
-                let greatest = |one: &usize, other: &usize| known[*one].0.total_cmp(&known[*other].0);
+                let greatest =
+                    |one: &usize, other: &usize| best_moves[*one].0.total_cmp(&best_moves[*other].0);
                 let Some(position) = (0..guests.len()).max_by(greatest) else { return steps };
                 if evaluated_at[position] == steps.len() {
                     break position;
@@ -133,11 +134,12 @@ pub fn approximate_steepest(
             if evaluated_at[position] != steps.len() {
                 let via = targets(state, random, SEARCH_TARGETS);
                 let best = best_step(state, &mut probe, guests[position], &via);
-                known[position] = best.map_or((0.0, None), |(score, to)| (probe.score() - score, Some(to)));
+                best_moves[position] =
+                    best.map_or((0.0, None), |(score, to)| (probe.score() - score, Some(to)));
                 evaluated_at[position] = steps.len();
             }
         };
-        let (gain, Some(to)) = known[best] else { break };
+        let (gain, Some(to)) = best_moves[best] else { break };
         if gain <= MIN_GAIN {
             break;
         }

@@ -175,8 +175,8 @@ fn instance(
     primary: usize,
     positions: &BTreeMap<&NodeName, usize>,
 ) -> Instance {
-    let others = facts.storage_nodes.iter().flatten().filter_map(|node| positions.get(node).copied());
-    let secondary = others.into_iter().find(|node| *node != primary);
+    let storage_nodes = facts.storage_nodes.iter().flatten().filter_map(|node| positions.get(node).copied());
+    let secondary = storage_nodes.into_iter().find(|node| *node != primary);
     let template = match (&facts.storage_nodes, secondary, &facts.storage_pool) {
         (Some(_), Some(_), _) => Template::Drbd,
         (Some(_), None, _) => Template::Plain,
@@ -226,8 +226,15 @@ fn bounded(amount: i128) -> i64 {
 
 /// Returns the limits of the cluster: those of `scheduler`, without limits on sizes.
 fn policy(view: &View) -> Policy {
-    let most = i64::from(i32::MAX);
-    let largest = Specification { memory: most, cpus: most, disk: most, disks: 64, nics: 64, spindles: 64 };
+    let max_amount = i64::from(i32::MAX);
+    let largest = Specification {
+        memory: max_amount,
+        cpus: max_amount,
+        disk: max_amount,
+        disks: 64,
+        nics: 64,
+        spindles: 64,
+    };
     Policy {
         owner: String::new(),
         standard: Specification { memory: 1024, cpus: 1000, disk: 10240, disks: 1, nics: 1, spindles: 1 },

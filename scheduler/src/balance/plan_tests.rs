@@ -170,7 +170,7 @@ proptest! {
 
 /// Two nodes, one full and one empty: without time no instance moves, with time half of them move.
 #[test]
-fn without_time_no_instance_moves() {
+fn zero_time_limit_moves_no_instance() {
     let line = |index: usize| format!("i{index}|100|10|1|running|Y|a||rbd||1\n");
     let text = format!(
         "g|u|preferred||\n\na|1000|0|600|1000|1000|4|N|u|1||N|0|0|1.0\nb|1000|0|1000|1000|1000|4|N|u|1||N|0|0|1.0\n\n{}\n\n",

@@ -328,8 +328,9 @@ impl<'a> State<'a> {
         }
         placement.nodes().filter(newly).find_map(|host| {
             let (host_facts, host_state) = (&self.problem.hosts[host], &self.host_states[host]);
-            let least = if ignores_soft_limits { 0 } else { host_facts.disk_least };
-            let disk = facts.disk_used == 0 || (host_state.disk_free > 0 && host_state.disk_free >= least);
+            let min_disk_free = if ignores_soft_limits { 0 } else { host_facts.disk_least };
+            let disk =
+                facts.disk_used == 0 || (host_state.disk_free > 0 && host_state.disk_free >= min_disk_free);
             if host_facts.offline {
                 Some(BlockingReason::Offline)
             } else if !disk {

@@ -19,7 +19,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_incremental_score_is_the_score(seed in any::<u64>(), down in any::<bool>()) {
+    fn incremental_score_equals_full_score(seed in any::<u64>(), down in any::<bool>()) {
         let cluster = sample(seed);
         let settings = Settings { count_down_memory: down, ..Settings::default() };
         let problem = Problem::new(&cluster, 0, &settings);
@@ -44,12 +44,12 @@ proptest! {
                 }
                 let probed = (probe.score_after(&state, &changes), probe.score_after(&state, &changes));
                 let done = state.change(&changes);
-                let mut wanted = before.clone();
+                let mut expected_score = before.clone();
                 for &(guest, placement) in &changes {
-                    wanted[guest] = placement;
+                    expected_score[guest] = placement;
                 }
-                let wanted = score(&problem, &wanted);
-                prop_assert!((probed.0 - wanted).abs() < 1e-6, "probed {} instead of {wanted}", probed.0);
+                let expected_score = score(&problem, &expected_score);
+                prop_assert!((probed.0 - expected_score).abs() < 1e-6, "probed {} instead of {expected_score}", probed.0);
                 prop_assert!((probed.1 - probed.0).abs() < 1e-12);
                 prop_assert!(done || state.placements() == before.as_slice());
             }
@@ -59,7 +59,7 @@ proptest! {
     }
 
     #[test]
-    fn a_change_that_is_allowed_keeps_hard_limits(seed in any::<u64>()) {
+    fn allowed_changes_keep_hard_limits(seed in any::<u64>()) {
         let cluster = sample(seed);
         let problem = Problem::new(&cluster, 0, &Settings::default());
         let mut state = State::new(&problem, &problem.start);
@@ -91,7 +91,7 @@ proptest! {
 
 /// Values must be right on a cluster that can be computed by hand.
 #[test]
-fn values_match_a_manual_calculation() {
+fn score_values_match_a_manual_calculation() {
     let text = "g|u|preferred||\n\n\
         a|1000|0|800|1000|900|4|N|u|1||N|0|0|1.0\n\
         b|1000|0|1000|1000|900|4|N|u|1||N|0|0|1.0\n\n\
@@ -112,7 +112,7 @@ fn values_match_a_manual_calculation() {
 
 /// An instance leaves an offline node although N+1 fails afterwards, as with hbal 3.0.2, which ends at the same score.
 #[test]
-fn an_offline_node_is_emptied_although_n1_fails() {
+fn offline_node_is_emptied_despite_n1_failure() {
     let node =
         |name: &str, offline: &str| format!("{name}|4000|0|2500|9000|9000|8|{offline}|u|1||N|0|0|1.0\n");
     let instance = |name: &str, primary: &str, secondary: &str| {

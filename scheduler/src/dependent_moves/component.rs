@@ -45,8 +45,8 @@ pub(super) fn components(
         }
         let wanted: BTreeSet<&NodeName> = preferences.wanted(unit.node.as_ref()).collect();
         for other in misplaced.keys() {
-            let there = units.get(*other).and_then(|other| other.node.as_ref());
-            if other != name && there.is_some_and(|there| wanted.contains(there)) {
+            let node_of_other = units.get(*other).and_then(|other| other.node.as_ref());
+            if other != name && node_of_other.is_some_and(|node_of_other| wanted.contains(node_of_other)) {
                 join(&mut sets, BTreeSet::from([*name, *other]));
             }
         }
@@ -98,16 +98,16 @@ impl Component {
                 .map(|name| (name.clone(), MoveStep::Wait { message: message.clone() }))
                 .collect();
         }
-        let mut own = view.clone();
+        let mut component_view = view.clone();
         for name in members() {
-            if let Some(mut facts) = own.services.get_mut(name) {
+            if let Some(mut facts) = component_view.services.get_mut(name) {
                 facts.uses.clear();
             }
         }
         let preferences: Vec<NodePreferences> =
-            order.iter().map(|(_, unit)| preferences(&own, unit).unwrap_or_default()).collect();
+            order.iter().map(|(_, unit)| preferences(&component_view, unit).unwrap_or_default()).collect();
         let nodes = nodes(&order, &preferences);
-        let problem = problem(&own, &order, &preferences, &nodes);
+        let problem = problem(&component_view, &order, &preferences, &nodes);
         match next(&problem) {
             Next::Done => BTreeMap::new(),
             Next::Move { item, to, goal } => move_one(&order, &nodes, &problem, item, to, &goal),
@@ -132,8 +132,8 @@ fn move_one(
         .filter(|(other, _)| *other != item && goal[*other] != problem.items[*other].node)
         .flat_map(|(_, (_, unit))| unit.members.clone())
         .collect();
-    let own = goal.get(item) == Some(&Some(to)) && problem.is_improved_on(item, to);
-    let makes_room_for = if own { BTreeSet::new() } else { better };
+    let improves_own_placement = goal.get(item) == Some(&Some(to)) && problem.is_improved_on(item, to);
+    let makes_room_for = if improves_own_placement { BTreeSet::new() } else { better };
     let have = with_verb(&mover.members, "has", "have");
     let message = match mover.node {
         Some(_) => format!("Waiting until {have} moved to {node}"),
@@ -216,21 +216,21 @@ fn each(amounts: &Amounts) -> [Option<Quantity>; 3] {
     [amounts.cpu, amounts.memory, amounts.disk]
 }
 
-fn requests(own: &View, unit: &MoveUnit) -> FreeAmounts {
-    let Some((name, facts)) = unit.members.first().and_then(|name| own.services.get_key_value(name)) else {
+fn requests(view: &View, unit: &MoveUnit) -> FreeAmounts {
+    let Some((name, facts)) = unit.members.first().and_then(|name| view.services.get_key_value(name)) else {
         return FreeAmounts::default();
     };
-    each(&Unit::of(own, name, facts).requests()).map(|amount| amount.map(Quantity::milli))
+    each(&Unit::of(view, name, facts).requests()).map(|amount| amount.map(Quantity::milli))
 }
 
 /// Returns the free capacity of a node for the units of the set, which use no node in this view.
-fn free_capacity(own: &View, node: &NodeName) -> FreeAmounts {
-    let Some(facts) = own.nodes.get(node) else { return FreeAmounts::default() };
-    let mut free = limits(&own.settings, facts);
-    for (_, user) in own.users_of(node) {
-        for (left, used) in free.iter_mut().zip(each(&user.requests)) {
-            if let (Some(left), Some(used)) = (left.as_mut(), used) {
-                *left -= used.milli();
+fn free_capacity(view: &View, node: &NodeName) -> FreeAmounts {
+    let Some(facts) = view.nodes.get(node) else { return FreeAmounts::default() };
+    let mut free = limits(&view.settings, facts);
+    for (_, user) in view.users_of(node) {
+        for (remaining, requested) in free.iter_mut().zip(each(&user.requests)) {
+            if let (Some(remaining), Some(requested)) = (remaining.as_mut(), requested) {
+                *remaining -= requested.milli();
             }
         }
     }
@@ -251,15 +251,15 @@ fn blocked(
         let in_the_way: Vec<String> = order
             .iter()
             .enumerate()
-            .filter(|(other, (_, there))| *other != at && there.node.as_ref() == Some(to))
-            .map(|(other, (_, there))| {
-                let rule = keeps_apart(view, unit, there)
+            .filter(|(other, (_, blocking_unit))| *other != at && blocking_unit.node.as_ref() == Some(to))
+            .map(|(other, (_, blocking_unit))| {
+                let rule = keeps_apart(view, unit, blocking_unit)
                     .map_or_else(|| "not enough capacity".to_owned(), |rule| format!("rule {rule}"));
-                let waits = if there.members.len() == 1 { "waits" } else { "wait" };
+                let waits = if blocking_unit.members.len() == 1 { "waits" } else { "wait" };
                 let then = aim(other)
                     .filter(|next| *next != to)
                     .map_or_else(String::new, |next| format!(" and {waits} for {next}"));
-                format!("{} on {to} ({rule}){then}", with_verb(&there.members, "is", "are"))
+                format!("{} on {to} ({rule}){then}", with_verb(&blocking_unit.members, "is", "are"))
             })
             .collect();
         let message = format!(

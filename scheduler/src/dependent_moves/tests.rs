@@ -15,10 +15,11 @@ fn cluster(nodes: usize, services: &[&str], rules: &[(Affinity, &[&str])]) -> Vi
     }
     let mut declared = RuleInput { nodes: view.nodes.keys().cloned().collect(), ..RuleInput::default() };
     for text in services {
-        let (name, rest) = text.split_once('@').unwrap();
-        let failback = !rest.contains('~');
-        let (place, wants) =
-            rest.split_once(['>', '~']).map_or((rest, None), |(place, wants)| (place, Some(wants)));
+        let (name, placement_text) = text.split_once('@').unwrap();
+        let failback = !placement_text.contains('~');
+        let (place, wants) = placement_text
+            .split_once(['>', '~'])
+            .map_or((placement_text, None), |(place, wants)| (place, Some(wants)));
         let node = NodeName::from(format!("node{place}"));
         let mut facts = ServiceFacts {
             node: Some(node.clone()),
@@ -63,7 +64,7 @@ fn check(view: &View, expected: &str) {
 }
 
 #[test]
-fn no_move_without_need() {
+fn satisfied_services_do_not_move() {
     let apart = [(Affinity::Negative, ["a", "b"].as_slice())];
     let view = cluster(3, &["a@1", "b@2"], &apart);
     assert_eq!(dependent_moves(&view), BTreeMap::new());
@@ -80,7 +81,7 @@ fn a_swap_with_anti_affinity_uses_a_free_node() {
 }
 
 #[test]
-fn blocked_names_services_rules_and_remedy() {
+fn blocked_move_names_services_rules_and_fix() {
     let apart = [(Affinity::Negative, ["a", "b"].as_slice())];
     let dependent_moves = dependent_moves(&cluster(2, &["a@1>2", "b@2>1"], &apart));
     let Some(MoveStep::Blocked { message }) = dependent_moves.get("a") else { panic!("{dependent_moves:?}") };
@@ -90,7 +91,7 @@ fn blocked_names_services_rules_and_remedy() {
 }
 
 #[test]
-fn others_wait_while_one_moves() {
+fn other_services_wait_during_a_move() {
     let apart = [(Affinity::Negative, ["a", "b"].as_slice())];
     let mut view = cluster(3, &["a@1>2", "b@2>1"], &apart);
     let mut a = view.services.get_mut(&"a".into()).unwrap();
@@ -139,7 +140,7 @@ fn a_swap_without_memory_uses_a_free_node() {
 }
 
 #[test]
-fn the_service_that_improves_is_moved() {
+fn service_that_gains_preference_is_moved() {
     let check = |services: &[&str], expected: &str| {
         check(&cluster(3, services, &[(Affinity::Negative, &["a", "b"])]), expected);
     };

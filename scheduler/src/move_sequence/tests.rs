@@ -36,7 +36,7 @@ fn item(nodes: usize, word: &str) -> Item {
     Item { node, distances, tiers: Vec::new(), requests: [None; 3] }
 }
 
-const ALL: &[(usize, usize)] = &[(0, 1), (0, 2), (1, 2)];
+const ALL_PAIRS: &[(usize, usize)] = &[(0, 1), (0, 2), (1, 2)];
 
 /// Checks all moves until no step is left, as `item>node`. `blocked` at the end means that a better arrangement is not
 /// reachable.
@@ -46,23 +46,23 @@ fn check(problem: &MoveProblem, expected: &str) {
 
 fn run(problem: &MoveProblem) -> Vec<String> {
     let mut problem = problem.clone();
-    let mut told = Vec::new();
+    let mut move_texts = Vec::new();
     for _ in 0..100 {
         match next(&problem) {
-            Next::Done => return told,
+            Next::Done => return move_texts,
             Next::Blocked { .. } => {
-                told.push("blocked".to_owned());
-                return told;
+                move_texts.push("blocked".to_owned());
+                return move_texts;
             }
             Next::Move { item, to, .. } => {
                 let state: Vec<_> = problem.items.iter().map(|item| item.node).collect();
                 assert!(problem.may_move(item, to, &state), "{item} may not go to {to}: {problem:?}");
                 problem.items[item].node = Some(to);
-                told.push(format!("{item}>{to}"));
+                move_texts.push(format!("{item}>{to}"));
             }
         }
     }
-    panic!("no end: {told:?}");
+    panic!("no end: {move_texts:?}");
 }
 
 #[test]
@@ -78,14 +78,14 @@ fn a_swap_uses_a_third_node() {
 }
 
 #[test]
-fn a_chain_starts_at_its_end() {
-    check(&problem(4, "0>1 1>2 2>3", ALL), "2>3 1>2 0>1");
+fn move_chain_starts_with_last_item() {
+    check(&problem(4, "0>1 1>2 2>3", ALL_PAIRS), "2>3 1>2 0>1");
 }
 
 #[test]
-fn a_circle_of_three_needs_a_fourth_node() {
-    check(&problem(4, "0>1 1>2 2>0", ALL), "0>3 2>0 1>2 0>1");
-    check(&problem(3, "0>1 1>2 2>0", ALL), "blocked");
+fn cycle_of_three_needs_a_fourth_node() {
+    check(&problem(4, "0>1 1>2 2>0", ALL_PAIRS), "0>3 2>0 1>2 0>1");
+    check(&problem(3, "0>1 1>2 2>0", ALL_PAIRS), "blocked");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn two_items_with_anti_affinity_separate() {
 #[test]
 fn three_items_with_anti_affinity_stay_on_two_nodes() {
     // Node 0 is in maintenance; the others are in use.
-    let mut three = problem(3, "0 1 2", ALL);
+    let mut three = problem(3, "0 1 2", ALL_PAIRS);
     for item in &mut three.items {
         item.distances[0] = None;
     }
@@ -112,7 +112,7 @@ fn three_items_with_anti_affinity_stay_on_two_nodes() {
 }
 
 #[test]
-fn capacity_counts_on_both_nodes() {
+fn moving_item_uses_capacity_on_both_nodes() {
     let mut swap = problem(3, "0>1 1>0", &[]);
     for item in &mut swap.items {
         item.requests[1] = Some(6);
@@ -132,11 +132,11 @@ fn any_problem() -> impl Strategy<Value = MoveProblem> {
         );
         let pairs: Vec<(usize, usize)> =
             (0..count).flat_map(|one| (one + 1..count).map(move |other| (one, other))).collect();
-        let most = pairs.len();
+        let max_pairs = pairs.len();
         (
             proptest::collection::vec(item, count),
             proptest::collection::vec(proptest::option::weighted(0.5, 3..12_i128), nodes),
-            proptest::sample::subsequence(pairs, 0..=most),
+            proptest::sample::subsequence(pairs, 0..=max_pairs),
         )
             .prop_map(|(items, capacities, apart)| MoveProblem {
                 items: items
@@ -158,12 +158,12 @@ proptest! {
     /// Executed step by step, with each step legal, every plan must end, and its end must not cost more than its start. No
     /// state with fewer violations may be reachable from the end, according to a separate search.
     #[test]
-    fn moves_end_and_add_no_violation(problem in any_problem()) {
+    fn moves_terminate_without_new_violations(problem in any_problem()) {
         let before = problem.cost(&problem.items.iter().map(|item| item.node).collect());
         let moves: Vec<(usize, usize)> = run(&problem)
             .iter()
-            .filter_map(|told| {
-                let (item, to) = told.split_once('>')?;
+            .filter_map(|move_text| {
+                let (item, to) = move_text.split_once('>')?;
                 Some((item.parse().ok()?, to.parse().ok()?))
             })
             .collect();

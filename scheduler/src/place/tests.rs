@@ -120,7 +120,7 @@ fn a_service_returns_after_maintenance() {
 }
 
 #[test]
-fn failed_nodes_are_tried_last() {
+fn nodes_with_failed_starts_are_tried_last() {
     let mut view = cluster(false);
     let failed =
         ServiceFacts { failed_nodes: ["node1".into()].into_iter().collect(), ..service(Some("node1"), None) };
@@ -158,21 +158,25 @@ fn an_exclusive_service_needs_a_fenceable_node() {
 }
 
 #[test]
-fn partners_get_the_same_node() {
+fn affinity_partners_get_the_same_node() {
     let mut view = View::default();
     for (node, memory) in [("node1", "5Gi"), ("node2", "1Gi")] {
         let mut facts = NodeFacts::default();
         facts.capacity.memory = memory.parse().ok();
         view.nodes.insert(node.into(), facts);
     }
-    let wanted = |memory: &str, priority: i32| {
+    let stopped_service = |memory: &str, priority: i32| {
         let mut facts = ServiceFacts { wanted: true, priority, ..service(None, None) };
         facts.requests.memory = memory.parse().ok();
         facts
     };
     let running = || ServiceFacts { movable: true, wanted: true, ..service(Some("node2"), None) };
-    let services =
-        [("a", running()), ("b", running()), ("large", wanted("4Gi", 0)), ("small", wanted("3Gi", 1))];
+    let services = [
+        ("a", running()),
+        ("b", running()),
+        ("large", stopped_service("4Gi", 0)),
+        ("small", stopped_service("3Gi", 1)),
+    ];
     view.services = services.map(|(name, facts)| (name.into(), facts)).into();
     let affinity = ResourceAffinity {
         resources: view.services.keys().map(ToString::to_string).collect(),
@@ -193,7 +197,7 @@ fn partners_get_the_same_node() {
 }
 
 #[test]
-fn the_service_count_matters_with_reservation() {
+fn reservation_also_considers_service_count() {
     let mut view = cluster(false);
     view.nodes.retain(|name, _| ["node1", "node2"].contains(&name.as_str()));
     view.settings.mode = SchedulerMode::Static;
@@ -220,7 +224,7 @@ fn the_service_count_matters_with_reservation() {
 
 proptest! {
     #[test]
-    fn the_quick_choice_equals_the_full_placement(view in crate::reservation::tests::generate::view()) {
+    fn quick_placement_equals_full_placement(view in crate::reservation::tests::generate::view()) {
         for mode in [SchedulerMode::Basic, SchedulerMode::Static] {
             let mut view = view.clone();
             view.settings.mode = mode;

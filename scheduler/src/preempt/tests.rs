@@ -130,7 +130,7 @@ fn services_that_start_together_fit_together() {
 }
 
 #[test]
-fn a_set_is_placed_where_all_members_fit() {
+fn affinity_set_is_placed_where_all_fit() {
     let set: &[(Affinity, &[&str])] = &[(Affinity::Positive, &["new", "other"])];
     let services = [("new", 1, 4, None), ("other", 1, 4, None), ("a", 1, 1, Some("node3"))];
     let view = cluster(&[4, 7, 9], &services, set);
@@ -147,7 +147,7 @@ fn a_set_is_placed_where_all_members_fit() {
 }
 
 #[test]
-fn leaving_services_are_awaited() {
+fn preemption_waits_for_departing_services() {
     let services = [("new", 10, 4, None), ("a", 1, 4, Some("node1")), ("b", 2, 4, Some("node2"))];
     let view = cluster(&[4, 4], &services, &[]);
     let found = ask(&view, &"new".into(), &[], &["b"]).unwrap();
@@ -155,7 +155,7 @@ fn leaving_services_are_awaited() {
 }
 
 /// Tries every set of services on every node, and returns the lowest cost.
-fn by_trying(view: &View, name: &ResourceName) -> Option<Vec<i32>> {
+fn lowest_cost_by_brute_force(view: &View, name: &ResourceName) -> Option<Vec<i32>> {
     let service = view.services.get(name)?;
     let mut best: Option<Vec<i32>> = None;
     for (node, facts) in &view.nodes {
@@ -201,7 +201,7 @@ fn by_trying(view: &View, name: &ResourceName) -> Option<Vec<i32>> {
 
 proptest! {
     #[test]
-    fn no_cheaper_set_exists(
+    fn preempted_set_has_the_lowest_cost(
         nodes in prop::collection::vec(2_i128..12, 1..4),
         services in prop::collection::vec((0_i32..5, 1_i128..6, 0_usize..4), 0..8),
         wants in 1_i128..12,
@@ -239,7 +239,7 @@ proptest! {
             cost.sort_unstable_by_key(|priority| Reverse(*priority));
             cost
         });
-        prop_assert_eq!(&cost, &by_trying(&view, &"new".into()));
+        prop_assert_eq!(&cost, &lowest_cost_by_brute_force(&view, &"new".into()));
         if let Some(preemption) = found {
             let mut after = view.clone();
             after.services.retain(|name, _| !preemption.victims.contains(name));

@@ -144,7 +144,7 @@ fn services_with_affinity_move_together() {
 }
 
 #[test]
-fn a_small_gain_causes_no_move() {
+fn small_balance_gain_causes_no_move() {
     let services = [("a", "n1", 8, 32), ("b", "n1", 1, 2)];
     let mut view = cluster(&["n1", "n2"], &services);
     view.settings.auto_rebalance.margin = 0.5;
@@ -214,7 +214,7 @@ fn topsis_compares_the_results_of_moves() {
 
 proptest! {
     #[test]
-    fn moves_end_and_each_improves_the_balance(
+    fn moves_terminate_and_each_improves_balance(
         placed in proptest::collection::vec((0..4_usize, 0..8_i128, 0..24_i128), 0..14),
         topsis in any::<bool>(),
     ) {

@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of candidates that are examined for one set of services.
-const EFFORT: u64 = 20_000;
+const MAX_EFFORT: u64 = 20_000;
 /// Limit on the square of the number of units times the number of nodes, which corresponds to some tenths of a second.
 /// Up to it, less important units may be left out one at a time; beyond it, either all units are placed or none.
 const MAX_PAIRINGS: usize = 1_000_000;
@@ -71,7 +71,7 @@ fn place_all(model: &Model, trial: &Trial<'_>, units: &[Unit]) -> Option<Vec<(u3
         attempt = best(model, trial, units, attempt);
     }
     if !attempt.is_whole() {
-        attempt = match search(model, trial, units, EFFORT) {
+        attempt = match search(model, trial, units, MAX_EFFORT) {
             Found::Placement(whole) => whole,
             Found::Nothing | Found::Undecided => return None,
         };

@@ -93,7 +93,7 @@ fn check_verdict(view: &View, failed: &[&str], expected: &str) {
 }
 
 #[test]
-fn free_capacity_decides() {
+fn survival_depends_on_free_capacity() {
     let nodes = [("node1", "8Gi"), ("node2", "4Gi"), ("node3", "4Gi")];
     let view = cluster(&nodes, &["a node1 3Gi", "b node1 3Gi"]);
     check_verdict(&view, &["node1"], "survives: a node2, b node3");
@@ -127,7 +127,7 @@ fn services_with_affinity_need_one_node() {
 /// Guards against a defect found by the properties: the leader places the others on the node to which the partner is
 /// moving, and the check must do the same.
 #[test]
-fn an_immovable_partner_decides_the_node() {
+fn immovable_affinity_partner_determines_the_node() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi"), ("node3", "4Gi")];
     let mut view = cluster(&nodes, &["a node1 1Gi", "b node2 1Gi"]);
     rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
@@ -143,7 +143,7 @@ fn an_immovable_partner_decides_the_node() {
 /// Guards against a defect found by the properties: the check overlooked a movable partner that stays, if another service
 /// with the same exclusion tag came to its node first.
 #[test]
-fn a_staying_service_blocks_its_exclusion_tag() {
+fn remaining_service_blocks_its_exclusion_tag() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi")];
     let mut view = cluster(&nodes, &["a node2 1Gi", "b node1 2Gi", "c node1 1Gi"]);
     rules(&mut view, &[(Affinity::Positive, &["a", "c"])]);
@@ -235,7 +235,7 @@ fn stopped_services_count_as_running() {
 }
 
 #[test]
-fn measured_amounts_count_if_configured() {
+fn measured_usage_counts_if_configured() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi")];
     let mut view = cluster(&nodes, &["a node1 3Gi", "b node2 1Gi"]);
     let measured = |view: &mut View, name: &str, memory: &str| {

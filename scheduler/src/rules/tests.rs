@@ -68,13 +68,13 @@ fn check(declared: &RuleInput, expected: &[(&str, &str)]) {
 }
 
 #[test]
-fn fewer_than_two_resources() {
+fn affinity_rule_needs_two_resources() {
     check(&declared(&[("a", together(&["1"]))]), &[("a", "at least two")]);
     check(&declared(&[("a", apart(&["1", "vm:1"]))]), &[("a", "at least two")]);
 }
 
 #[test]
-fn a_resource_in_two_node_affinity_rules_and_both_name_each_other() {
+fn two_node_affinity_rules_conflict_on_resource() {
     let two = declared(&[("a", only(&["1", "2"], &["node1"])), ("b", on(&["vm:1"], &["node2"], false))]);
     check(&two, &[("a", "Resource 1 is in several node-affinity rules (a and b)"), ("b", "b and a")]);
     let (rules, _) = Rules::compile(&two);
@@ -85,7 +85,7 @@ fn a_resource_in_two_node_affinity_rules_and_both_name_each_other() {
 }
 
 #[test]
-fn a_set_larger_than_the_nodes() {
+fn anti_affinity_set_cannot_exceed_node_count() {
     check(&declared(&[("a", apart(&["1", "2", "3"]))]), &[]);
     check(
         &declared(&[("a", apart(&["1", "2", "3", "4"]))]),
@@ -95,7 +95,7 @@ fn a_set_larger_than_the_nodes() {
 }
 
 #[test]
-fn anti_affinity_is_checked_by_matching() {
+fn anti_affinity_detects_shared_only_node() {
     // Three services and three nodes, but two services share the only node that either may use.
     let narrow = [("a", only(&["1", "2"], &["node1"])), ("b", apart(&["1", "2", "3"]))];
     check(&declared(&narrow), &[("b", "node1")]);
@@ -119,7 +119,7 @@ fn only_restricted_groups_limit_a_set() {
 }
 
 #[test]
-fn contradictions_are_found_after_merging() {
+fn contradictions_are_found_after_merging_rules() {
     let rules = [("a", together(&["1", "2"])), ("b", together(&["2", "3"])), ("c", apart(&["1", "3"]))];
     let told =
         "Resources 1 and 3 have affinity by rule a, b and anti-affinity by rule c, none of which is applied";
@@ -165,7 +165,7 @@ fn an_affinity_set_uses_the_common_nodes() {
 }
 
 #[test]
-fn an_affinity_set_with_conflicting_node_rules() {
+fn affinity_set_conflicts_with_node_rules() {
     let several =
         [("a", only(&["1"], &["node1"])), ("b", only(&["2"], &["node1"])), ("c", together(&["1", "2"]))];
     check(&declared(&several), &[("c", "several node-affinity rules: a, b")]);
@@ -271,7 +271,7 @@ proptest! {
     /// A resource rule must be applied if and only if it can hold along with the node rules and the active Positive
     /// rules. All active Positive rules must be able to hold at the same time.
     #[test]
-    fn conflicts_equal_brute_force(
+    fn rule_conflicts_equal_brute_force(
         rules in proptest::collection::vec(any_rule(), 1..5),
         groups in proptest::collection::btree_map(0..5_usize, subset(&NODES, 1), 0..3),
         nodes in 1..=3_usize,

@@ -78,7 +78,7 @@ fn missing_measurements_count_as_requests() {
 }
 
 #[test]
-fn outside_use_counts() {
+fn external_node_usage_counts() {
     let mut view = cluster(SchedulerMode::Dynamic);
     let new = service(None, amounts(1, 4), Amounts::default());
     view.nodes.get_mut("node2").expect("there").reserved = amounts(1, 40);
@@ -168,7 +168,7 @@ fn the_description_contains_measurements() {
 proptest! {
     /// The columns after a change must equal those computed by definition from the shares of all nodes.
     #[test]
-    fn changed_columns_equal_a_full_computation(
+    fn incremental_columns_equal_full_computation(
         nodes in proptest::collection::vec((1i128..20, 0i128..40, 1i128..64, 0i128..64), 2..8),
         (from, to, cpu, memory) in (0usize..8, 0usize..8, 0i128..4, 0i128..8),
     ) {

@@ -1,8 +1,8 @@
 //! Nodes that stay broken to the end of a run. Checks whether such a node explains why a service does not run.
 
 use crate::world::World;
-use crate::world::network::Way;
-use crate::world::process::Who;
+use crate::world::network::Direction;
+use crate::world::process::Client;
 use ha_api_types::cluster::Cluster;
 use ha_api_types::id::NodeName;
 use ha_api_types::keys::Key;
@@ -16,9 +16,10 @@ impl World {
     /// Returns `true` if a node was to stay broken and still is: off, or unable to reach etcd. A node that its fence
     /// device has switched on again does not count as broken.
     pub(super) fn is_broken(&self, node: &NodeName) -> bool {
-        let agent = Who::Agent(node.to_owned());
+        let agent = Client::Agent(node.to_owned());
         self.scenario.expect.broken.iter().any(|broken| broken == node)
-            && !(self.reaches_store(&agent, Way::Request) && self.reaches_store(&agent, Way::Answer))
+            && !(self.reaches_store(&agent, Direction::Request)
+                && self.reaches_store(&agent, Direction::Answer))
     }
 
     /// Returns the reasons that the services of a broken node must state because nothing can prove the node's end.
@@ -43,8 +44,10 @@ impl World {
         }
         let cluster = self.typed::<Cluster>(Kind::Cluster, "default");
         let allows_simulated = cluster.is_some_and(|cluster| cluster.spec.fencing.allow_simulated_watchdog);
-        let counts = report.watchdog.kind != WatchdogKind::Simulated || allows_simulated;
-        if !report.armed || !counts || (report.is_virtual && !spec.fencing.trust_watchdog_on_virtual_machine)
+        let watchdog_counts = report.watchdog.kind != WatchdogKind::Simulated || allows_simulated;
+        if !report.armed
+            || !watchdog_counts
+            || (report.is_virtual && !spec.fencing.trust_watchdog_on_virtual_machine)
         {
             return Some(&[Reason::FencingUnavailable, Reason::WatchdogMissing, Reason::Fencing]);
         }
@@ -67,20 +70,20 @@ impl World {
         let Some(terms) = report.hold_terms() else { return true };
         let candidates = self.store.list(&self.keys.candidates()).entries;
         candidates.iter().any(|entry| {
-            let lives =
+            let is_working =
                 matches!(self.keys.parse(&entry.key), Some(Key::Candidate(id)) if self.controller_works(&id.into()));
-            lives && terms.include(entry.create_revision)
+            is_working && terms.include(entry.create_revision)
         })
     }
 
     /// Returns `true` if a service that is not in its desired state is held up by a broken node, and states the right reason.
     pub(super) fn is_held_by_broken_node(&self, status: &ResourceStatus) -> bool {
         // The service may run on the broken node although it was free before: only an operator or the node can answer.
-        let asks = status.conditions.iter().any(|condition| {
+        let waits_for_probe = status.conditions.iter().any(|condition| {
             condition.reason == Reason::NotProbed
                 && self.scenario.expect.broken.iter().any(|node| condition.message.contains(node.as_str()))
         });
-        if status.state == ServiceState::Queued && asks {
+        if status.state == ServiceState::Queued && waits_for_probe {
             return true;
         }
         let node = status.node.iter().chain(&status.target).find(|node| self.is_broken(node));

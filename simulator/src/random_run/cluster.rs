@@ -13,11 +13,11 @@ pub(super) struct Cluster {
     /// Machine that never runs a service, so that it is never armed and may be suspended for long.
     pub(super) idle: Option<String>,
     /// Machines with a fence device.
-    pub(super) with_device: Vec<String>,
+    pub(super) nodes_with_device: Vec<String>,
     /// Names of the services.
     pub(super) resources: Vec<String>,
     /// Names of services that are created while they already run.
-    pub(super) added: Vec<String>,
+    pub(super) added_names: Vec<String>,
     /// Section `timing` of the scenario.
     pub(super) timing: Value,
     /// The same timings as numbers.
@@ -27,32 +27,36 @@ pub(super) struct Cluster {
     /// Section `objects` of the scenario.
     pub(super) objects: Vec<Value>,
     /// Section `later` of the scenario.
-    pub(super) later: Vec<Value>,
+    pub(super) later_objects: Vec<Value>,
     /// Nodes with an etcd member, for section `store` of the scenario; empty: etcd runs outside the nodes.
-    pub(super) store: Vec<String>,
+    pub(super) store_members: Vec<String>,
     /// Whether some service cannot be stopped on some node: only a reset ends it, so no armed machine may be suspended.
-    pub(super) stops_fail: bool,
+    pub(super) some_stops_fail: bool,
 }
 
 impl Cluster {
     pub(super) fn random(random: &mut Random, size: Size) -> Cluster {
-        let count = between(random, 3, size.nodes);
+        let count = random_between(random, 3, size.nodes);
         let nodes: Vec<String> = (1..=count).map(|number| format!("node{number}")).collect();
-        let timing = timing(random);
+        let timing = random_timing(random);
         let timings =
             Timings::from(&serde_json::from_value::<TimingSpec>(timing.clone()).unwrap_or_default());
         let mut cluster = Cluster {
             idle: random.chance(0.3).then(|| "idle".to_owned()),
-            with_device: Vec::new(),
+            nodes_with_device: Vec::new(),
             resources: Vec::new(),
-            added: Vec::new(),
+            added_names: Vec::new(),
             timing,
             timings,
             machines: Vec::new(),
             objects: Vec::new(),
-            later: Vec::new(),
-            store: if random.chance(0.15) { nodes.iter().take(3).cloned().collect() } else { Vec::new() },
-            stops_fail: false,
+            later_objects: Vec::new(),
+            store_members: if random.chance(0.15) {
+                nodes.iter().take(3).cloned().collect()
+            } else {
+                Vec::new()
+            },
+            some_stops_fail: false,
             nodes,
         };
         cluster.add_settings(random);
@@ -87,8 +91,8 @@ impl Cluster {
     }
 
     fn add_machines(&mut self, random: &mut Random) {
-        let small = random.chance(0.5);
-        for (at, name) in self.nodes.clone().iter().enumerate() {
+        let limits_capacity = random.chance(0.5);
+        for (index, name) in self.nodes.clone().iter().enumerate() {
             let watchdog = match random.below(20) {
                 0..=12 => "sliding",
                 13..=17 => "fixed",
@@ -98,9 +102,9 @@ impl Cluster {
             };
             let mut machine = Map::new();
             machine.insert("name".to_owned(), json!(name));
-            machine.insert("controller".to_owned(), json!(at < 3 || random.chance(0.3)));
+            machine.insert("controller".to_owned(), json!(index < 3 || random.chance(0.3)));
             machine.insert("watchdog".to_owned(), json!(watchdog));
-            if small {
+            if limits_capacity {
                 let capacity =
                     json!({"cpu": 2 + random.below(7), "memory": format!("{}Gi", 6 + random.below(11))});
                 machine.insert("capacity".to_owned(), capacity);
@@ -114,7 +118,7 @@ impl Cluster {
                 let action = ["Reboot", "Off"][random.below(2)];
                 let device = json!({"name": "ipmi", "kind": "Power", "action": action, "parts": [{"agent": "fence_ipmilan"}]});
                 fencing.insert("devices".to_owned(), json!([device]));
-                self.with_device.push(name.clone());
+                self.nodes_with_device.push(name.clone());
             }
             if !fencing.is_empty() {
                 self.objects.push(object("Node", name, &json!({"fencing": fencing})));
@@ -129,7 +133,7 @@ impl Cluster {
 }
 
 /// Draws a profile, or timings with no more margin than the rules of FENCING 4 require, so that a violation of a rule shows.
-fn timing(random: &mut Random) -> Value {
+fn random_timing(random: &mut Random) -> Value {
     let shutdown_seconds = 20 + random.below(60);
     let profile = match random.below(20) {
         0..=3 => "Default",
@@ -159,12 +163,12 @@ pub(super) fn object(kind: &str, name: &str, spec: &Value) -> Value {
 }
 
 /// Draws a number from `least` to `most`, both included; returns `most` if `most < least`.
-pub(super) fn between(random: &mut Random, least: usize, most: usize) -> usize {
-    let least = least.min(most);
-    least + random.below(most - least + 1)
+pub(super) fn random_between(random: &mut Random, min: usize, max: usize) -> usize {
+    let min = min.min(max);
+    min + random.below(max - min + 1)
 }
 
 /// Draws one of the names; returns an empty name if there are none.
-pub(super) fn pick(random: &mut Random, names: &[String]) -> String {
+pub(super) fn random_name(random: &mut Random, names: &[String]) -> String {
     names.get(random.below(names.len())).cloned().unwrap_or_default()
 }

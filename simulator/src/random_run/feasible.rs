@@ -1,6 +1,6 @@
 //! Checks, without the scheduler, whether some node could run a service now: from the objects and the running services.
 
-use super::together::set_of;
+use super::together::affinity_set_of;
 use crate::world::World;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
@@ -13,7 +13,7 @@ impl World {
     /// Returns a node that is up and may run the service now; `None` if none exists. Conservative: a node does not
     /// count if another service would have to move away first.
     pub(super) fn feasible_node(&self, name: &ResourceName, resource: &Resource) -> Option<NodeName> {
-        if self.waits_in_order(resource) {
+        if self.is_dependency_unmet(resource) {
             return None;
         }
         let rules = self.rules_in_force();
@@ -27,22 +27,23 @@ impl World {
             let nodes = running.entry(other).or_default();
             nodes.extend(status.node.filter(|node| may_run && !nodes.contains(node)));
         }
-        self.machines.keys().find(|node| self.may_take(node, name, resource, &rules, &running)).cloned()
+        self.machines.keys().find(|node| self.is_feasible(node, name, resource, &rules, &running)).cloned()
     }
 
     /// Returns `true` if a dependency of the service does not run as desired.
-    fn waits_in_order(&self, resource: &Resource) -> bool {
-        resource.spec.depends_on.iter().any(|first| {
-            let wanted = self.typed::<Resource>(Kind::Resource, first).map(|first| first.spec.state);
-            let status = self.status_of::<ResourceStatus>(Kind::Resource, first).unwrap_or_default();
-            wanted != Some(RequestedState::Ignored)
-                && (wanted != Some(RequestedState::Started)
+    fn is_dependency_unmet(&self, resource: &Resource) -> bool {
+        resource.spec.depends_on.iter().any(|dependency| {
+            let requested_state =
+                self.typed::<Resource>(Kind::Resource, dependency).map(|dependency| dependency.spec.state);
+            let status = self.status_of::<ResourceStatus>(Kind::Resource, dependency).unwrap_or_default();
+            requested_state != Some(RequestedState::Ignored)
+                && (requested_state != Some(RequestedState::Started)
                     || status.state != ServiceState::Started
                     || !status.running)
         })
     }
 
-    fn may_take(
+    fn is_feasible(
         &self,
         node: &NodeName,
         name: &ResourceName,
@@ -50,28 +51,32 @@ impl World {
         rules: &[AffinityRule],
         running: &BTreeMap<ResourceName, Vec<NodeName>>,
     ) -> bool {
-        let runs_at = |other: &ResourceName| running.get(other).into_iter().flatten();
-        if World::kept_apart(rules, name).any(|(_, other)| runs_at(&other).any(|at| at == node)) {
+        let nodes_running = |other: &ResourceName| running.get(other).into_iter().flatten();
+        if World::separation_rules(rules, name)
+            .any(|(_, other)| nodes_running(&other).any(|host| host == node))
+        {
             return false;
         }
-        let mut set = set_of(rules, name);
+        let mut set = affinity_set_of(rules, name);
         set.remove(name);
-        if set.iter().any(|other| runs_at(other).any(|at| at != node)) {
+        if set.iter().any(|other| nodes_running(other).any(|host| host != node)) {
             return false;
         }
         // Stopped services that must be with this one are placed together with it.
-        let stopped = set.into_iter().filter(|other| runs_at(other).next().is_none());
+        let stopped = set.into_iter().filter(|other| nodes_running(other).next().is_none());
         let mut unit: Vec<_> = stopped
-            .filter_map(|other| self.typed::<Resource>(Kind::Resource, &other).map(|found| (other, found)))
+            .filter_map(|other| {
+                self.typed::<Resource>(Kind::Resource, &other).map(|definition| (other, definition))
+            })
             .filter(|(_, other)| other.spec.state == RequestedState::Started)
             .collect();
         unit.push((name.to_owned(), resource.clone()));
-        let there: Vec<ResourceName> = running
+        let services_on_node: Vec<ResourceName> = running
             .iter()
-            .filter(|(other, nodes)| *other != name && nodes.iter().any(|at| at == node))
+            .filter(|(other, nodes)| *other != name && nodes.iter().any(|host| host == node))
             .map(|(other, _)| other.clone())
             .collect();
-        self.unit_fits(node, &unit, rules, &there)
+        self.unit_fits(node, &unit, rules, &services_on_node)
     }
 
     /// Returns `true` if a node can run these services in addition to its current ones.
@@ -80,26 +85,27 @@ impl World {
         node: &NodeName,
         unit: &[(ResourceName, Resource)],
         rules: &[AffinityRule],
-        there: &[ResourceName],
+        services_on_node: &[ResourceName],
     ) -> bool {
         unit.iter().all(|(member, resource)| {
-            let mut beside = there.to_vec();
-            beside.extend(unit.iter().map(|(other, _)| other.clone()).filter(|other| other != member));
-            self.is_open_to(node, resource)
-                && self.kept_off(rules, member, node).is_empty()
-                && self.lacking(resource, node, &beside).is_empty()
+            let mut other_services = services_on_node.to_vec();
+            other_services
+                .extend(unit.iter().map(|(other, _)| other.clone()).filter(|other| other != member));
+            self.accepts_service(node, resource)
+                && self.node_rule_violations(rules, member, node).is_empty()
+                && self.lacking_capacity(resource, node, &other_services).is_empty()
         })
     }
 
     /// Returns `true` if a node is up, accepts services, and has this service's driver.
-    pub(super) fn is_open_to(&self, node: &NodeName, resource: &Resource) -> bool {
+    pub(super) fn accepts_service(&self, node: &NodeName, resource: &Resource) -> bool {
         let spec = self.spec_of(Kind::Node, node).unwrap_or_default();
-        let is = |field: &str| spec.pointer(&format!("/spec/{field}")).and_then(Value::as_bool);
+        let node_flag = |field: &str| spec.pointer(&format!("/spec/{field}")).and_then(Value::as_bool);
         let simulated = resource.spec.driver.simulated.clone().unwrap_or_default();
         self.machines.get(node).is_some_and(|machine| {
             machine.up && !self.is_broken(node) && (machine.is_guarded() || !resource.spec.exclusive)
-        }) && is("maintenance") != Some(true)
-            && is("schedulable") != Some(false)
+        }) && node_flag("maintenance") != Some(true)
+            && node_flag("schedulable") != Some(false)
             && !simulated.missing.iter().any(|missing| missing == node)
     }
 }

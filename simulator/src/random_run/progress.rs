@@ -12,19 +12,19 @@ use serde_json::Value;
 impl World {
     /// Checks that the cluster has recovered, at the end of a run whose faults have all ended.
     pub fn check_progress(&mut self) {
-        let mut missing = Vec::new();
+        let mut unmet = Vec::new();
         for (node, machine) in &self.machines {
             if self.is_broken(node) {
                 continue;
             }
             if !machine.up {
-                missing.push(format!("{node} is not up"));
+                unmet.push(format!("{node} is not up"));
             } else if self.node_states.get(node) != Some(&NodeState::Online) {
-                missing.push(format!("{node} is {:?}", self.node_states.get(node)));
+                unmet.push(format!("{node} is {:?}", self.node_states.get(node)));
             }
         }
         if self.leader().is_none() {
-            missing.push("no controller is leader".to_owned());
+            unmet.push("no controller is leader".to_owned());
         }
         let mut running = self.running();
         // A service on a broken node does not count as running.
@@ -32,52 +32,53 @@ impl World {
             nodes.retain(|node| !self.is_broken(node));
         }
         running.retain(|_, nodes| !nodes.is_empty());
-        let mut held = Vec::new();
+        let mut exempt_services = Vec::new();
         let rules = self.rules_in_force();
         let rebalances = self.rebalances();
-        for (name, resource, status) in self.services() {
+        for (name, resource, status) in self.services_with_status() {
             let nodes = running.get(&name).cloned().unwrap_or_default();
             if is_waiting(&resource, &status, &nodes) && self.feasible_node(&name, &resource).is_none() {
-                held.push(name);
+                exempt_services.push(name);
                 continue;
             }
             if self.is_held_by_broken_node(&status) {
-                held.push(name);
+                exempt_services.push(name);
                 continue;
             }
             // A command for a service that cannot be stopped ends when a stop succeeds.
             if stop_fails(&resource) {
-                held.push(name.clone());
+                exempt_services.push(name.clone());
             }
             // A service that was adopted on a node that its rules exclude stays there until another node can run it.
             if status.state == ServiceState::Started
                 && let [node] = nodes.as_slice()
             {
-                let broken = self.broken_rules(&rules, &name, node);
-                if !broken.is_empty() && self.feasible_node(&name, &resource).is_some() {
-                    missing.extend(broken);
+                let broken_rules = self.broken_rules(&rules, &name, node);
+                if !broken_rules.is_empty() && self.feasible_node(&name, &resource).is_some() {
+                    unmet.extend(broken_rules);
                 }
             }
-            if let Some(problem) = problem(&resource, &status, &nodes, rebalances) {
-                let could = self.feasible_node(&name, &resource);
-                let could = could.map_or_else(String::new, |node| format!(", it could run on {node}"));
-                missing.push(format!(
-                    "{name} ({:?}) is {:?} at {:?} and runs on {nodes:?}{could}: {problem} ({})",
+            if let Some(problem) = progress_problem(&resource, &status, &nodes, rebalances) {
+                let possible_node = self.feasible_node(&name, &resource);
+                let possible_node =
+                    possible_node.map_or_else(String::new, |node| format!(", it could run on {node}"));
+                unmet.push(format!(
+                    "{name} ({:?}) is {:?} at {:?} and runs on {nodes:?}{possible_node}: {problem} ({})",
                     resource.spec.state,
                     status.state,
                     status.node,
-                    explanation(&status).unwrap_or("no reason reported")
+                    ready_message(&status).unwrap_or("no reason reported")
                 ));
             }
         }
-        missing.extend(self.apart(&rules, &running));
+        unmet.extend(self.separation_problems(&rules, &running));
         // A command for a service without an eligible node waits with the service.
-        for text in self.operations_under_way() {
-            if !held.iter().any(|name| text.split_whitespace().any(|word| word == name)) {
-                missing.push(format!("{text} is in progress"));
+        for text in self.open_operations() {
+            if !exempt_services.iter().any(|name| text.split_whitespace().any(|word| word == name)) {
+                unmet.push(format!("{text} is in progress"));
             }
         }
-        for text in missing {
+        for text in unmet {
             self.violate("progress", text);
         }
     }
@@ -90,7 +91,7 @@ impl World {
             .any(|field| spec.pointer(field).and_then(Value::as_bool) == Some(true))
     }
 
-    fn services(&self) -> Vec<(ResourceName, Resource, ResourceStatus)> {
+    fn services_with_status(&self) -> Vec<(ResourceName, Resource, ResourceStatus)> {
         self.resource_names()
             .into_iter()
             .filter_map(|name| {
@@ -103,7 +104,7 @@ impl World {
 }
 
 /// Returns the service's own explanation of why it is not in its desired state.
-fn explanation(status: &ResourceStatus) -> Option<&str> {
+fn ready_message(status: &ResourceStatus) -> Option<&str> {
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready")?;
     Some(ready.message.as_str()).filter(|message| !message.is_empty())
 }
@@ -112,7 +113,7 @@ fn explanation(status: &ResourceStatus) -> Option<&str> {
 /// service waits for a node like any other. A service whose desired state is Stopped stays in Recovery until a node is
 /// eligible, because only Disabled leads out of Recovery.
 fn is_waiting(resource: &Resource, status: &ResourceStatus, nodes: &[NodeName]) -> bool {
-    let says_so = status.conditions.iter().any(|condition| {
+    let reports_waiting = status.conditions.iter().any(|condition| {
         matches!(
             condition.reason,
             Reason::Unschedulable
@@ -121,12 +122,12 @@ fn is_waiting(resource: &Resource, status: &ResourceStatus, nodes: &[NodeName]) 
                 | Reason::StoppingForDependency
         ) && !condition.message.is_empty()
     });
-    let waits = match resource.spec.state {
+    let may_wait = match resource.spec.state {
         RequestedState::Started => true,
         RequestedState::Stopped => status.state == ServiceState::Recovery,
         RequestedState::Disabled | RequestedState::Ignored => false,
     };
-    says_so && nodes.is_empty() && waits
+    reports_waiting && nodes.is_empty() && may_wait
 }
 
 /// Returns `true` if the service's driver cannot stop the service.
@@ -135,7 +136,7 @@ pub(super) fn stop_fails(resource: &Resource) -> bool {
 }
 
 /// Returns the problem with a service's final state; `None` if it has none.
-fn problem(
+fn progress_problem(
     resource: &Resource,
     status: &ResourceStatus,
     nodes: &[NodeName],
@@ -146,11 +147,11 @@ fn problem(
     }
     if stop_fails(resource) {
         // A service that cannot be stopped stays where it is; any state with an explanation is right.
-        return explanation(status).is_none().then_some("status has no reason");
+        return ready_message(status).is_none().then_some("status has no reason");
     }
     let on_its_node = nodes.len() == 1 && nodes.first() == status.node.as_ref();
     match (status.state, resource.spec.state) {
-        (ServiceState::Error, _) => explanation(status).is_none().then_some("state Error has no reason"),
+        (ServiceState::Error, _) => ready_message(status).is_none().then_some("state Error has no reason"),
         (ServiceState::Started, RequestedState::Started) => {
             (!on_its_node).then_some("service does not run on its assigned node")
         }

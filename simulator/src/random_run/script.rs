@@ -1,6 +1,6 @@
 //! Generates the script of a random run: timed faults and commands, the end of each fault, and the final repair.
 
-use super::cluster::{Cluster, pick};
+use super::cluster::{Cluster, random_name};
 use crate::random::Random;
 use ha_api_types::time::Millis;
 use serde_json::{Value, json};
@@ -18,35 +18,35 @@ pub(super) struct Steps {
 }
 
 /// Generates the steps of a run.
-pub(super) fn steps(random: &mut Random, cluster: &Cluster, max_ms: Millis) -> Steps {
+pub(super) fn generate_steps(random: &mut Random, cluster: &Cluster, max_ms: Millis) -> Steps {
     let mut script = Script {
-        lines: Vec::new(),
-        replaced: Vec::new(),
+        timed_actions: Vec::new(),
+        replaced_nodes: Vec::new(),
         links: Vec::new(),
         upgraded: false,
         broken: Vec::new(),
         random,
         cluster,
     };
-    for name in &cluster.added {
+    for name in &cluster.added_names {
         // All machines are reachable at this time; a running service on an unreachable machine would not be discovered.
-        let node = pick(script.random, &cluster.nodes);
+        let node = random_name(script.random, &cluster.nodes);
         script.add_action(QUIET_START_MS, format!("add {name} {node} running"));
     }
     script.add_faults(max_ms);
-    let end = script.lines.iter().map(|line| line.at).max().unwrap_or(0) + 1;
-    script.end_faults(end);
-    script.break_permanently(end);
+    let faults_end_ms = script.timed_actions.iter().map(|action| action.time_ms).max().unwrap_or(0) + 1;
+    script.end_faults(faults_end_ms);
+    script.break_permanently(faults_end_ms);
     let broken = script.broken;
-    let mut lines = script.lines;
-    lines.sort_by_key(|line| line.at);
-    let last_ms = lines.last().map_or(0, |line| line.at);
-    Steps { actions: lines.into_iter().map(TimedAction::into_step).collect(), last_ms, broken }
+    let mut timed_actions = script.timed_actions;
+    timed_actions.sort_by_key(|action| action.time_ms);
+    let last_ms = timed_actions.last().map_or(0, |action| action.time_ms);
+    Steps { actions: timed_actions.into_iter().map(TimedAction::into_step).collect(), last_ms, broken }
 }
 
 /// A line of a script.
 struct TimedAction {
-    at: Millis,
+    time_ms: Millis,
     only_if: Vec<String>,
     text: String,
 }
@@ -56,7 +56,7 @@ impl TimedAction {
     fn acts_on(&self, node: &str) -> bool {
         let mut words = self.text.split_whitespace();
         let verb = words.next().unwrap_or_default();
-        let machine = [
+        let machine_verbs = [
             "power",
             "network",
             "reboot",
@@ -70,11 +70,11 @@ impl TimedAction {
             "pets",
             "fence",
         ];
-        machine.contains(&verb) && words.next() == Some(node)
+        machine_verbs.contains(&verb) && words.next() == Some(node)
     }
 
     fn into_step(self) -> Value {
-        let mut step = json!({"at": format!("{}ms", self.at), "do": self.text});
+        let mut step = json!({"at": format!("{}ms", self.time_ms), "do": self.text});
         if !self.only_if.is_empty() {
             step["if"] = json!(self.only_if);
         }
@@ -84,9 +84,9 @@ impl TimedAction {
 
 /// A script under construction.
 pub(super) struct Script<'a> {
-    lines: Vec<TimedAction>,
+    timed_actions: Vec<TimedAction>,
     /// Machines that were replaced: in the end, an operator confirms that the former ones are off.
-    pub(super) replaced: Vec<String>,
+    pub(super) replaced_nodes: Vec<String>,
     /// Links that were cut, each as the names of its two ends.
     pub(super) links: Vec<String>,
     /// Whether some processes run the next version: in the end, all do.
@@ -98,19 +98,19 @@ pub(super) struct Script<'a> {
 }
 
 impl Script<'_> {
-    pub(super) fn add_action(&mut self, at: Millis, text: impl Into<String>) {
-        self.add_action_if(at, &[], text);
+    pub(super) fn add_action(&mut self, time_ms: Millis, text: impl Into<String>) {
+        self.add_action_if(time_ms, &[], text);
     }
 
     /// Adds an action that happens only if all conditions hold at that time.
-    pub(super) fn add_action_if(&mut self, at: Millis, only_if: &[&str], text: impl Into<String>) {
+    pub(super) fn add_action_if(&mut self, time_ms: Millis, only_if: &[&str], text: impl Into<String>) {
         let only_if = only_if.iter().map(|condition| (*condition).to_owned()).collect();
-        self.lines.push(TimedAction { at, only_if, text: text.into() });
+        self.timed_actions.push(TimedAction { time_ms, only_if, text: text.into() });
     }
 
     /// Draws a machine that runs services.
     pub(super) fn random_worker(&mut self) -> String {
-        pick(self.random, &self.cluster.nodes)
+        random_name(self.random, &self.cluster.nodes)
     }
 
     /// Draws a machine.
@@ -124,7 +124,7 @@ impl Script<'_> {
     }
 
     pub(super) fn random_resource(&mut self) -> String {
-        pick(self.random, &self.cluster.resources)
+        random_name(self.random, &self.cluster.resources)
     }
 
     /// Draws a duration between two bounds.
@@ -144,48 +144,48 @@ impl Script<'_> {
     /// Draws the time during which faults happen. The limit is halved a random number of times, so most runs last
     /// minutes and few last hours.
     fn random_fault_period_ms(&mut self, max_ms: Millis) -> Millis {
-        let mut time_ms = max_ms;
-        while time_ms > 240_000 && self.random.chance(0.97) {
-            time_ms /= 2;
+        let mut period_ms = max_ms;
+        while period_ms > 240_000 && self.random.chance(0.97) {
+            period_ms /= 2;
         }
-        self.random_ms(time_ms / 2, time_ms)
+        self.random_ms(period_ms / 2, period_ms)
     }
 
     /// Adds storylines one at a time, and single faults among them.
     fn add_faults(&mut self, max_ms: Millis) {
-        let begin = QUIET_START_MS + 5_000;
-        let time_ms = self.random_fault_period_ms(max_ms);
-        let storylines = 1 + self.random.below(4);
-        let mut at = begin + self.random_ms(0, 10_000);
-        for _ in 0..storylines {
-            let end = self.storyline(at);
-            at = if self.random.chance(0.3) {
-                self.random_ms(at, end)
+        let start_ms = QUIET_START_MS + 5_000;
+        let period_ms = self.random_fault_period_ms(max_ms);
+        let storyline_count = 1 + self.random.below(4);
+        let mut fault_ms = start_ms + self.random_ms(0, 10_000);
+        for _ in 0..storyline_count {
+            let storyline_end_ms = self.add_storyline(fault_ms);
+            fault_ms = if self.random.chance(0.3) {
+                self.random_ms(fault_ms, storyline_end_ms)
             } else {
-                end + self.random_ms(1_000, 30_000)
+                storyline_end_ms + self.random_ms(1_000, 30_000)
             };
         }
-        let mut at = begin;
+        let mut fault_ms = start_ms;
         for _ in 0..self.random.below(16) {
             // Faults come alone or close together.
-            at = if self.random.chance(0.5) {
-                at + self.random_ms(0, 4_000)
+            fault_ms = if self.random.chance(0.5) {
+                fault_ms + self.random_ms(0, 4_000)
             } else {
-                begin + self.random_ms(0, time_ms)
+                start_ms + self.random_ms(0, period_ms)
             };
-            self.fault(at);
+            self.add_fault(fault_ms);
         }
     }
 
     /// Ends every fault. A process or machine that may end later is started several times.
-    fn end_faults(&mut self, end: Millis) {
+    fn end_faults(&mut self, end_ms: Millis) {
         let mut nodes = self.cluster.nodes.clone();
         nodes.extend(self.cluster.idle.clone());
-        self.add_action(end, "store latency 0ms");
-        self.add_action(end, "store full off");
-        self.add_action(end, "arm");
+        self.add_action(end_ms, "store latency 0ms");
+        self.add_action(end_ms, "store full off");
+        self.add_action(end_ms, "arm");
         for link in std::mem::take(&mut self.links) {
-            self.add_action(end, format!("link {link} on"));
+            self.add_action(end_ms, format!("link {link} on"));
         }
         for node in &nodes {
             for text in [
@@ -199,68 +199,70 @@ impl Script<'_> {
                 "journal ok",
                 "fence-device ok",
             ] {
-                let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
-                self.add_action(end, format!("{verb} {node} {rest}"));
+                let (verb, arguments) = text.split_once(' ').unwrap_or((text, ""));
+                self.add_action(end_ms, format!("{verb} {node} {arguments}"));
             }
-            self.add_action(end, format!("maintenance {node} disable"));
-            self.add_action(end + 1, format!("power {node} on"));
+            self.add_action(end_ms, format!("maintenance {node} disable"));
+            self.add_action(end_ms + 1, format!("power {node} on"));
         }
         // Machines that shut down are off only later, so each is switched on several times.
-        for after in [10_000, 30_000, 60_000, 120_000, 180_000] {
+        for delay_ms in [10_000, 30_000, 60_000, 120_000, 180_000] {
             for node in &nodes {
-                self.add_action(end + after, format!("power {node} on"));
-                self.add_action(end + after, format!("agent {node} start"));
+                self.add_action(end_ms + delay_ms, format!("power {node} on"));
+                self.add_action(end_ms + delay_ms, format!("agent {node} start"));
                 if Some(node) != self.cluster.idle.as_ref() {
-                    self.add_action(end + after, format!("controller {node} start"));
+                    self.add_action(end_ms + delay_ms, format!("controller {node} start"));
                 }
             }
         }
         if self.upgraded {
             for node in &nodes {
-                self.add_action(end + 210_000, format!("agent {node} upgrade"));
+                self.add_action(end_ms + 210_000, format!("agent {node} upgrade"));
                 if Some(node) != self.cluster.idle.as_ref() {
-                    self.add_action(end + 220_000, format!("controller {node} upgrade"));
+                    self.add_action(end_ms + 220_000, format!("controller {node} upgrade"));
                 }
             }
         }
-        for node in std::mem::take(&mut self.replaced) {
-            self.add_action(end + 60_000, format!("confirm-fenced {node}"));
+        for node in std::mem::take(&mut self.replaced_nodes) {
+            self.add_action(end_ms + 60_000, format!("confirm-fenced {node}"));
         }
     }
 
     /// Leaves up to a minority of the nodes, one controller and one etcd member broken, from some time in the run on.
-    fn break_permanently(&mut self, end: Millis) {
+    fn break_permanently(&mut self, end_ms: Millis) {
         if self.random.chance(0.5) {
             return;
         }
         let nodes = self.cluster.nodes.clone();
         let max_broken = (nodes.len() - 1) / 2;
-        let since = if self.random.chance(0.5) { end } else { self.random_ms(QUIET_START_MS, end) };
+        let break_ms = if self.random.chance(0.5) { end_ms } else { self.random_ms(QUIET_START_MS, end_ms) };
         for _ in 0..self.random.below(max_broken + 1) {
             let node = self.random_worker();
-            let is_member = |node: &String| self.cluster.store.contains(node);
+            let is_member = |node: &String| self.cluster.store_members.contains(node);
             if self.broken.contains(&node) || (is_member(&node) && self.broken.iter().any(is_member)) {
                 continue;
             }
-            self.lines.retain(|line| line.at < since || !line.acts_on(&node));
+            self.timed_actions.retain(|action| action.time_ms < break_ms || !action.acts_on(&node));
             let text = match self.random.below(6) {
                 0..=3 => format!("power {node} off"),
                 4 => format!("network {node} off"),
                 _ => format!("link {node} store off"),
             };
-            self.lines.retain(|line| line.at < since || line.text != text.replace(" off", " on"));
-            self.add_action(since, text);
+            self.timed_actions
+                .retain(|action| action.time_ms < break_ms || action.text != text.replace(" off", " on"));
+            self.add_action(break_ms, text);
             self.broken.push(node);
         }
         // One controller ends and is not started again, while another one keeps running.
         if self.random.chance(0.4) {
             let controllers: Vec<String> = nodes.iter().take(3).cloned().collect();
-            let node = pick(self.random, &controllers);
+            let node = random_name(self.random, &controllers);
             if !self.broken.iter().any(|broken| controllers.contains(broken)) {
                 let is_of_other_controller =
-                    |line: &TimedAction| !line.text.starts_with(&format!("controller {node} "));
-                self.lines.retain(|line| line.at < since || is_of_other_controller(line));
-                self.add_action(end + 200_000, format!("controller {node} kill"));
+                    |action: &TimedAction| !action.text.starts_with(&format!("controller {node} "));
+                self.timed_actions
+                    .retain(|action| action.time_ms < break_ms || is_of_other_controller(action));
+                self.add_action(end_ms + 200_000, format!("controller {node} kill"));
             }
         }
     }

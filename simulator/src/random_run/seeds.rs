@@ -87,12 +87,13 @@ impl Campaign {
     /// Guarantees: the result of a seed depends only on the seed and the size.
     /// Errors: the generator made an invalid scenario, which is a defect of the generator.
     pub fn run(&self, progress: &(dyn Fn(u64, usize) + Sync)) -> Result<CampaignResult, String> {
-        let next = AtomicU64::new(self.seeds.from);
+        let next_seed = AtomicU64::new(self.seeds.from);
         let shared_result = Mutex::new(CampaignResult::default());
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let results: Vec<Result<(), String>> = thread::scope(|scope| {
-            let workers: Vec<_> =
-                (0..cores).map(|_| scope.spawn(|| self.run_seeds(&next, &shared_result, progress))).collect();
+            let workers: Vec<_> = (0..cores)
+                .map(|_| scope.spawn(|| self.run_seeds(&next_seed, &shared_result, progress)))
+                .collect();
             workers
                 .into_iter()
                 .map(|worker| worker.join().unwrap_or_else(|_| Err("a run panicked".to_owned())))
@@ -109,12 +110,12 @@ impl Campaign {
 
     fn run_seeds(
         &self,
-        next: &AtomicU64,
+        next_seed: &AtomicU64,
         shared_result: &Mutex<CampaignResult>,
         progress: &(dyn Fn(u64, usize) + Sync),
     ) -> Result<(), String> {
         loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
+            let seed = next_seed.fetch_add(1, Ordering::Relaxed);
             if seed >= self.seeds.to {
                 return Ok(());
             }
@@ -122,7 +123,7 @@ impl Campaign {
             let world = match run_scenario_value(&scenario) {
                 Ok(world) => world,
                 Err(problem) => {
-                    next.store(self.seeds.to, Ordering::Relaxed);
+                    next_seed.store(self.seeds.to, Ordering::Relaxed);
                     return Err(format!("seed {seed}: {problem}"));
                 }
             };
@@ -133,7 +134,7 @@ impl Campaign {
                 let violations = world.violations().to_vec();
                 shared_result.failed.push(FailedSeed { seed, violations, scenario });
                 if self.stop_at_first_failure {
-                    next.store(self.seeds.to, Ordering::Relaxed);
+                    next_seed.store(self.seeds.to, Ordering::Relaxed);
                 }
             }
             progress(shared_result.seeds_run, shared_result.failed.len());
@@ -146,11 +147,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_and_single_seeds_are_read() {
+    fn seed_ranges_and_single_seeds_are_parsed() {
         assert_eq!(SeedRange::parse("0..1000"), Ok(SeedRange { from: 0, to: 1000 }));
         assert_eq!(SeedRange::parse("7"), Ok(SeedRange { from: 7, to: 8 }));
-        for wrong in ["", "a", "1..", "..2", "5..5", "6..5", "-1..3", "18446744073709551615"] {
-            assert!(SeedRange::parse(wrong).is_err(), "{wrong:?}");
+        for invalid in ["", "a", "1..", "..2", "5..5", "6..5", "-1..3", "18446744073709551615"] {
+            assert!(SeedRange::parse(invalid).is_err(), "{invalid:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Random services, with groups and placement rules.
 
 use super::Size;
-use super::cluster::{Cluster, between, object, pick};
+use super::cluster::{Cluster, object, random_between, random_name};
 use crate::random::Random;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -9,49 +9,49 @@ use std::collections::BTreeSet;
 impl Cluster {
     pub(super) fn add_services(&mut self, random: &mut Random, size: Size) {
         let groups = self.add_groups(random);
-        let asks = random.chance(0.5);
-        let services = between(random, 3, size.resources);
-        for number in 1..=services {
+        let with_requests = random.chance(0.5);
+        let service_count = random_between(random, 3, size.resources);
+        for number in 1..=service_count {
             let name = format!("r{number}");
-            let spec = self.spec(random, &groups, asks);
+            let spec = self.random_spec(random, &groups, with_requests);
             self.objects.push(object("Resource", &name, &spec));
             self.resources.push(name);
         }
         if random.chance(0.3) {
-            self.put_in_order(random);
+            self.add_dependencies(random);
         }
         if random.chance(0.2) {
-            let spec = self.spec(random, &groups, false);
-            self.later.push(object("Resource", "added", &spec));
-            self.added.push("added".to_owned());
+            let spec = self.random_spec(random, &groups, false);
+            self.later_objects.push(object("Resource", "added", &spec));
+            self.added_names.push("added".to_owned());
         }
         for number in 0..random.below(4) {
-            let spec = self.rule(random);
+            let spec = self.random_rule(random);
             self.objects.push(object("AffinityRule", &format!("rule{number}"), &spec));
         }
     }
 
     /// Makes some services depend on one or two others.
-    fn put_in_order(&mut self, random: &mut Random) {
+    fn add_dependencies(&mut self, random: &mut Random) {
         for index in 1..self.resources.len() {
             if random.chance(0.6) {
                 continue;
             }
-            let first: BTreeSet<String> =
-                (0..=random.below(2)).map(|_| pick(random, &self.resources[..index])).collect();
+            let dependencies: BTreeSet<String> =
+                (0..=random.below(2)).map(|_| random_name(random, &self.resources[..index])).collect();
             let name = &self.resources[index];
-            let named = |object: &&mut Value| {
+            let is_named = |object: &&mut Value| {
                 object["kind"] == "Resource" && object["metadata"]["name"] == name.as_str()
             };
-            if let Some(object) = self.objects.iter_mut().find(named) {
-                object["spec"]["dependsOn"] = json!(first);
+            if let Some(object) = self.objects.iter_mut().find(is_named) {
+                object["spec"]["dependsOn"] = json!(dependencies);
             }
         }
     }
 
     fn some_nodes(&self, random: &mut Random) -> Map<String, Value> {
         let count = 2 + random.below(self.nodes.len() - 1);
-        (0..count).map(|_| (pick(random, &self.nodes), json!(random.below(3)))).collect()
+        (0..count).map(|_| (random_name(random, &self.nodes), json!(random.below(3)))).collect()
     }
 
     fn add_groups(&mut self, random: &mut Random) -> Vec<String> {
@@ -68,9 +68,10 @@ impl Cluster {
     }
 
     /// Generates a rule about nodes, or about two to four services that are kept together or apart.
-    fn rule(&self, random: &mut Random) -> Value {
-        let most = if random.chance(0.5) { 2 } else { 4 };
-        let members: BTreeSet<String> = (0..most).map(|_| pick(random, &self.resources)).collect();
+    fn random_rule(&self, random: &mut Random) -> Value {
+        let max_members = if random.chance(0.5) { 2 } else { 4 };
+        let members: BTreeSet<String> =
+            (0..max_members).map(|_| random_name(random, &self.resources)).collect();
         let strict = random.chance(0.6);
         let mut rule = if members.len() < 2 || random.chance(0.3) {
             json!({"nodeAffinity": {"resources": members, "nodes": self.some_nodes(random), "strict": strict}})
@@ -84,7 +85,7 @@ impl Cluster {
         rule
     }
 
-    fn driver(&mut self, random: &mut Random) -> Value {
+    fn random_driver(&mut self, random: &mut Random) -> Value {
         let mut driver = Map::new();
         driver.insert("type".to_owned(), json!("vm"));
         driver.insert("live".to_owned(), json!(random.chance(0.75)));
@@ -99,19 +100,19 @@ impl Cluster {
         }
         if random.chance(0.05) {
             driver.insert("stopFails".to_owned(), json!(true));
-            self.stops_fail = true;
+            self.some_stops_fail = true;
         }
         if random.chance(0.3) {
-            driver.insert("failOn".to_owned(), json!([pick(random, &self.nodes)]));
+            driver.insert("failOn".to_owned(), json!([random_name(random, &self.nodes)]));
         }
         if random.chance(0.08) {
-            driver.insert("missing".to_owned(), json!([pick(random, &self.nodes)]));
+            driver.insert("missing".to_owned(), json!([random_name(random, &self.nodes)]));
         }
         Value::Object(driver)
     }
 
-    fn spec(&mut self, random: &mut Random, groups: &[String], asks: bool) -> Value {
-        let driver = self.driver(random);
+    fn random_spec(&mut self, random: &mut Random, groups: &[String], with_requests: bool) -> Value {
+        let driver = self.random_driver(random);
         let mut spec = Map::new();
         spec.insert("driver".to_owned(), json!({"simulated": driver}));
         spec.insert("maxRestart".to_owned(), json!(random.below(3)));
@@ -125,9 +126,9 @@ impl Cluster {
             spec.insert("exclusive".to_owned(), json!(false));
         }
         if !groups.is_empty() && random.chance(0.5) {
-            spec.insert("group".to_owned(), json!(pick(random, groups)));
+            spec.insert("group".to_owned(), json!(random_name(random, groups)));
         }
-        if asks && random.chance(0.7) {
+        if with_requests && random.chance(0.7) {
             let memory = format!("{}Mi", 256 * (1 + random.below(16)));
             spec.insert("requests".to_owned(), json!({"cpu": 1 + random.below(3), "memory": memory}));
         }

@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 impl World {
     /// Returns a sentence for each set of running services that is split against active strict Positive rules, although
     /// one node could run the whole set now.
-    pub(super) fn apart(
+    pub(super) fn separation_problems(
         &self,
         rules: &[AffinityRule],
         running: &BTreeMap<ResourceName, Vec<NodeName>>,
     ) -> Vec<String> {
         let mut problems = Vec::new();
-        for set in sets(rules) {
+        for set in affinity_sets(rules) {
             let members: Vec<(ResourceName, Resource)> =
                 set.into_iter().filter_map(|name| self.settled_member(&name)).collect();
             let nodes: BTreeSet<&NodeName> =
@@ -26,7 +26,7 @@ impl World {
                 continue;
             }
             if let Some(node) =
-                self.machines.keys().find(|node| self.takes_all(node, &members, rules, running))
+                self.machines.keys().find(|node| self.accepts_all(node, &members, rules, running))
             {
                 let names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
                 problems.push(format!(
@@ -48,7 +48,7 @@ impl World {
         .then(|| (name.to_owned(), resource))
     }
 
-    fn takes_all(
+    fn accepts_all(
         &self,
         node: &NodeName,
         members: &[(ResourceName, Resource)],
@@ -56,43 +56,43 @@ impl World {
         running: &BTreeMap<ResourceName, Vec<NodeName>>,
     ) -> bool {
         let is_member = |name: &ResourceName| members.iter().any(|(member, _)| member == name);
-        let strangers: Vec<ResourceName> = running
+        let other_services: Vec<ResourceName> = running
             .iter()
-            .filter(|(name, nodes)| !is_member(name) && nodes.iter().any(|at| at == node))
+            .filter(|(name, nodes)| !is_member(name) && nodes.iter().any(|host| host == node))
             .map(|(name, _)| name.clone())
             .collect();
-        let may_all = members.iter().all(|(name, resource)| {
-            let mut kept_away = World::kept_apart(rules, name);
+        let all_may_start = members.iter().all(|(name, resource)| {
+            let mut kept_away = World::separation_rules(rules, name);
             // Where a start fails, the set cannot be brought together either.
-            let starts = resource
+            let can_start = resource
                 .spec
                 .driver
                 .simulated
                 .as_ref()
                 .is_none_or(|simulated| !simulated.fail_on.iter().any(|failing| failing == node));
-            starts && !kept_away.any(|(_, other)| strangers.contains(&other))
+            can_start && !kept_away.any(|(_, other)| other_services.contains(&other))
         });
-        may_all && self.unit_fits(node, members, rules, &strangers)
+        all_may_start && self.unit_fits(node, members, rules, &other_services)
     }
 }
 
 /// Returns the set of services that strict Positive rules keep with a service, including itself. Rules also join through a
 /// resource that does not exist (yet).
-pub(super) fn set_of(rules: &[AffinityRule], name: &ResourceName) -> BTreeSet<ResourceName> {
-    let set = sets(rules).into_iter().find(|set| set.contains(name));
+pub(super) fn affinity_set_of(rules: &[AffinityRule], name: &ResourceName) -> BTreeSet<ResourceName> {
+    let set = affinity_sets(rules).into_iter().find(|set| set.contains(name));
     set.unwrap_or_else(|| BTreeSet::from([name.to_owned()]))
 }
 
 /// Returns the sets of services that strict Positive rules keep together; rules that share a service form one set.
-fn sets(rules: &[AffinityRule]) -> Vec<BTreeSet<ResourceName>> {
+fn affinity_sets(rules: &[AffinityRule]) -> Vec<BTreeSet<ResourceName>> {
     let mut sets: Vec<BTreeSet<ResourceName>> = Vec::new();
     for rule in rules {
-        let Some(about) = &rule.spec.resource_affinity else { continue };
-        if !about.strict || about.affinity != Affinity::Positive {
+        let Some(affinity_spec) = &rule.spec.resource_affinity else { continue };
+        if !affinity_spec.strict || affinity_spec.affinity != Affinity::Positive {
             continue;
         }
         let mut merged: BTreeSet<ResourceName> =
-            about.resources.iter().map(|name| ha_api_types::names::bare(name).into()).collect();
+            affinity_spec.resources.iter().map(|name| ha_api_types::names::bare(name).into()).collect();
         sets.retain(|set| {
             let separate = set.is_disjoint(&merged);
             if !separate {
@@ -114,7 +114,7 @@ mod tests {
 
     /// Places two services on two nodes with this much memory each, adds a rule that keeps them on one node, and
     /// returns the problems.
-    fn parted(memory: &str) -> Vec<String> {
+    fn separation_with_memory(memory: &str) -> Vec<String> {
         let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "hactl.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec});
         let service = |name: &str| {
             object(
@@ -139,29 +139,29 @@ mod tests {
             json!({"resourceAffinity": {"resources": ["a", "b"], "affinity": "Positive", "strict": true}}),
         );
         let rules = [serde_json::from_value(rule).expect("a rule")];
-        world.apart(&rules, &world.running())
+        world.separation_problems(&rules, &world.running())
     }
 
     #[test]
-    fn a_set_that_stays_apart_is_seen_where_it_could_be_together() {
+    fn split_affinity_set_is_detected_if_avoidable() {
         assert_eq!(
-            parted("8Gi"),
+            separation_with_memory("8Gi"),
             ["a, b must be together, are on {\"node1\", \"node2\"}, and could all run on node1"]
         );
-        assert_eq!(parted("4Gi"), [""; 0], "no node has room for both");
+        assert_eq!(separation_with_memory("4Gi"), [""; 0], "no node has room for both");
     }
 
     #[test]
-    fn rules_that_share_a_service_make_one_set() {
+    fn affinity_rules_sharing_a_service_merge() {
         let rule = |names: [&str; 2]| {
-            let about = json!({"resources": names, "affinity": "Positive", "strict": true});
-            serde_json::from_value(json!({"apiVersion": "hactl.io/v1", "kind": "AffinityRule", "metadata": {"name": names[0]}, "spec": {"resourceAffinity": about}})).expect("a rule")
+            let affinity_spec = json!({"resources": names, "affinity": "Positive", "strict": true});
+            serde_json::from_value(json!({"apiVersion": "hactl.io/v1", "kind": "AffinityRule", "metadata": {"name": names[0]}, "spec": {"resourceAffinity": affinity_spec}})).expect("a rule")
         };
         let rules = [rule(["a", "b"]), rule(["c", "d"]), rule(["d", "a"])];
-        let sets = sets(&rules);
+        let sets = affinity_sets(&rules);
         let expected: BTreeSet<ResourceName> = ["a", "b", "c", "d"].map(ResourceName::from).into();
         assert_eq!(sets, std::slice::from_ref(&expected));
-        assert_eq!(set_of(&rules, &"c".into()), expected);
-        assert_eq!(set_of(&rules, &"e".into()), BTreeSet::from(["e".into()]), "no rule names it");
+        assert_eq!(affinity_set_of(&rules, &"c".into()), expected);
+        assert_eq!(affinity_set_of(&rules, &"e".into()), BTreeSet::from(["e".into()]), "no rule names it");
     }
 }

@@ -47,9 +47,9 @@ pub enum Action {
     /// may not.
     Drivers { node: NodeName, known: bool },
     /// `journal N full|ok|lost|old`: sets the state of the disk with the agent's journal.
-    Journal { node: NodeName, what: JournalFault },
+    Journal { node: NodeName, fault: JournalFault },
     /// `link A B off|on [one-way]`: drops or passes packets from A to B and, unless one-way, also from B to A.
-    Link { from: End, to: End, on: bool, one_way: bool },
+    Link { from: LinkEnd, to: LinkEnd, on: bool, one_way: bool },
     /// `migration-network N off|on`: cuts or restores the network of live migrations.
     MigrationNetwork { node: NodeName, on: bool },
     /// `autostart N R on|off`: sets whether the service starts when the machine boots.
@@ -97,7 +97,7 @@ pub enum Action {
 
 /// An end of a link.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum End {
+pub enum LinkEnd {
     /// The machine with this name.
     Node(NodeName),
     /// etcd, with all its members.
@@ -108,22 +108,22 @@ pub enum End {
     Peers,
 }
 
-impl End {
+impl LinkEnd {
     /// Parses an end: a word that names a group, or the name of a machine.
-    fn parse(word: &str) -> End {
+    fn parse(word: &str) -> LinkEnd {
         match word {
-            "store" => End::Store,
-            "controllers" => End::Controllers,
-            "peers" => End::Peers,
-            node => End::Node(node.into()),
+            "store" => LinkEnd::Store,
+            "controllers" => LinkEnd::Controllers,
+            "peers" => LinkEnd::Peers,
+            node => LinkEnd::Node(node.into()),
         }
     }
 
     /// Returns the name of the machine; `None` for etcd and groups.
     fn node(&self) -> Option<&str> {
         match self {
-            End::Node(node) => Some(node),
-            End::Store | End::Controllers | End::Peers => None,
+            LinkEnd::Node(node) => Some(node),
+            LinkEnd::Store | LinkEnd::Controllers | LinkEnd::Peers => None,
         }
     }
 }
@@ -183,7 +183,7 @@ pub enum ProcessVerb {
 impl Action {
     /// Returns the machine and the service that the action changes, which the scenario must define. Most commands may
     /// name undefined objects, because the cluster refuses them.
-    pub(super) fn objects(&self) -> (Option<&str>, Option<&str>) {
+    pub(super) fn node_and_resource(&self) -> (Option<&str>, Option<&str>) {
         match self {
             Action::Power { node, .. }
             | Action::Network { node, .. }
@@ -209,7 +209,7 @@ impl Action {
             | Action::StartByHand { resource, node }
             | Action::Autostart { node, resource, .. }
             | Action::SlowDriver { node, resource, .. } => (Some(node), Some(resource)),
-            // `other_machine` returns the other end.
+            // `other_end_node` returns the other end.
             Action::Link { from, .. } => (from.node(), None),
             Action::Crash { resource } | Action::Load { resource, .. } | Action::StopByHand { resource } => {
                 (None, Some(resource))
@@ -228,7 +228,7 @@ impl Action {
     }
 
     /// Returns the second machine that the action changes, if any.
-    pub(super) fn other_machine(&self) -> Option<&str> {
+    pub(super) fn other_end_node(&self) -> Option<&str> {
         if let Action::Link { to, .. } = self { to.node() } else { None }
     }
 }

@@ -1,7 +1,7 @@
 //! The conditions that a step waits for or checks.
 
 use super::action::bare;
-use super::reader::one_of;
+use super::reader::suggested_names;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
@@ -35,7 +35,7 @@ pub enum Condition {
     /// `command TEXT says REASON`: the last command with this text was answered with this reason.
     CommandSays(String, Reason),
     /// `event REASON about NAME`: this event was emitted at some time.
-    Told(Reason, String),
+    EventEmitted(Reason, String),
     /// `not` and a condition: the condition does not hold.
     Not(Box<Condition>),
 }
@@ -51,29 +51,29 @@ pub(super) const NODE_STATES: [(&str, NodeState); 6] = [
 ];
 
 /// Arming states of the cluster, as in `ClusterStatus.arming`.
-const ARMING: [&str; 4] = ["Armed", "Disarming", "Disarmed", "Arming"];
+const ARMING_STATES: [&str; 4] = ["Armed", "Disarming", "Disarmed", "Arming"];
 
 /// Accepted forms of a condition, for error messages.
-const FORMS: &str = "write `service R is STATE`, `service R on NODE`, `service R running`, `node N is STATE`, \
+const CONDITION_FORMS: &str = "write `service R is STATE`, `service R on NODE`, `service R running`, `node N is STATE`, \
      `leader is N`, `no service on N`, `cluster is Armed|Disarming|Disarmed`, `service R says REASON`, \
      `node N says REASON`, `cluster says REASON`, `why R says REASON on N`, `command TEXT says REASON`, `event REASON about NAME`, \
      or `not` and one of them";
 
 /// Parses a reason of the vocabulary.
-fn reason(word: &str) -> Result<Reason, String> {
-    let known = || Reason::ALL.iter().map(|reason| reason.as_str());
+fn parse_reason(word: &str) -> Result<Reason, String> {
+    let reason_words = || Reason::ALL.iter().map(|reason| reason.as_str());
     Reason::from_word(word)
-        .ok_or_else(|| format!("{word:?} is not a valid reason, {}", one_of(word, known())))
+        .ok_or_else(|| format!("{word:?} is not a valid reason, {}", suggested_names(word, reason_words())))
 }
 
 /// Parses a service state, ignoring case.
-pub(super) fn service_state(word: &str) -> Result<ServiceState, String> {
+pub(super) fn parse_service_state(word: &str) -> Result<ServiceState, String> {
     let names: Vec<String> = ServiceState::ALL.iter().map(|state| format!("{state:?}")).collect();
     ServiceState::ALL.into_iter().find(|known| format!("{known:?}").eq_ignore_ascii_case(word)).ok_or_else(
         || {
             format!(
                 "{word:?} is not a valid service state, {}",
-                one_of(word, names.iter().map(String::as_str))
+                suggested_names(word, names.iter().map(String::as_str))
             )
         },
     )
@@ -85,12 +85,12 @@ impl Condition {
     /// Errors: the text is not a condition. The message names the defect and the accepted forms.
     pub fn parse(text: &str) -> Result<Condition, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
-        let about = |problem: String| format!("{text:?}: {problem}");
+        let with_condition_text = |problem: String| format!("{text:?}: {problem}");
         match words.as_slice() {
             ["not", rest @ ..] => Ok(Condition::Not(Box::new(Condition::parse(&rest.join(" "))?))),
-            ["service", resource, "is", state] => {
-                service_state(state).map(|state| Condition::ServiceIs(bare(resource), state)).map_err(about)
-            }
+            ["service", resource, "is", state] => parse_service_state(state)
+                .map(|state| Condition::ServiceIs(bare(resource), state))
+                .map_err(with_condition_text),
             ["service", resource, "on", node] => Ok(Condition::ServiceOn(bare(resource), (*node).into())),
             ["service", resource, "running"] => Ok(Condition::ServiceRunning(bare(resource))),
             ["node", node, "is", state] => NODE_STATES
@@ -98,35 +98,40 @@ impl Condition {
                 .find(|(known, _)| known.eq_ignore_ascii_case(state))
                 .map(|(_, state)| Condition::NodeIs((*node).into(), *state))
                 .ok_or_else(|| {
-                    let accepted = one_of(state, NODE_STATES.iter().map(|(name, _)| *name));
+                    let accepted = suggested_names(state, NODE_STATES.iter().map(|(name, _)| *name));
                     format!("{text:?}: {state:?} is not a valid node state, {accepted}")
                 }),
             ["leader", "is", node] => Ok(Condition::LeaderIs((*node).into())),
             ["no", "service", "on", node] => Ok(Condition::NoServiceOn((*node).into())),
-            ["cluster", "is", state] => ARMING
+            ["cluster", "is", state] => ARMING_STATES
                 .into_iter()
                 .find(|known| known.eq_ignore_ascii_case(state))
                 .map(Condition::ClusterIs)
                 .ok_or_else(|| {
-                    about(format!("{state:?} is not a valid state, {}", one_of(state, ARMING.into_iter())))
+                    with_condition_text(format!(
+                        "{state:?} is not a valid state, {}",
+                        suggested_names(state, ARMING_STATES.into_iter())
+                    ))
                 }),
-            ["service", resource, "says", word] => {
-                reason(word).map(|reason| Condition::ServiceSays(bare(resource), reason)).map_err(about)
+            ["service", resource, "says", word] => parse_reason(word)
+                .map(|reason| Condition::ServiceSays(bare(resource), reason))
+                .map_err(with_condition_text),
+            ["node", node, "says", word] => parse_reason(word)
+                .map(|reason| Condition::NodeSays((*node).into(), reason))
+                .map_err(with_condition_text),
+            ["cluster", "says", word] => {
+                parse_reason(word).map(Condition::ClusterSays).map_err(with_condition_text)
             }
-            ["node", node, "says", word] => {
-                reason(word).map(|reason| Condition::NodeSays((*node).into(), reason)).map_err(about)
-            }
-            ["cluster", "says", word] => reason(word).map(Condition::ClusterSays).map_err(about),
-            ["why", resource, "says", word, "on", node] => reason(word)
+            ["why", resource, "says", word, "on", node] => parse_reason(word)
                 .map(|reason| Condition::WhySays(bare(resource), reason, (*node).into()))
-                .map_err(about),
-            ["command", command @ .., "says", word] => {
-                reason(word).map(|reason| Condition::CommandSays(command.join(" "), reason)).map_err(about)
-            }
-            ["event", word, "about", name] => {
-                reason(word).map(|reason| Condition::Told(reason, bare(name).to_string())).map_err(about)
-            }
-            _ => Err(format!("{text:?} is not a valid condition: {FORMS}")),
+                .map_err(with_condition_text),
+            ["command", command @ .., "says", word] => parse_reason(word)
+                .map(|reason| Condition::CommandSays(command.join(" "), reason))
+                .map_err(with_condition_text),
+            ["event", word, "about", name] => parse_reason(word)
+                .map(|reason| Condition::EventEmitted(reason, bare(name).to_string()))
+                .map_err(with_condition_text),
+            _ => Err(format!("{text:?} is not a valid condition: {CONDITION_FORMS}")),
         }
     }
 
@@ -146,7 +151,7 @@ impl Condition {
             | Condition::ClusterSays(_)
             | Condition::NodeSays(..)
             | Condition::CommandSays(..)
-            | Condition::Told(..) => None,
+            | Condition::EventEmitted(..) => None,
         }
     }
 
@@ -166,7 +171,7 @@ impl Condition {
             | Condition::ClusterSays(_)
             | Condition::ServiceSays(..)
             | Condition::CommandSays(..)
-            | Condition::Told(..) => None,
+            | Condition::EventEmitted(..) => None,
         }
     }
 }

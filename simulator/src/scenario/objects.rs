@@ -1,7 +1,7 @@
 //! The API objects of a scenario, inline or from a file, validated like objects of `hactl apply`.
 
 use super::Scenario;
-use super::reader::{Reader, one_of};
+use super::reader::{Reader, suggested_names};
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::names::{self, TypedName};
@@ -14,82 +14,93 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Reads a list of objects; an item `{file: …}` adds the documents of that file.
-pub(super) fn read(reader: &mut Reader<'_>, value: &Value, name: &str, directory: &Path) -> Vec<Value> {
-    let mut found = Vec::new();
-    let mut seen = BTreeSet::new();
-    for (at, item) in reader.list(value, name).iter().enumerate() {
-        let path = format!("{name}[{at}]");
+pub(super) fn read_objects(
+    reader: &mut Reader<'_>,
+    value: &Value,
+    name: &str,
+    directory: &Path,
+) -> Vec<Value> {
+    let mut all_objects = Vec::new();
+    let mut seen_identities = BTreeSet::new();
+    for (index, item) in reader.list(value, name).iter().enumerate() {
+        let path = format!("{name}[{index}]");
         let objects = match item.get("file") {
             Some(file) => {
                 let Some(fields) = reader.fields(item, &path, &["file"]) else { continue };
-                let Some(file) = reader.text(file, &fields.at("file")) else { continue };
-                from_file(reader, &directory.join(file), &fields.at("file"))
+                let Some(file) = reader.text(file, &fields.path_of("file")) else { continue };
+                read_object_file(reader, &directory.join(file), &fields.path_of("file"))
             }
-            None => inline(reader, item, &path).into_iter().collect(),
+            None => checked_object(reader, item, &path).into_iter().collect(),
         };
         for object in objects {
             let identity = (object["kind"].to_string(), object["metadata"]["name"].to_string());
-            if !seen.insert(identity) {
+            if !seen_identities.insert(identity) {
                 let message = format!("{} {} is listed twice", object["kind"], object["metadata"]["name"]);
-                reader.wrong(&path, message);
+                reader.add_problem(&path, message);
             }
-            found.push(object);
+            all_objects.push(object);
         }
     }
-    found
+    all_objects
 }
 
 /// Reads an object written inline.
-pub(super) fn inline(reader: &mut Reader<'_>, value: &Value, path: &str) -> Option<Value> {
+pub(super) fn checked_object(reader: &mut Reader<'_>, value: &Value, path: &str) -> Option<Value> {
     reader.map(value, path)?;
-    let (object, problems) = settled(value);
+    let (object, problems) = normalized_object(value);
     for problem in &problems {
-        let dot = if problem.path.is_empty() { "" } else { "." };
-        reader.wrong(&format!("{path}{dot}{}", problem.path), &problem.message);
+        let separator = if problem.path.is_empty() { "" } else { "." };
+        reader.add_problem(&format!("{path}{separator}{}", problem.path), &problem.message);
     }
     problems.is_empty().then_some(object)
 }
 
-fn from_file(reader: &mut Reader<'_>, path: &Path, place: &str) -> Vec<Value> {
+fn read_object_file(reader: &mut Reader<'_>, path: &Path, scenario_path: &str) -> Vec<Value> {
     let file = path.display();
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) => {
-            reader.wrong(place, format!("cannot read {file}: {error}"));
+            reader.add_problem(scenario_path, format!("cannot read {file}: {error}"));
             return Vec::new();
         }
     };
     let documents = match yaml::documents(&text) {
         Ok(documents) => documents,
         Err(error) => {
-            reader.wrong_elsewhere(place, format!("{file}:{}: {}", error.line.unwrap_or(1), error.message));
+            reader.add_file_problem(
+                scenario_path,
+                format!("{file}:{}: {}", error.line.unwrap_or(1), error.message),
+            );
             return Vec::new();
         }
     };
-    let mut found = Vec::new();
+    let mut objects = Vec::new();
     for document in documents {
-        let (object, problems) = settled(&document.value);
+        let (object, problems) = normalized_object(&document.value);
         for problem in &problems {
             let line = document.lines.of(&problem.path).unwrap_or(1);
-            reader.wrong_elsewhere(place, format!("{file}:{line}: {problem}"));
+            reader.add_file_problem(scenario_path, format!("{file}:{line}: {problem}"));
         }
         if problems.is_empty() {
-            found.push(object);
+            objects.push(object);
         }
     }
-    found
+    objects
 }
 
 /// Returns the object under its name without type, and every reason why the API would refuse it.
-fn settled(value: &Value) -> (Value, Vec<Problem>) {
+fn normalized_object(value: &Value) -> (Value, Vec<Problem>) {
     let mut object = value.clone();
     if !object.is_object() {
         return (object, vec![Problem::invalid("", "an object must be a map")]);
     }
-    let written = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == written) else {
-        let known = one_of(&written, Kind::ALL.iter().map(|kind| kind.name()));
-        return (object, vec![Problem::invalid("kind", format!("{written:?} is not a valid kind, {known}"))]);
+    let kind_name = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == kind_name) else {
+        let accepted_kinds = suggested_names(&kind_name, Kind::ALL.iter().map(|kind| kind.name()));
+        return (
+            object,
+            vec![Problem::invalid("kind", format!("{kind_name:?} is not a valid kind, {accepted_kinds}"))],
+        );
     };
     if object.get("apiVersion").is_none() {
         object["apiVersion"] = json!(API_VERSION);
@@ -124,7 +135,7 @@ fn settled(value: &Value) -> (Value, Vec<Problem>) {
 }
 
 /// Ensures that a Cluster object exists, with the scenario's timing unless the object has its own.
-pub(super) fn settle_cluster(reader: &mut Reader<'_>, scenario: &mut Scenario, has_timing: bool) {
+pub(super) fn unify_cluster_timing(reader: &mut Reader<'_>, scenario: &mut Scenario, has_timing: bool) {
     let timing = serde_json::to_value(&scenario.timing).unwrap_or_else(|_| json!({}));
     let cluster = scenario.objects.iter_mut().find(|object| object["kind"] == Kind::Cluster.name());
     let Some(cluster) = cluster else {
@@ -137,11 +148,14 @@ pub(super) fn settle_cluster(reader: &mut Reader<'_>, scenario: &mut Scenario, h
         );
         return;
     };
-    if let Some(own) = cluster.pointer("/spec/timing").cloned() {
+    if let Some(own_timing) = cluster.pointer("/spec/timing").cloned() {
         if has_timing {
-            reader.wrong("timing", "the Cluster object has its own spec.timing: specify only one of them");
+            reader.add_problem(
+                "timing",
+                "the Cluster object has its own spec.timing: specify only one of them",
+            );
         }
-        scenario.timing = serde_json::from_value::<TimingSpec>(own).unwrap_or_default();
+        scenario.timing = serde_json::from_value::<TimingSpec>(own_timing).unwrap_or_default();
         return;
     }
     if cluster.get("spec").is_none() {

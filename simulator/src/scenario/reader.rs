@@ -28,7 +28,7 @@ impl<'v> Fields<'v> {
     }
 
     /// Returns the path of a field.
-    pub(super) fn at(&self, name: &str) -> String {
+    pub(super) fn path_of(&self, name: &str) -> String {
         ha_api_types::problem::member(&self.path, name)
     }
 
@@ -39,7 +39,7 @@ impl<'v> Fields<'v> {
 }
 
 /// Returns the kind of a value, for messages.
-fn kind_of(value: &Value) -> &'static str {
+fn value_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
         Value::Bool(_) => "true or false",
@@ -51,11 +51,11 @@ fn kind_of(value: &Value) -> &'static str {
 }
 
 /// Returns the list of choices for a message, after the nearest choice if one is near.
-pub(super) fn one_of<'n>(written: &str, known: impl Iterator<Item = &'n str> + Clone) -> String {
-    let all: Vec<&str> = known.clone().collect();
+pub(super) fn suggested_names<'n>(written: &str, known: impl Iterator<Item = &'n str> + Clone) -> String {
+    let names: Vec<&str> = known.clone().collect();
     match suggestion(written, known) {
-        Some(near) => format!("did you mean {near:?}? Known here: {}", all.join(", ")),
-        None => format!("known here: {}", all.join(", ")),
+        Some(closest) => format!("did you mean {closest:?}? Known here: {}", names.join(", ")),
+        None => format!("known here: {}", names.join(", ")),
     }
 }
 
@@ -65,14 +65,14 @@ impl<'a> Reader<'a> {
     }
 
     /// Adds an error at this path.
-    pub(super) fn wrong(&mut self, path: &str, message: impl Display) {
+    pub(super) fn add_problem(&mut self, path: &str, message: impl Display) {
         let line = self.lines.of(path).unwrap_or(1);
-        let place = if path.is_empty() { String::new() } else { format!("{path}: ") };
-        self.problems.push((line, format!("{}:{line}: {place}{message}", self.file)));
+        let path_prefix = if path.is_empty() { String::new() } else { format!("{path}: ") };
+        self.problems.push((line, format!("{}:{line}: {path_prefix}{message}", self.file)));
     }
 
     /// Adds an error in another file.
-    pub(super) fn wrong_elsewhere(&mut self, path: &str, message: String) {
+    pub(super) fn add_file_problem(&mut self, path: &str, message: String) {
         let line = self.lines.of(path).unwrap_or(1);
         self.problems.push((line, message));
     }
@@ -80,18 +80,23 @@ impl<'a> Reader<'a> {
     /// Returns all errors in the order of their lines; `None` if no error was found.
     pub(super) fn finish(mut self) -> Option<String> {
         self.problems.sort_by_key(|(line, _)| *line);
-        let mut texts: Vec<String> = self.problems.into_iter().map(|(_, text)| text).collect();
-        texts.dedup();
-        (!texts.is_empty()).then(|| texts.join("\n"))
+        let mut messages: Vec<String> = self.problems.into_iter().map(|(_, text)| text).collect();
+        messages.dedup();
+        (!messages.is_empty()).then(|| messages.join("\n"))
     }
 
     /// Reads a map, and adds an error for each field that is not in `known`.
-    pub(super) fn fields<'v>(&mut self, value: &'v Value, path: &str, known: &[&str]) -> Option<Fields<'v>> {
+    pub(super) fn fields<'v>(
+        &mut self,
+        value: &'v Value,
+        path: &str,
+        field_names: &[&str],
+    ) -> Option<Fields<'v>> {
         let fields = self.map(value, path)?;
         for (name, _) in fields.iter() {
-            if !known.contains(&name.as_str()) {
-                let accepted = one_of(name, known.iter().copied());
-                self.wrong(&fields.at(name), format!("unknown field {name:?}, {accepted}"));
+            if !field_names.contains(&name.as_str()) {
+                let accepted = suggested_names(name, field_names.iter().copied());
+                self.add_problem(&fields.path_of(name), format!("unknown field {name:?}, {accepted}"));
             }
         }
         Some(fields)
@@ -102,7 +107,7 @@ impl<'a> Reader<'a> {
         match value {
             Value::Object(map) => Some(Fields { path: path.to_owned(), map }),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                self.wrong(path, format!("must be a map, not {}", kind_of(value)));
+                self.add_problem(path, format!("must be a map, not {}", value_kind(value)));
                 None
             }
         }
@@ -114,7 +119,7 @@ impl<'a> Reader<'a> {
             Value::Array(items) => items,
             Value::Null => &[],
             Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
-                self.wrong(path, format!("must be a list, not {}", kind_of(value)));
+                self.add_problem(path, format!("must be a list, not {}", value_kind(value)));
                 &[]
             }
         }
@@ -126,7 +131,7 @@ impl<'a> Reader<'a> {
             Value::String(text) => Some(text.trim().to_owned()),
             Value::Number(number) => Some(number.to_string()),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
-                self.wrong(path, format!("must be a string, not {}", kind_of(value)));
+                self.add_problem(path, format!("must be a string, not {}", value_kind(value)));
                 None
             }
         }
@@ -137,26 +142,26 @@ impl<'a> Reader<'a> {
         self.list(value, path)
             .iter()
             .enumerate()
-            .filter_map(|(at, item)| self.text(item, &format!("{path}[{at}]")).map(N::from))
+            .filter_map(|(index, item)| self.text(item, &format!("{path}[{index}]")).map(N::from))
             .collect()
     }
 
     /// Reads a boolean.
-    pub(super) fn truth(&mut self, value: &Value, path: &str) -> Option<bool> {
+    pub(super) fn boolean(&mut self, value: &Value, path: &str) -> Option<bool> {
         match value {
             Value::Bool(truth) => Some(*truth),
             Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
-                self.wrong(path, format!("must be true or false, not {}", kind_of(value)));
+                self.add_problem(path, format!("must be true or false, not {}", value_kind(value)));
                 None
             }
         }
     }
 
     /// Reads a non-negative integer.
-    pub(super) fn whole(&mut self, value: &Value, path: &str) -> Option<u64> {
+    pub(super) fn unsigned(&mut self, value: &Value, path: &str) -> Option<u64> {
         let number = value.as_u64();
         if number.is_none() {
-            self.wrong(path, format!("must be an integer of at least 0, not {value}"));
+            self.add_problem(path, format!("must be an integer of at least 0, not {value}"));
         }
         number
     }
@@ -168,18 +173,18 @@ impl<'a> Reader<'a> {
             Value::Number(number) => Duration::parse(&number.to_string()),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => Err(format!(
                 "must be a duration such as 500ms, 37s, 10m, 2h or a number of seconds, not {}",
-                kind_of(value)
+                value_kind(value)
             )),
         };
-        read.map_err(|problem| self.wrong(path, problem)).ok()
+        read.map_err(|problem| self.add_problem(path, problem)).ok()
     }
 
     /// Reads one of the known words, ignoring case.
-    pub(super) fn word<T: Copy>(
+    pub(super) fn choice<T: Copy>(
         &mut self,
         value: &Value,
         path: &str,
-        known: &[(&'static str, T)],
+        choices: &[(&'static str, T)],
     ) -> Option<T> {
         let text = match value {
             // YAML 1.1 writers turn `on` and `off` into booleans.
@@ -188,11 +193,12 @@ impl<'a> Reader<'a> {
                 self.text(value, path)?
             }
         };
-        let found = known.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text)).map(|(_, value)| *value);
-        if found.is_none() {
-            let accepted = one_of(&text, known.iter().map(|(word, _)| *word));
-            self.wrong(path, format!("{text:?} is not a valid value, {accepted}"));
+        let choice =
+            choices.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text)).map(|(_, value)| *value);
+        if choice.is_none() {
+            let accepted = suggested_names(&text, choices.iter().map(|(word, _)| *word));
+            self.add_problem(path, format!("{text:?} is not a valid value, {accepted}"));
         }
-        found
+        choice
     }
 }

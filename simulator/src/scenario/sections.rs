@@ -1,7 +1,7 @@
 //! The sections of a scenario other than steps and objects: timing, nodes, placements, etcd members, expectations.
 
 use super::action::bare;
-use super::condition::service_state;
+use super::condition::parse_service_state;
 use super::reader::{Fields, Reader};
 use super::{Device, Expectations, ExpectedService, Machine, Place, Power};
 use ha_api_types::cluster::CLUSTER_NAME;
@@ -29,7 +29,7 @@ pub(super) fn timing(reader: &mut Reader<'_>, value: Option<&Value>) -> TimingSp
     let mut problems = schema::unknown_fields(schema::of(Kind::Cluster), &cluster);
     problems.extend(validation::problems(Kind::Cluster, &cluster));
     for problem in &problems {
-        reader.wrong(problem.path.trim_start_matches("spec."), &problem.message);
+        reader.add_problem(problem.path.trim_start_matches("spec."), &problem.message);
     }
     serde_json::from_value(value.clone()).unwrap_or_default()
 }
@@ -37,27 +37,27 @@ pub(super) fn timing(reader: &mut Reader<'_>, value: Option<&Value>) -> TimingSp
 /// Reads the machines.
 pub(super) fn nodes(reader: &mut Reader<'_>, value: &Value) -> Vec<Machine> {
     let mut machines: Vec<Machine> = Vec::new();
-    for (at, item) in reader.list(value, "nodes").iter().enumerate() {
-        let path = format!("nodes[{at}]");
-        let known =
+    for (index, item) in reader.list(value, "nodes").iter().enumerate() {
+        let path = format!("nodes[{index}]");
+        let field_names =
             ["name", "power", "controller", "capacity", "drivers", "watchdog", "virtual", "sleep", "cloneOf"];
-        let Some(fields) = reader.fields(item, &path, &known) else { continue };
-        let name = fields.get("name").and_then(|name| reader.text(name, &fields.at("name")));
+        let Some(fields) = reader.fields(item, &path, &field_names) else { continue };
+        let name = fields.get("name").and_then(|name| reader.text(name, &fields.path_of("name")));
         let Some(name) = name else {
-            reader.wrong(&path, "a node needs a name");
+            reader.add_problem(&path, "a node needs a name");
             continue;
         };
         if let Some(problem) = names::problem(&name, names::MAX_NODE_NAME_LENGTH) {
-            reader.wrong(&fields.at("name"), problem);
+            reader.add_problem(&fields.path_of("name"), problem);
         }
         if name == "leader" {
-            reader.wrong(
-                &fields.at("name"),
+            reader.add_problem(
+                &fields.path_of("name"),
                 "the name `leader` is reserved: in actions, it is the node of the leader",
             );
         }
         if machines.iter().any(|machine| machine.name == name) {
-            reader.wrong(&fields.at("name"), format!("node {name} is listed twice"));
+            reader.add_problem(&fields.path_of("name"), format!("node {name} is listed twice"));
         }
         machines.push(machine(reader, &fields, name.into()));
     }
@@ -65,7 +65,7 @@ pub(super) fn nodes(reader: &mut Reader<'_>, value: &Value) -> Vec<Machine> {
 }
 
 /// Sleep protection, by its words in scenario files.
-pub(super) const SLEEPS: [(&str, SleepProtection); 4] = [
+pub(super) const SLEEP_WORDS: [(&str, SleepProtection); 4] = [
     ("never", SleepProtection::NotNeeded),
     ("masked", SleepProtection::Masked),
     ("inhibitor", SleepProtection::Inhibitor),
@@ -73,11 +73,11 @@ pub(super) const SLEEPS: [(&str, SleepProtection); 4] = [
 ];
 
 fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: NodeName) -> Machine {
-    let word = |reader: &mut Reader<'_>| {
+    let read_power = |reader: &mut Reader<'_>| {
         let words = [("on", Power::On), ("off", Power::Off)];
-        fields.get("power").and_then(|value| reader.word(value, &fields.at("power"), &words))
+        fields.get("power").and_then(|value| reader.choice(value, &fields.path_of("power"), &words))
     };
-    let device = |reader: &mut Reader<'_>| {
+    let read_watchdog_device = |reader: &mut Reader<'_>| {
         let words = [
             ("sliding", Device::Sliding),
             ("fixed", Device::Fixed),
@@ -88,49 +88,52 @@ fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: NodeName) -> Mach
             ("coarse", Device::Coarse),
             ("none", Device::Missing),
         ];
-        fields.get("watchdog").and_then(|value| reader.word(value, &fields.at("watchdog"), &words))
+        fields.get("watchdog").and_then(|value| reader.choice(value, &fields.path_of("watchdog"), &words))
     };
-    let sleep = |reader: &mut Reader<'_>| {
-        fields.get("sleep").and_then(|value| reader.word(value, &fields.at("sleep"), &SLEEPS))
+    let read_sleep_protection = |reader: &mut Reader<'_>| {
+        fields.get("sleep").and_then(|value| reader.choice(value, &fields.path_of("sleep"), &SLEEP_WORDS))
     };
-    let clone_of = |reader: &mut Reader<'_>| {
-        fields.get("cloneOf").and_then(|value| reader.text(value, &fields.at("cloneOf"))).map(NodeName::from)
+    let read_clone_of = |reader: &mut Reader<'_>| {
+        fields
+            .get("cloneOf")
+            .and_then(|value| reader.text(value, &fields.path_of("cloneOf")))
+            .map(NodeName::from)
     };
     let drivers = DriverKind::ALL.map(|kind| (kind.name(), kind));
-    let named = |reader: &mut Reader<'_>| {
+    let read_drivers = |reader: &mut Reader<'_>| {
         let value = fields.get("drivers")?;
-        let path = fields.at("drivers");
+        let path = fields.path_of("drivers");
         let items = reader.list(value, &path);
-        let mut found = Vec::new();
-        for (at, item) in items.iter().enumerate() {
+        let mut driver_names = Vec::new();
+        for (index, item) in items.iter().enumerate() {
             // An external driver keeps its own name.
             if let Some(external) = item.as_str().filter(|text| text.starts_with("external:")) {
-                found.push(external.to_owned());
+                driver_names.push(external.to_owned());
                 continue;
             }
-            let kind = reader.word(item, &format!("{path}[{at}]"), &drivers);
-            found.extend(kind.map(|kind| kind.name().to_owned()));
+            let kind = reader.choice(item, &format!("{path}[{index}]"), &drivers);
+            driver_names.extend(kind.map(|kind| kind.name().to_owned()));
         }
-        found.sort();
-        Some(found)
+        driver_names.sort();
+        Some(driver_names)
     };
-    let truth = |reader: &mut Reader<'_>, name: &NodeName, default: bool| {
-        fields.get(name).and_then(|value| reader.truth(value, &fields.at(name))).unwrap_or(default)
+    let read_flag = |reader: &mut Reader<'_>, name: &NodeName, default: bool| {
+        fields.get(name).and_then(|value| reader.boolean(value, &fields.path_of(name))).unwrap_or(default)
     };
-    let mut every: Vec<String> = DriverKind::ALL.iter().map(|kind| kind.name().to_owned()).collect();
-    every.sort();
+    let mut all_drivers: Vec<String> = DriverKind::ALL.iter().map(|kind| kind.name().to_owned()).collect();
+    all_drivers.sort();
     Machine {
-        power: word(reader).unwrap_or_default(),
-        controller: truth(reader, &"controller".into(), true),
+        power: read_power(reader).unwrap_or_default(),
+        controller: read_flag(reader, &"controller".into(), true),
         capacity: fields
             .get("capacity")
-            .map(|value| amounts(reader, value, &fields.at("capacity")))
+            .map(|value| amounts(reader, value, &fields.path_of("capacity")))
             .unwrap_or_default(),
-        drivers: named(reader).unwrap_or(every),
-        watchdog: device(reader).unwrap_or_default(),
-        is_virtual: truth(reader, &"virtual".into(), false),
-        sleep: sleep(reader),
-        clone_of: clone_of(reader),
+        drivers: read_drivers(reader).unwrap_or(all_drivers),
+        watchdog: read_watchdog_device(reader).unwrap_or_default(),
+        is_virtual: read_flag(reader, &"virtual".into(), false),
+        sleep: read_sleep_protection(reader),
+        clone_of: read_clone_of(reader),
         name,
     }
 }
@@ -139,12 +142,12 @@ fn amounts(reader: &mut Reader<'_>, value: &Value, path: &str) -> Amounts {
     let mut amounts = Amounts::default();
     let Some(fields) = reader.fields(value, path, &["cpu", "memory", "disk"]) else { return amounts };
     for (name, value) in fields.iter() {
-        let place = fields.at(name);
-        let Some(text) = reader.text(value, &place) else { continue };
+        let field_path = fields.path_of(name);
+        let Some(text) = reader.text(value, &field_path) else { continue };
         let quantity = match text.parse::<Quantity>() {
             Ok(quantity) => Some(quantity),
             Err(error) => {
-                reader.wrong(&place, error);
+                reader.add_problem(&field_path, error);
                 None
             }
         };
@@ -158,9 +161,9 @@ fn amounts(reader: &mut Reader<'_>, value: &Value, path: &str) -> Amounts {
 }
 
 fn state(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<ServiceState> {
-    let path = fields.at("state");
+    let path = fields.path_of("state");
     let text = reader.text(fields.get("state")?, &path)?;
-    service_state(&text).map_err(|problem| reader.wrong(&path, problem)).ok()
+    parse_service_state(&text).map_err(|problem| reader.add_problem(&path, problem)).ok()
 }
 
 /// Reads the placements at time 0.
@@ -168,26 +171,30 @@ pub(super) fn place(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<Resource
     let mut places = BTreeMap::new();
     let Some(map) = reader.map(value, "place") else { return places };
     for (name, item) in map.iter() {
-        let path = map.at(name);
+        let path = map.path_of(name);
         let Some(fields) = reader.fields(item, &path, &["node", "running", "state", "target"]) else {
             continue;
         };
         let node = |reader: &mut Reader<'_>, key: &str| -> Option<NodeName> {
-            fields.get(key).and_then(|value| reader.text(value, &fields.at(key))).map(NodeName::from)
+            fields.get(key).and_then(|value| reader.text(value, &fields.path_of(key))).map(NodeName::from)
         };
         let target = node(reader, "target");
         let node = node(reader, "node").unwrap_or_default();
         if node.is_empty() {
-            reader.wrong(&path, "a place needs a node");
+            reader.add_problem(&path, "a place needs a node");
         }
-        let running = fields.get("running").and_then(|value| reader.truth(value, &fields.at("running")));
+        let running =
+            fields.get("running").and_then(|value| reader.boolean(value, &fields.path_of("running")));
         let place = Place { node, running: running.unwrap_or(false), state: state(reader, &fields), target };
-        let moves = matches!(place.state, Some(ServiceState::Migrate | ServiceState::Relocate));
-        if moves && place.target.is_none() {
-            reader.wrong(&path, "a service that moves needs a target");
+        let is_moving = matches!(place.state, Some(ServiceState::Migrate | ServiceState::Relocate));
+        if is_moving && place.target.is_none() {
+            reader.add_problem(&path, "a service that moves needs a target");
         }
-        if !moves && place.target.is_some() {
-            reader.wrong(&fields.at("target"), "only a service in state Migrate or Relocate has a target");
+        if !is_moving && place.target.is_some() {
+            reader.add_problem(
+                &fields.path_of("target"),
+                "only a service in state Migrate or Relocate has a target",
+            );
         }
         places.insert(bare(name), place);
     }
@@ -200,18 +207,20 @@ pub(super) fn store(reader: &mut Reader<'_>, value: &Value) -> Vec<NodeName> {
     let nodes: Vec<NodeName> =
         fields.get("on").map(|value| reader.names(value, "store.on")).unwrap_or_default();
     if nodes.is_empty() {
-        reader
-            .wrong("store", "requires `on` with the nodes of the members; without `store`, etcd is outside");
+        reader.add_problem(
+            "store",
+            "requires `on` with the nodes of the members; without `store`, etcd is outside",
+        );
     }
-    for (at, node) in nodes.iter().enumerate() {
-        if nodes.iter().take(at).any(|other| other == node) {
-            reader.wrong(&format!("store.on[{at}]"), format!("{node} is listed twice"));
+    for (index, node) in nodes.iter().enumerate() {
+        if nodes.iter().take(index).any(|earlier_node| earlier_node == node) {
+            reader.add_problem(&format!("store.on[{index}]"), format!("{node} is listed twice"));
         }
     }
     nodes
 }
 
-const EXPECT: [&str; 13] = [
+const EXPECT_KEYS: [&str; 13] = [
     "services",
     "fenced",
     "watchdogResets",
@@ -229,22 +238,22 @@ const EXPECT: [&str; 13] = [
 
 /// Reads the expected outcome.
 pub(super) fn expect(reader: &mut Reader<'_>, value: &Value) -> Expectations {
-    let Some(fields) = reader.fields(value, "expect", &EXPECT) else { return Expectations::default() };
+    let Some(fields) = reader.fields(value, "expect", &EXPECT_KEYS) else { return Expectations::default() };
     let names = |reader: &mut Reader<'_>, key: &str| -> Option<Vec<String>> {
-        fields.get(key).map(|value| reader.names(value, &fields.at(key)))
+        fields.get(key).map(|value| reader.names(value, &fields.path_of(key)))
     };
     let nodes = |reader: &mut Reader<'_>, key: &str| -> Option<Vec<NodeName>> {
-        fields.get(key).map(|value| reader.names(value, &fields.at(key)))
+        fields.get(key).map(|value| reader.names(value, &fields.path_of(key)))
     };
     let whole = |reader: &mut Reader<'_>, key: &str| {
-        fields.get(key).and_then(|value| reader.whole(value, &fields.at(key)))
+        fields.get(key).and_then(|value| reader.unsigned(value, &fields.path_of(key)))
     };
     let sets = |reader: &mut Reader<'_>, key: &str| {
-        let path = fields.at(key);
+        let path = fields.path_of(key);
         let items = fields.get(key).map(|value| reader.list(value, &path)).unwrap_or_default();
         let mut sets: Vec<Vec<ResourceName>> = Vec::new();
-        for (at, item) in items.iter().enumerate() {
-            let set: Vec<String> = reader.names(item, &format!("{path}[{at}]"));
+        for (index, item) in items.iter().enumerate() {
+            let set: Vec<String> = reader.names(item, &format!("{path}[{index}]"));
             sets.push(set.iter().map(|name| bare(name)).collect());
         }
         sets
@@ -263,36 +272,37 @@ pub(super) fn expect(reader: &mut Reader<'_>, value: &Value) -> Expectations {
         refused: names(reader, "refused"),
         progress: fields
             .get("progress")
-            .and_then(|value| reader.truth(value, &fields.at("progress")))
+            .and_then(|value| reader.boolean(value, &fields.path_of("progress")))
             .unwrap_or_default(),
         broken: nodes(reader, "broken").unwrap_or_default(),
     }
 }
 
 fn services(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<ResourceName, ExpectedService> {
-    let mut found = BTreeMap::new();
-    let Some(map) = reader.map(value, "expect.services") else { return found };
+    let mut expected_services = BTreeMap::new();
+    let Some(map) = reader.map(value, "expect.services") else { return expected_services };
     for (name, item) in map.iter() {
-        let path = map.at(name);
+        let path = map.path_of(name);
         let Some(fields) = reader.fields(item, &path, &["state", "node", "running"]) else { continue };
         let node = match item.get("node") {
             None => None,
             Some(Value::Null) => Some(None),
-            Some(value) => reader.text(value, &fields.at("node")).map(|node| Some(node.into())),
+            Some(value) => reader.text(value, &fields.path_of("node")).map(|node| Some(node.into())),
         };
-        let running = fields.get("running").and_then(|value| reader.truth(value, &fields.at("running")));
+        let running =
+            fields.get("running").and_then(|value| reader.boolean(value, &fields.path_of("running")));
         let expected = ExpectedService { state: state(reader, &fields), node, running };
-        found.insert(bare(name), expected);
+        expected_services.insert(bare(name), expected);
     }
-    found
+    expected_services
 }
 
 fn on_one_of(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<ResourceName, Vec<NodeName>> {
-    let mut found = BTreeMap::new();
-    let Some(map) = reader.map(value, "expect.onOneOf") else { return found };
+    let mut allowed_nodes = BTreeMap::new();
+    let Some(map) = reader.map(value, "expect.onOneOf") else { return allowed_nodes };
     for (name, item) in map.iter() {
-        let nodes = reader.names(item, &map.at(name));
-        found.insert(bare(name), nodes);
+        let nodes = reader.names(item, &map.path_of(name));
+        allowed_nodes.insert(bare(name), nodes);
     }
-    found
+    allowed_nodes
 }

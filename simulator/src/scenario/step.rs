@@ -8,7 +8,7 @@ use crate::duration::Duration;
 use serde_json::Value;
 
 /// Default limit of the wait for `when`.
-const WITHIN: Duration = Duration(600_000);
+const DEFAULT_WITHIN: Duration = Duration(600_000);
 
 /// A step of a scenario.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub struct Step {
     /// Conditions that must hold at that time; otherwise the step does nothing, like an operator who checks first.
     pub only_if: Vec<Condition>,
     /// Actions of the step.
-    pub doings: Vec<Doing>,
+    pub commands: Vec<StepCommand>,
     /// Condition that must hold then, with its text; `None`: nothing is checked.
     pub check: Option<(String, Condition)>,
 }
@@ -43,57 +43,65 @@ pub enum Moment {
 
 /// An action of a step.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Doing {
+pub enum StepCommand {
     /// A verb, with its text as written in the file.
     Verb(String, Action),
     /// Applies this object.
     Apply(Value),
 }
 
-pub(super) fn read(reader: &mut Reader<'_>, value: &Value) -> Vec<Step> {
+pub(super) fn read_steps(reader: &mut Reader<'_>, value: &Value) -> Vec<Step> {
     let items = reader.list(value, "steps");
     let mut steps = Vec::new();
-    let mut earliest = Duration(0);
-    for (at, item) in items.iter().enumerate() {
-        let path = format!("steps[{at}]");
-        let known = ["at", "after", "when", "within", "if", "do", "check"];
-        let Some(fields) = reader.fields(item, &path, &known) else { continue };
+    let mut earliest_time = Duration(0);
+    for (index, item) in items.iter().enumerate() {
+        let path = format!("steps[{index}]");
+        let field_names = ["at", "after", "when", "within", "if", "do", "check"];
+        let Some(fields) = reader.fields(item, &path, &field_names) else { continue };
         let moment = moment(reader, &fields).unwrap_or(Moment::After(Duration(0)));
         match &moment {
-            Moment::At(time) if *time < earliest => {
-                let message =
-                    format!("is before the time of the previous step ({} s)", earliest.0 as f64 / 1000.0);
-                reader.wrong(&fields.at("at"), message);
+            Moment::At(time) if *time < earliest_time => {
+                let message = format!(
+                    "is before the time of the previous step ({} s)",
+                    earliest_time.0 as f64 / 1000.0
+                );
+                reader.add_problem(&fields.path_of("at"), message);
             }
-            Moment::At(time) => earliest = *time,
-            Moment::After(time) => earliest = Duration(earliest.0 + time.0),
+            Moment::At(time) => earliest_time = *time,
+            Moment::After(time) => earliest_time = Duration(earliest_time.0 + time.0),
             Moment::When { .. } => {}
         }
-        let doings =
-            fields.get("do").map(|value| doings(reader, value, &fields.at("do"))).unwrap_or_default();
-        let check = fields.get("check").and_then(|value| condition(reader, value, &fields.at("check")));
-        let only_if =
-            fields.get("if").map(|value| conditions(reader, value, &fields.at("if"))).unwrap_or_default();
-        steps.push(Step { moment, only_if, doings, check });
+        let commands = fields
+            .get("do")
+            .map(|value| read_commands(reader, value, &fields.path_of("do")))
+            .unwrap_or_default();
+        let check = fields.get("check").and_then(|value| condition(reader, value, &fields.path_of("check")));
+        let only_if = fields
+            .get("if")
+            .map(|value| conditions(reader, value, &fields.path_of("if")))
+            .unwrap_or_default();
+        steps.push(Step { moment, only_if, commands, check });
     }
     steps
 }
 
 /// Reads the moment: exactly one of `at`, `after` and `when`. Without any, the step directly follows the previous one.
 fn moment(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Moment> {
-    let within =
-        fields.get("within").and_then(|value| reader.duration(value, &fields.at("within"))).unwrap_or(WITHIN);
+    let within = fields
+        .get("within")
+        .and_then(|value| reader.duration(value, &fields.path_of("within")))
+        .unwrap_or(DEFAULT_WITHIN);
     if fields.get("within").is_some() && fields.get("when").is_none() {
-        reader.wrong(&fields.at("within"), "requires `when`, whose duration it limits");
+        reader.add_problem(&fields.path_of("within"), "requires `when`, whose duration it limits");
     }
     match (fields.get("at"), fields.get("after"), fields.get("when")) {
-        (Some(at), None, None) => reader.duration(at, &fields.at("at")).map(Moment::At),
-        (None, Some(after), None) => reader.duration(after, &fields.at("after")).map(Moment::After),
-        (None, None, Some(when)) => condition(reader, when, &fields.at("when"))
+        (Some(at), None, None) => reader.duration(at, &fields.path_of("at")).map(Moment::At),
+        (None, Some(after), None) => reader.duration(after, &fields.path_of("after")).map(Moment::After),
+        (None, None, Some(when)) => condition(reader, when, &fields.path_of("when"))
             .map(|(text, condition)| Moment::When { text, condition, within }),
         (None, None, None) => Some(Moment::After(Duration(0))),
         (Some(_), _, _) | (None, Some(_), Some(_)) => {
-            reader.wrong(&fields.path, "a step has only one of at, after and when");
+            reader.add_problem(&fields.path, "a step has only one of at, after and when");
             None
         }
     }
@@ -104,7 +112,7 @@ fn condition(reader: &mut Reader<'_>, value: &Value, path: &str) -> Option<(Stri
     match Condition::parse(&text) {
         Ok(condition) => Some((text, condition)),
         Err(problem) => {
-            reader.wrong(path, problem);
+            reader.add_problem(path, problem);
             None
         }
     }
@@ -123,33 +131,33 @@ fn conditions(reader: &mut Reader<'_>, value: &Value, path: &str) -> Vec<Conditi
         .collect()
 }
 
-fn doings(reader: &mut Reader<'_>, value: &Value, path: &str) -> Vec<Doing> {
+fn read_commands(reader: &mut Reader<'_>, value: &Value, path: &str) -> Vec<StepCommand> {
     match value {
         Value::Array(items) => items
             .iter()
             .enumerate()
-            .filter_map(|(at, item)| doing(reader, item, &format!("{path}[{at}]")))
+            .filter_map(|(index, item)| read_command(reader, item, &format!("{path}[{index}]")))
             .collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
-            doing(reader, value, path).into_iter().collect()
+            read_command(reader, value, path).into_iter().collect()
         }
     }
 }
 
-fn doing(reader: &mut Reader<'_>, value: &Value, path: &str) -> Option<Doing> {
+fn read_command(reader: &mut Reader<'_>, value: &Value, path: &str) -> Option<StepCommand> {
     if let Value::Object(_) = value {
         let fields = reader.fields(value, path, &["apply"])?;
         let Some(object) = fields.get("apply") else {
-            reader.wrong(path, "an object under `do` must be {apply: OBJECT}");
+            reader.add_problem(path, "an object under `do` must be {apply: OBJECT}");
             return None;
         };
-        return objects::inline(reader, object, &fields.at("apply")).map(Doing::Apply);
+        return objects::checked_object(reader, object, &fields.path_of("apply")).map(StepCommand::Apply);
     }
     let text = reader.text(value, path)?;
     match Action::parse(&text) {
-        Ok(action) => Some(Doing::Verb(text, action)),
+        Ok(action) => Some(StepCommand::Verb(text, action)),
         Err(problem) => {
-            reader.wrong(path, problem);
+            reader.add_problem(path, problem);
             None
         }
     }

@@ -7,7 +7,7 @@ use ha_api_types::record::{Leader, Leave};
 
 impl World {
     /// Returns the name of an existing machine; `leader` means the node whose controller is the leader.
-    pub(super) fn machine_named(&self, name: &str) -> Result<NodeName, String> {
+    pub(super) fn resolve_node(&self, name: &str) -> Result<NodeName, String> {
         let name = match name {
             "leader" => self.leader().ok_or("no controller is leader")?,
             other => other.into(),
@@ -16,42 +16,42 @@ impl World {
     }
 
     /// Returns the name of a machine. Fails if the machine does not exist or is not up.
-    fn machine_at_work(&self, name: &str) -> Result<NodeName, String> {
-        let name = self.machine_named(name)?;
-        let works = self.machines.get(&name).is_some_and(super::machine::Machine::works);
+    fn resolve_working_node(&self, name: &str) -> Result<NodeName, String> {
+        let name = self.resolve_node(name)?;
+        let works = self.machines.get(&name).is_some_and(super::machine::Machine::is_working);
         if works { Ok(name) } else { Err(format!("{name} is not up")) }
     }
 
-    pub(super) fn act(&mut self, text: &str, action: Action) -> Result<(), String> {
+    pub(super) fn run_action(&mut self, text: &str, action: Action) -> Result<(), String> {
         match action {
             Action::Power { node, on } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 self.power(&node, on);
             }
             Action::Network { node, on } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {
                     machine.network = on;
                 }
             }
             Action::Reboot { node } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 self.shut_down(&node, Leave::Reboot)?;
             }
             Action::Shutdown { node } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 self.shut_down(&node, Leave::Poweroff)?;
             }
             Action::Replace { node, clone } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 self.replace(&node, clone);
             }
             Action::Agent { node, verb } => {
-                let node = self.machine_at_work(&node)?;
+                let node = self.resolve_working_node(&node)?;
                 self.agent_process(&node, verb);
             }
             Action::Controller { node, verb } => {
-                let node = self.machine_at_work(&node)?;
+                let node = self.resolve_working_node(&node)?;
                 if verb == ProcessVerb::Start
                     && !self.machines.get(&node).is_some_and(|one| one.has_controller)
                 {
@@ -60,24 +60,24 @@ impl World {
                 self.controller_process(&node, verb);
             }
             Action::Suspend { node, length_ms } => {
-                let node = self.machine_at_work(&node)?;
+                let node = self.resolve_working_node(&node)?;
                 self.suspend(&node, length_ms);
             }
             Action::ClockRate { node, rate } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 let now = self.now;
                 if let Some(machine) = self.machines.get_mut(&node) {
                     machine.clock.set_rate(now, rate);
                 }
             }
             Action::Watchdog { node, length_ms } => {
-                let node = self.machine_at_work(&node)?;
+                let node = self.resolve_working_node(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {
                     machine.watchdog.stops_for_ms = Some(length_ms);
                 }
             }
             Action::PlanTime { node, length_ms } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {
                     machine.plan_ms = length_ms;
                 }
@@ -86,7 +86,7 @@ impl World {
                 }
             }
             Action::WatchdogDaemon { node, start } => {
-                let node = self.machine_at_work(&node)?;
+                let node = self.resolve_working_node(&node)?;
                 if start {
                     self.start_watchdog_daemon(&node);
                 } else {
@@ -94,23 +94,23 @@ impl World {
                 }
             }
             Action::Pets { node, pets } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 self.set_pets(&node, pets);
             }
             Action::Sleep { node, protection } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 self.set_sleep(&node, protection);
             }
             Action::Drivers { node, known } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {
                     machine.knows_drivers = known;
                 }
             }
-            Action::Journal { node, what } => {
-                let node = self.machine_named(&node)?;
+            Action::Journal { node, fault } => {
+                let node = self.resolve_node(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {
-                    match what {
+                    match fault {
                         JournalFault::Full => machine.disk_full = true,
                         JournalFault::Ok => machine.disk_full = false,
                         JournalFault::Lost => machine.journal = ha_node_agent::core::Journal::default(),
@@ -119,21 +119,21 @@ impl World {
                 }
             }
             Action::Link { from, to, on, one_way } => {
-                self.network.set(from, to, on, one_way);
-                self.look_at_store();
+                self.network.set_link(from, to, on, one_way);
+                self.update_store_leader();
             }
             Action::MigrationNetwork { node, on } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 self.network.set_migration(&node, on);
             }
             Action::Autostart { node, resource, on } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 self.autostart(&node, &resource, on)?;
             }
             Action::SlowDriver { node, resource, length_ms } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {
-                    machine.slow.insert(resource, length_ms);
+                    machine.driver_delays_ms.insert(resource, length_ms);
                 }
             }
             Action::StoreFull { on } => {
@@ -145,19 +145,19 @@ impl World {
                 }
             }
             Action::Driver { node, hangs } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {
                     machine.drivers_hang = hangs;
                 }
             }
             Action::FenceDevice { node, broken } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {
                     machine.fence_broken = broken;
                 }
             }
-            Action::StoreOutage { length_ms } => self.store_away(length_ms),
-            Action::StoreLeaderChange => self.election(),
+            Action::StoreOutage { length_ms } => self.stop_store(length_ms),
+            Action::StoreLeaderChange => self.start_election(),
             Action::StoreLeaderPause { length_ms } => self.pause_store_leader(length_ms),
             Action::StoreCompact => {
                 let revision = self.store.revision();
@@ -167,19 +167,19 @@ impl World {
             Action::StoreRestore { empty } => self.restore_store(empty)?,
             Action::StoreFlaky { length_ms } => self.store_flaky_until = self.now + length_ms,
             Action::StoreLag { node, length_ms } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 self.log(&"store".into(), "", &format!("stops sending changes to {node}"));
-                self.lags_until.insert(node, self.now + length_ms);
+                self.watch_lag_until.insert(node, self.now + length_ms);
             }
             Action::StoreLatency { length_ms } => self.store_latency_ms = length_ms,
             Action::Crash { resource } => self.crash(&resource),
             Action::Load { resource, usage } => self.load(&resource, usage),
             Action::MoveByHand { resource, node } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 self.move_by_hand(&resource, &node)?;
             }
             Action::StartByHand { resource, node } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 self.start_by_hand(&resource, &node)?;
             }
             Action::StopByHand { resource } => self.stop_by_hand(&resource)?,

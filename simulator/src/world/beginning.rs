@@ -2,7 +2,7 @@
 
 use super::World;
 use super::event::Event;
-use super::machine::{Doing, Present};
+use super::machine::{Activity, Present};
 use crate::scenario::{Place, Power};
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::{API_VERSION, Kind};
@@ -13,9 +13,9 @@ use ha_store::{Guard, Transaction};
 use serde_json::{Value, json};
 
 /// Virtual time at which time 0 begins even if the cluster has not formed, because some scenarios allow no leader.
-const MOST_FORMING_MS: Millis = 30_000;
+const MAX_FORMING_MS: Millis = 30_000;
 /// Time after the cluster has formed, so that delayed messages also reach every agent and controller.
-const CALM_MS: Millis = 1_000;
+const FORMED_REST_MS: Millis = 1_000;
 
 impl World {
     /// Switches machines on, lets the cluster form, and begins at time 0 with every service in its place. All machines
@@ -25,27 +25,27 @@ impl World {
         // Objects that describe the cluster are needed while it forms. Its services are created at time 0.
         let (cluster, services): (Vec<_>, Vec<_>) =
             objects.iter().enumerate().partition(|(_, object)| is_of_the_cluster(object));
-        self.apply_each(&cluster)?;
+        self.apply_objects(&cluster)?;
         let is_on = |machine: &&crate::scenario::Machine| machine.power == Power::On;
-        let on: Vec<NodeName> =
+        let running_nodes: Vec<NodeName> =
             self.scenario.nodes.iter().filter(is_on).map(|machine| machine.name.clone()).collect();
-        for node in &on {
+        for node in &running_nodes {
             if let Some(machine) = self.machines.get_mut(node) {
                 machine.boot = 1;
             }
             self.booted(node, 1);
         }
-        self.look_at_store();
-        self.form(&on);
-        self.began = Some(self.now);
-        self.step_began = self.now;
-        for node in &on {
+        self.update_store_leader();
+        self.wait_until_formed(&running_nodes);
+        self.begun_at = Some(self.now);
+        self.step_begun_at = self.now;
+        for node in &running_nodes {
             self.log(node, "machine", "is up");
         }
         if let Some(leader) = self.leader() {
             self.log(&leader, "controller", "leads");
         }
-        self.apply_each(&services)?;
+        self.apply_objects(&services)?;
         for (name, place) in self.scenario.place.clone() {
             let object = objects
                 .iter()
@@ -56,63 +56,63 @@ impl World {
             if place.running {
                 self.place_running(object, &place.node)?;
             }
-            self.lie_in(&name, place)?;
+            self.store_placement(&name, place)?;
         }
-        self.remember_the_lost()?;
+        self.record_lost_nodes()?;
         self.queue.push(self.now, Event::Step);
-        self.queue.push(self.now + super::COMPACT_MS, Event::Compact(self.store.revision()));
+        self.queue.push(self.now + super::COMPACT_INTERVAL_MS, Event::Compact(self.store.revision()));
         Ok(())
     }
 
     /// Records that nodes that are off at time 0 and have services were members before.
-    fn remember_the_lost(&mut self) -> Result<(), String> {
-        let off = self.scenario.nodes.iter().filter(|machine| machine.power == Power::Off);
-        let off: Vec<NodeName> = off.map(|machine| machine.name.clone()).collect();
-        for node in off {
-            let there = self.scenario.place.iter().filter(|(_, place)| place.node == node);
-            let there: Vec<(ResourceName, Place)> =
-                there.map(|(name, place)| (name.clone(), place.clone())).collect();
-            if !there.is_empty() {
-                self.was_lost(&node, &there)?;
+    fn record_lost_nodes(&mut self) -> Result<(), String> {
+        let off_nodes = self.scenario.nodes.iter().filter(|machine| machine.power == Power::Off);
+        let off_nodes: Vec<NodeName> = off_nodes.map(|machine| machine.name.clone()).collect();
+        for node in off_nodes {
+            let placed_services = self.scenario.place.iter().filter(|(_, place)| place.node == node);
+            let placed_services: Vec<(ResourceName, Place)> =
+                placed_services.map(|(name, place)| (name.clone(), place.clone())).collect();
+            if !placed_services.is_empty() {
+                self.record_lost_node(&node, &placed_services)?;
             }
         }
         Ok(())
     }
 
-    fn apply_each(&mut self, objects: &[(usize, &Value)]) -> Result<(), String> {
-        for (at, object) in objects {
-            self.apply(object).map_err(|problem| format!("objects[{at}]: {problem}"))?;
+    fn apply_objects(&mut self, objects: &[(usize, &Value)]) -> Result<(), String> {
+        for (index, object) in objects {
+            self.apply(object).map_err(|problem| format!("objects[{index}]: {problem}"))?;
         }
         Ok(())
     }
 
     /// Advances time until every machine that is on is admitted and a controller is the leader.
-    fn form(&mut self, on: &[NodeName]) {
-        let mut until = MOST_FORMING_MS;
-        while !on.is_empty() && self.now < until {
-            let next = (self.now + 100).min(until);
-            while self.advance(next) {}
-            if until == MOST_FORMING_MS && self.has_formed(on) {
-                until = self.now + CALM_MS;
+    fn wait_until_formed(&mut self, running_nodes: &[NodeName]) {
+        let mut deadline_ms = MAX_FORMING_MS;
+        while !running_nodes.is_empty() && self.now < deadline_ms {
+            let slice_end_ms = (self.now + 100).min(deadline_ms);
+            while self.advance(slice_end_ms) {}
+            if deadline_ms == MAX_FORMING_MS && self.has_formed(running_nodes) {
+                deadline_ms = self.now + FORMED_REST_MS;
             }
         }
     }
 
-    fn has_formed(&self, on: &[NodeName]) -> bool {
+    fn has_formed(&self, running_nodes: &[NodeName]) -> bool {
         let is_admitted = |node: &NodeName| {
             let fence: Option<Fence> = self.record(&self.keys.fence(node));
             fence.is_some_and(|fence| fence.state == FenceState::Open)
                 && !self.store.get(&self.keys.alive(node)).entries.is_empty()
         };
-        self.leader().is_some() && on.iter().all(is_admitted)
+        self.leader().is_some() && running_nodes.iter().all(is_admitted)
     }
 
     /// Stores a node in the status of a service, which does not run.
-    pub(super) fn lie(&mut self, name: &ResourceName, node: &NodeName) -> Result<(), String> {
-        self.lie_in(name, Place { node: node.to_owned(), ..Place::default() })
+    pub(super) fn place_stopped(&mut self, name: &ResourceName, node: &NodeName) -> Result<(), String> {
+        self.store_placement(name, Place { node: node.to_owned(), ..Place::default() })
     }
 
-    fn lie_in(&mut self, name: &ResourceName, place: Place) -> Result<(), String> {
+    fn store_placement(&mut self, name: &ResourceName, place: Place) -> Result<(), String> {
         let status = ResourceStatus {
             uid: self.uid_of(name),
             state: place.state.unwrap_or(ServiceState::Queued),
@@ -122,9 +122,9 @@ impl World {
         };
         let value = serde_json::to_vec(&status).map_err(|error| error.to_string())?;
         let key = self.keys.status(Kind::Resource, name);
-        let before = self.store.revision();
+        let revision_before = self.store.revision();
         self.store.commit(&Transaction::new().put(key, Guard::Absent, value));
-        self.committed(before + 1);
+        self.handle_commit(revision_before + 1);
         Ok(())
     }
 
@@ -146,7 +146,7 @@ impl World {
         if !machine.up {
             return Err(format!("no service can run on {node}, which is powered off"));
         }
-        machine.services.insert(definition.name.clone(), Present { definition, doing: Doing::Runs });
+        machine.services.insert(definition.name.clone(), Present { definition, activity: Activity::Runs });
         self.check_never_two();
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::World;
 use super::event::Event;
-use super::machine::{Doing, Present};
+use super::machine::{Activity, Present};
 use super::process::Generation;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
@@ -12,31 +12,32 @@ use ha_node_agent::core::{DriverEvent, Input};
 impl World {
     /// Ends a service on every node where it runs. Agents notice a crash immediately.
     fn end_service(&mut self, name: &ResourceName, message: &str, stopped_externally: bool) -> Vec<NodeName> {
-        let found: Vec<(NodeName, Present)> = self
+        let ended_services: Vec<(NodeName, Present)> = self
             .machines
             .iter_mut()
-            .filter(|(_, machine)| machine.works())
+            .filter(|(_, machine)| machine.is_working())
             .filter_map(|(node, machine)| {
-                let runs = machine.services.get(name).is_some_and(|present| present.doing == Doing::Runs);
+                let runs =
+                    machine.services.get(name).is_some_and(|present| present.activity == Activity::Runs);
                 let present = if runs { machine.services.remove(name) } else { None };
                 present.map(|present| (node.clone(), present))
             })
             .collect();
-        for (node, present) in &found {
+        for (node, present) in &ended_services {
             let event = DriverEvent::Exited {
                 name: name.to_owned(),
                 uid: present.definition.uid.clone(),
                 message: message.to_owned(),
                 stopped_externally,
             };
-            self.lost_service(node, name);
+            self.record_lost_service(node, name);
             if stopped_externally {
-                self.notice_later(node, event);
+                self.schedule_notice(node, event);
             } else if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
                 self.tell_agent(node, generation, Input::Driver(event));
             }
         }
-        found.into_iter().map(|(node, _)| node).collect()
+        ended_services.into_iter().map(|(node, _)| node).collect()
     }
 
     /// Ends a running service as a crash does.
@@ -58,40 +59,40 @@ impl World {
             self.spec_of(Kind::Resource, name).ok_or_else(|| format!("resource {name} not found"))?;
         let resource: Resource = serde_json::from_value(stored).map_err(|error| error.to_string())?;
         let definition = ServiceDefinition::of(&resource);
-        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.starts_things()) else {
+        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.accepts_starts()) else {
             return Err(format!("{node} is not up, or is shutting down"));
         };
         let uid = definition.uid.clone();
-        machine.services.insert(name.to_owned(), Present { definition, doing: Doing::Runs });
-        self.came_up(node, name);
+        machine.services.insert(name.to_owned(), Present { definition, activity: Activity::Runs });
+        self.record_started(node, name);
         self.check_never_two();
-        self.notice_later(node, DriverEvent::Appeared { name: name.to_owned(), uid });
+        self.schedule_notice(node, DriverEvent::Appeared { name: name.to_owned(), uid });
         Ok(())
     }
 
     /// Delays the agent's discovery of a change by hand, so that the agent first receives the user's earlier commands.
-    fn notice_later(&mut self, node: &NodeName, event: DriverEvent) {
+    fn schedule_notice(&mut self, node: &NodeName, event: DriverEvent) {
         let Some(generation) = self.agents.get(node).map(|process| process.generation) else { return };
         let delay_ms = self.random.between_ms(500, 1_500);
         self.queue.push(self.now + delay_ms, Event::ByHand { node: node.to_owned(), generation, event });
     }
 
     /// Lets an agent discover a change by hand, if the change still holds.
-    pub(super) fn notice_by_hand(&mut self, node: &NodeName, generation: Generation, event: DriverEvent) {
+    pub(super) fn deliver_notice(&mut self, node: &NodeName, generation: Generation, event: DriverEvent) {
         let runs = |name: &ResourceName| self.machines.get(node).is_some_and(|machine| machine.runs(name));
-        let is_so = match &event {
+        let is_current = match &event {
             DriverEvent::Appeared { name, .. } => runs(name),
             DriverEvent::Exited { name, .. } => !runs(name),
             DriverEvent::Progress { .. } | DriverEvent::RequestedAmounts { .. } => true,
         };
-        if is_so {
+        if is_current {
             self.tell_agent(node, generation, Input::Driver(event));
         }
     }
 
     /// Stops a service and starts it on another node, without HA.
     pub(super) fn move_by_hand(&mut self, name: &ResourceName, node: &NodeName) -> Result<(), String> {
-        if !self.machines.get(node).is_some_and(super::machine::Machine::starts_things) {
+        if !self.machines.get(node).is_some_and(super::machine::Machine::accepts_starts) {
             return Err(format!("{node} is not up, or is shutting down"));
         }
         self.stop_by_hand(name)?;

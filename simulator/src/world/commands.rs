@@ -24,21 +24,28 @@ impl World {
                         generation: stored.pointer("/metadata/generation").and_then(Value::as_i64),
                         ..OperationSpec::default()
                     };
-                    self.operate(text, spec);
+                    self.submit_operation(text, spec);
                 }
             }
-            Command::Add { resource, node, running } => self.add(&resource, node.as_ref(), running)?,
+            Command::Add { resource, node, running } => {
+                self.add_resource(&resource, node.as_ref(), running)?;
+            }
             Command::Delete { resource } => self.delete(&resource)?,
             Command::DeleteNode { node } => self.delete_node(&node)?,
             Command::DeleteController { node } => self.delete_controller(&node)?,
             Command::Migrate { resource, node } => {
-                self.operate_on(text, OperationAction::Migrate, &resource, Some(&node));
+                self.submit_resource_operation(text, OperationAction::Migrate, &resource, Some(&node));
             }
             Command::Relocate { resource, node } => {
-                self.operate_on(text, OperationAction::Relocate, &resource, Some(&node));
+                self.submit_resource_operation(text, OperationAction::Relocate, &resource, Some(&node));
             }
             Command::ReplaceSecondary { resource, node } => {
-                self.operate_on(text, OperationAction::ReplaceSecondary, &resource, Some(&node));
+                self.submit_resource_operation(
+                    text,
+                    OperationAction::ReplaceSecondary,
+                    &resource,
+                    Some(&node),
+                );
             }
             Command::Stop { resource, timeout_ms } => {
                 let spec = OperationSpec {
@@ -47,47 +54,51 @@ impl World {
                     timeout_seconds: timeout_ms.and_then(|ms| u32::try_from(ms.div_ceil(1000)).ok()),
                     ..OperationSpec::default()
                 };
-                self.operate(text, spec);
-                self.request(&resource, "Stopped")?;
+                self.submit_operation(text, spec);
+                self.request_state(&resource, "Stopped")?;
             }
             Command::Start { resource } => {
-                self.operate_on(text, OperationAction::Start, &resource, None);
-                self.request(&resource, "Started")?;
+                self.submit_resource_operation(text, OperationAction::Start, &resource, None);
+                self.request_state(&resource, "Started")?;
             }
-            Command::Restart { resource } => self.operate_on(text, OperationAction::Restart, &resource, None),
+            Command::Restart { resource } => {
+                self.submit_resource_operation(text, OperationAction::Restart, &resource, None);
+            }
             Command::ClearError { resource } => {
-                self.operate_on(text, OperationAction::ClearError, &resource, None);
+                self.submit_resource_operation(text, OperationAction::ClearError, &resource, None);
             }
             Command::Maintenance { node, enable } => {
-                let node = self.machine_named(&node)?;
-                if enable && let Some((reason, message)) = self.refuses_maintenance(&node) {
-                    self.note_refusal(text, reason);
+                let node = self.resolve_node(&node)?;
+                if enable && let Some((reason, message)) = self.refused_maintenance(&node) {
+                    self.record_refusal_reason(text, reason);
                     return Err(message);
                 }
                 self.change_spec(Kind::Node, &node, &[("maintenance".to_owned(), json!(enable))])?;
             }
             Command::TestWatchdog { node } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 let spec = OperationSpec {
                     action: OperationAction::TestWatchdog,
-                    boot_id: Some(self.fence_as_stored(&node).boot_id),
+                    boot_id: Some(self.stored_fence(&node).boot_id),
                     node: Some(node),
                     ..OperationSpec::default()
                 };
-                self.operate(text, spec);
+                self.submit_operation(text, spec);
             }
             Command::ConfirmFenced { node } => {
-                self.operate_on_fence(text, OperationAction::ConfirmFenced, &node)?;
+                self.submit_fence_operation(text, OperationAction::ConfirmFenced, &node)?;
             }
-            Command::Unfence { node } => self.operate_on_fence(text, OperationAction::Unfence, &node)?,
+            Command::Unfence { node } => {
+                self.submit_fence_operation(text, OperationAction::Unfence, &node)?;
+            }
             Command::Fence { node } => {
-                let node = self.machine_named(&node)?;
+                let node = self.resolve_node(&node)?;
                 let spec = OperationSpec {
                     action: OperationAction::Fence,
                     node: Some(node),
                     ..OperationSpec::default()
                 };
-                self.operate(text, spec);
+                self.submit_operation(text, spec);
             }
             Command::Disarm { freeze } => self.disarm(&json!(if freeze { "Freeze" } else { "Ignore" }))?,
             Command::Arm => self.disarm(&Value::Null)?,
@@ -96,14 +107,14 @@ impl World {
     }
 
     /// Creates an operation for the current epoch of a node.
-    fn operate_on_fence(
+    fn submit_fence_operation(
         &mut self,
         text: &str,
         action: OperationAction,
         node: &NodeName,
     ) -> Result<(), String> {
-        let node = self.machine_named(node)?;
-        let fence = self.fence_as_stored(&node);
+        let node = self.resolve_node(node)?;
+        let fence = self.stored_fence(&node);
         let spec = OperationSpec {
             action,
             node: Some(node),
@@ -111,28 +122,28 @@ impl World {
             boot_id: Some(fence.boot_id),
             ..OperationSpec::default()
         };
-        self.operate(text, spec);
+        self.submit_operation(text, spec);
         Ok(())
     }
 
     /// Returns the fence record of a node that a user sees before deciding.
-    fn fence_as_stored(&self, node: &NodeName) -> Fence {
+    fn stored_fence(&self, node: &NodeName) -> Fence {
         self.record(&self.keys.fence(node)).unwrap_or_default()
     }
 
     /// Sets the requested state that belongs to a Start or Stop. A Disabled resource stays Disabled when it is stopped
     /// again. For a missing resource, the leader refuses the operation, which records the refusal.
-    fn request(&mut self, resource: &ResourceName, wanted: &str) -> Result<(), String> {
+    fn request_state(&mut self, resource: &ResourceName, requested_state: &str) -> Result<(), String> {
         let Some(stored) = self.spec_of(Kind::Resource, resource) else { return Ok(()) };
         let current = stored.pointer("/spec/state").and_then(Value::as_str).unwrap_or("Started");
-        if current == wanted || (current == "Disabled" && wanted == "Stopped") {
+        if current == requested_state || (current == "Disabled" && requested_state == "Stopped") {
             return Ok(());
         }
-        self.change_spec(Kind::Resource, resource, &[("state".to_owned(), json!(wanted))])
+        self.change_spec(Kind::Resource, resource, &[("state".to_owned(), json!(requested_state))])
     }
 
     /// Returns the reason why the API refuses maintenance of a node now.
-    fn refuses_maintenance(&self, node: &NodeName) -> Option<(Reason, String)> {
+    fn refused_maintenance(&self, node: &NodeName) -> Option<(Reason, String)> {
         let state = self.node_states.get(node).copied().unwrap_or_default();
         let cluster = self.spec_of(Kind::Cluster, CLUSTER_NAME).unwrap_or_default();
         let disarmed = cluster.pointer("/spec/disarmed").is_some_and(Value::is_string);
@@ -140,17 +151,22 @@ impl World {
     }
 
     /// Sets or clears `Cluster.spec.disarmed`, or logs that nothing changes.
-    fn disarm(&mut self, how: &Value) -> Result<(), String> {
+    fn disarm(&mut self, disarm_mode: &Value) -> Result<(), String> {
         let stored = self.spec_of(Kind::Cluster, CLUSTER_NAME).unwrap_or_default();
-        if stored.pointer("/spec/disarmed").unwrap_or(&Value::Null) == how {
+        if stored.pointer("/spec/disarmed").unwrap_or(&Value::Null) == disarm_mode {
             self.log(&"script".into(), "", "the requested value is already set");
             return Ok(());
         }
-        self.change_spec(Kind::Cluster, CLUSTER_NAME, &[("disarmed".to_owned(), how.clone())])
+        self.change_spec(Kind::Cluster, CLUSTER_NAME, &[("disarmed".to_owned(), disarm_mode.clone())])
     }
 
     /// Creates an object given under `later`, which may already run on a node.
-    fn add(&mut self, resource: &ResourceName, node: Option<&NodeName>, running: bool) -> Result<(), String> {
+    fn add_resource(
+        &mut self,
+        resource: &ResourceName,
+        node: Option<&NodeName>,
+        running: bool,
+    ) -> Result<(), String> {
         let object = self
             .scenario
             .later
@@ -159,13 +175,13 @@ impl World {
             .cloned()
             .ok_or_else(|| format!("{resource} is not listed under `later`"))?;
         if let Some(node) = node {
-            let node = self.machine_named(node)?;
+            let node = self.resolve_node(node)?;
             if running {
                 self.place_running(&object, &node)?;
                 return self.apply(&object);
             }
             self.apply(&object)?;
-            return self.lie(resource, &node);
+            return self.place_stopped(resource, &node);
         }
         self.apply(&object)
     }

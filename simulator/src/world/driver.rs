@@ -3,7 +3,7 @@
 
 use super::World;
 use super::event::Event;
-use super::machine::{Doing, Present, Running};
+use super::machine::{Activity, Present, Running};
 use super::process::Generation;
 use ha_api_types::driver::SimulatedDriver;
 use ha_api_types::id::{NodeName, ResourceName};
@@ -19,12 +19,12 @@ pub(super) fn simulated_behavior(service: &ServiceDefinition) -> SimulatedDriver
     service.driver.simulated.clone().unwrap_or_else(default)
 }
 
-fn failure(class: FailureClass, reason: Reason, message: &str) -> CommandResult {
+fn failed_result(class: FailureClass, reason: Reason, message: &str) -> CommandResult {
     CommandResult::Failed(DriverFailure { class, reason, message: message.to_owned() })
 }
 
 /// Returns the result of a command whose driver does not answer.
-fn unanswered(command: &Command) -> CommandResult {
+fn no_answer_result(command: &Command) -> CommandResult {
     let message = "driver does not answer";
     match command {
         Command::Probe => CommandResult::Observed(Observed::Unknown(message.to_owned())),
@@ -37,7 +37,7 @@ fn unanswered(command: &Command) -> CommandResult {
         | Command::ReplaceSecondary { .. }
         | Command::EndReplacement
         | Command::EndMigration
-        | Command::CloseReception => failure(FailureClass::RetryHere, Reason::TimedOut, message),
+        | Command::CloseReception => failed_result(FailureClass::RetryHere, Reason::TimedOut, message),
     }
 }
 
@@ -53,9 +53,9 @@ impl World {
     ) {
         let simulated = simulated_behavior(&service);
         let seconds = |count: u32| u64::from(count) * 1000;
-        let takes_ms: Millis = match &command {
+        let duration_ms: Millis = match &command {
             Command::Probe => 5,
-            Command::Start if self.present(node, &service.name) == Some(Doing::Arrived) => 50,
+            Command::Start if self.service_activity(node, &service.name) == Some(Activity::Arrived) => 50,
             Command::Start => seconds(simulated.start_seconds).min(service.timeouts.start_ms()),
             Command::Stop { graceful_ms } => seconds(simulated.stop_seconds).min(*graceful_ms),
             Command::Kill => 20,
@@ -66,29 +66,30 @@ impl World {
             }
             Command::EndReplacement | Command::EndMigration | Command::CloseReception => 10,
         };
-        let (ordered, takes_ms) = self.order(node, &service, &command, takes_ms);
+        let (is_delayed, duration_ms) = self.queue_slow_request(node, &service, &command, duration_ms);
         let jitter_ms = self.random.between_ms(0, 10);
-        let seen = self.seen_early(node, &service.name, &command);
+        let early_observation = self.early_observation(node, &service.name, &command);
         let Some(machine) = self.machines.get_mut(node) else { return };
         // A start command for a running service adopts the service.
-        let starts = !ordered && matches!(command, Command::Start) && !machine.runs(&service.name);
-        let starts = starts.then(|| service.name.clone());
-        if !ordered
+        let started_name = !is_delayed && matches!(command, Command::Start) && !machine.runs(&service.name);
+        let started_name = started_name.then(|| service.name.clone());
+        if !is_delayed
             && matches!(command, Command::Start)
             && machine.knows_drivers
             && !simulated.missing.iter().any(|missing| missing == node)
         {
             // The service may touch its data from its first instruction, so it counts as running from now.
-            machine
-                .services
-                .insert(service.name.clone(), Present { definition: service.clone(), doing: Doing::Runs });
+            machine.services.insert(
+                service.name.clone(),
+                Present { definition: service.clone(), activity: Activity::Runs },
+            );
         }
-        machine.commands.insert((generation, id), Running { command, service, seen });
-        if let Some(name) = starts.filter(|name| self.is_exclusive(name)) {
+        machine.commands.insert((generation, id), Running { command, service, early_observation });
+        if let Some(name) = started_name.filter(|name| self.is_exclusive(name)) {
             self.check_guarded_start(node, &name);
         }
         self.queue.push(
-            self.now + takes_ms + jitter_ms,
+            self.now + duration_ms + jitter_ms,
             Event::CommandEnds { node: node.to_owned(), generation, id },
         );
         self.check_never_two();
@@ -96,9 +97,9 @@ impl World {
 
     /// Cancels a command, without undoing its effects.
     pub(super) fn cancel_command(&mut self, node: &NodeName, generation: Generation, id: CommandId) {
-        let known =
+        let canceled_command =
             self.machines.get_mut(node).and_then(|machine| machine.commands.remove(&(generation, id)));
-        if known.is_some() {
+        if canceled_command.is_some() {
             self.tell_agent(node, generation, Input::Ended { id, result: CommandResult::Cancelled });
         }
     }
@@ -110,84 +111,85 @@ impl World {
         else {
             return;
         };
-        let result = self.result_of(node, &running);
+        let result = self.command_result(node, &running);
         self.check_never_two();
         self.tell_agent(node, generation, Input::Ended { id, result });
     }
 
-    fn result_of(&mut self, node: &NodeName, running: &Running) -> CommandResult {
+    fn command_result(&mut self, node: &NodeName, running: &Running) -> CommandResult {
         if self.machines.get(node).is_some_and(|machine| !machine.knows_drivers) {
             return CommandResult::without_driver(&running.command, None);
         }
         let simulated = simulated_behavior(&running.service);
         let name = &running.service.name;
         if self.machines.get(node).is_some_and(|machine| machine.drivers_hang) {
-            return unanswered(&running.command);
+            return no_answer_result(&running.command);
         }
-        let here = simulated.fail_on.is_empty() || simulated.fail_on.iter().any(|listed| listed == node);
+        let may_fail_here =
+            simulated.fail_on.is_empty() || simulated.fail_on.iter().any(|listed| listed == node);
         match &running.command {
-            Command::Probe => {
-                CommandResult::Observed(running.seen.clone().unwrap_or_else(|| self.observed(node, name)))
-            }
+            Command::Probe => CommandResult::Observed(
+                running.early_observation.clone().unwrap_or_else(|| self.observe_service(node, name)),
+            ),
             Command::Start => {
                 if simulated.missing.iter().any(|missing| missing == node) {
-                    return failure(
+                    return failed_result(
                         FailureClass::NeverHere,
                         Reason::NotInstalled,
                         "service is not installed on this node",
                     );
                 }
                 if simulated.bad_configuration {
-                    self.remove(node, name);
+                    self.remove_service(node, name);
                     let class = FailureClass::ConfigurationWrong;
-                    return failure(class, Reason::BadConfiguration, "simulated configuration error");
+                    return failed_result(class, Reason::BadConfiguration, "simulated configuration error");
                 }
                 if u64::from(simulated.start_seconds) * 1000 > running.service.timeouts.start_ms() {
-                    self.remove(node, name);
-                    return failure(
+                    self.remove_service(node, name);
+                    return failed_result(
                         FailureClass::RetryHere,
                         Reason::TimedOut,
                         "service did not start in time",
                     );
                 }
-                let failed = self.start_failures.entry(name.clone()).or_default();
-                if here && *failed < simulated.start_failures {
-                    *failed += 1;
-                    self.remove(node, name);
-                    return failure(
+                let failure_count = self.start_failures.entry(name.clone()).or_default();
+                if may_fail_here && *failure_count < simulated.start_failures {
+                    *failure_count += 1;
+                    self.remove_service(node, name);
+                    return failed_result(
                         FailureClass::RetryHere,
                         Reason::StartFailed,
                         "simulated failure of the start",
                     );
                 }
-                *failed = 0;
-                let present = Present { definition: running.service.clone(), doing: Doing::Runs };
+                *failure_count = 0;
+                let present = Present { definition: running.service.clone(), activity: Activity::Runs };
                 if let Some(machine) = self.machines.get_mut(node) {
                     machine.services.insert(name.clone(), present);
                 }
-                self.came_up(node, name);
+                self.record_started(node, name);
                 CommandResult::Done
             }
             Command::Stop { .. } | Command::Kill => {
-                if simulated.stop_fails && here {
-                    return failure(
+                if simulated.stop_fails && may_fail_here {
+                    return failed_result(
                         FailureClass::RetryHere,
                         Reason::StopFailed,
                         "simulated failure of the stop",
                     );
                 }
-                self.remove(node, name);
+                self.remove_service(node, name);
                 CommandResult::Done
             }
             Command::Receive => {
                 if simulated.missing.iter().any(|missing| missing == node) {
-                    return failure(
+                    return failed_result(
                         FailureClass::NeverHere,
                         Reason::NotInstalled,
                         "service is not installed on this node",
                     );
                 }
-                let present = Present { definition: running.service.clone(), doing: Doing::Receives };
+                let present = Present { definition: running.service.clone(), activity: Activity::Receives };
                 if let Some(machine) = self.machines.get_mut(node) {
                     machine.services.entry(name.clone()).or_insert(present);
                 }
@@ -204,19 +206,19 @@ impl World {
                 CommandResult::Done
             }
             Command::CloseReception if simulated.gated => {
-                if self.present(node, name) != Some(Doing::Runs) {
-                    self.remove(node, name);
+                if self.service_activity(node, name) != Some(Activity::Runs) {
+                    self.remove_service(node, name);
                 }
                 CommandResult::Done
             }
-            Command::CloseReception => failure(
+            Command::CloseReception => failed_result(
                 FailureClass::NeverHere,
                 Reason::MoveFailed,
                 "simulated: an incoming migration cannot be rejected",
             ),
-            Command::Migrate { target } => self.migrate(node, target, name, &simulated, here),
-            Command::ReplaceSecondary { node: new, .. } => {
-                self.replace_secondary(node, new, running, &simulated, here)
+            Command::Migrate { target } => self.migrate(node, target, name, &simulated, may_fail_here),
+            Command::ReplaceSecondary { node: new_secondary, .. } => {
+                self.replace_secondary(node, new_secondary, running, &simulated, may_fail_here)
             }
         }
     }
@@ -227,33 +229,41 @@ impl World {
         target: &NodeName,
         name: &ResourceName,
         simulated: &SimulatedDriver,
-        here: bool,
+        may_fail_here: bool,
     ) -> CommandResult {
-        let failed = self.migrate_failures.entry(name.to_owned()).or_default();
-        if here && *failed < simulated.migrate_failures {
-            *failed += 1;
-            return failure(
+        let failure_count = self.migrate_failures.entry(name.to_owned()).or_default();
+        if may_fail_here && *failure_count < simulated.migrate_failures {
+            *failure_count += 1;
+            return failed_result(
                 FailureClass::RetryHere,
                 Reason::MoveFailed,
                 "simulated failure of the migration",
             );
         }
-        *failed = 0;
+        *failure_count = 0;
         // An ungated service arrives whenever the target is up, also in a later boot than the one that was to receive it.
-        let ready = !simulated.gated || self.present(target, name) == Some(Doing::Receives);
-        if !self.migrates_between(node, target) || !ready || self.present(node, name) != Some(Doing::Runs) {
-            return failure(FailureClass::RetryHere, Reason::MoveFailed, "target node is unreachable");
+        let target_ready =
+            !simulated.gated || self.service_activity(target, name) == Some(Activity::Receives);
+        if !self.can_migrate_between(node, target)
+            || !target_ready
+            || self.service_activity(node, name) != Some(Activity::Runs)
+        {
+            return failed_result(FailureClass::RetryHere, Reason::MoveFailed, "target node is unreachable");
         }
         let Some(mut present) = self.machines.get_mut(node).and_then(|machine| machine.services.remove(name))
         else {
-            return failure(FailureClass::RetryHere, Reason::MoveFailed, "service does not run on this node");
+            return failed_result(
+                FailureClass::RetryHere,
+                Reason::MoveFailed,
+                "service does not run on this node",
+            );
         };
-        present.doing = if simulated.gated { Doing::Arrived } else { Doing::Runs };
+        present.activity = if simulated.gated { Activity::Arrived } else { Activity::Runs };
         if let Some(machine) = self.machines.get_mut(target) {
             machine.services.insert(name.to_owned(), present);
         }
         if !simulated.gated {
-            self.came_up(target, name);
+            self.record_started(target, name);
         }
         CommandResult::Done
     }
@@ -262,56 +272,56 @@ impl World {
     fn replace_secondary(
         &mut self,
         node: &NodeName,
-        new: &NodeName,
+        new_secondary: &NodeName,
         running: &Running,
         simulated: &SimulatedDriver,
-        here: bool,
+        may_fail_here: bool,
     ) -> CommandResult {
-        let failed = self.replace_failures.entry(running.service.name.clone()).or_default();
-        if here && *failed < simulated.replace_failures {
-            *failed += 1;
-            return failure(
+        let failure_count = self.replace_failures.entry(running.service.name.clone()).or_default();
+        if may_fail_here && *failure_count < simulated.replace_failures {
+            *failure_count += 1;
+            return failed_result(
                 FailureClass::RetryHere,
                 Reason::ReplaceFailed,
                 "simulated failure of the replacement",
             );
         }
-        *failed = 0;
+        *failure_count = 0;
         if u64::from(simulated.replace_seconds) * 1000 > running.service.timeouts.replace_ms() {
-            return failure(
+            return failed_result(
                 FailureClass::RetryHere,
                 Reason::TimedOut,
                 "replacement was not complete in time",
             );
         }
-        if !self.migrates_between(node, new) {
+        if !self.can_migrate_between(node, new_secondary) {
             let text = "new secondary is unreachable";
-            return failure(FailureClass::RetryHere, Reason::ReplaceFailed, text);
+            return failed_result(FailureClass::RetryHere, Reason::ReplaceFailed, text);
         }
         CommandResult::Done
     }
 
     /// Returns the observation of a service by a driver that detects every change immediately.
-    pub(super) fn observed(&self, node: &NodeName, name: &ResourceName) -> Observed {
-        match self.present(node, name) {
+    pub(super) fn observe_service(&self, node: &NodeName, name: &ResourceName) -> Observed {
+        match self.service_activity(node, name) {
             // Arrived counts as running, like a paused guest: only the resume is missing.
-            Some(Doing::Runs | Doing::Arrived) => Observed::Running,
-            Some(Doing::Receives) | None => Observed::NotRunning,
+            Some(Activity::Runs | Activity::Arrived) => Observed::Running,
+            Some(Activity::Receives) | None => Observed::NotRunning,
         }
     }
 
     /// Returns the state of a service on a machine; `None` if the service is not there.
-    pub(super) fn present(&self, node: &NodeName, name: &ResourceName) -> Option<Doing> {
+    pub(super) fn service_activity(&self, node: &NodeName, name: &ResourceName) -> Option<Activity> {
         let machine = self.machines.get(node)?;
-        machine.services.get(name).map(|present| present.doing)
+        machine.services.get(name).map(|present| present.activity)
     }
 
-    pub(super) fn remove(&mut self, node: &NodeName, name: &ResourceName) {
+    pub(super) fn remove_service(&mut self, node: &NodeName, name: &ResourceName) {
         let Some(machine) = self.machines.get_mut(node) else { return };
-        let ran = machine.runs(name);
+        let was_running = machine.runs(name);
         machine.services.remove(name);
-        if ran {
-            self.lost_service(node, name);
+        if was_running {
+            self.record_lost_service(node, name);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::World;
 use super::event::Event;
-use super::machine::{Doing, Present};
+use super::machine::{Activity, Present};
 use crate::dump::Dump;
 use crate::vocabulary::why;
 use ha_api_types::id::{Epoch, NodeName, ResourceName, Revision};
@@ -30,11 +30,11 @@ impl World {
     ///
     /// Errors: the scenario is invalid, or has machines or objects of its own.
     pub fn of_dump(dump: &Dump, name: &str, text: &str, directory: &Path) -> Result<World, String> {
-        let mut world = World::unformed(dump.scenario(name, text, directory)?);
+        let mut world = World::before_start(dump.scenario(name, text, directory)?);
         world.store =
             MemoryState::with_entries(dump.entries.iter().cloned(), dump.revision, Mono(0), LEASE_SECONDS);
         world.schedule_expiry();
-        world.began = Some(0);
+        world.begun_at = Some(0);
         let nodes: Vec<NodeName> = world.machines.keys().cloned().collect();
         for node in nodes {
             let Some(machine) = world.machines.get_mut(&node) else { continue };
@@ -43,7 +43,9 @@ impl World {
             if dump.is_on(&node) {
                 machine.journal = journal(&dump.stored, &node, dump.revision);
                 machine.services = running(&dump.stored, &node)
-                    .map(|(name, _, definition)| (name.clone(), Present { definition, doing: Doing::Runs }))
+                    .map(|(name, _, definition)| {
+                        (name.clone(), Present { definition, activity: Activity::Runs })
+                    })
                     .collect();
                 world.booted(&node, 1);
             }
@@ -51,14 +53,14 @@ impl World {
         let known: Vec<Change> = dump.entries.iter().cloned().map(Change::Put).collect();
         world.check_store_changes(&known);
         world.queue.push(0, Event::Step);
-        world.queue.push(super::COMPACT_MS, Event::Compact(world.store.revision()));
+        world.queue.push(super::COMPACT_INTERVAL_MS, Event::Compact(world.store.revision()));
         Ok(world)
     }
 
     /// Returns the state of etcd as a controller dumps it.
     pub fn dump(&self) -> StateDump {
         let silent_ms = |key: &str| match self.keys.parse(key) {
-            Some(Key::Alive(node)) => self.last_heartbeat.get(&node).map(|at| self.now - at),
+            Some(Key::Alive(node)) => self.last_heartbeat_at.get(&node).map(|at| self.now - at),
             Some(_) | None => None,
         };
         let reading = self.store.list(self.keys.root());

@@ -1,8 +1,8 @@
 //! Events of the simulated world.
 
 use super::hold::Question;
-use super::link::{Ask, Request, Token};
-use super::process::{Generation, Who};
+use super::link::{Purpose, Request, Token};
+use super::process::{Client, Generation};
 use ha_api_types::id::{NodeName, Revision, Term};
 use ha_api_types::record::{HoldAnswer, HoldRequest};
 use ha_api_types::time::Millis;
@@ -15,7 +15,7 @@ use ha_node_agent::watchdog::protocol;
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
     /// Role and node of the process.
-    pub who: Who,
+    pub client: Client,
     /// Generation of the process, which distinguishes it from earlier and later processes of that role and node.
     pub generation: Generation,
     /// Virtual time at which the request was sent.
@@ -29,19 +29,25 @@ pub(crate) struct Sender {
 #[allow(clippy::large_enum_variant, reason = "events live in a queue of boxed nodes anyway")]
 pub(crate) enum Event {
     /// A process handles its deadline, unless another event has woken it since this was scheduled for that time.
-    Wake(Who, Generation, Millis),
+    Wake(Client, Generation, Millis),
     /// A request reaches etcd.
-    Arrive { sender: Sender, token: Token, ask: Ask, request: Request },
+    Arrive { sender: Sender, token: Token, purpose: Purpose, request: Request },
     /// An answer of etcd reaches a process.
-    Answer { who: Who, generation: Generation, token: Token, ask: Ask, answer: super::link::Answer },
+    Answer {
+        client: Client,
+        generation: Generation,
+        token: Token,
+        purpose: Purpose,
+        answer: super::link::Answer,
+    },
     /// A request has timed out.
-    Timeout { who: Who, generation: Generation, token: Token, ask: Ask },
+    Timeout { client: Client, generation: Generation, token: Token, purpose: Purpose },
     /// A process reads the changes of its watch.
-    Watch(Who, Generation),
+    Watch(Client, Generation),
     /// A process reads all keys again, once a minute.
-    Relist(Who, Generation),
+    Relist(Client, Generation),
     /// A process retries a failed read. For a controller, the number is the newest refresh that the read answers.
-    SyncAgain(Who, Generation, u64),
+    SyncAgain(Client, Generation, u64),
     /// Leases may have expired.
     LeasesExpire,
     /// A journal reaches the disk.
@@ -74,7 +80,7 @@ pub(crate) enum Event {
     /// The countdown of the watchdog device may have expired.
     DeviceDue { node: NodeName, boot: u64, at: Millis },
     /// The server of a slow driver executes an order.
-    OrderDue { node: NodeName, boot: u64, order: u64 },
+    DriverRequestDue { node: NodeName, boot: u64, request: u64 },
     /// An agent discovers that a service was changed by hand.
     ByHand { node: NodeName, generation: Generation, event: DriverEvent },
     /// A machine has booted.
@@ -92,7 +98,7 @@ pub(crate) enum Event {
     /// A machine completes its shutdown.
     Down { node: NodeName, boot: u64 },
     /// A process of a machine is started.
-    StartProcess { who: Who, boot: u64 },
+    StartProcess { client: Client, boot: u64 },
     /// etcd compacts its history up to this revision, as its settings demand every few minutes.
     Compact(Revision),
     /// etcd answers again after an outage.

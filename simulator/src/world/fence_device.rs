@@ -9,15 +9,15 @@ use ha_api_types::time::Millis;
 use ha_controller::core::{FencerAction, FencerOutcome, FencerRun, Input};
 
 /// Time that a device takes to switch and to check the result, in milliseconds.
-const SWITCH_MS: Millis = 1_000;
+const SWITCH_DURATION_MS: Millis = 1_000;
 /// Time from power-on until the daemons run, in milliseconds.
-const BOOT_MS: Millis = 20_000;
+const BOOT_DURATION_MS: Millis = 20_000;
 
 impl World {
     pub(super) fn begin_fencer(&mut self, node: &NodeName, generation: Generation, run: FencerRun) {
         self.log(&run.node, "fencer", &format!("{} {:?}", run.device.name, run.action));
         let event = Event::FencerDone { node: node.to_owned(), generation, run: Box::new(run) };
-        self.queue.push(self.now + SWITCH_MS, event);
+        self.queue.push(self.now + SWITCH_DURATION_MS, event);
     }
 
     /// Ends a run of a fence agent. The run's effect on the machine happens at this moment.
@@ -31,7 +31,7 @@ impl World {
                     self.log(&run.node, "machine", "is switched off by its fence device");
                     self.lose_everything(&run.node);
                 }
-                (FencerAction::On, FenceKind::Power) => self.power_on(&run.node, BOOT_MS),
+                (FencerAction::On, FenceKind::Power) => self.power_on(&run.node, BOOT_DURATION_MS),
                 (FencerAction::Off, FenceKind::Fabric) => self.cut_storage(&run.node, true),
                 (FencerAction::On, FenceKind::Fabric) => self.cut_storage(&run.node, false),
                 (FencerAction::Monitor, _) => {}
@@ -43,12 +43,12 @@ impl World {
 
     /// Cuts or restores a machine's access to its storage; its access to etcd stays, as with a separate storage network.
     fn cut_storage(&mut self, node: &NodeName, cut: bool) {
-        let what = if cut {
+        let message = if cut {
             "is disconnected from its storage by its fence device"
         } else {
             "is reconnected to its storage"
         };
-        self.log(node, "machine", what);
+        self.log(node, "machine", message);
         if let Some(machine) = self.machines.get_mut(node) {
             machine.storage_cut = cut;
         }

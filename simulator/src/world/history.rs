@@ -16,13 +16,13 @@ use serde::Serialize;
 use serde_json::json;
 
 /// Epoch and action of the machine's last registration.
-const EPOCH: u64 = 1;
-const ACTION: &str = "before";
+const EARLIER_EPOCH: u64 = 1;
+const EARLIER_ACTION_UID: &str = "before";
 
 impl World {
     /// Records that a node lost power before time 0 with these services. Services whose stored state means that they
     /// ran were reported running under an armed watchdog, so they need fencing. The others need none.
-    pub(super) fn was_lost(
+    pub(super) fn record_lost_node(
         &mut self,
         node: &NodeName,
         services: &[(ResourceName, Place)],
@@ -33,14 +33,19 @@ impl World {
             self.apply(&object)?;
         }
         let Some(machine) = self.machines.get(node) else { return Err(format!("node {node:?} not found")) };
-        let ran = services.iter().filter(|(_, place)| place.state.is_some_and(runs));
-        let ran: Vec<ResourceName> = ran.map(|(name, _)| name.clone()).collect();
-        let report = last_report(machine, node, Timings::from(&self.scenario.timing), !ran.is_empty());
+        let running_services = services.iter().filter(|(_, place)| place.state.is_some_and(is_running_state));
+        let running_services: Vec<ResourceName> = running_services.map(|(name, _)| name.clone()).collect();
+        let report = final_node_report(
+            machine,
+            node,
+            Timings::from(&self.scenario.timing),
+            !running_services.is_empty(),
+        );
         let (machine_id, boot_id) = (report.machine_id.clone(), report.boot_id.clone());
         let product_id = report.product_id.clone();
-        self.remember(self.keys.node_report(node), &report)?;
+        self.store_record(self.keys.node_report(node), &report)?;
         let fence = Fence {
-            epoch: Epoch(EPOCH),
+            epoch: Epoch(EARLIER_EPOCH),
             machine_id,
             product_id,
             boot_id: boot_id.clone(),
@@ -48,25 +53,25 @@ impl World {
             state: FenceState::Open,
             ..Fence::default()
         };
-        self.remember(self.keys.fence(node), &fence)?;
-        for name in ran {
+        self.store_record(self.keys.fence(node), &fence)?;
+        for name in running_services {
             let spec = self.spec_of(Kind::Resource, &name).unwrap_or_default();
             let resource: Resource = serde_json::from_value(spec).map_err(|error| error.to_string())?;
             let report = ServiceReport {
                 uid: resource.metadata.uid.clone(),
-                action_uid: Some(ACTION.into()),
-                epoch: Epoch(EPOCH),
+                action_uid: Some(EARLIER_ACTION_UID.into()),
+                epoch: Epoch(EARLIER_EPOCH),
                 boot_id: boot_id.clone(),
                 exclusive: resource.spec.exclusive,
                 phase: Phase::Running,
                 ..ServiceReport::default()
             };
-            self.remember(self.keys.service_report(node, &name), &report)?;
+            self.store_record(self.keys.service_report(node, &name), &report)?;
             let assignment = Assignment {
                 node: node.to_owned(),
-                epoch: Epoch(EPOCH),
+                epoch: Epoch(EARLIER_EPOCH),
                 boot_id: boot_id.clone(),
-                action_uid: ACTION.into(),
+                action_uid: EARLIER_ACTION_UID.into(),
                 action: Action::Start,
                 definition: ServiceDefinition::of(&resource),
                 accepts_external_stop: false,
@@ -74,22 +79,22 @@ impl World {
                 in_place: None,
                 arrivals_until: None,
             };
-            self.remember(self.keys.assignment(&name), &assignment)?;
+            self.store_record(self.keys.assignment(&name), &assignment)?;
         }
         Ok(())
     }
 
-    fn remember(&mut self, key: String, value: &impl Serialize) -> Result<(), String> {
+    fn store_record(&mut self, key: String, value: &impl Serialize) -> Result<(), String> {
         let value = serde_json::to_vec(value).map_err(|error| error.to_string())?;
-        let before = self.store.revision();
+        let revision_before = self.store.revision();
         self.store.commit(&Transaction::new().put(key, Guard::Absent, value));
-        self.committed(before + 1);
+        self.handle_commit(revision_before + 1);
         Ok(())
     }
 }
 
 /// Returns `true` if a service in this state may have been running.
-fn runs(state: ServiceState) -> bool {
+fn is_running_state(state: ServiceState) -> bool {
     match state {
         ServiceState::Starting
         | ServiceState::Started
@@ -110,7 +115,7 @@ fn runs(state: ServiceState) -> bool {
     }
 }
 
-fn last_report(machine: &Machine, node: &NodeName, timings: Timings, armed: bool) -> NodeReport {
+fn final_node_report(machine: &Machine, node: &NodeName, timings: Timings, armed: bool) -> NodeReport {
     let kind = match machine.device {
         Device::Sliding | Device::Fixed => WatchdogKind::Kernel,
         Device::Simulated => WatchdogKind::Simulated,
@@ -118,11 +123,11 @@ fn last_report(machine: &Machine, node: &NodeName, timings: Timings, armed: bool
         Device::Missing | Device::Busy | Device::Coarse => WatchdogKind::None,
     };
     NodeReport {
-        instance: ACTION.to_owned(),
+        instance: EARLIER_ACTION_UID.to_owned(),
         machine_id: machine.machine_id(node),
         product_id: Some(machine.product_id(node)),
         boot_id: machine.boot_id(node),
-        epoch: Epoch(EPOCH),
+        epoch: Epoch(EARLIER_EPOCH),
         mode: Mode::Active,
         armed: armed && kind != WatchdogKind::None,
         watchdog: WatchdogReport {

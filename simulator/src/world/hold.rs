@@ -31,64 +31,71 @@ pub(crate) struct Question {
 #[derive(Debug, Default)]
 pub(super) struct Holding {
     /// Questions whose agent still waits.
-    waiting: BTreeSet<Question>,
+    unanswered: BTreeSet<Question>,
     /// Questions that a controller has received, by the controller's number.
-    with_controller: BTreeMap<controller::HoldId, Question>,
+    at_controllers: BTreeMap<controller::HoldId, Question>,
     /// Controllers that have granted, by node, process and question.
     granted: BTreeMap<(NodeName, Generation, agent::HoldId), BTreeSet<NodeName>>,
 }
 
 impl World {
     /// Sends a question from an agent to a controller. The question or its answer may be lost.
-    pub(super) fn ask_hold(&mut self, question: Question, request: HoldRequest, timeout_ms: Millis) {
+    pub(super) fn send_hold_question(
+        &mut self,
+        question: Question,
+        request: HoldRequest,
+        timeout_ms: Millis,
+    ) {
         self.note_step(&question.node, || Step::AsksToHold);
-        self.holding.waiting.insert(question.clone());
-        let none = Err("no answer in time".to_owned());
-        self.queue
-            .push(self.now + timeout_ms, Event::HoldAnswered { question: question.clone(), answer: none });
-        if !self.is_lost() && self.asks_controller(&question.node, &question.candidate) {
+        self.holding.unanswered.insert(question.clone());
+        let no_answer = Err("no answer in time".to_owned());
+        self.queue.push(
+            self.now + timeout_ms,
+            Event::HoldAnswered { question: question.clone(), answer: no_answer },
+        );
+        if !self.loses_message() && self.can_ask_controller(&question.node, &question.candidate) {
             let delay_ms = self.random.between_ms(1, 4);
             self.queue.push(self.now + delay_ms, Event::HoldAsked { question, request: Box::new(request) });
         }
     }
 
     /// Draws whether a message is lost.
-    fn is_lost(&mut self) -> bool {
+    fn loses_message(&mut self) -> bool {
         self.random.chance(0.0005)
     }
 
     /// Delivers a question to a controller.
-    pub(super) fn hold_asked(&mut self, question: Question, request: HoldRequest) {
-        if self.is_lost() || !self.asks_controller(&question.node, &question.candidate) {
+    pub(super) fn deliver_hold_question(&mut self, question: Question, request: HoldRequest) {
+        if self.loses_message() || !self.can_ask_controller(&question.node, &question.candidate) {
             return;
         }
         let candidate = question.candidate.clone();
         let Some(generation) = self.controllers.get(&candidate).map(|process| process.generation) else {
             return;
         };
-        self.tokens += 1;
-        let id = controller::HoldId(self.tokens);
+        self.token_count += 1;
+        let id = controller::HoldId(self.token_count);
         let node = question.node.clone();
-        self.holding.with_controller.insert(id, question);
+        self.holding.at_controllers.insert(id, question);
         self.tell_controller(&candidate, generation, controller::Input::HoldRequested { id, node, request });
     }
 
     /// Records a controller's answer and sends it to the agent.
-    pub(super) fn answer_hold(&mut self, id: controller::HoldId, answer: HoldAnswer) {
-        let Some(question) = self.holding.with_controller.remove(&id) else { return };
+    pub(super) fn send_hold_answer(&mut self, id: controller::HoldId, answer: HoldAnswer) {
+        let Some(question) = self.holding.at_controllers.remove(&id) else { return };
         if answer.granted {
             self.note_step(&question.candidate, || Step::Grants { node: question.node.clone() });
-            self.note_grant(&question);
+            self.record_grant(&question);
         }
-        if !self.is_lost() && self.hears_controller(&question.candidate, &question.node) {
+        if !self.loses_message() && self.can_hear_controller(&question.candidate, &question.node) {
             let delay_ms = self.random.between_ms(1, 4);
             self.queue.push(self.now + delay_ms, Event::HoldAnswered { question, answer: Ok(answer) });
         }
     }
 
     /// Delivers the answer, or the timeout, to the agent.
-    pub(super) fn hold_answered(&mut self, question: Question, answer: Result<HoldAnswer, String>) {
-        if !self.holding.waiting.remove(&question) {
+    pub(super) fn deliver_hold_answer(&mut self, question: Question, answer: Result<HoldAnswer, String>) {
+        if !self.holding.unanswered.remove(&question) {
             return;
         }
         let Question { node, generation, id, candidate, .. } = question;
@@ -101,21 +108,21 @@ impl World {
 
     /// Records a grant. Once every counted candidate has granted, services on the node may continue until D, counted from the
     /// time of asking. The candidates that count have a key that is not newer than the newest generation in the node's report.
-    fn note_grant(&mut self, question: &Question) {
+    fn record_grant(&mut self, question: &Question) {
         let Question { node, generation, id, candidate, asked_at } = question;
         let report: Option<NodeReport> = self.record(&self.keys.node_report(node));
         let terms = report.and_then(|report| report.hold_terms());
-        self.holding.granted.retain(|(known, _, newest), _| known != node || newest == id);
+        self.holding.granted.retain(|(granted_node, _, newest), _| granted_node != node || newest == id);
         let granted = self.holding.granted.entry((node.clone(), *generation, *id)).or_default();
         granted.insert(candidate.clone());
         let candidates = self.store.list(&self.keys.candidates()).entries;
-        let all = terms.is_some_and(|terms| {
+        let all_granted = terms.is_some_and(|terms| {
             candidates.iter().filter(|entry| terms.include(entry.create_revision)).all(|entry| {
                 matches!(self.keys.parse(&entry.key), Some(Key::Candidate(id)) if granted.contains(id))
             })
         });
-        if all {
-            self.note_heartbeat(node, *asked_at);
+        if all_granted {
+            self.record_heartbeat(node, *asked_at);
         }
     }
 }

@@ -9,7 +9,7 @@ mod writes;
 pub(crate) use bound::Bound;
 
 use super::World;
-use super::machine::{Doing, Machine};
+use super::machine::{Activity, Machine};
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
@@ -52,7 +52,7 @@ impl World {
         for (node, machine) in self.machines.iter().filter(|(_, machine)| machine.up && !machine.storage_cut)
         {
             for (name, present) in &machine.services {
-                if present.doing == Doing::Runs {
+                if present.activity == Activity::Runs {
                     running.entry(name.clone()).or_default().push(node.clone());
                 }
             }
@@ -63,69 +63,69 @@ impl World {
     /// Checks that no service runs on two nodes at the same time. Services that a boot starts automatically count once
     /// the node's epoch is open.
     pub(super) fn check_never_two(&mut self) {
-        let mut places: BTreeMap<&ResourceName, Vec<&NodeName>> = BTreeMap::new();
+        let mut nodes_of_service: BTreeMap<&ResourceName, Vec<&NodeName>> = BTreeMap::new();
         for (node, machine) in self.machines.iter().filter(|(_, machine)| machine.up && !machine.storage_cut)
         {
-            let runs = machine.services.iter().filter(|(_, present)| present.doing == Doing::Runs);
-            for (name, _) in runs.filter(|(name, _)| !self.is_by_boot_only(node, machine, name)) {
-                places.entry(name).or_default().push(node);
+            let runs = machine.services.iter().filter(|(_, present)| present.activity == Activity::Runs);
+            for (name, _) in runs.filter(|(name, _)| !self.runs_only_by_boot(node, machine, name)) {
+                nodes_of_service.entry(name).or_default().push(node);
             }
         }
-        let twice: Vec<(ResourceName, Vec<NodeName>)> = places
+        let doubled_services: Vec<(ResourceName, Vec<NodeName>)> = nodes_of_service
             .into_iter()
             .filter(|(name, nodes)| nodes.len() > 1 && self.is_exclusive(name))
             .map(|(name, nodes)| (name.to_owned(), nodes.into_iter().cloned().collect()))
             .collect();
-        for (name, nodes) in twice {
-            if self.seen_twice.insert(name.clone()) {
+        for (name, nodes) in doubled_services {
+            if self.reported_doubles.insert(name.clone()) {
                 self.violate("never two", format!("{name} runs on {}", nodes.join(" and ")));
             }
         }
     }
 
     /// Returns `true` if the machine's boot started a service that the agent has neither stopped nor been permitted to run.
-    fn is_by_boot_only(&self, node: &NodeName, machine: &Machine, name: &ResourceName) -> bool {
-        machine.by_boot.contains(name)
+    fn runs_only_by_boot(&self, node: &NodeName, machine: &Machine, name: &ResourceName) -> bool {
+        machine.started_by_boot.contains(name)
             && !self
                 .record::<ServiceReport>(&self.keys.service_report(node, name))
                 .is_some_and(|report| report.boot_id == machine.boot_id(node) && report.phase.is_permitted())
     }
 
     /// Returns `true` if a committed report states that an exclusive service may run under a machine's current boot.
-    pub(super) fn says_active(&self, node: &NodeName) -> bool {
+    pub(super) fn reports_active(&self, node: &NodeName) -> bool {
         let boot_id = self.machines.get(node).map(|machine| machine.boot_id(node)).unwrap_or_default();
         let reports = self.store.list(&self.keys.reports_of(node)).entries;
         reports
             .iter()
             .filter(|entry| matches!(self.keys.parse(&entry.key), Some(Key::ServiceReport(..))))
-            .filter_map(|entry| self.seen::<ServiceReport>(&entry.value))
+            .filter_map(|entry| self.decoded_record::<ServiceReport>(&entry.value))
             .any(|report| report.is_active() && report.boot_id == boot_id)
     }
 
     /// Returns `true` if the node's last service report came shortly before its last heartbeat. The agent may then have
     /// lacked the time to commit that it is disarmed.
     pub(super) fn has_just_become_idle(&self, node: &NodeName) -> bool {
-        let at = |times: &BTreeMap<NodeName, Millis>| times.get(node).copied().unwrap_or_default();
-        at(&self.last_heartbeat) < at(&self.last_report) + RELEASED_WITHIN_MS
+        let time_of = |times: &BTreeMap<NodeName, Millis>| times.get(node).copied().unwrap_or_default();
+        time_of(&self.last_heartbeat_at) < time_of(&self.last_report_at) + RELEASED_WITHIN_MS
     }
 
     /// Returns `true` if the agent armed the watchdog for an ordered start, and has written no service report since.
     /// Such an agent hangs or cannot reach etcd. Its watchdog stays armed even if the order has been withdrawn.
     pub(super) fn has_armed_without_an_answer(&self, node: &NodeName) -> bool {
         let opened_at = self.machines.get(node).and_then(|machine| machine.watchdog.opened_to_start_at);
-        opened_at.is_some_and(|at| self.last_report.get(node).is_none_or(|reported| *reported < at))
+        opened_at.is_some_and(|at| self.last_report_at.get(node).is_none_or(|reported| *reported < at))
     }
 
     /// Returns `true` if an assignment orders the machine to start or receive a service, for which it arms its watchdog first.
     pub(super) fn is_to_start(&self, node: &NodeName) -> bool {
         let assignments = self.store.list(&self.keys.assignments()).entries;
-        assignments.iter().filter_map(|entry| self.seen::<Assignment>(&entry.value)).any(|assignment| {
-            match assignment.action {
+        assignments.iter().filter_map(|entry| self.decoded_record::<Assignment>(&entry.value)).any(
+            |assignment| match assignment.action {
                 Action::Start | Action::Restart => assignment.node == *node,
                 Action::Migrate { target, .. } => target == *node,
                 Action::Stop { .. } | Action::Leave => false,
-            }
-        })
+            },
+        )
     }
 
     /// Returns `true` if guarantee 1 covers a service. The definition of its assignment decides, or else its spec; an
@@ -149,15 +149,15 @@ impl World {
                 Change::Put(entry) => entry,
                 Change::Delete { key, .. } => {
                     if let Some(Key::Status(Kind::Resource, name)) = keys.parse(key) {
-                        self.settled.remove(name);
+                        self.settled_services.remove(name);
                     }
                     if let Some(Key::Spec(kind, name)) = keys.parse(key) {
                         self.check_spec_deleted(kind, key);
-                        self.note_rules(kind);
+                        self.record_rule_change(kind);
                         // A deleted resource's service continues, and the cluster is no longer responsible for it.
                         if kind == Kind::Resource {
-                            self.managed.remove(name);
-                            self.placed.remove(name);
+                            self.managed_services.remove(name);
+                            self.assigned_nodes.remove(name);
                         }
                     }
                     continue;
@@ -165,20 +165,22 @@ impl World {
             };
             match keys.parse(&entry.key) {
                 Some(Key::Fence(node)) => self.check_fence(&node, &entry.value),
-                Some(Key::Status(Kind::Resource, name)) => self.note_service(&name.into(), &entry.value),
-                Some(Key::Status(Kind::Node, node)) => self.note_node(&node.into(), &entry.value),
+                Some(Key::Status(Kind::Resource, name)) => {
+                    self.record_service_status(&name.into(), &entry.value);
+                }
+                Some(Key::Status(Kind::Node, node)) => self.record_node_status(&node.into(), &entry.value),
                 Some(Key::Spec(kind, _)) => {
                     self.check_spec(&entry.key, &entry.value);
-                    self.note_rules(kind);
+                    self.record_rule_change(kind);
                 }
                 Some(Key::Assignment(name)) => self.check_capacity(&name, &entry.value),
-                Some(Key::NodeReport(node)) => self.note_node_report(&node, &entry.value),
+                Some(Key::NodeReport(node)) => self.record_node_report(&node, &entry.value),
                 Some(Key::Alive(node)) => {
-                    self.last_heartbeat.insert(node.clone(), self.now);
+                    self.last_heartbeat_at.insert(node.clone(), self.now);
                 }
                 Some(Key::ServiceReport(node, name)) => {
-                    self.last_report.insert(node.clone(), self.now);
-                    self.note_permit(&node, &name, &entry.value);
+                    self.last_report_at.insert(node.clone(), self.now);
+                    self.record_permit(&node, &name, &entry.value);
                 }
                 Some(
                     Key::Status(..)
@@ -205,46 +207,46 @@ impl World {
         let Ok(fence) = serde_json::from_slice::<Fence>(value) else {
             return self.violate("readable records", format!("fence of {node} cannot be read"));
         };
-        let before = self.epochs.insert(node.to_owned(), fence.epoch).unwrap_or_default();
-        if fence.epoch < before {
-            self.violate("epochs never go back", format!("{node}: {before} to {}", fence.epoch));
+        let previous_epoch = self.node_epochs.insert(node.to_owned(), fence.epoch).unwrap_or_default();
+        if fence.epoch < previous_epoch {
+            self.violate("epochs never go back", format!("{node}: {previous_epoch} to {}", fence.epoch));
         }
         let sentence =
             fence.proof.as_ref().map_or_else(String::new, |proof| format!(", {}", proof.sentence()));
         self.log(node, "fence", &format!("epoch {} {}{sentence}", fence.epoch, fence.state.name()));
-        self.note_release(node, &fence);
+        self.record_release(node, &fence);
         if fence.state == FenceState::Open {
             self.boot_is_admitted(node, &fence.boot_id);
         }
         if fence.state != FenceState::Fenced {
             if fence.state == FenceState::Fencing {
-                self.fencing.insert(node.to_owned());
+                self.fencing_nodes.insert(node.to_owned());
             }
             return;
         }
         // A node that left, or that registered again before it was declared dead, was not fenced.
-        let was_fencing = self.fencing.remove(node);
-        let by_itself = matches!(
+        let was_fencing = self.fencing_nodes.remove(node);
+        let ended_without_fencing = matches!(
             fence.proof,
             Some(
                 Proof::Reregistered | Proof::NewBoot { .. } | Proof::CleanLeave { .. } | Proof::NothingActive
             )
         );
-        if was_fencing || (fence.epoch > before && !by_itself) {
+        if was_fencing || (fence.epoch > previous_epoch && !ended_without_fencing) {
             self.fenced.push((node.to_owned(), self.now));
         }
     }
 
     /// Records the time of a start permit.
-    fn note_permit(&mut self, node: &NodeName, name: &ResourceName, value: &[u8]) {
+    fn record_permit(&mut self, node: &NodeName, name: &ResourceName, value: &[u8]) {
         let report = serde_json::from_slice::<ServiceReport>(value);
         if report.is_ok_and(|report| report.phase == Phase::Starting) {
-            self.permits.insert((name.to_owned(), node.to_owned()), self.now);
+            self.permit_times.insert((name.to_owned(), node.to_owned()), self.now);
         }
     }
 
     /// Records that rules may have changed: moves in progress were planned under the old ones.
-    fn note_rules(&mut self, kind: Kind) {
+    fn record_rule_change(&mut self, kind: Kind) {
         match kind {
             Kind::Resource | Kind::Group | Kind::AffinityRule | Kind::Node => {
                 self.rules_changed_at = self.now;
@@ -253,39 +255,39 @@ impl World {
         }
     }
 
-    fn note_service(&mut self, name: &ResourceName, value: &[u8]) {
+    fn record_service_status(&mut self, name: &ResourceName, value: &[u8]) {
         let Ok(status) = serde_json::from_slice::<ResourceStatus>(value) else {
             return self.violate("readable records", format!("status of {name} cannot be read"));
         };
         if super::steps::is_busy(&status) {
-            self.settled.remove(name);
+            self.settled_services.remove(name);
         } else {
-            self.settled.insert(name.to_owned());
+            self.settled_services.insert(name.to_owned());
         }
         let node = status.node.clone().unwrap_or_default();
-        let before = self.states.insert(name.to_owned(), (status.state, status.node.clone()));
-        if before != Some((status.state, status.node.clone())) {
+        let previous = self.service_states.insert(name.to_owned(), (status.state, status.node.clone()));
+        if previous != Some((status.state, status.node.clone())) {
             self.log(&node, "service", &format!("{name} is {:?}", status.state));
         }
         if matches!(status.state, ServiceState::Fence | ServiceState::Recovery) {
-            self.recovers(name, status.node.as_ref());
+            self.record_recovery(name, status.node.as_ref());
         }
         if !matches!(status.state, ServiceState::Ignored | ServiceState::Queued) {
-            self.managed.insert(name.to_owned());
+            self.managed_services.insert(name.to_owned());
         }
-        let was = before.map(|(state, _)| state);
-        if was == Some(ServiceState::Queued) && self.present(&node, name).is_some() {
-            self.found_at.insert(node.clone(), self.now);
+        let previous_state = previous.map(|(state, _)| state);
+        if previous_state == Some(ServiceState::Queued) && self.service_activity(&node, name).is_some() {
+            self.queued_found_at.insert(node.clone(), self.now);
         }
-        let moving = |state| matches!(state, Some(ServiceState::Migrate | ServiceState::Relocate));
-        if moving(Some(status.state)) && !moving(was) {
-            self.moves_begun.insert(name.to_owned(), (status.state, node, self.now));
+        let is_moving_state = |state| matches!(state, Some(ServiceState::Migrate | ServiceState::Relocate));
+        if is_moving_state(Some(status.state)) && !is_moving_state(previous_state) {
+            self.moves_in_progress.insert(name.to_owned(), (status.state, node, self.now));
         }
-        if !moving(Some(status.state))
-            && let Some((kind, from, begun)) = self.moves_begun.get(name).cloned()
+        if !is_moving_state(Some(status.state))
+            && let Some((kind, from, begun)) = self.moves_in_progress.get(name).cloned()
             && matches!(status.state, ServiceState::Started)
         {
-            self.moves_begun.remove(name);
+            self.moves_in_progress.remove(name);
             if let Some(to) = status.node.filter(|to| *to != from) {
                 self.check_rules_after_move(name, &to, begun);
                 self.moves.push(super::Move { service: name.to_owned(), kind, from, to, at: self.now });
@@ -293,7 +295,7 @@ impl World {
         }
     }
 
-    fn note_node(&mut self, node: &NodeName, value: &[u8]) {
+    fn record_node_status(&mut self, node: &NodeName, value: &[u8]) {
         let Ok(status) = serde_json::from_slice::<NodeStatus>(value) else {
             return self.violate("readable records", format!("status of {node} cannot be read"));
         };

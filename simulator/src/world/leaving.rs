@@ -2,7 +2,7 @@
 
 use super::World;
 use super::event::Event;
-use super::process::Who;
+use super::process::Client;
 use ha_api_types::id::NodeName;
 use ha_api_types::record::Leave;
 use ha_api_types::time::Millis;
@@ -10,18 +10,18 @@ use ha_controller::core::Input as ControllerInput;
 use ha_node_agent::core::{Input as AgentInput, Shutdown};
 
 /// Time that the service manager waits for the agent: `TimeoutStopSec` of its unit.
-const PATIENCE_MS: Millis = 35 * 60_000;
+const SHUTDOWN_TIMEOUT_MS: Millis = 35 * 60_000;
 /// Time from the agent's end until everything else has ended.
-const REST_MS: Millis = 2_000;
+const POWER_OFF_DELAY_MS: Millis = 2_000;
 /// Time from the end of one boot until the daemons of the next run.
-const REBOOT_MS: Millis = 15_000;
+const REBOOT_DURATION_MS: Millis = 15_000;
 /// Time from the end of an agent until its next process runs (`RestartSec`, and the program's start).
-const RESTART_MS: Millis = 200;
+const RESTART_DELAY_MS: Millis = 200;
 
 impl World {
     /// Begins an orderly shutdown of a machine: the service manager stops the agent first, and everything else waits for it.
     pub(super) fn shut_down(&mut self, node: &NodeName, leave: Leave) -> Result<(), String> {
-        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.works()) else {
+        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.is_working()) else {
             return Err(format!("{node} is not up"));
         };
         if machine.ending.is_some() {
@@ -33,27 +33,27 @@ impl World {
         self.log(node, "machine", if leave == Leave::Reboot { "reboots" } else { "shuts down" });
         match self.agents.get(node).map(|process| process.generation) {
             Some(generation) => {
-                self.queue.push(self.now + PATIENCE_MS, Event::Down { node: node.to_owned(), boot });
+                self.queue.push(self.now + SHUTDOWN_TIMEOUT_MS, Event::Down { node: node.to_owned(), boot });
                 self.tell_agent(node, generation, AgentInput::Shutdown(Shutdown::Leave(leave)));
             }
-            None => self.agent_has_ended(node),
+            None => self.finish_agent_end(node),
         }
         Ok(())
     }
 
     /// Handles the end of an agent's process: a shutdown that waits for it continues, and a restart starts the next process.
-    pub(super) fn agent_has_ended(&mut self, node: &NodeName) {
+    pub(super) fn finish_agent_end(&mut self, node: &NodeName) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         let (boot, ending) = (machine.boot, machine.ending);
-        let restarts = std::mem::take(&mut machine.agent_restarts);
+        let is_restart = std::mem::take(&mut machine.agent_restarts);
         if ending.is_some() {
             if let Some(generation) = self.controllers.get(node).map(|process| process.generation) {
                 self.tell_controller(node, generation, ControllerInput::Shutdown);
             }
-            self.queue.push(self.now + REST_MS, Event::Down { node: node.to_owned(), boot });
-        } else if restarts {
-            let who = Who::Agent(node.to_owned());
-            self.queue.push(self.now + RESTART_MS, Event::StartProcess { who, boot });
+            self.queue.push(self.now + POWER_OFF_DELAY_MS, Event::Down { node: node.to_owned(), boot });
+        } else if is_restart {
+            let client = Client::Agent(node.to_owned());
+            self.queue.push(self.now + RESTART_DELAY_MS, Event::StartProcess { client, boot });
         }
     }
 
@@ -65,7 +65,7 @@ impl World {
                 machine.agent_restarts = true;
             }
         } else {
-            self.queue.push(self.now, Event::StartProcess { who: Who::Agent(node.to_owned()), boot });
+            self.queue.push(self.now, Event::StartProcess { client: Client::Agent(node.to_owned()), boot });
         }
     }
 
@@ -75,8 +75,8 @@ impl World {
         if self.controllers.contains_key(node) {
             machine.controller_restarts = true;
         } else {
-            let who = Who::Controller(node.to_owned());
-            self.queue.push(self.now + RESTART_MS, Event::StartProcess { who, boot: machine.boot });
+            let client = Client::Controller(node.to_owned());
+            self.queue.push(self.now + RESTART_DELAY_MS, Event::StartProcess { client, boot: machine.boot });
         }
     }
 
@@ -85,13 +85,13 @@ impl World {
         self.controllers.remove(node);
         let Some(machine) = self.machines.get_mut(node) else { return };
         if std::mem::take(&mut machine.controller_restarts) {
-            let who = Who::Controller(node.to_owned());
-            self.queue.push(self.now + RESTART_MS, Event::StartProcess { who, boot: machine.boot });
+            let client = Client::Controller(node.to_owned());
+            self.queue.push(self.now + RESTART_DELAY_MS, Event::StartProcess { client, boot: machine.boot });
         }
     }
 
     /// Completes a shutdown, or ends the service manager's wait for it.
-    pub(super) fn down(&mut self, node: &NodeName, boot: u64) {
+    pub(super) fn power_down_after_leave(&mut self, node: &NodeName, boot: u64) {
         let Some(machine) = self.machines.get(node).filter(|machine| machine.boot == boot && machine.up)
         else {
             return;
@@ -100,23 +100,23 @@ impl World {
         self.log(node, "machine", "is down");
         self.lose_everything(node);
         if leave == Leave::Reboot {
-            self.power_on(node, REBOOT_MS);
+            self.power_on(node, REBOOT_DURATION_MS);
         }
     }
 
     /// Replaces a machine by another one under the same name, which is switched on with an empty disk or a copy of the disk.
     pub(super) fn replace(&mut self, node: &NodeName, clone: bool) {
-        let by = if clone { "a machine with a copy of the disk" } else { "another machine" };
-        self.log(node, "machine", &format!("is switched off and replaced by {by}"));
+        let replacement = if clone { "a machine with a copy of the disk" } else { "another machine" };
+        self.log(node, "machine", &format!("is switched off and replaced by {replacement}"));
         self.lose_everything(node);
         if let Some(machine) = self.machines.get_mut(node) {
             if clone {
-                machine.copy += 1;
+                machine.disk_copy += 1;
             } else {
-                machine.number += 1;
+                machine.hardware_number += 1;
                 machine.journal = ha_node_agent::core::Journal::default();
             }
         }
-        self.power_on(node, REBOOT_MS);
+        self.power_on(node, REBOOT_DURATION_MS);
     }
 }

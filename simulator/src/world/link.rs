@@ -2,8 +2,8 @@
 
 use super::World;
 use super::event::{Event, Sender};
-use super::network::Way;
-use super::process::{Generation, Who};
+use super::network::Direction;
+use super::process::{Client, Generation};
 use super::recorded::Step;
 use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::keys::Key;
@@ -17,7 +17,7 @@ pub(crate) type Token = u64;
 
 /// Kind of a request, which decides the input that its answer becomes.
 #[derive(Clone, Debug)]
-pub(crate) enum Ask {
+pub(crate) enum Purpose {
     /// A commit of an agent.
     AgentCommit(agent::CommitId),
     /// A commit of a controller.
@@ -73,43 +73,47 @@ pub(crate) enum Answer {
 }
 
 /// Time limit of a client for every request except a heartbeat, in milliseconds.
-const PATIENCE_MS: Millis = ha_api_types::timing::UNANSWERED_REQUEST_MS;
+const REQUEST_TIMEOUT_MS: Millis = ha_api_types::timing::UNANSWERED_REQUEST_MS;
 /// Delay before a broken watch is opened again, in milliseconds.
-const RESUME_MS: Millis = 500;
+const WATCH_RETRY_MS: Millis = 500;
 
 impl World {
     /// Sends a request to etcd. The request may be slow, and the request or its answer may be lost.
-    pub(super) fn ask(
+    pub(super) fn send_request(
         &mut self,
-        who: &Who,
+        client: &Client,
         generation: Generation,
-        ask: Ask,
+        purpose: Purpose,
         request: Request,
-        patience_ms: Option<Millis>,
+        timeout_ms: Option<Millis>,
     ) {
-        self.tokens += 1;
-        let token = self.tokens;
-        let patience_ms = patience_ms.unwrap_or(PATIENCE_MS);
-        match who {
-            Who::Agent(node) => {
+        self.token_count += 1;
+        let token = self.token_count;
+        let timeout_ms = timeout_ms.unwrap_or(REQUEST_TIMEOUT_MS);
+        match client {
+            Client::Agent(node) => {
                 if let Some(process) = self.agents.get_mut(node) {
                     process.outstanding.insert(token);
                 }
             }
-            Who::Controller(node) => {
+            Client::Controller(node) => {
                 if let Some(process) = self.controllers.get_mut(node) {
                     process.outstanding.insert(token);
                 }
             }
         }
-        let timeout = Event::Timeout { who: who.clone(), generation, token, ask: ask.clone() };
-        self.queue.push(self.now + patience_ms, timeout);
-        let lost = self.chance_of_loss();
-        if self.reaches_store(who, Way::Request) && !self.random.chance(lost) {
+        let timeout = Event::Timeout { client: client.clone(), generation, token, purpose: purpose.clone() };
+        self.queue.push(self.now + timeout_ms, timeout);
+        let loss_chance = self.chance_of_loss();
+        if self.reaches_store(client, Direction::Request) && !self.random.chance(loss_chance) {
             let delay_ms = self.store_delay_ms();
-            let sender =
-                Sender { who: who.clone(), generation, sent: self.now, term: self.believed_term(who) };
-            self.queue.push(self.now + delay_ms, Event::Arrive { sender, token, ask, request });
+            let sender = Sender {
+                client: client.clone(),
+                generation,
+                sent: self.now,
+                term: self.believed_term(client),
+            };
+            self.queue.push(self.now + delay_ms, Event::Arrive { sender, token, purpose, request });
         }
     }
 
@@ -119,69 +123,81 @@ impl World {
     }
 
     fn store_delay_ms(&mut self) -> Millis {
-        let base = self.store_latency_ms;
+        let latency_ms = self.store_latency_ms;
         // One request in a thousand is delayed by up to 8 s, often until its sender has timed out.
-        let slow = if self.now < self.store_flaky_until { 0.15 } else { 0.001 };
-        if self.random.chance(slow) {
-            return base + self.random.between_ms(500, 8_000);
+        let slow_chance = if self.now < self.store_flaky_until { 0.15 } else { 0.001 };
+        if self.random.chance(slow_chance) {
+            return latency_ms + self.random.between_ms(500, 8_000);
         }
-        base + self.random.between_ms(1, 4)
+        latency_ms + self.random.between_ms(1, 4)
     }
 
     /// Handles a request at etcd. Its effect happens now, even if its answer is lost.
-    pub(super) fn arrive(&mut self, sender: Sender, token: Token, ask: Ask, request: Request) {
+    pub(super) fn deliver_request(
+        &mut self,
+        sender: Sender,
+        token: Token,
+        purpose: Purpose,
+        request: Request,
+    ) {
         if let Request::Keep(_) = &request
-            && let Some(at) = self.deposed_keeps(&sender.who)
+            && let Some(resume_ms) = self.deposed_keep_alive_time(&sender.client)
         {
             // The deposed etcd leader answers without its peers, so the lease still expires.
             let answer = Answer::Kept(Ok(1));
             let delay_ms = self.random.between_ms(1, 3);
-            let Sender { who, generation, .. } = sender;
-            self.queue.push(at + delay_ms, Event::Answer { who, generation, token, ask, answer });
+            let Sender { client, generation, .. } = sender;
+            self.queue
+                .push(resume_ms + delay_ms, Event::Answer { client, generation, token, purpose, answer });
             return;
         }
-        if !self.store_works() || self.asks_deposed(&sender.who) {
+        if !self.store_works() || self.is_asking_deposed_leader(&sender.client) {
             return;
         }
-        let deposed = self.is_of_a_deposed_leader(&sender.who, sender.term, &request);
-        let beats = match (&sender.who, &request) {
-            (Who::Agent(node), Request::Commit(transaction)) => {
+        let is_deposed = self.is_deposed_leader_write(&sender.client, sender.term, &request);
+        let is_heartbeat = match (&sender.client, &request) {
+            (Client::Agent(node), Request::Commit(transaction)) => {
                 transaction.writes_key(&self.keys.alive(node))
             }
-            (Who::Agent(_) | Who::Controller(_), _) => false,
+            (Client::Agent(_) | Client::Controller(_), _) => false,
         };
         let request = match request {
-            Request::Commit(transaction) => Request::Commit(self.as_written(&sender.who, transaction)),
+            Request::Commit(transaction) => {
+                Request::Commit(self.encoded_transaction(&sender.client, transaction))
+            }
             other @ (Request::Read(_)
             | Request::Grant(_)
             | Request::Keep(_)
             | Request::Revoke(_)
             | Request::List(_)) => other,
         };
-        let answer = self.serve(request);
-        let answer = if self.has_next { self.answer_as_read(&sender.who, answer) } else { answer };
-        let Sender { who, generation, sent, .. } = sender;
+        let answer = self.execute(request);
+        let answer = if self.has_next_version { self.decoded_answer(&sender.client, answer) } else { answer };
+        let Sender { client, generation, sent, .. } = sender;
         if matches!(answer, Answer::Outcome(Outcome::Applied(_))) {
-            if deposed {
-                self.violate("no write of a deposed leader", format!("{who} is not the leader"));
+            if is_deposed {
+                self.violate("no write of a deposed leader", format!("{client} is not the leader"));
             }
-            if beats {
-                self.note_heartbeat(who.node(), sent);
+            if is_heartbeat {
+                self.record_heartbeat(client.node(), sent);
             }
         }
-        let chance = self.chance_of_loss();
-        let lost = !self.reaches_store(&who, Way::Answer) || self.random.chance(chance);
-        if !lost {
+        let loss_chance = self.chance_of_loss();
+        let is_lost = !self.reaches_store(&client, Direction::Answer) || self.random.chance(loss_chance);
+        if !is_lost {
             let delay_ms = self.random.between_ms(1, 3) + self.store_latency_ms;
-            self.queue.push(self.now + delay_ms, Event::Answer { who, generation, token, ask, answer });
+            self.queue
+                .push(self.now + delay_ms, Event::Answer { client, generation, token, purpose, answer });
         }
     }
 
-    fn answer_as_read(&self, who: &Who, answer: Answer) -> Answer {
+    fn decoded_answer(&self, client: &Client, answer: Answer) -> Answer {
         match answer {
-            Answer::Entries(entries, revision) => Answer::Entries(self.as_read(who, entries), revision),
+            Answer::Entries(entries, revision) => {
+                Answer::Entries(self.decoded_entries(client, entries), revision)
+            }
             Answer::Lists(lists, revision) => {
-                let read = |(prefix, entries)| (prefix, self.as_read(who, entries));
+                let read = |(prefix, entries)| (prefix, self.decoded_entries(client, entries));
                 Answer::Lists(lists.into_iter().map(read).collect(), revision)
             }
             other @ (Answer::Outcome(_)
@@ -192,16 +208,16 @@ impl World {
         }
     }
 
-    fn serve(&mut self, request: Request) -> Answer {
+    fn execute(&mut self, request: Request) -> Answer {
         match request {
             Request::Commit(transaction) => {
-                let before = self.store.revision();
+                let revision_before = self.store.revision();
                 let outcome = self.store.commit(&transaction);
                 if matches!(outcome, Outcome::Applied(_)) {
                     self.note_step(&"".into(), || Step::Committed(transaction.clone()));
                 }
-                if self.store.revision() != before {
-                    self.committed(before + 1);
+                if self.store.revision() != revision_before {
+                    self.handle_commit(revision_before + 1);
                 }
                 Answer::Outcome(outcome)
             }
@@ -220,11 +236,11 @@ impl World {
             }
             Request::Keep(lease) => Answer::Kept(self.store.keep_alive(Mono(self.now), lease)),
             Request::Revoke(lease) => {
-                let before = self.store.revision();
+                let revision_before = self.store.revision();
                 // A lease that no longer exists needs no revocation.
                 let _ = self.store.revoke_lease(lease);
-                if self.store.revision() != before {
-                    self.committed(before + 1);
+                if self.store.revision() != revision_before {
+                    self.handle_commit(revision_before + 1);
                 }
                 Answer::Revoked
             }
@@ -239,36 +255,36 @@ impl World {
     }
 
     /// Handles a change of the store: wakes the watchers and checks the invariants.
-    pub(super) fn committed(&mut self, from: Revision) {
+    pub(super) fn handle_commit(&mut self, from: Revision) {
         let Ok(revisions) = self.store.changes_since(self.keys.root(), from) else { return };
         let mut changes: Vec<Change> = revisions.into_iter().flat_map(|(_, changes)| changes).collect();
-        if self.has_next {
-            changes = super::version::all_told(changes);
+        if self.has_next_version {
+            changes = super::version::all_decoded_changes(changes);
         }
         self.check_store_changes(&changes);
         for change in &changes {
             if let Some(Key::Candidate(id) | Key::Refresh(id)) = self.keys.parse(change.key()) {
-                self.refreshed.insert(id.to_owned(), self.now);
+                self.refreshed_at.insert(id.to_owned(), self.now);
             }
         }
         let revision = self.store.revision();
-        self.note_words(&changes, revision);
+        self.record_words(&changes, revision);
         let mut watchers = Vec::new();
         for (node, process) in &mut self.agents {
-            if process.notice(&changes, revision) {
-                watchers.push((Who::Agent(node.clone()), process.generation));
+            if process.mark_changes(&changes, revision) {
+                watchers.push((Client::Agent(node.clone()), process.generation));
             }
         }
         for (node, process) in &mut self.controllers {
-            if process.notice(&changes, revision) {
-                watchers.push((Who::Controller(node.clone()), process.generation));
+            if process.mark_changes(&changes, revision) {
+                watchers.push((Client::Controller(node.clone()), process.generation));
             }
         }
-        for (who, generation) in watchers {
+        for (client, generation) in watchers {
             // One notification of a watch in a thousand is late.
             let slow_ms = if self.random.chance(0.001) { self.random.between_ms(100, 2_000) } else { 0 };
             let delay_ms = self.random.between_ms(1, 6) + slow_ms + self.store_latency_ms;
-            self.queue.push(self.now + delay_ms, Event::Watch(who, generation));
+            self.queue.push(self.now + delay_ms, Event::Watch(client, generation));
         }
     }
 
@@ -279,59 +295,67 @@ impl World {
     }
 
     /// Delivers an answer, or its timeout, to the process.
-    pub(super) fn answered(
+    pub(super) fn deliver_answer(
         &mut self,
-        who: &Who,
+        client: &Client,
         generation: Generation,
         token: Token,
-        ask: Ask,
+        purpose: Purpose,
         answer: Option<Answer>,
     ) {
-        let fresh = match who {
-            Who::Agent(node) => self.agents.get_mut(node).is_some_and(|process| {
+        let is_expected = match client {
+            Client::Agent(node) => self.agents.get_mut(node).is_some_and(|process| {
                 process.generation == generation && process.outstanding.remove(&token)
             }),
-            Who::Controller(node) => self.controllers.get_mut(node).is_some_and(|process| {
+            Client::Controller(node) => self.controllers.get_mut(node).is_some_and(|process| {
                 process.generation == generation && process.outstanding.remove(&token)
             }),
         };
-        if !fresh {
+        if !is_expected {
             return;
         }
-        if matches!(ask, Ask::Sync(_)) {
-            self.count_syncs(who, |syncs| syncs - 1);
+        if matches!(purpose, Purpose::Sync(_)) {
+            self.count_syncs(client, |syncs| syncs - 1);
         }
-        match who {
-            Who::Agent(node) => self.agent_answered(node, generation, ask, answer),
-            Who::Controller(node) => self.controller_answered(node, generation, ask, answer),
+        match client {
+            Client::Agent(node) => self.deliver_agent_answer(node, generation, purpose, answer),
+            Client::Controller(node) => self.deliver_controller_answer(node, generation, purpose, answer),
         }
     }
 
-    fn agent_answered(&mut self, node: &NodeName, generation: Generation, ask: Ask, answer: Option<Answer>) {
+    fn deliver_agent_answer(
+        &mut self,
+        node: &NodeName,
+        generation: Generation,
+        purpose: Purpose,
+        answer: Option<Answer>,
+    ) {
         let no_answer = || "no answer in time".to_owned();
-        let input = match (ask, answer) {
-            (Ask::AgentCommit(id), Some(Answer::Outcome(outcome))) => agent::Input::Committed { id, outcome },
-            (Ask::AgentCommit(id), _) => {
+        let input = match (purpose, answer) {
+            (Purpose::AgentCommit(id), Some(Answer::Outcome(outcome))) => {
+                agent::Input::Committed { id, outcome }
+            }
+            (Purpose::AgentCommit(id), _) => {
                 agent::Input::Committed { id, outcome: Outcome::Unknown(no_answer()) }
             }
-            (Ask::AgentRead(id), Some(Answer::Entries(entries, revision))) => {
+            (Purpose::AgentRead(id), Some(Answer::Entries(entries, revision))) => {
                 agent::Input::Read { id, result: Ok((entries, revision)) }
             }
-            (Ask::AgentRead(id), _) => agent::Input::Read { id, result: Err(no_answer()) },
-            (Ask::AgentLease(id), Some(Answer::Lease(lease))) => {
+            (Purpose::AgentRead(id), _) => agent::Input::Read { id, result: Err(no_answer()) },
+            (Purpose::AgentLease(id), Some(Answer::Lease(lease))) => {
                 agent::Input::LeaseGranted { id, result: Ok(lease) }
             }
-            (Ask::AgentLease(id), _) => agent::Input::LeaseGranted { id, result: Err(no_answer()) },
-            (Ask::Keep(lease), Some(Answer::Kept(Ok(_)))) => {
+            (Purpose::AgentLease(id), _) => agent::Input::LeaseGranted { id, result: Err(no_answer()) },
+            (Purpose::Keep(lease), Some(Answer::Kept(Ok(_)))) => {
                 agent::Input::LeaseKept { lease, kept: agent::LeaseKept::Kept }
             }
-            (Ask::Keep(lease), Some(Answer::Kept(Err(_)))) => {
+            (Purpose::Keep(lease), Some(Answer::Kept(Err(_)))) => {
                 agent::Input::LeaseKept { lease, kept: agent::LeaseKept::Gone }
             }
-            (Ask::Keep(lease), _) => {
+            (Purpose::Keep(lease), _) => {
                 agent::Input::LeaseKept { lease, kept: agent::LeaseKept::Unknown(no_answer()) }
             }
-            (Ask::Sync(_), Some(Answer::Lists(lists, revision))) => {
+            (Purpose::Sync(_), Some(Answer::Lists(lists, revision))) => {
                 if let Some(process) = self.agents.get_mut(node) {
                     process.cursor = Some(revision);
                     process.watching = false;
@@ -340,47 +364,49 @@ impl World {
                     self.tell_agent(node, generation, agent::Input::Synced { prefix, entries, revision });
                 }
                 // The watch must not repeat the changes that the read already contains.
-                self.watch(&Who::Agent(node.to_owned()), generation);
+                self.deliver_changes(&Client::Agent(node.to_owned()), generation);
                 return;
             }
-            (Ask::Sync(answers), _) => {
-                self.sync_later(&Who::Agent(node.to_owned()), generation, answers);
+            (Purpose::Sync(answers), _) => {
+                self.schedule_failed_sync(&Client::Agent(node.to_owned()), generation, answers);
                 return;
             }
-            (Ask::ControllerCommit(_) | Ask::ControllerLease | Ask::Revoke, _) => return,
+            (Purpose::ControllerCommit(_) | Purpose::ControllerLease | Purpose::Revoke, _) => return,
         };
         self.tell_agent(node, generation, input);
     }
 
-    fn controller_answered(
+    fn deliver_controller_answer(
         &mut self,
         node: &NodeName,
         generation: Generation,
-        ask: Ask,
+        purpose: Purpose,
         answer: Option<Answer>,
     ) {
         let no_answer = || StoreError::Unreachable("no answer in time".to_owned());
-        let input = match (ask, answer) {
-            (Ask::ControllerCommit(id), Some(Answer::Outcome(outcome))) => {
+        let input = match (purpose, answer) {
+            (Purpose::ControllerCommit(id), Some(Answer::Outcome(outcome))) => {
                 controller::Input::Committed { id, outcome }
             }
-            (Ask::ControllerCommit(id), _) => {
+            (Purpose::ControllerCommit(id), _) => {
                 controller::Input::Committed { id, outcome: Outcome::Unknown("no answer in time".to_owned()) }
             }
-            (Ask::ControllerLease, Some(Answer::Lease(lease))) => {
+            (Purpose::ControllerLease, Some(Answer::Lease(lease))) => {
                 controller::Input::LeaseGranted { result: Ok(lease) }
             }
-            (Ask::ControllerLease, _) => controller::Input::LeaseGranted { result: Err(no_answer()) },
-            (Ask::Keep(lease), Some(Answer::Kept(result))) => controller::Input::LeaseKept { lease, result },
-            (Ask::Keep(lease), _) => controller::Input::LeaseKept { lease, result: Err(no_answer()) },
-            (Ask::Sync(answers), Some(Answer::Lists(lists, revision))) => {
-                let who = Who::Controller(node.to_owned());
+            (Purpose::ControllerLease, _) => controller::Input::LeaseGranted { result: Err(no_answer()) },
+            (Purpose::Keep(lease), Some(Answer::Kept(result))) => {
+                controller::Input::LeaseKept { lease, result }
+            }
+            (Purpose::Keep(lease), _) => controller::Input::LeaseKept { lease, result: Err(no_answer()) },
+            (Purpose::Sync(answers), Some(Answer::Lists(lists, revision))) => {
+                let client = Client::Controller(node.to_owned());
                 if let Some(process) = self.controllers.get_mut(node) {
                     process.cursor = Some(revision);
                     process.watching = false;
                     // A read that failed meanwhile may have been for another refresh.
-                    let due = process.answered_sync(answers);
-                    self.sync_again(&who, generation, due);
+                    let due_refreshes = process.record_answered_sync(answers);
+                    self.schedule_syncs(&client, generation, due_refreshes);
                 }
                 let entries = lists.into_iter().flat_map(|(_, entries)| entries).collect();
                 self.tell_controller(
@@ -388,33 +414,41 @@ impl World {
                     generation,
                     controller::Input::Synced { entries, revision, answers },
                 );
-                self.watch(&who, generation);
+                self.deliver_changes(&client, generation);
                 return;
             }
-            (Ask::Sync(answers), _) => {
-                self.sync_later(&Who::Controller(node.to_owned()), generation, answers);
+            (Purpose::Sync(answers), _) => {
+                self.schedule_failed_sync(&Client::Controller(node.to_owned()), generation, answers);
                 return;
             }
-            (Ask::AgentCommit(_) | Ask::AgentRead(_) | Ask::AgentLease(_) | Ask::Revoke, _) => return,
+            (
+                Purpose::AgentCommit(_) | Purpose::AgentRead(_) | Purpose::AgentLease(_) | Purpose::Revoke,
+                _,
+            ) => return,
         };
         self.tell_controller(node, generation, input);
     }
 
     /// Reads everything that a process watches.
-    pub(super) fn sync(&mut self, who: &Who, generation: Generation, answers: controller::RefreshId) {
-        let prefixes = match who {
-            Who::Agent(node) => agent::prefixes(&self.keys, node),
-            Who::Controller(_) => vec![self.keys.root().to_owned()],
+    pub(super) fn start_sync(
+        &mut self,
+        client: &Client,
+        generation: Generation,
+        answers: controller::RefreshId,
+    ) {
+        let prefixes = match client {
+            Client::Agent(node) => agent::prefixes(&self.keys, node),
+            Client::Controller(_) => vec![self.keys.root().to_owned()],
         };
-        self.count_syncs(who, |syncs| syncs + 1);
-        self.ask(who, generation, Ask::Sync(answers), Request::List(prefixes), None);
+        self.count_syncs(client, |syncs| syncs + 1);
+        self.send_request(client, generation, Purpose::Sync(answers), Request::List(prefixes), None);
     }
 
     /// Changes the number of unanswered full reads of a process.
-    fn count_syncs(&mut self, who: &Who, count: fn(u32) -> u32) {
-        let syncs = match who {
-            Who::Agent(node) => self.agents.get_mut(node).map(|process| &mut process.syncs),
-            Who::Controller(node) => self.controllers.get_mut(node).map(|process| &mut process.syncs),
+    fn count_syncs(&mut self, client: &Client, count: fn(u32) -> u32) {
+        let syncs = match client {
+            Client::Agent(node) => self.agents.get_mut(node).map(|process| &mut process.syncs),
+            Client::Controller(node) => self.controllers.get_mut(node).map(|process| &mut process.syncs),
         };
         if let Some(syncs) = syncs {
             *syncs = count(*syncs);
@@ -422,89 +456,108 @@ impl World {
     }
 
     /// Schedules another full read after one that failed, or whose watch cannot be resumed.
-    fn sync_later(&mut self, who: &Who, generation: Generation, answers: controller::RefreshId) {
-        let due = match who {
-            Who::Agent(node) => self.agents.get_mut(node).map(|process| process.failed_sync(answers)),
-            Who::Controller(node) => {
-                self.controllers.get_mut(node).map(|process| process.failed_sync(answers))
+    fn schedule_failed_sync(
+        &mut self,
+        client: &Client,
+        generation: Generation,
+        answers: controller::RefreshId,
+    ) {
+        let due_refreshes = match client {
+            Client::Agent(node) => {
+                self.agents.get_mut(node).map(|process| process.record_failed_sync(answers))
+            }
+            Client::Controller(node) => {
+                self.controllers.get_mut(node).map(|process| process.record_failed_sync(answers))
             }
         };
-        self.sync_again(who, generation, due.unwrap_or_default());
+        self.schedule_syncs(client, generation, due_refreshes.unwrap_or_default());
     }
 
-    fn sync_again(&mut self, who: &Who, generation: Generation, due: Vec<controller::RefreshId>) {
-        for answers in due {
-            self.queue.push(self.now + 500, Event::SyncAgain(who.clone(), generation, answers));
+    fn schedule_syncs(
+        &mut self,
+        client: &Client,
+        generation: Generation,
+        due_refreshes: Vec<controller::RefreshId>,
+    ) {
+        for answers in due_refreshes {
+            self.queue.push(self.now + 500, Event::SyncAgain(client.clone(), generation, answers));
         }
     }
 
     /// Delivers the changes of a watch. A broken or compacted watch makes the process read everything again.
-    pub(super) fn watch(&mut self, who: &Who, generation: Generation) {
-        let cursor = match who {
-            Who::Agent(node) => self.agents.get_mut(node).filter(|p| p.generation == generation).map(|p| {
-                p.watching = false;
-                p.cursor
-            }),
-            Who::Controller(node) => {
-                self.controllers.get_mut(node).filter(|p| p.generation == generation).map(|p| {
-                    p.watching = false;
-                    p.cursor
+    pub(super) fn deliver_changes(&mut self, client: &Client, generation: Generation) {
+        let cursor = match client {
+            Client::Agent(node) => {
+                self.agents.get_mut(node).filter(|process| process.generation == generation).map(|process| {
+                    process.watching = false;
+                    process.cursor
                 })
+            }
+            Client::Controller(node) => {
+                self.controllers.get_mut(node).filter(|process| process.generation == generation).map(
+                    |process| {
+                        process.watching = false;
+                        process.cursor
+                    },
+                )
             }
         };
         let Some(Some(cursor)) = cursor else { return };
-        if let Some(until) = self.lags_until.get(who.node()).copied().filter(|until| self.now < *until) {
-            self.mark_watching(who);
-            self.queue.push(until, Event::Watch(who.clone(), generation));
+        if let Some(lag_end_ms) =
+            self.watch_lag_until.get(client.node()).copied().filter(|lag_end_ms| self.now < *lag_end_ms)
+        {
+            self.mark_watching(client);
+            self.queue.push(lag_end_ms, Event::Watch(client.clone(), generation));
             return;
         }
-        let reached = self.reaches_store(who, Way::Request) && self.reaches_store(who, Way::Answer);
-        if !reached || !self.store_works() || self.asks_deposed(who) {
+        let is_connected =
+            self.reaches_store(client, Direction::Request) && self.reaches_store(client, Direction::Answer);
+        if !is_connected || !self.store_works() || self.is_asking_deposed_leader(client) {
             // The watch resumes after the last seen revision; if that revision was compacted, everything is read again.
-            self.mark_watching(who);
-            self.queue.push(self.now + RESUME_MS, Event::Watch(who.clone(), generation));
+            self.mark_watching(client);
+            self.queue.push(self.now + WATCH_RETRY_MS, Event::Watch(client.clone(), generation));
             return;
         }
-        let prefixes = match who {
-            Who::Agent(node) => self.agents.get(node).map(|process| process.prefixes.as_slice()),
-            Who::Controller(node) => self.controllers.get(node).map(|process| process.prefixes.as_slice()),
+        let prefixes = match client {
+            Client::Agent(node) => self.agents.get(node).map(|process| process.prefixes.as_slice()),
+            Client::Controller(node) => self.controllers.get(node).map(|process| process.prefixes.as_slice()),
         };
         let Ok(changes) = self.store.changes_of(prefixes.unwrap_or_default(), cursor + 1) else {
-            self.set_cursor(who, None);
-            self.sync_later(who, generation, 0);
+            self.set_cursor(client, None);
+            self.schedule_failed_sync(client, generation, 0);
             return;
         };
         let revision = self.store.revision();
-        self.set_cursor(who, Some(revision));
+        self.set_cursor(client, Some(revision));
         let mut changes: Vec<Change> = changes.into_iter().flat_map(|(_, changes)| changes).collect();
-        if self.has_next {
-            changes = self.as_told(who, changes);
+        if self.has_next_version {
+            changes = self.decoded_changes(client, changes);
         }
-        match who {
-            Who::Agent(node) if changes.is_empty() => {
+        match client {
+            Client::Agent(node) if changes.is_empty() => {
                 self.tell_agent(node, generation, agent::Input::Progress(revision));
             }
-            Who::Agent(node) => {
+            Client::Agent(node) => {
                 self.tell_agent(node, generation, agent::Input::Changed { changes, revision });
             }
-            Who::Controller(node) if changes.is_empty() => {
+            Client::Controller(node) if changes.is_empty() => {
                 self.tell_controller(node, generation, controller::Input::Progress(revision));
             }
-            Who::Controller(node) => {
+            Client::Controller(node) => {
                 self.tell_controller(node, generation, controller::Input::Changed { changes, revision });
             }
         }
     }
 
     /// Records that a notification of the watch is already scheduled.
-    fn mark_watching(&mut self, who: &Who) {
-        match who {
-            Who::Agent(node) => {
+    fn mark_watching(&mut self, client: &Client) {
+        match client {
+            Client::Agent(node) => {
                 if let Some(process) = self.agents.get_mut(node) {
                     process.watching = true;
                 }
             }
-            Who::Controller(node) => {
+            Client::Controller(node) => {
                 if let Some(process) = self.controllers.get_mut(node) {
                     process.watching = true;
                 }
@@ -513,28 +566,34 @@ impl World {
     }
 
     /// Handles a timeout; the next attempt goes to another member of etcd.
-    pub(super) fn timed_out(&mut self, who: &Who, generation: Generation, token: Token, ask: &Ask) {
-        let waits = match who {
-            Who::Agent(node) => self.agents.get(node).is_some_and(|process| {
+    pub(super) fn handle_timeout(
+        &mut self,
+        client: &Client,
+        generation: Generation,
+        token: Token,
+        purpose: &Purpose,
+    ) {
+        let is_waiting = match client {
+            Client::Agent(node) => self.agents.get(node).is_some_and(|process| {
                 process.generation == generation && process.outstanding.contains(&token)
             }),
-            Who::Controller(node) => self.controllers.get(node).is_some_and(|process| {
+            Client::Controller(node) => self.controllers.get(node).is_some_and(|process| {
                 process.generation == generation && process.outstanding.contains(&token)
             }),
         };
-        if waits && !matches!(ask, Ask::Keep(_)) {
-            self.turn_to_another_member(who);
+        if is_waiting && !matches!(purpose, Purpose::Keep(_)) {
+            self.switch_store_member(client);
         }
     }
 
-    fn set_cursor(&mut self, who: &Who, cursor: Option<Revision>) {
-        match who {
-            Who::Agent(node) => {
+    fn set_cursor(&mut self, client: &Client, cursor: Option<Revision>) {
+        match client {
+            Client::Agent(node) => {
                 if let Some(process) = self.agents.get_mut(node) {
                     process.cursor = cursor;
                 }
             }
-            Who::Controller(node) => {
+            Client::Controller(node) => {
                 if let Some(process) = self.controllers.get_mut(node) {
                     process.cursor = cursor;
                 }

@@ -29,9 +29,9 @@ pub(crate) struct Machine {
     /// Whether the watchdog has reset the machine since it was last up.
     pub expired: bool,
     /// Number of the machine among those that had this name.
-    pub number: u64,
+    pub hardware_number: u64,
     /// Number of the machine among those with a copy of one disk.
-    pub copy: u64,
+    pub disk_copy: u64,
     /// Node whose boot and machine ids this machine has.
     pub clone_of: Option<NodeName>,
     /// Sleep protection that the agent reports.
@@ -81,13 +81,13 @@ pub(crate) struct Machine {
     /// Journal as it was at boot.
     pub journal_at_boot: Journal,
     /// Delay with which a slow driver executes orders, by service.
-    pub slow: BTreeMap<ResourceName, Millis>,
+    pub driver_delays_ms: BTreeMap<ResourceName, Millis>,
     /// Orders that a driver's server executes, even if the agent ends.
-    pub orders: BTreeMap<u64, Order>,
+    pub driver_requests: BTreeMap<u64, DriverRequest>,
     /// Services that start when the machine boots.
     pub autostart: BTreeMap<ResourceName, ServiceDefinition>,
     /// Services that the boot has started, until the node's epoch opens: before that, the agent cannot have stopped them.
-    pub by_boot: BTreeSet<ResourceName>,
+    pub started_by_boot: BTreeSet<ResourceName>,
     /// Whether writes to the disk fail.
     pub disk_full: bool,
     /// Whether the drivers do not answer.
@@ -104,12 +104,12 @@ pub(crate) struct Present {
     /// Definition with which the service was started.
     pub definition: ServiceDefinition,
     /// State of the service.
-    pub doing: Doing,
+    pub activity: Activity,
 }
 
 /// An order to the server of a slow driver.
 #[derive(Clone, Debug)]
-pub(crate) struct Order {
+pub(crate) struct DriverRequest {
     /// Service to start, stop or kill.
     pub service: ServiceDefinition,
     /// Command of the order.
@@ -120,7 +120,7 @@ pub(crate) struct Order {
 
 /// State of a service on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub(crate) enum Activity {
     /// The service runs or is about to run: it may touch its data.
     Runs,
     /// The service waits for its memory from another machine, and does not run yet.
@@ -137,7 +137,7 @@ pub(crate) struct Running {
     /// Service of the command.
     pub service: ServiceDefinition,
     /// Observation that a slow driver's probe made at its beginning and returns at its end.
-    pub seen: Option<Observed>,
+    pub early_observation: Option<Observed>,
 }
 
 /// The watchdog daemon and its device.
@@ -165,18 +165,18 @@ pub(crate) struct Watchdog {
     /// Requests whose reply the agent awaits, by message number.
     pub waiting: BTreeMap<u64, WatchdogRequestId>,
     /// Virtual time of the next check whether the device has expired.
-    pub looked_at_next: Option<Millis>,
+    pub next_check_at: Option<Millis>,
     /// Virtual time of the next scheduled wake.
     pub wake_at: Option<Millis>,
     /// Milliseconds for which the daemon is to pause before its next pet.
     pub stops_for_ms: Option<Millis>,
     /// State of a paused daemon; `None`: the daemon is not paused.
-    pub stopped: Option<Stopped>,
+    pub stopped: Option<PausedDaemon>,
 }
 
 /// A watchdog daemon that is paused between reading its clock and the pet that follows.
 #[derive(Debug)]
-pub(crate) struct Stopped {
+pub(crate) struct PausedDaemon {
     /// Timeout that the pet will set, in seconds.
     pub seconds: u32,
     /// Inputs that wait for the daemon, each with the generation of its agent's process.
@@ -212,18 +212,18 @@ impl Machine {
     /// Returns the machine id, which differs after a replacement of the machine.
     pub(crate) fn machine_id(&self, name: &NodeName) -> String {
         let name = self.clone_of.as_ref().unwrap_or(name);
-        machine_id(name, self.number)
+        machine_id(name, self.hardware_number)
     }
 
     /// Returns the product id of the hardware, which also differs on a machine with a copy of the disk.
     pub(crate) fn product_id(&self, name: &NodeName) -> String {
         let name = self.clone_of.as_ref().unwrap_or(name);
-        product_id(name, self.number, self.copy)
+        product_id(name, self.hardware_number, self.disk_copy)
     }
 
     /// Returns `true` if the service runs on this machine.
     pub(crate) fn runs(&self, name: &ResourceName) -> bool {
-        self.services.get(name).is_some_and(|present| present.doing == Doing::Runs)
+        self.services.get(name).is_some_and(|present| present.activity == Activity::Runs)
     }
 
     /// Returns `true` if the machine has a watchdog that can guard exclusive services.
@@ -235,12 +235,12 @@ impl Machine {
     }
 
     /// Returns `true` if a service can be started on the machine; a machine that shuts down starts nothing.
-    pub(crate) fn starts_things(&self) -> bool {
-        self.works() && self.ending.is_none()
+    pub(crate) fn accepts_starts(&self) -> bool {
+        self.is_working() && self.ending.is_none()
     }
 
     /// Returns `true` if the machine's processes run.
-    pub(crate) fn works(&self) -> bool {
+    pub(crate) fn is_working(&self) -> bool {
         self.up && !self.suspended
     }
 }

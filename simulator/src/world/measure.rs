@@ -1,7 +1,7 @@
 //! Measurements of agents: the usage of a service is the load set by a step; without any load, nothing can be measured.
 
 use super::World;
-use super::machine::{Doing, Present};
+use super::machine::{Activity, Present};
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::quantity::Quantity;
@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 impl World {
     /// Sets the usage of a service from now on. Values that are not given stay unchanged.
     pub(super) fn load(&mut self, resource: &ResourceName, usage: Usage) {
-        let known = self.loads.entry(resource.to_owned()).or_default();
-        *known = with_default(&usage, known);
+        let load = self.service_loads.entry(resource.to_owned()).or_default();
+        *load = with_default(&usage, load);
     }
 
     /// Answers an agent's measurement of its machine, without delay.
@@ -28,32 +28,33 @@ impl World {
         }
     }
 
-    fn measured(&self, node: &NodeName, at: Mono, asked: &[ServiceDefinition]) -> Measured {
-        let Some(machine) = self.machines.get(node).filter(|_| !self.loads.is_empty()) else {
+    fn measured(&self, node: &NodeName, time: Mono, requested: &[ServiceDefinition]) -> Measured {
+        let Some(machine) = self.machines.get(node).filter(|_| !self.service_loads.is_empty()) else {
             return Measured::default();
         };
-        let runs = |(_, present): &(&ResourceName, &Present)| present.doing == Doing::Runs;
+        let runs = |(_, present): &(&ResourceName, &Present)| present.activity == Activity::Runs;
         let running: Vec<&ResourceName> =
             machine.services.iter().filter(runs).map(|(name, _)| name).collect();
-        let is_asked = |name: &&&ResourceName| asked.iter().any(|service| service.name == ***name);
-        let of_service = |name: &&ResourceName| Some(((*name).clone(), sample(at, self.loads.get(*name)?)));
+        let is_asked = |name: &&&ResourceName| requested.iter().any(|service| service.name == ***name);
+        let service_sample =
+            |name: &&ResourceName| Some(((*name).clone(), sample(time, self.service_loads.get(*name)?)));
         let services: BTreeMap<ResourceName, Sample> =
-            running.iter().filter(is_asked).filter_map(of_service).collect();
+            running.iter().filter(is_asked).filter_map(service_sample).collect();
         // A service without a load uses the amounts of its requests, so that the total of the machine can be measured.
         let total = running
             .iter()
-            .map(|name| self.used_by(name))
-            .fold(Usage::default(), |sum, one| sum_of(&sum, &one));
-        let machine = (!services.is_empty()).then(|| sample(at, &total));
+            .map(|name| self.usage_of(name))
+            .fold(Usage::default(), |sum, one| usage_sum(&sum, &one));
+        let machine = (!services.is_empty()).then(|| sample(time, &total));
         Measured { machine, services }
     }
 
-    fn used_by(&self, name: &ResourceName) -> Usage {
+    fn usage_of(&self, name: &ResourceName) -> Usage {
         let stored = self.spec_of(Kind::Resource, name);
         let resource: Option<Resource> = stored.and_then(|value| serde_json::from_value(value).ok());
         let requests = resource.map(|resource| resource.spec.requests).unwrap_or_default();
-        let asked = Usage { cpu: requests.cpu, memory: requests.memory, ..Usage::default() };
-        self.loads.get(name).map_or(asked, |load| with_default(load, &asked))
+        let requested = Usage { cpu: requests.cpu, memory: requests.memory, ..Usage::default() };
+        self.service_loads.get(name).map_or(requested, |load| with_default(load, &requested))
     }
 }
 
@@ -66,7 +67,7 @@ fn with_default(usage: &Usage, default: &Usage) -> Usage {
     }
 }
 
-fn sum_of(one: &Usage, other: &Usage) -> Usage {
+fn usage_sum(one: &Usage, other: &Usage) -> Usage {
     let add = |one: Option<Quantity>, other: Option<Quantity>| match (one, other) {
         (None, only) | (only, None) => only,
         (Some(one), Some(other)) => Some(Quantity::from_milli(one.milli().saturating_add(other.milli()))),
@@ -79,13 +80,13 @@ fn sum_of(one: &Usage, other: &Usage) -> Usage {
     }
 }
 
-fn sample(at: Mono, load: &Usage) -> Sample {
-    let number = |amount: i128| u64::try_from(amount.max(0)).unwrap_or(u64::MAX);
-    let rate = |rate: Option<Quantity>| rate.map(|rate| Meter::Rate(number(rate.units())));
+fn sample(time: Mono, load: &Usage) -> Sample {
+    let unsigned = |amount: i128| u64::try_from(amount.max(0)).unwrap_or(u64::MAX);
+    let rate = |rate: Option<Quantity>| rate.map(|rate| Meter::Rate(unsigned(rate.units())));
     Sample {
-        at,
-        cpu: load.cpu.map(|cpu| Meter::Rate(number(cpu.milli().saturating_mul(1000)))),
-        memory: load.memory.map(|memory| number(memory.units())),
+        at: time,
+        cpu: load.cpu.map(|cpu| Meter::Rate(unsigned(cpu.milli().saturating_mul(1000)))),
+        memory: load.memory.map(|memory| unsigned(memory.units())),
         disk: rate(load.disk_rate),
         network: rate(load.network_rate),
     }

@@ -1,8 +1,8 @@
 //! The network: the machines that reach each other, etcd and the migration network, in each direction separately.
 
 use super::World;
-use super::process::Who;
-use crate::scenario::action::End;
+use super::process::Client;
+use crate::scenario::action::LinkEnd;
 use ha_api_types::id::NodeName;
 use std::collections::BTreeSet;
 
@@ -10,14 +10,14 @@ use std::collections::BTreeSet;
 #[derive(Debug, Default)]
 pub(super) struct Network {
     /// Cut links, as source and destination.
-    cut: BTreeSet<(End, End)>,
+    cut_links: BTreeSet<(LinkEnd, LinkEnd)>,
     /// Machines without their migration network.
-    no_migration: BTreeSet<NodeName>,
+    nodes_without_migration: BTreeSet<NodeName>,
 }
 
 /// A direction between a process and etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     /// From the process to etcd.
     Request,
     /// From etcd to the process.
@@ -26,16 +26,16 @@ pub(crate) enum Way {
 
 impl Network {
     /// Cuts or restores a link.
-    pub(super) fn set(&mut self, from: End, to: End, on: bool, one_way: bool) {
-        let mut ways = vec![(from.clone(), to.clone())];
+    pub(super) fn set_link(&mut self, from: LinkEnd, to: LinkEnd, on: bool, one_way: bool) {
+        let mut directions = vec![(from.clone(), to.clone())];
         if !one_way {
-            ways.push((to, from));
+            directions.push((to, from));
         }
-        for way in ways {
+        for direction in directions {
             if on {
-                self.cut.remove(&way);
+                self.cut_links.remove(&direction);
             } else {
-                self.cut.insert(way);
+                self.cut_links.insert(direction);
             }
         }
     }
@@ -43,14 +43,14 @@ impl Network {
     /// Sets whether a machine has its migration network.
     pub(super) fn set_migration(&mut self, node: &NodeName, on: bool) {
         if on {
-            self.no_migration.remove(node);
+            self.nodes_without_migration.remove(node);
         } else {
-            self.no_migration.insert(node.to_owned());
+            self.nodes_without_migration.insert(node.to_owned());
         }
     }
 
-    fn is_cut(&self, from: &End, to: &End) -> bool {
-        !self.cut.is_empty() && self.cut.contains(&(from.clone(), to.clone()))
+    fn is_cut(&self, from: &LinkEnd, to: &LinkEnd) -> bool {
+        !self.cut_links.is_empty() && self.cut_links.contains(&(from.clone(), to.clone()))
     }
 }
 
@@ -60,81 +60,83 @@ impl World {
     }
 
     /// Returns `true` if a packet from one machine reaches the other.
-    pub(super) fn gets_through(&self, from: &NodeName, to: &NodeName) -> bool {
+    pub(super) fn delivers_messages(&self, from: &NodeName, to: &NodeName) -> bool {
         if from == to {
             return self.machines.get(from).is_some_and(|machine| machine.up);
         }
         if !self.is_connected(from) || !self.is_connected(to) {
             return false;
         }
-        if self.network.cut.is_empty() {
+        if self.network.cut_links.is_empty() {
             return true;
         }
-        let (from, to) = (End::Node(from.to_owned()), End::Node(to.to_owned()));
-        ![(&from, &to), (&from, &End::Peers), (&End::Peers, &to)]
+        let (from, to) = (LinkEnd::Node(from.to_owned()), LinkEnd::Node(to.to_owned()));
+        ![(&from, &to), (&from, &LinkEnd::Peers), (&LinkEnd::Peers, &to)]
             .into_iter()
             .any(|(from, to)| self.network.is_cut(from, to))
     }
 
     /// Returns `true` if a request of a machine's agent reaches a machine's controller.
-    pub(super) fn asks_controller(&self, node: &NodeName, candidate: &NodeName) -> bool {
-        let cut = node != candidate && self.network.is_cut(&End::Node(node.to_owned()), &End::Controllers);
-        !cut && self.gets_through(node, candidate)
+    pub(super) fn can_ask_controller(&self, node: &NodeName, candidate: &NodeName) -> bool {
+        let is_cut =
+            node != candidate && self.network.is_cut(&LinkEnd::Node(node.to_owned()), &LinkEnd::Controllers);
+        !is_cut && self.delivers_messages(node, candidate)
     }
 
     /// Returns `true` if an answer of a machine's controller reaches a machine's agent.
-    pub(super) fn hears_controller(&self, candidate: &NodeName, node: &NodeName) -> bool {
-        let cut = node != candidate && self.network.is_cut(&End::Controllers, &End::Node(node.to_owned()));
-        !cut && self.gets_through(candidate, node)
+    pub(super) fn can_hear_controller(&self, candidate: &NodeName, node: &NodeName) -> bool {
+        let is_cut =
+            node != candidate && self.network.is_cut(&LinkEnd::Controllers, &LinkEnd::Node(node.to_owned()));
+        !is_cut && self.delivers_messages(candidate, node)
     }
 
     /// Returns `true` if a live migration can run from one machine to another.
-    pub(super) fn migrates_between(&self, source: &NodeName, target: &NodeName) -> bool {
+    pub(super) fn can_migrate_between(&self, source: &NodeName, target: &NodeName) -> bool {
         let works = |node: &NodeName| {
-            self.machines.get(node).is_some_and(super::machine::Machine::works)
-                && !self.network.no_migration.contains(node)
+            self.machines.get(node).is_some_and(super::machine::Machine::is_working)
+                && !self.network.nodes_without_migration.contains(node)
         };
-        works(source) && works(target) && self.both_ways(source, target)
+        works(source) && works(target) && self.is_connected_both_ways(source, target)
     }
 
     /// Returns `true` if the machine's controller runs and reaches etcd.
     pub(crate) fn controller_works(&self, node: &NodeName) -> bool {
-        let who = Who::Controller(node.to_owned());
+        let client = Client::Controller(node.to_owned());
         self.controllers.get(node).is_some_and(|process| !process.hung)
-            && self.reaches_store(&who, Way::Request)
-            && self.reaches_store(&who, Way::Answer)
+            && self.reaches_store(&client, Direction::Request)
+            && self.reaches_store(&client, Direction::Answer)
     }
 
     /// Returns `true` if two machines reach each other in both directions.
-    pub(super) fn both_ways(&self, one: &NodeName, other: &NodeName) -> bool {
-        self.gets_through(one, other) && self.gets_through(other, one)
+    pub(super) fn is_connected_both_ways(&self, one: &NodeName, other: &NodeName) -> bool {
+        self.delivers_messages(one, other) && self.delivers_messages(other, one)
     }
 
     /// Returns `true` if messages between a process and etcd arrive in this direction, over any working member.
-    pub(crate) fn reaches_store(&self, who: &Who, way: Way) -> bool {
-        let node = who.node();
+    pub(crate) fn reaches_store(&self, client: &Client, direction: Direction) -> bool {
+        let node = client.node();
         if !self.is_connected(node) {
             return false;
         }
-        if self.network.cut.is_empty() {
+        if self.network.cut_links.is_empty() {
             return true;
         }
-        let process = match who {
-            Who::Agent(node) => vec![End::Node(node.clone())],
-            Who::Controller(node) => vec![End::Node(node.clone()), End::Controllers],
+        let process = match client {
+            Client::Agent(node) => vec![LinkEnd::Node(node.clone())],
+            Client::Controller(node) => vec![LinkEnd::Node(node.clone()), LinkEnd::Controllers],
         };
-        let is_cut = process.iter().any(|end| match way {
-            Way::Request => self.network.is_cut(end, &End::Store),
-            Way::Answer => self.network.is_cut(&End::Store, end),
+        let is_cut = process.iter().any(|end| match direction {
+            Direction::Request => self.network.is_cut(end, &LinkEnd::Store),
+            Direction::Answer => self.network.is_cut(&LinkEnd::Store, end),
         });
         let members = &self.scenario.store;
         !is_cut
             && (members.is_empty()
                 || members.iter().any(|member| {
                     self.member_serves(member)
-                        && match way {
-                            Way::Request => self.gets_through(node, member),
-                            Way::Answer => self.gets_through(member, node),
+                        && match direction {
+                            Direction::Request => self.delivers_messages(node, member),
+                            Direction::Answer => self.delivers_messages(member, node),
                         }
                 }))
     }

@@ -3,7 +3,7 @@
 use super::World;
 use super::event::Event;
 use super::invariants::Bound;
-use super::process::{Generation, Process, Who};
+use super::process::{Client, Generation, Process};
 use super::version::Version;
 use crate::scenario::action::ProcessVerb;
 use ha_api_types::id::{NodeName, ResourceName};
@@ -18,9 +18,9 @@ use ha_node_agent::watchdog::core::{Core as WatchdogCore, Input as WatchdogInput
 use ha_node_agent::watchdog::protocol::Privileges;
 
 /// Time from power-on until the daemons run, in milliseconds.
-const BOOT_MS: Millis = 5_000;
+const BOOT_DURATION_MS: Millis = 5_000;
 /// Time from a watchdog's reset until the daemons run, in milliseconds.
-const RESET_MS: Millis = 20_000;
+const RESET_DURATION_MS: Millis = 20_000;
 
 impl World {
     /// Switches a machine on.
@@ -38,7 +38,7 @@ impl World {
     /// Switches a machine on or cuts its power, as a step demands.
     pub(super) fn power(&mut self, node: &NodeName, on: bool) {
         if on {
-            self.power_on(node, BOOT_MS);
+            self.power_on(node, BOOT_DURATION_MS);
         } else {
             self.log(node, "machine", "power is cut");
             self.lose_everything(node);
@@ -47,13 +47,13 @@ impl World {
 
     /// Ends everything that ran on a machine; its disk keeps its content.
     pub(super) fn lose_everything(&mut self, node: &NodeName) {
-        let ran: Vec<ResourceName> = self
+        let running_services: Vec<ResourceName> = self
             .machines
             .get(node)
             .map(|machine| machine.services.keys().filter(|name| machine.runs(name)).cloned().collect())
             .unwrap_or_default();
-        for name in ran {
-            self.lost_service(node, &name);
+        for name in running_services {
+            self.record_lost_service(node, &name);
         }
         self.agents.remove(node);
         self.controllers.remove(node);
@@ -68,14 +68,14 @@ impl World {
             machine.clock.set_suspended(now, false);
             machine.services.clear();
             machine.commands.clear();
-            machine.orders.clear();
-            machine.by_boot.clear();
+            machine.driver_requests.clear();
+            machine.started_by_boot.clear();
             machine.watchdog.daemon = WatchdogCore::new(Privileges::default());
             machine.watchdog.dead = false;
             machine.watchdog.saved = None;
             machine.watchdog.open = false;
             machine.watchdog.fires_at = None;
-            machine.watchdog.looked_at_next = None;
+            machine.watchdog.next_check_at = None;
             machine.watchdog.wake_at = None;
             machine.watchdog.waiting.clear();
             machine.watchdog.stops_for_ms = None;
@@ -84,27 +84,27 @@ impl World {
             // A new boot number invalidates the events of a boot in progress.
             machine.boot += 1;
         }
-        self.deferred.retain(|(suspended, _)| suspended != node);
+        self.deferred_events.retain(|(suspended, _)| suspended != node);
     }
 
     /// Resets a machine by its watchdog, after which the machine boots again.
     pub(super) fn reset(&mut self, node: &NodeName) {
         self.log(node, "watchdog", "resets the machine");
-        let active = self.machines.get(node).is_some_and(|machine| {
+        let is_active = self.machines.get(node).is_some_and(|machine| {
             machine.services.values().any(|present| present.definition.exclusive)
                 || !machine.commands.is_empty()
         });
         // A service counts as active until the agent has committed its stop, and the watchdog stays armed that long.
         // The watchdog is armed before a start, and released only by a commit after the last end.
-        let guards_something = active
-            || self.says_active(node)
+        let guards_something = is_active
+            || self.reports_active(node)
             || self.is_to_start(node)
             || self.has_armed_without_an_answer(node)
             || self.has_just_become_idle(node);
         // The restore removed the agent's reports, so its active services are unknown until it reports again.
-        let is_forgotten = !self.store.get(&self.keys.restored()).entries.is_empty();
-        let asked_for = self.machines.get(node).is_some_and(|machine| machine.journal.trial.is_some());
-        if !guards_something && !asked_for && !is_forgotten {
+        let store_was_restored = !self.store.get(&self.keys.restored()).entries.is_empty();
+        let is_watchdog_test = self.machines.get(node).is_some_and(|machine| machine.journal.trial.is_some());
+        if !guards_something && !is_watchdog_test && !store_was_restored {
             self.violate("no unnecessary resets", format!("{node} was reset with nothing active"));
         }
         self.lose_everything(node);
@@ -113,7 +113,7 @@ impl World {
             machine.resets.push(now);
             machine.expired = true;
         }
-        self.power_on(node, RESET_MS);
+        self.power_on(node, RESET_DURATION_MS);
     }
 
     pub(super) fn booted(&mut self, node: &NodeName, boot: u64) {
@@ -128,25 +128,26 @@ impl World {
         self.log(node, "machine", "is up");
         self.start_at_boot(node);
         let delay_ms = self.random.between_ms(10, 500);
-        self.queue.push(self.now + delay_ms, Event::StartProcess { who: Who::Agent(node.to_owned()), boot });
+        self.queue
+            .push(self.now + delay_ms, Event::StartProcess { client: Client::Agent(node.to_owned()), boot });
         if has_controller {
             let delay_ms = self.random.between_ms(10, 500);
             self.queue.push(
                 self.now + delay_ms,
-                Event::StartProcess { who: Who::Controller(node.to_owned()), boot },
+                Event::StartProcess { client: Client::Controller(node.to_owned()), boot },
             );
         }
     }
 
-    pub(super) fn start_process(&mut self, who: &Who, boot: u64) {
-        let node = who.node();
+    pub(super) fn start_process(&mut self, client: &Client, boot: u64) {
+        let node = client.node();
         let Some(machine) = self.machines.get(node).filter(|machine| machine.boot == boot && machine.up)
         else {
             return;
         };
-        let generation = self.generations + 1;
-        match who {
-            Who::Agent(node) => {
+        let generation = self.generation_count + 1;
+        match client {
+            Client::Agent(node) => {
                 if self.agents.contains_key(node) {
                     return;
                 }
@@ -164,13 +165,13 @@ impl World {
                     version: env!("CARGO_PKG_VERSION").to_owned(),
                 };
                 let core = AgentCore::new(config, machine.journal.clone());
-                self.generations = generation;
+                self.generation_count = generation;
                 let prefixes = ha_node_agent::core::prefixes(&self.keys, node);
                 self.agents.insert(node.clone(), Process::new(core, generation, prefixes));
                 self.log(node, "agent", "starts");
                 self.connect_watchdog(node, generation);
             }
-            Who::Controller(node) => {
+            Client::Controller(node) => {
                 if self.controllers.contains_key(node) {
                     return;
                 }
@@ -183,7 +184,7 @@ impl World {
                     machine: machine.machine_id(node),
                     is_only_process: true,
                 };
-                self.generations = generation;
+                self.generation_count = generation;
                 let prefixes = vec![self.keys.root().to_owned()];
                 let mut core = Replica::new(config);
                 core.plan_slowly(machine.plan_ms > 0);
@@ -192,16 +193,16 @@ impl World {
                 self.log(node, "controller", "starts");
             }
         }
-        self.sync(who, generation, 0);
+        self.start_sync(client, generation, 0);
         // The core may have effects before its first event.
-        self.nudge(who, generation);
-        self.queue.push(self.now + super::RELIST_MS, Event::Relist(who.clone(), generation));
+        self.send_first_tick(client, generation);
+        self.queue.push(self.now + super::RELIST_INTERVAL_MS, Event::Relist(client.clone(), generation));
     }
 
-    fn nudge(&mut self, who: &Who, generation: Generation) {
-        match who {
-            Who::Agent(node) => self.tell_agent(node, generation, AgentInput::Tick),
-            Who::Controller(node) => self.tell_controller(node, generation, ControllerInput::Tick),
+    fn send_first_tick(&mut self, client: &Client, generation: Generation) {
+        match client {
+            Client::Agent(node) => self.tell_agent(node, generation, AgentInput::Tick),
+            Client::Controller(node) => self.tell_controller(node, generation, ControllerInput::Tick),
         }
     }
 
@@ -214,12 +215,12 @@ impl World {
             machine.watchdog.waiting.clear();
         }
         self.tell_daemon(node, None, WatchdogInput::Disconnected);
-        self.agent_has_ended(node);
+        self.finish_agent_end(node);
     }
 
     /// Applies an operation to an agent's process.
     pub(super) fn agent_process(&mut self, node: &NodeName, verb: ProcessVerb) {
-        let who = Who::Agent(node.to_owned());
+        let client = Client::Agent(node.to_owned());
         let Some(boot) = self.machines.get(node).map(|machine| machine.boot) else { return };
         match verb {
             // A start during the end of a process happens after that end.
@@ -227,14 +228,14 @@ impl World {
                 self.restart_agent(node);
             }
             ProcessVerb::Upgrade { words } => {
-                self.set_version(&who, Version::Next { words });
+                self.set_version(&client, Version::Next { words });
                 self.agent_process(node, ProcessVerb::Restart);
             }
             ProcessVerb::Downgrade => {
-                self.set_version(&who, Version::This);
+                self.set_version(&client, Version::This);
                 self.agent_process(node, ProcessVerb::Restart);
             }
-            ProcessVerb::Start => self.queue.push(self.now, Event::StartProcess { who, boot }),
+            ProcessVerb::Start => self.queue.push(self.now, Event::StartProcess { client, boot }),
             ProcessVerb::Kill => {
                 self.log(node, "agent", "is killed");
                 self.end_agent(node);
@@ -273,21 +274,21 @@ impl World {
 
     /// Applies an operation to a controller's process.
     pub(super) fn controller_process(&mut self, node: &NodeName, verb: ProcessVerb) {
-        let who = Who::Controller(node.to_owned());
+        let client = Client::Controller(node.to_owned());
         let Some(boot) = self.machines.get(node).map(|machine| machine.boot) else { return };
         match verb {
             ProcessVerb::Start if self.controllers.get(node).is_some_and(|process| process.ending) => {
                 self.restart_controller(node);
             }
             ProcessVerb::Upgrade { words } => {
-                self.set_version(&who, Version::Next { words });
+                self.set_version(&client, Version::Next { words });
                 self.controller_process(node, ProcessVerb::Restart);
             }
             ProcessVerb::Downgrade => {
-                self.set_version(&who, Version::This);
+                self.set_version(&client, Version::This);
                 self.controller_process(node, ProcessVerb::Restart);
             }
-            ProcessVerb::Start => self.queue.push(self.now, Event::StartProcess { who, boot }),
+            ProcessVerb::Start => self.queue.push(self.now, Event::StartProcess { client, boot }),
             ProcessVerb::Kill => {
                 self.log(node, "controller", "is killed");
                 self.end_controller(node);
@@ -334,7 +335,7 @@ impl World {
             }
             Some(SleepProtection::None) | None => {}
         }
-        if let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.works()) {
+        if let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.is_working()) {
             machine.suspended = true;
             machine.clock.set_suspended(now, true);
             // The device's timer also stops during the suspend.
@@ -363,16 +364,16 @@ impl World {
         machine.clock.set_suspended(now, false);
         let fires_at = machine.watchdog.fires_at;
         self.log(node, "machine", "wakes");
-        let deferred = std::mem::take(&mut self.deferred);
+        let deferred = std::mem::take(&mut self.deferred_events);
         for (suspended, event) in deferred {
             if suspended == *node {
                 self.queue.push(now, event);
             } else {
-                self.deferred.push((suspended, event));
+                self.deferred_events.push((suspended, event));
             }
         }
-        if let Some(at) = fires_at {
-            self.look_at_device(node, at);
+        if let Some(check_ms) = fires_at {
+            self.schedule_device_check(node, check_ms);
         }
     }
 }

@@ -15,27 +15,27 @@ pub(crate) type Generation = u64;
 
 /// Role and node of a process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Who {
+pub(crate) enum Client {
     /// The agent of this node.
     Agent(NodeName),
     /// The controller on this node.
     Controller(NodeName),
 }
 
-impl Who {
+impl Client {
     /// Returns the node on which the process runs.
     pub(super) fn node(&self) -> &NodeName {
         match self {
-            Who::Agent(node) | Who::Controller(node) => node,
+            Client::Agent(node) | Client::Controller(node) => node,
         }
     }
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Who::Agent(node) => write!(f, "agent {node}"),
-            Who::Controller(node) => write!(f, "controller {node}"),
+            Client::Agent(node) => write!(f, "agent {node}"),
+            Client::Controller(node) => write!(f, "controller {node}"),
         }
     }
 }
@@ -75,7 +75,7 @@ pub(crate) struct Process<C: Core> {
     /// Whether the process received a request to end.
     pub ending: bool,
     /// Whether the end of the plan in progress is scheduled.
-    pub plans: bool,
+    pub is_plan_scheduled: bool,
     /// Inputs that wait while the process is paused.
     pub inbox: Vec<C::Input>,
     /// Unanswered requests.
@@ -89,7 +89,7 @@ pub(crate) struct Process<C: Core> {
     /// Number of unanswered full reads.
     pub syncs: u32,
     /// Refreshes whose full read failed, and which no later read has answered.
-    pub owed: BTreeSet<RefreshId>,
+    pub pending_refreshes: BTreeSet<RefreshId>,
     /// Virtual time of the next scheduled wake.
     pub wake_at: Option<u64>,
 }
@@ -102,38 +102,40 @@ impl<C: Core> Process<C> {
             generation,
             hung: false,
             ending: false,
-            plans: false,
+            is_plan_scheduled: false,
             inbox: Vec::new(),
             outstanding: BTreeSet::new(),
             cursor: None,
             prefixes,
             watching: false,
             syncs: 0,
-            owed: BTreeSet::new(),
+            pending_refreshes: BTreeSet::new(),
             wake_at: None,
         }
     }
 
     /// Handles a scheduled wake. Returns whether the core's deadline has passed by its own clock; `None` if the wake is
     /// outdated.
-    pub(super) fn woken(&mut self, generation: Generation, at: u64, now: &Now) -> Option<bool> {
+    pub(super) fn take_wake(&mut self, generation: Generation, at: u64, now: &Now) -> Option<bool> {
         if self.generation != generation || self.wake_at != Some(at) {
             return None;
         }
         self.wake_at = None;
-        Some(self.core.deadline().is_some_and(|(due, _)| due <= now.raw))
+        Some(self.core.deadline().is_some_and(|(due_at, _)| due_at <= now.raw))
     }
 
     /// Records that the full read for a refresh failed, and returns the refreshes to read for now.
-    pub(super) fn failed_sync(&mut self, refresh: RefreshId) -> Vec<RefreshId> {
-        self.owed.insert(refresh);
+    pub(super) fn record_failed_sync(&mut self, refresh: RefreshId) -> Vec<RefreshId> {
+        self.pending_refreshes.insert(refresh);
         self.due_syncs()
     }
 
     /// Records that a refresh was answered, and returns the refreshes to read for now.
-    pub(super) fn answered_sync(&mut self, refresh: RefreshId) -> Vec<RefreshId> {
-        self.owed
-            .retain(|owed| is_election_refresh(*owed) != is_election_refresh(refresh) || *owed > refresh);
+    pub(super) fn record_answered_sync(&mut self, refresh: RefreshId) -> Vec<RefreshId> {
+        self.pending_refreshes.retain(|pending_refresh| {
+            is_election_refresh(*pending_refresh) != is_election_refresh(refresh)
+                || *pending_refresh > refresh
+        });
         self.due_syncs()
     }
 
@@ -143,15 +145,15 @@ impl<C: Core> Process<C> {
         if self.syncs > 0 {
             return Vec::new();
         }
-        let owed = std::mem::take(&mut self.owed);
+        let pending_refreshes = std::mem::take(&mut self.pending_refreshes);
         let (elections, planners): (Vec<_>, Vec<_>) =
-            owed.into_iter().partition(|id| is_election_refresh(*id));
+            pending_refreshes.into_iter().partition(|id| is_election_refresh(*id));
         [planners.last(), elections.last()].into_iter().flatten().copied().collect()
     }
 
     /// Handles a change of the store. Returns `true` if a notification must be scheduled: a watched key has changed,
     /// and no notification is scheduled yet.
-    pub(super) fn notice(&mut self, changes: &[Change], revision: Revision) -> bool {
+    pub(super) fn mark_changes(&mut self, changes: &[Change], revision: Revision) -> bool {
         if self.watching || self.cursor.is_none() {
             return false;
         }
@@ -169,9 +171,9 @@ impl<C: Core> Process<C> {
 mod tests {
     use super::*;
 
-    struct Idle;
+    struct IdleCore;
 
-    impl Core for Idle {
+    impl Core for IdleCore {
         type Input = ();
         fn deadline(&self) -> Option<(Mono, &'static str)> {
             None
@@ -181,22 +183,22 @@ mod tests {
     /// Each half of a controller counts its own refreshes. When the reads for both failed, only the election's was
     /// repeated, and the planner waited indefinitely for its own (seed 197).
     #[test]
-    fn a_failed_reading_is_repeated_for_both_halves() {
+    fn failed_reads_are_repeated_for_both_halves() {
         const ELECTIONS: RefreshId = 1 << 62;
-        let mut process = Process::new(Idle, 1, Vec::new());
+        let mut process = Process::new(IdleCore, 1, Vec::new());
         process.syncs = 2;
-        assert!(process.failed_sync(6).is_empty());
-        assert!(process.failed_sync(ELECTIONS + 1).is_empty());
+        assert!(process.record_failed_sync(6).is_empty());
+        assert!(process.record_failed_sync(ELECTIONS + 1).is_empty());
         process.syncs = 0;
-        assert_eq!(process.failed_sync(7), [7, ELECTIONS + 1]);
-        assert_eq!(process.failed_sync(8), [8]);
+        assert_eq!(process.record_failed_sync(7), [7, ELECTIONS + 1]);
+        assert_eq!(process.record_failed_sync(8), [8]);
         process.syncs = 1;
-        assert!(process.failed_sync(9).is_empty());
+        assert!(process.record_failed_sync(9).is_empty());
         process.syncs = 0;
-        assert_eq!(process.answered_sync(ELECTIONS + 2), [9]);
+        assert_eq!(process.record_answered_sync(ELECTIONS + 2), [9]);
         process.syncs = 1;
-        assert!(process.failed_sync(9).is_empty());
+        assert!(process.record_failed_sync(9).is_empty());
         process.syncs = 0;
-        assert!(process.answered_sync(10).is_empty());
+        assert!(process.record_answered_sync(10).is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! The recording of a run, step by step, for comparison with the model of the protocol.
 
 use super::World;
-use super::machine::Doing;
+use super::machine::Activity;
 use super::process::Generation;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::keys::Keys;
@@ -82,12 +82,12 @@ pub struct Recorded {
 #[derive(Debug, Default)]
 pub(crate) struct Recording {
     steps: Vec<Recorded>,
-    seen: BTreeMap<NodeName, Seen>,
+    snapshots: BTreeMap<NodeName, MachineSnapshot>,
 }
 
 /// State of a machine that is compared after each event.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct MachineSnapshot {
     boot: u64,
     up: bool,
     resets: usize,
@@ -95,14 +95,14 @@ struct Seen {
     controller: Option<Generation>,
     daemon_dead: bool,
     open: bool,
-    services: BTreeMap<ResourceName, Doing>,
+    services: BTreeMap<ResourceName, Activity>,
 }
 
 impl World {
     /// Starts to record every step: applied transactions, and the steps of machines and devices.
     pub fn record_steps(&mut self) {
-        let seen = self.machines_seen();
-        self.recorded = Some(Box::new(Recording { steps: Vec::new(), seen }));
+        let snapshots = self.machine_snapshots();
+        self.recorded = Some(Box::new(Recording { steps: Vec::new(), snapshots }));
     }
 
     /// Returns the steps since [`World::record_steps`], in order.
@@ -122,7 +122,7 @@ impl World {
     }
 
     /// Records a request that the agent sent to the watchdog daemon.
-    pub(super) fn note_watchdog_request(&mut self, node: &NodeName, request: &Request) {
+    pub(super) fn record_watchdog_request(&mut self, node: &NodeName, request: &Request) {
         let deadline = match request {
             Request::Deadline(deadline) => deadline,
             Request::Stay => return self.note_step(node, || Step::Stays),
@@ -134,22 +134,22 @@ impl World {
     }
 
     /// Records the differences between the machines now and after the previous event.
-    pub(super) fn note_changes(&mut self) {
+    pub(super) fn record_machine_changes(&mut self) {
         if self.recorded.is_none() {
             return;
         }
-        let now_seen = self.machines_seen();
+        let current_snapshots = self.machine_snapshots();
         let Some(recording) = &mut self.recorded else { return };
-        let seen = std::mem::replace(&mut recording.seen, now_seen.clone());
-        let mut found = Vec::new();
-        for (node, after) in &now_seen {
-            let before = seen.get(node).cloned().unwrap_or_default();
-            let mut add = |step| found.push((node.clone(), step));
-            let lost = before.up && (!after.up || before.boot != after.boot);
-            if lost {
+        let previous_snapshots = std::mem::replace(&mut recording.snapshots, current_snapshots.clone());
+        let mut steps = Vec::new();
+        for (node, after) in &current_snapshots {
+            let before = previous_snapshots.get(node).cloned().unwrap_or_default();
+            let mut add = |step| steps.push((node.clone(), step));
+            let power_lost = before.up && (!after.up || before.boot != after.boot);
+            if power_lost {
                 add(Step::PowerLost { by_watchdog: after.resets > before.resets });
             }
-            let before = if lost { Seen::default() } else { before };
+            let before = if power_lost { MachineSnapshot::default() } else { before };
             if before.agent.is_some() && before.agent != after.agent {
                 add(Step::AgentEnds);
             }
@@ -166,43 +166,53 @@ impl World {
                 add(if after.open { Step::DeviceOpens } else { Step::DeviceCloses });
             }
             for service in before.services.keys().filter(|service| !after.services.contains_key(*service)) {
-                let arrived = |other: &&NodeName| {
-                    let is_there =
-                        |all: &BTreeMap<NodeName, Seen>| all.get(*other)?.services.get(service).copied();
-                    matches!(is_there(&now_seen), Some(Doing::Arrived | Doing::Runs))
-                        && !matches!(is_there(&seen), Some(Doing::Arrived | Doing::Runs))
+                let arrived = |other_node: &&NodeName| {
+                    let activity_on = |snapshots: &BTreeMap<NodeName, MachineSnapshot>| {
+                        snapshots.get(*other_node)?.services.get(service).copied()
+                    };
+                    matches!(activity_on(&current_snapshots), Some(Activity::Arrived | Activity::Runs))
+                        && !matches!(
+                            activity_on(&previous_snapshots),
+                            Some(Activity::Arrived | Activity::Runs)
+                        )
                 };
-                if !now_seen.keys().any(|other| arrived(&other)) {
+                if !current_snapshots.keys().any(|other_node| arrived(&other_node)) {
                     add(Step::ServiceEnds(service.clone()));
                 }
             }
-            for (service, doing) in &after.services {
-                let was = before.services.get(service);
-                let source = seen.iter().find(|(other, seen)| {
-                    *other != node
-                        && seen.services.get(service) == Some(&Doing::Runs)
-                        && now_seen
-                            .get(*other)
-                            .is_none_or(|now| !now.services.contains_key(service) && now.up)
+            for (service, activity) in &after.services {
+                let previous_activity = before.services.get(service);
+                let source = previous_snapshots.iter().find(|(other_node, snapshot)| {
+                    *other_node != node
+                        && snapshot.services.get(service) == Some(&Activity::Runs)
+                        && current_snapshots
+                            .get(*other_node)
+                            .is_none_or(|snapshot| !snapshot.services.contains_key(service) && snapshot.up)
                 });
-                match (was, doing, source) {
-                    (None | Some(Doing::Receives), Doing::Runs | Doing::Arrived, Some((from, _))) => {
+                match (previous_activity, activity, source) {
+                    (
+                        None | Some(Activity::Receives),
+                        Activity::Runs | Activity::Arrived,
+                        Some((from, _)),
+                    ) => {
                         add(Step::ServiceArrives { service: service.clone(), from: from.clone() });
                     }
-                    (None, Doing::Runs | Doing::Arrived, None) => add(Step::ServiceStarts(service.clone())),
-                    (None, Doing::Receives, _) => add(Step::ServiceReceives(service.clone())),
-                    (Some(_), Doing::Runs | Doing::Arrived | Doing::Receives, _) => {}
+                    (None, Activity::Runs | Activity::Arrived, None) => {
+                        add(Step::ServiceStarts(service.clone()));
+                    }
+                    (None, Activity::Receives, _) => add(Step::ServiceReceives(service.clone())),
+                    (Some(_), Activity::Runs | Activity::Arrived | Activity::Receives, _) => {}
                 }
             }
         }
-        for (node, step) in found {
+        for (node, step) in steps {
             self.note_step(&node, || step);
         }
     }
 
-    fn machines_seen(&self) -> BTreeMap<NodeName, Seen> {
-        let look = |(node, machine): (&NodeName, &super::machine::Machine)| {
-            let seen = Seen {
+    fn machine_snapshots(&self) -> BTreeMap<NodeName, MachineSnapshot> {
+        let named_snapshot = |(node, machine): (&NodeName, &super::machine::Machine)| {
+            let snapshot = MachineSnapshot {
                 boot: machine.boot,
                 up: machine.up,
                 resets: machine.resets.len(),
@@ -210,10 +220,14 @@ impl World {
                 controller: self.controllers.get(node).map(|process| process.generation),
                 daemon_dead: machine.watchdog.dead,
                 open: machine.watchdog.open,
-                services: machine.services.iter().map(|(name, one)| (name.clone(), one.doing)).collect(),
+                services: machine
+                    .services
+                    .iter()
+                    .map(|(name, present)| (name.clone(), present.activity))
+                    .collect(),
             };
-            (node.clone(), seen)
+            (node.clone(), snapshot)
         };
-        self.machines.iter().map(look).collect()
+        self.machines.iter().map(named_snapshot).collect()
     }
 }

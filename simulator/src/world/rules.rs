@@ -28,91 +28,98 @@ impl World {
     }
 
     /// Returns the stored objects of a kind.
-    fn all<T: DeserializeOwned>(&self, kind: Kind) -> Vec<T> {
+    fn all_of_kind<T: DeserializeOwned>(&self, kind: Kind) -> Vec<T> {
         self.names_of(kind).iter().filter_map(|name| self.typed(kind, name)).collect()
     }
 
     /// Returns the active rules: neither disabled nor in conflict with another one, as the leader reported.
     pub(crate) fn rules_in_force(&self) -> Vec<AffinityRule> {
-        let conflicts = |rule: &AffinityRule| {
+        let is_conflicting = |rule: &AffinityRule| {
             let status: Option<RuleStatus> = self.status_of(Kind::AffinityRule, &rule.metadata.name);
             status.is_some_and(|status| {
                 status.conditions.iter().any(|condition| condition.reason == Reason::RuleConflict)
             })
         };
-        let rules: Vec<AffinityRule> = self.all(Kind::AffinityRule);
-        rules.into_iter().filter(|rule| !rule.spec.disabled && !conflicts(rule)).collect()
+        let rules: Vec<AffinityRule> = self.all_of_kind(Kind::AffinityRule);
+        rules.into_iter().filter(|rule| !rule.spec.disabled && !is_conflicting(rule)).collect()
     }
 
     /// Returns the reasons that keep a service off a node regardless of other services: strict node rules, and a
     /// restricted group.
-    pub(crate) fn kept_off(
+    pub(crate) fn node_rule_violations(
         &self,
         rules: &[AffinityRule],
         name: &ResourceName,
         node: &NodeName,
     ) -> Vec<String> {
-        let about = |rule: &AffinityRule| {
-            let about = rule.spec.node_affinity.clone()?;
-            about.resources.iter().any(|member| bare(member) == name).then_some(about)
+        let affinity_spec = |rule: &AffinityRule| {
+            let affinity_spec = rule.spec.node_affinity.clone()?;
+            affinity_spec.resources.iter().any(|member| bare(member) == name).then_some(affinity_spec)
         };
-        let by_rule = rules.iter().filter_map(|rule| {
-            let about = about(rule).filter(|about| about.strict && !about.nodes.0.contains_key(node))?;
-            let nodes: Vec<&str> = about.nodes.0.keys().map(NodeName::as_str).collect();
-            let title = &rule.metadata.name;
-            Some(format!("{name} is on {node}, and rule {title} allows {}", nodes.join(", ")))
+        let rule_violations = rules.iter().filter_map(|rule| {
+            let affinity_spec = affinity_spec(rule)
+                .filter(|affinity_spec| affinity_spec.strict && !affinity_spec.nodes.0.contains_key(node))?;
+            let nodes: Vec<&str> = affinity_spec.nodes.0.keys().map(NodeName::as_str).collect();
+            let rule_name = &rule.metadata.name;
+            Some(format!("{name} is on {node}, and rule {rule_name} allows {}", nodes.join(", ")))
         });
         // A rule with `nodeAffinity` replaces the group.
-        let group = if rules.iter().any(|rule| about(rule).is_some()) {
+        let group = if rules.iter().any(|rule| affinity_spec(rule).is_some()) {
             None
         } else {
             self.typed::<Resource>(Kind::Resource, name).and_then(|resource| resource.spec.group)
         };
-        let by_group = group.and_then(|group| self.typed::<Group>(Kind::Group, &group)).and_then(|group| {
-            (group.spec.restricted && !group.spec.nodes.0.contains_key(node))
-                .then(|| format!("{name} is on {node}, outside its restricted group {}", group.metadata.name))
-        });
-        by_rule.chain(by_group).collect()
+        let group_violation =
+            group.and_then(|group| self.typed::<Group>(Kind::Group, &group)).and_then(|group| {
+                (group.spec.restricted && !group.spec.nodes.0.contains_key(node)).then(|| {
+                    format!("{name} is on {node}, outside its restricted group {}", group.metadata.name)
+                })
+            });
+        rule_violations.chain(group_violation).collect()
     }
 
     /// Returns the services that strict Negative rules keep apart from a service, each with the name of the rule.
-    pub(crate) fn kept_apart<'a>(
+    pub(crate) fn separation_rules<'a>(
         rules: &'a [AffinityRule],
         name: &'a ResourceName,
     ) -> impl Iterator<Item = (&'a str, ResourceName)> {
         rules.iter().flat_map(move |rule| {
-            let about = rule.spec.resource_affinity.as_ref();
-            let about = about.filter(|about| about.strict && about.affinity == Affinity::Negative);
-            let members = about
+            let affinity_spec = rule.spec.resource_affinity.as_ref();
+            let affinity_spec = affinity_spec
+                .filter(|affinity_spec| affinity_spec.strict && affinity_spec.affinity == Affinity::Negative);
+            let members = affinity_spec
                 .into_iter()
-                .flat_map(|about| &about.resources)
+                .flat_map(|affinity_spec| &affinity_spec.resources)
                 .map(|member| ResourceName::from(bare(member)));
-            let concerns = members.clone().any(|member| member == *name);
-            let others = members.filter(move |member| concerns && member != name);
-            others.map(|other| (rule.metadata.name.as_str(), other))
+            let names_service = members.clone().any(|member| member == *name);
+            let other_members = members.filter(move |member| names_service && member != name);
+            other_members.map(|other| (rule.metadata.name.as_str(), other))
         })
     }
 
     /// Returns the amounts that a node lacks for a service in addition to others; empty if the service fits.
-    pub(crate) fn lacking(
+    pub(crate) fn lacking_capacity(
         &self,
         resource: &Resource,
         node: &NodeName,
-        others: &[ResourceName],
+        other_services: &[ResourceName],
     ) -> Vec<&'static str> {
         let spec = self.typed::<Node>(Kind::Node, node).map(|node| node.spec).unwrap_or_default();
         let declared = spec.capacity.unwrap_or_default();
         let reserved = spec.reserved.unwrap_or_default();
         let machine = self.machines.get(node).map(|machine| machine.capacity).unwrap_or_default();
-        let others: Vec<Resource> =
-            others.iter().filter_map(|other| self.typed(Kind::Resource, other)).collect();
-        let lacks = |(what, pick, factor): &Limit| {
-            let wanted = pick(&resource.spec.requests)?;
-            let capacity = pick(&declared).or_else(|| pick(&machine))?;
-            let used: i128 =
-                others.iter().filter_map(|other| pick(&other.spec.requests)).map(Quantity::milli).sum();
-            let limit = capacity.milli() * factor - pick(&reserved).unwrap_or_default().milli();
-            (used + wanted.milli() > limit).then_some(*what)
+        let other_services: Vec<Resource> =
+            other_services.iter().filter_map(|other| self.typed(Kind::Resource, other)).collect();
+        let lacks = |(quantity_name, amount_of, factor): &Limit| {
+            let wanted = amount_of(&resource.spec.requests)?;
+            let capacity = amount_of(&declared).or_else(|| amount_of(&machine))?;
+            let used: i128 = other_services
+                .iter()
+                .filter_map(|other| amount_of(&other.spec.requests))
+                .map(Quantity::milli)
+                .sum();
+            let limit = capacity.milli() * factor - amount_of(&reserved).unwrap_or_default().milli();
+            (used + wanted.milli() > limit).then_some(*quantity_name)
         };
         LIMITS.iter().filter_map(lacks).collect()
     }

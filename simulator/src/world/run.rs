@@ -3,8 +3,8 @@
 use super::World;
 use super::event::Event;
 use super::hold::Question;
-use super::link::{Ask, Request};
-use super::process::{Core, Generation, Process, Who};
+use super::link::{Purpose, Request};
+use super::process::{Client, Core, Generation, Process};
 use super::recorded::Step;
 use ha_api_types::id::NodeName;
 use ha_api_types::time::{Now, Timestamp};
@@ -13,24 +13,24 @@ use ha_node_agent::core as agent;
 
 impl World {
     /// Handles the next event; returns `false` if no event remains before `until`.
-    pub(super) fn advance(&mut self, until: u64) -> bool {
-        match self.queue.next_at() {
-            Some(at) if at <= until => {}
+    pub(super) fn advance(&mut self, limit_ms: u64) -> bool {
+        match self.queue.next_time() {
+            Some(event_ms) if event_ms <= limit_ms => {}
             Some(_) | None => {
-                self.now = until;
+                self.now = limit_ms;
                 return false;
             }
         }
-        if let Some((at, event)) = self.queue.pop() {
-            self.now = self.now.max(at);
+        if let Some((event_ms, event)) = self.queue.pop() {
+            self.now = self.now.max(event_ms);
             if let Some(node) = self.suspended_machine_of(&event) {
-                self.deferred.push((node, event));
+                self.deferred_events.push((node, event));
             } else {
-                self.happen(event);
-                self.note_changes();
+                self.handle_event(event);
+                self.record_machine_changes();
                 self.check_bounds();
-                self.look_at_store();
-                self.look_at_condition();
+                self.update_store_leader();
+                self.check_when_condition();
             }
         }
         true
@@ -39,13 +39,13 @@ impl World {
     /// Returns the machine that must be awake to handle an event, if that machine is suspended.
     fn suspended_machine_of(&self, event: &Event) -> Option<NodeName> {
         let node = match event {
-            Event::Wake(who, ..)
-            | Event::Watch(who, _)
-            | Event::Relist(who, _)
-            | Event::SyncAgain(who, ..)
-            | Event::Answer { who, .. }
-            | Event::Timeout { who, .. }
-            | Event::StartProcess { who, .. } => who.node(),
+            Event::Wake(client, ..)
+            | Event::Watch(client, _)
+            | Event::Relist(client, _)
+            | Event::SyncAgain(client, ..)
+            | Event::Answer { client, .. }
+            | Event::Timeout { client, .. }
+            | Event::StartProcess { client, .. } => client.node(),
             Event::JournalOnDisk { node, .. }
             | Event::CommandEnds { node, .. }
             | Event::ByHand { node, .. }
@@ -56,7 +56,7 @@ impl World {
             | Event::WatchdogGoesOn { node, .. }
             | Event::PlanMade { node, .. }
             | Event::DeviceDue { node, .. }
-            | Event::OrderDue { node, .. }
+            | Event::DriverRequestDue { node, .. }
             | Event::Delivery { node, .. }
             | Event::FencerDone { node, .. } => node,
             Event::HoldAsked { question, .. } => &question.candidate,
@@ -73,43 +73,45 @@ impl World {
         self.machines.get(node).filter(|machine| machine.suspended).map(|_| node.to_owned())
     }
 
-    fn happen(&mut self, event: Event) {
+    fn handle_event(&mut self, event: Event) {
         match event {
-            Event::Wake(who, generation, at) => self.wake(&who, generation, at),
-            Event::Arrive { sender, token, ask, request } => self.arrive(sender, token, ask, request),
-            Event::Answer { who, generation, token, ask, answer } => {
-                self.answered(&who, generation, token, ask, Some(answer));
+            Event::Wake(client, generation, at) => self.wake(&client, generation, at),
+            Event::Arrive { sender, token, purpose, request } => {
+                self.deliver_request(sender, token, purpose, request);
             }
-            Event::Timeout { who, generation, token, ask } => {
-                self.timed_out(&who, generation, token, &ask);
-                self.answered(&who, generation, token, ask, None);
+            Event::Answer { client, generation, token, purpose, answer } => {
+                self.deliver_answer(&client, generation, token, purpose, Some(answer));
             }
-            Event::Watch(who, generation) => self.watch(&who, generation),
-            Event::Relist(who, generation) => {
-                if self.is_current(&who, generation) {
-                    self.sync(&who, generation, 0);
-                    self.queue.push(self.now + super::RELIST_MS, Event::Relist(who, generation));
+            Event::Timeout { client, generation, token, purpose } => {
+                self.handle_timeout(&client, generation, token, &purpose);
+                self.deliver_answer(&client, generation, token, purpose, None);
+            }
+            Event::Watch(client, generation) => self.deliver_changes(&client, generation),
+            Event::Relist(client, generation) => {
+                if self.is_current(&client, generation) {
+                    self.start_sync(&client, generation, 0);
+                    self.queue.push(self.now + super::RELIST_INTERVAL_MS, Event::Relist(client, generation));
                 }
             }
-            Event::SyncAgain(who, generation, answers) => {
-                if self.is_current(&who, generation) {
-                    self.sync(&who, generation, answers);
+            Event::SyncAgain(client, generation, answers) => {
+                if self.is_current(&client, generation) {
+                    self.start_sync(&client, generation, answers);
                 }
             }
             Event::LeasesExpire => {
-                let before = self.store.revision();
+                let revision_before = self.store.revision();
                 if self.store_works() {
                     self.store.expire(ha_api_types::time::Mono(self.now));
                 }
-                if self.store.revision() != before {
-                    self.committed(before + 1);
+                if self.store.revision() != revision_before {
+                    self.handle_commit(revision_before + 1);
                 }
                 if self.store.next_expiry().is_some_and(|at| at.0 > self.now) {
                     self.schedule_expiry();
                 }
             }
             Event::JournalOnDisk { node, generation, id, journal } => {
-                if !self.is_current(&Who::Agent(node.clone()), generation) {
+                if !self.is_current(&Client::Agent(node.clone()), generation) {
                     return;
                 }
                 let Some(machine) = self.machines.get_mut(&node) else { return };
@@ -122,67 +124,71 @@ impl World {
                 self.tell_agent(&node, generation, agent::Input::JournalWritten { id, result });
             }
             Event::CommandEnds { node, generation, id } => self.end_command(&node, generation, id),
-            Event::ByHand { node, generation, event } => self.notice_by_hand(&node, generation, event),
+            Event::ByHand { node, generation, event } => self.deliver_notice(&node, generation, event),
             Event::ToWatchdog { node, boot, generation, id, request } => {
                 self.tell_watchdog(&node, boot, generation, id, *request);
             }
             Event::FromWatchdog { node, generation, id, reply } => {
-                self.hear_watchdog(&node, generation, id, &reply);
+                self.deliver_watchdog_reply(&node, generation, id, &reply);
             }
             Event::WatchdogWake { node, boot, at } => self.watchdog_wake(&node, boot, at),
             Event::WatchdogConnects { node, generation } => {
-                if self.is_current(&Who::Agent(node.clone()), generation) {
+                if self.is_current(&Client::Agent(node.clone()), generation) {
                     self.connect_watchdog(&node, generation);
                 }
             }
-            Event::WatchdogGoesOn { node, boot } => self.watchdog_goes_on(&node, boot),
+            Event::WatchdogGoesOn { node, boot } => self.resume_watchdog(&node, boot),
             Event::PlanMade { node, generation } => self.plan_made(&node, generation),
-            Event::DeviceDue { node, boot, at } => self.device_due(&node, boot, at),
-            Event::OrderDue { node, boot, order } => self.order_due(&node, boot, order),
+            Event::DeviceDue { node, boot, at } => self.check_device(&node, boot, at),
+            Event::DriverRequestDue { node, boot, request } => {
+                self.execute_driver_request(&node, boot, request);
+            }
             Event::Booted { node, boot } => self.booted(&node, boot),
             Event::Awake { node } => self.awake(&node),
             Event::FencerDone { node, generation, run } => self.end_fencer(&node, generation, &run),
             Event::Delivery { node, generation, delivery } => {
                 self.end_delivery(&node, generation, &delivery);
             }
-            Event::HoldAsked { question, request } => self.hold_asked(question, *request),
-            Event::HoldAnswered { question, answer } => self.hold_answered(question, answer),
-            Event::Down { node, boot } => self.down(&node, boot),
-            Event::StartProcess { who, boot } => self.start_process(&who, boot),
-            Event::StoreBack => self.store_back(),
+            Event::HoldAsked { question, request } => self.deliver_hold_question(question, *request),
+            Event::HoldAnswered { question, answer } => self.deliver_hold_answer(question, answer),
+            Event::Down { node, boot } => self.power_down_after_leave(&node, boot),
+            Event::StartProcess { client, boot } => self.start_process(&client, boot),
+            Event::StoreBack => self.resume_store(),
             Event::Compact(revision) => {
                 self.store.compact(revision);
-                self.queue.push(self.now + super::COMPACT_MS, Event::Compact(self.store.revision()));
+                self.queue.push(self.now + super::COMPACT_INTERVAL_MS, Event::Compact(self.store.revision()));
             }
-            Event::Step => self.steps(),
+            Event::Step => self.run_due_steps(),
         }
     }
 
-    pub(super) fn is_current(&self, who: &Who, generation: Generation) -> bool {
-        match who {
-            Who::Agent(node) => self.agents.get(node).is_some_and(|process| process.generation == generation),
-            Who::Controller(node) => {
+    pub(super) fn is_current(&self, client: &Client, generation: Generation) -> bool {
+        match client {
+            Client::Agent(node) => {
+                self.agents.get(node).is_some_and(|process| process.generation == generation)
+            }
+            Client::Controller(node) => {
                 self.controllers.get(node).is_some_and(|process| process.generation == generation)
             }
         }
     }
 
-    fn wake(&mut self, who: &Who, generation: Generation, at: u64) {
-        let now = self.clock_of(who.node());
+    fn wake(&mut self, client: &Client, generation: Generation, at: u64) {
+        let now = self.clock_of(client.node());
         // A process that another event woke meanwhile has a newer wake scheduled.
-        let due = match who {
-            Who::Agent(node) => {
-                self.agents.get_mut(node).and_then(|process| process.woken(generation, at, &now))
+        let due = match client {
+            Client::Agent(node) => {
+                self.agents.get_mut(node).and_then(|process| process.take_wake(generation, at, &now))
             }
-            Who::Controller(node) => {
-                self.controllers.get_mut(node).and_then(|process| process.woken(generation, at, &now))
+            Client::Controller(node) => {
+                self.controllers.get_mut(node).and_then(|process| process.take_wake(generation, at, &now))
             }
         };
-        match (due, who) {
+        match (due, client) {
             (None, _) => {}
-            (Some(false), _) => self.schedule_wake(who),
-            (Some(true), Who::Agent(node)) => self.tell_agent(node, generation, agent::Input::Tick),
-            (Some(true), Who::Controller(node)) => {
+            (Some(false), _) => self.schedule_wake(client),
+            (Some(true), Client::Agent(node)) => self.tell_agent(node, generation, agent::Input::Tick),
+            (Some(true), Client::Controller(node)) => {
                 self.tell_controller(node, generation, controller::Input::Tick);
             }
         }
@@ -203,18 +209,20 @@ impl World {
         self.machines.get(node).map_or_else(Now::default, |machine| machine.clock.read(self.now))
     }
 
-    fn schedule_wake(&mut self, who: &Who) {
-        let clock = self.machines.get(who.node()).map(|machine| machine.clock.clone());
+    fn schedule_wake(&mut self, client: &Client) {
+        let clock = self.machines.get(client.node()).map(|machine| machine.clock.clone());
         let Some(clock) = clock else { return };
         let now = self.now;
-        let next = match who {
-            Who::Agent(node) => self.agents.get_mut(node).and_then(|process| next_wake(process, &clock, now)),
-            Who::Controller(node) => {
+        let next = match client {
+            Client::Agent(node) => {
+                self.agents.get_mut(node).and_then(|process| next_wake(process, &clock, now))
+            }
+            Client::Controller(node) => {
                 self.controllers.get_mut(node).and_then(|process| next_wake(process, &clock, now))
             }
         };
         if let Some((at, generation)) = next {
-            self.queue.push(at, Event::Wake(who.clone(), generation, at));
+            self.queue.push(at, Event::Wake(client.clone(), generation, at));
         }
     }
 
@@ -233,33 +241,45 @@ impl World {
         while let Some(effect) = self
             .agents
             .get_mut(node)
-            .filter(|p| p.generation == generation)
-            .and_then(|p| p.core.poll_effect())
+            .filter(|process| process.generation == generation)
+            .and_then(|process| process.core.poll_effect())
         {
             self.agent_effect(node, generation, effect);
         }
-        self.schedule_wake(&Who::Agent(node.to_owned()));
+        self.schedule_wake(&Client::Agent(node.to_owned()));
     }
 
     fn agent_effect(&mut self, node: &NodeName, generation: Generation, effect: agent::Effect) {
-        let who = Who::Agent(node.to_owned());
+        let client = Client::Agent(node.to_owned());
         match effect {
             agent::Effect::Commit { id, transaction, urgency } => {
                 let timeout_ms = match urgency {
                     agent::CommitUrgency::Heartbeat { timeout_ms } => Some(timeout_ms),
                     agent::CommitUrgency::Ordinary => None,
                 };
-                self.ask(&who, generation, Ask::AgentCommit(id), Request::Commit(transaction), timeout_ms);
+                self.send_request(
+                    &client,
+                    generation,
+                    Purpose::AgentCommit(id),
+                    Request::Commit(transaction),
+                    timeout_ms,
+                );
             }
             agent::Effect::Read { id, keys } => {
                 self.note_step(node, || Step::Reads(keys.clone()));
-                self.ask(&who, generation, Ask::AgentRead(id), Request::Read(keys), None);
+                self.send_request(&client, generation, Purpose::AgentRead(id), Request::Read(keys), None);
             }
             agent::Effect::GrantLease { id, ttl_seconds } => {
-                self.ask(&who, generation, Ask::AgentLease(id), Request::Grant(ttl_seconds), None);
+                self.send_request(
+                    &client,
+                    generation,
+                    Purpose::AgentLease(id),
+                    Request::Grant(ttl_seconds),
+                    None,
+                );
             }
             agent::Effect::KeepAlive(lease) => {
-                self.ask(&who, generation, Ask::Keep(lease), Request::Keep(lease), None);
+                self.send_request(&client, generation, Purpose::Keep(lease), Request::Keep(lease), None);
             }
             agent::Effect::WriteJournal { id, journal } => {
                 let event = Event::JournalOnDisk { node: node.to_owned(), generation, id, journal };
@@ -288,11 +308,11 @@ impl World {
                 let asked_at = self.now;
                 let question =
                     Question { node: node.to_owned(), generation, id, candidate: candidate.into(), asked_at };
-                self.ask_hold(question, request, timeout_ms);
+                self.send_hold_question(question, request, timeout_ms);
             }
             agent::Effect::Measure { id, services } => self.measure(node, id, &services),
             agent::Effect::Event(event) => {
-                self.note_event(&event);
+                self.record_event(&event);
                 self.log(node, "agent", &format!("{} {}: {}", event.kind, event.name, event.message));
             }
             agent::Effect::Log { level, message } => {
@@ -327,13 +347,13 @@ impl World {
         while let Some(effect) = self
             .controllers
             .get_mut(node)
-            .filter(|p| p.generation == generation)
-            .and_then(|p| p.core.poll_effect())
+            .filter(|process| process.generation == generation)
+            .and_then(|process| process.core.poll_effect())
         {
             self.controller_effect(node, generation, effect);
         }
         self.schedule_plan(node, generation);
-        self.schedule_wake(&Who::Controller(node.to_owned()));
+        self.schedule_wake(&Client::Controller(node.to_owned()));
     }
 
     /// Schedules the end of a plan that takes time.
@@ -341,9 +361,9 @@ impl World {
         let plan_ms = self.machines.get(node).map_or(0, |machine| machine.plan_ms);
         if let Some(process) = self.controllers.get_mut(node)
             && process.core.is_planning()
-            && !process.plans
+            && !process.is_plan_scheduled
         {
-            process.plans = true;
+            process.is_plan_scheduled = true;
             self.queue.push(self.now + plan_ms, Event::PlanMade { node: node.to_owned(), generation });
         }
     }
@@ -353,35 +373,47 @@ impl World {
         if let Some(process) =
             self.controllers.get_mut(node).filter(|process| process.generation == generation)
         {
-            process.plans = false;
+            process.is_plan_scheduled = false;
             process.core.finish_plan(&now);
             self.tell_controller(node, generation, controller::Input::Tick);
         }
     }
 
     fn controller_effect(&mut self, node: &NodeName, generation: Generation, effect: controller::Effect) {
-        let who = Who::Controller(node.to_owned());
+        let client = Client::Controller(node.to_owned());
         match effect {
             controller::Effect::Commit { id, transaction } => {
-                self.ask(&who, generation, Ask::ControllerCommit(id), Request::Commit(transaction), None);
+                self.send_request(
+                    &client,
+                    generation,
+                    Purpose::ControllerCommit(id),
+                    Request::Commit(transaction),
+                    None,
+                );
             }
-            controller::Effect::Refresh { id } => self.sync(&who, generation, id),
+            controller::Effect::Refresh { id } => self.start_sync(&client, generation, id),
             controller::Effect::GrantLease { ttl_seconds } => {
-                self.ask(&who, generation, Ask::ControllerLease, Request::Grant(ttl_seconds), None);
+                self.send_request(
+                    &client,
+                    generation,
+                    Purpose::ControllerLease,
+                    Request::Grant(ttl_seconds),
+                    None,
+                );
             }
             controller::Effect::KeepAlive { lease } => {
-                self.ask(&who, generation, Ask::Keep(lease), Request::Keep(lease), None);
+                self.send_request(&client, generation, Purpose::Keep(lease), Request::Keep(lease), None);
             }
             controller::Effect::Revoke { lease } => {
-                self.ask(&who, generation, Ask::Revoke, Request::Revoke(lease), None);
+                self.send_request(&client, generation, Purpose::Revoke, Request::Revoke(lease), None);
             }
             controller::Effect::RunFencer(run) => self.begin_fencer(node, generation, run),
             controller::Effect::Event { event, .. } => {
-                self.note_event(&event);
+                self.record_event(&event);
                 self.log(node, "controller", &format!("{} {}: {}", event.kind, event.name, event.message));
             }
             controller::Effect::Deliver(delivery) => self.begin_delivery(node, generation, delivery),
-            controller::Effect::AnswerHold { id, answer } => self.answer_hold(id, answer),
+            controller::Effect::AnswerHold { id, answer } => self.send_hold_answer(id, answer),
             // `Replica` handles `Tell` and `Order`; counters have no effect in the simulation.
             controller::Effect::Count(_)
             | controller::Effect::ReportElection(_)
@@ -400,8 +432,8 @@ fn next_wake<C: Core>(
     now: u64,
 ) -> Option<(u64, Generation)> {
     let (raw, _) = process.core.deadline()?;
-    let at = clock.when(now, raw).max(now + 1);
-    if process.wake_at.is_some_and(|known| known <= at) {
+    let at = clock.time_of_raw(now, raw).max(now + 1);
+    if process.wake_at.is_some_and(|wake_ms| wake_ms <= at) {
         return None;
     }
     process.wake_at = Some(at);

@@ -6,7 +6,7 @@
 use super::World;
 use super::driver::simulated_behavior;
 use super::event::Event;
-use super::machine::{Doing, Order, Present};
+use super::machine::{Activity, DriverRequest, Present};
 use ha_api_types::id::{BootId, NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::Observed;
@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 impl World {
     /// Gives an order to the server of a slow driver. Returns whether it did, and the time that the command then takes,
     /// in milliseconds.
-    pub(super) fn order(
+    pub(super) fn queue_slow_request(
         &mut self,
         node: &NodeName,
         service: &ServiceDefinition,
@@ -27,7 +27,9 @@ impl World {
     ) -> (bool, Millis) {
         let now = self.now;
         let Some(machine) = self.machines.get_mut(node) else { return (false, takes_ms) };
-        let Some(slow_ms) = machine.slow.get(&service.name).copied().filter(|slow_ms| *slow_ms > 0) else {
+        let Some(slow_ms) =
+            machine.driver_delays_ms.get(&service.name).copied().filter(|slow_ms| *slow_ms > 0)
+        else {
             return (false, takes_ms);
         };
         match command {
@@ -41,20 +43,22 @@ impl World {
             | Command::ReplaceSecondary { .. }
             | Command::EndReplacement => return (false, takes_ms),
         }
-        let earlier = machine.orders.values().filter(|order| order.service.name == service.name);
-        let due = earlier.map(|order| order.due).max().unwrap_or(now).max(now) + slow_ms;
-        self.tokens += 1;
-        let order = Order { service: service.clone(), command: command.clone(), due };
-        machine.orders.insert(self.tokens, order);
-        let event = Event::OrderDue { node: node.to_owned(), boot: machine.boot, order: self.tokens };
+        let earlier_requests =
+            machine.driver_requests.values().filter(|request| request.service.name == service.name);
+        let due = earlier_requests.map(|request| request.due).max().unwrap_or(now).max(now) + slow_ms;
+        self.token_count += 1;
+        let request = DriverRequest { service: service.clone(), command: command.clone(), due };
+        machine.driver_requests.insert(self.token_count, request);
+        let event =
+            Event::DriverRequestDue { node: node.to_owned(), boot: machine.boot, request: self.token_count };
         // A stop takes its time before its end is visible.
-        let done = if matches!(command, Command::Start) { due } else { due + takes_ms };
-        self.queue.push(done, event);
+        let event_ms = if matches!(command, Command::Start) { due } else { due + takes_ms };
+        self.queue.push(event_ms, event);
         (true, due - now + takes_ms)
     }
 
     /// Returns the result of a slow driver's probe if it is fixed at the probe's beginning.
-    pub(super) fn seen_early(
+    pub(super) fn early_observation(
         &mut self,
         node: &NodeName,
         name: &ResourceName,
@@ -64,35 +68,37 @@ impl World {
             return None;
         }
         let machine = self.machines.get(node)?;
-        machine.slow.get(name).filter(|slow_ms| **slow_ms > 0)?;
-        if machine.orders.values().any(|order| order.service.name == *name) {
+        machine.driver_delays_ms.get(name).filter(|slow_ms| **slow_ms > 0)?;
+        if machine.driver_requests.values().any(|request| request.service.name == *name) {
             return Some(Observed::Unknown("a request to the driver has not been executed yet".to_owned()));
         }
-        let early = self.random.chance(0.5);
-        early.then(|| self.observed(node, name))
+        let is_early = self.random.chance(0.5);
+        is_early.then(|| self.observe_service(node, name))
     }
 
     /// Executes an order of a slow driver.
-    pub(super) fn order_due(&mut self, node: &NodeName, boot: u64, order: u64) {
+    pub(super) fn execute_driver_request(&mut self, node: &NodeName, boot: u64, request: u64) {
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && machine.up)
         else {
             return;
         };
-        let Some(Order { service, command, .. }) = machine.orders.remove(&order) else { return };
+        let Some(DriverRequest { service, command, .. }) = machine.driver_requests.remove(&request) else {
+            return;
+        };
         let name = service.name.clone();
-        let pretended = simulated_behavior(&service);
+        let behavior = simulated_behavior(&service);
         if matches!(command, Command::Start) {
-            if pretended.missing.iter().any(|missing| missing == node) {
+            if behavior.missing.iter().any(|missing| missing == node) {
                 return;
             }
             let runs = machine.runs(&name);
-            machine.services.insert(name.clone(), Present { definition: service, doing: Doing::Runs });
+            machine.services.insert(name.clone(), Present { definition: service, activity: Activity::Runs });
             self.log(node, "driver", &format!("executes the request to start {name}"));
             if !runs && self.is_exclusive(&name) {
                 self.check_guarded_start(node, &name);
             }
-        } else if !pretended.stop_fails {
-            self.remove(node, &name);
+        } else if !behavior.stop_fails {
+            self.remove_service(node, &name);
         }
         self.check_never_two();
     }
@@ -116,9 +122,9 @@ impl World {
         let mut started = Vec::new();
         for (name, definition) in &machine.autostart {
             if !simulated_behavior(definition).missing.iter().any(|missing| missing == node) {
-                let present = Present { definition: definition.clone(), doing: Doing::Runs };
+                let present = Present { definition: definition.clone(), activity: Activity::Runs };
                 machine.services.insert(name.clone(), present);
-                machine.by_boot.insert(name.clone());
+                machine.started_by_boot.insert(name.clone());
                 started.push(name.clone());
             }
         }
@@ -138,10 +144,10 @@ impl World {
         else {
             return;
         };
-        let kept: BTreeSet<ResourceName> =
-            machine.by_boot.iter().filter(|name| is_ignored(name)).cloned().collect();
+        let still_ignored: BTreeSet<ResourceName> =
+            machine.started_by_boot.iter().filter(|name| is_ignored(name)).cloned().collect();
         if let Some(machine) = self.machines.get_mut(node) {
-            machine.by_boot = kept;
+            machine.started_by_boot = still_ignored;
         }
         self.check_never_two();
     }

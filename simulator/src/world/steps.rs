@@ -4,7 +4,7 @@ use super::World;
 use super::event::Event;
 use crate::report::Check;
 use crate::scenario::condition::Condition;
-use crate::scenario::{Doing, Moment};
+use crate::scenario::{Moment, StepCommand};
 use ha_api_types::cluster::{CLUSTER_NAME, ClusterStatus};
 use ha_api_types::id::ResourceName;
 use ha_api_types::kind::Kind;
@@ -14,37 +14,37 @@ use ha_api_types::resource::{ResourceStatus, ServiceState};
 
 impl World {
     /// Executes the steps that are due, and schedules the next one.
-    pub(super) fn steps(&mut self) {
+    pub(super) fn run_due_steps(&mut self) {
         while let Some(step) = self.scenario.steps.get(self.step).cloned() {
-            let due = match &step.moment {
-                Moment::At(at) => self.began.unwrap_or_default() + at.0,
-                Moment::After(after) => self.step_began + after.0,
+            let due_ms = match &step.moment {
+                Moment::At(at) => self.begun_at.unwrap_or_default() + at.0,
+                Moment::After(after) => self.step_begun_at + after.0,
                 Moment::When { text, condition, within } => {
-                    let end = self.step_began + within.0;
-                    if !self.holds(condition) && self.now >= end {
+                    let deadline_ms = self.step_begun_at + within.0;
+                    if !self.holds(condition) && self.now >= deadline_ms {
                         let got = format!("not reached within {} s", within.0 as f64 / 1000.0);
                         self.log(&"script".into(), "", &format!("{text}: {got}"));
                         self.checks.push(Check { check: format!("when: {text}"), ok: false, got });
                     } else if !self.holds(condition) {
-                        self.queue.push(end, Event::Step);
+                        self.queue.push(deadline_ms, Event::Step);
                         return;
                     }
                     self.now
                 }
             };
-            if due > self.now {
-                self.queue.push(due, Event::Step);
+            if due_ms > self.now {
+                self.queue.push(due_ms, Event::Step);
                 return;
             }
             self.step += 1;
-            self.step_began = self.now;
-            self.ask_why();
+            self.step_begun_at = self.now;
+            self.record_explanations();
             if !step.only_if.iter().all(|condition| self.holds(condition)) {
                 continue;
             }
-            for doing in step.doings {
-                self.do_one(doing);
-                self.look_at_store();
+            for command in step.commands {
+                self.run_command(command);
+                self.update_store_leader();
             }
             if let Some((text, condition)) = &step.check {
                 let ok = self.holds(condition);
@@ -57,49 +57,51 @@ impl World {
     }
 
     /// Executes a step that waits for a condition, as soon as the condition holds.
-    pub(super) fn look_at_condition(&mut self) {
+    pub(super) fn check_when_condition(&mut self) {
         let reached = match self.scenario.steps.get(self.step).map(|step| &step.moment) {
             Some(Moment::When { condition, .. }) => self.holds(condition),
             Some(Moment::At(_) | Moment::After(_)) | None => false,
         };
         if reached {
-            self.steps();
+            self.run_due_steps();
         }
     }
 
-    fn do_one(&mut self, doing: Doing) {
-        match doing {
-            Doing::Apply(object) => {
+    fn run_command(&mut self, command: StepCommand) {
+        match command {
+            StepCommand::Apply(object) => {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
                 let text = format!("apply {name}");
                 self.log(&"script".into(), "", &text);
                 if let Err(problem) = self.apply(&object) {
-                    self.refuse(&text, &problem);
+                    self.record_refused_step(&text, &problem);
                 }
             }
-            Doing::Verb(text, action) => {
+            StepCommand::Verb(text, action) => {
                 self.log(&"script".into(), "", &text);
-                if let Err(problem) = self.act(&text, action) {
-                    self.refuse(&text, &problem);
+                if let Err(problem) = self.run_action(&text, action) {
+                    self.record_refused_step(&text, &problem);
                 }
             }
         }
     }
 
-    fn refuse(&mut self, text: &str, problem: &str) {
+    fn record_refused_step(&mut self, text: &str, problem: &str) {
         self.log(&"script".into(), "", &format!("{text} is refused: {problem}"));
         self.refused.push((text.to_owned(), None));
     }
 
     /// Returns `true` if the condition holds now.
     pub fn holds(&self, condition: &Condition) -> bool {
-        let at = |name: &ResourceName| self.states.get(name).and_then(|(_, node)| node.as_deref());
+        let node_of =
+            |name: &ResourceName| self.service_states.get(name).and_then(|(_, node)| node.as_deref());
         match condition {
             Condition::ServiceIs(name, state) => {
                 self.exists(name)
-                    && self.states.get(name).map_or(ServiceState::Queued, |(state, _)| *state) == *state
+                    && self.service_states.get(name).map_or(ServiceState::Queued, |(state, _)| *state)
+                        == *state
             }
-            Condition::ServiceOn(name, node) => at(name) == Some(node.as_str()),
+            Condition::ServiceOn(name, node) => node_of(name) == Some(node.as_str()),
             Condition::ServiceRunning(name) => {
                 self.machines.values().any(|machine| machine.up && machine.runs(name))
             }
@@ -116,12 +118,14 @@ impl World {
                 let arming = if status.arming.is_empty() { "Armed" } else { status.arming.as_str() };
                 arming == *word
             }
-            Condition::ServiceSays(name, reason) => self.says(Kind::Resource, name, *reason),
-            Condition::NodeSays(node, reason) => self.says(Kind::Node, node, *reason),
-            Condition::ClusterSays(reason) => self.says(Kind::Cluster, CLUSTER_NAME, *reason),
-            Condition::WhySays(resource, reason, node) => self.why_says(resource, *reason, node),
-            Condition::CommandSays(text, reason) => self.answered_with(text, *reason),
-            Condition::Told(reason, name) => self.told.contains(&(*reason, name.clone())),
+            Condition::ServiceSays(name, reason) => self.has_condition_reason(Kind::Resource, name, *reason),
+            Condition::NodeSays(node, reason) => self.has_condition_reason(Kind::Node, node, *reason),
+            Condition::ClusterSays(reason) => self.has_condition_reason(Kind::Cluster, CLUSTER_NAME, *reason),
+            Condition::WhySays(resource, reason, node) => {
+                self.explanation_names_reason(resource, *reason, node)
+            }
+            Condition::CommandSays(text, reason) => self.command_has_reason(text, *reason),
+            Condition::EventEmitted(reason, name) => self.emitted_events.contains(&(*reason, name.clone())),
             Condition::Not(condition) => !self.holds(condition),
         }
     }
@@ -131,7 +135,7 @@ impl World {
     /// deposed leader. A wait for an operator does not count.
     pub(super) fn is_pending(&self) -> bool {
         self.step < self.scenario.steps.len()
-            || self.resource_names().iter().any(|name| !self.settled.contains(name))
+            || self.resource_names().iter().any(|name| !self.settled_services.contains(name))
             || self.machines.values().any(|machine| {
                 !machine.commands.is_empty()
                     || machine.suspended
@@ -159,9 +163,10 @@ impl World {
 /// Returns `true` if a service's status shows an action in progress or to come.
 pub(super) fn is_busy(status: &ResourceStatus) -> bool {
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
-    let for_others = [Reason::Unschedulable, Reason::NotProbed, Reason::FencingUnavailable, Reason::Frozen];
-    let only_waits = ready.is_some_and(|ready| {
-        for_others.contains(&ready.reason)
+    let waiting_reasons =
+        [Reason::Unschedulable, Reason::NotProbed, Reason::FencingUnavailable, Reason::Frozen];
+    let is_only_waiting = ready.is_some_and(|ready| {
+        waiting_reasons.contains(&ready.reason)
             || (ready.reason == Reason::Disarmed && status.state == ServiceState::Queued)
     });
     match status.state {
@@ -173,7 +178,7 @@ pub(super) fn is_busy(status: &ResourceStatus) -> bool {
         | ServiceState::Migrate
         | ServiceState::Relocate
         | ServiceState::Fence
-        | ServiceState::Deleting => !only_waits,
+        | ServiceState::Deleting => !is_only_waiting,
         // Failed moves are retried after a back-off.
         ServiceState::Started => status.move_failures > 0,
         ServiceState::Stopped

@@ -46,16 +46,16 @@ impl World {
             return Err(problem.to_string());
         }
         let key = self.keys.spec(kind, name);
-        let known = self.store.get(&key).entries.first().cloned();
-        let mut stored = if let Some(entry) = &known {
+        let existing_entry = self.store.get(&key).entries.first().cloned();
+        let mut stored = if let Some(entry) = &existing_entry {
             serde_json::from_slice::<Value>(&entry.value).map_err(|error| error.to_string())?
         } else {
-            self.uids += 1;
+            self.uid_count += 1;
             let finalizers = if kind == Kind::Resource { json!(["hactl.io/managed"]) } else { json!([]) };
             json!({
                 "apiVersion": API_VERSION, "kind": kind.name(),
                 "metadata": {
-                    "name": name, "uid": format!("uid-{}", self.uids), "generation": 0,
+                    "name": name, "uid": format!("uid-{}", self.uid_count), "generation": 0,
                     "creationTimestamp": self.timestamp(),
                     "finalizers": finalizers,
                 },
@@ -64,7 +64,7 @@ impl World {
         let mut object = object.clone();
         renamed::to_stored(kind, &mut object);
         let spec = object.get("spec").cloned().unwrap_or_else(|| Value::Object(Map::new()));
-        if known.is_some() && kind == Kind::Resource {
+        if existing_entry.is_some() && kind == Kind::Resource {
             self.check_definition(&name.into(), &stored, &spec)?;
         }
         if stored.get("spec") != Some(&spec) {
@@ -72,20 +72,20 @@ impl World {
             let generation = stored.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
             stored["metadata"]["generation"] = json!(generation + 1);
         }
-        self.put(&key, known.map(|entry| entry.mod_revision), &stored)
+        self.put_object(&key, existing_entry.map(|entry| entry.mod_revision), &stored)
     }
 
     /// Refuses another identity, or another `exclusive`, while a copy may exist, as the API does.
     fn check_definition(&self, name: &ResourceName, stored: &Value, spec: &Value) -> Result<(), String> {
-        let mut after = stored.clone();
-        after["spec"] = spec.clone();
+        let mut changed = stored.clone();
+        changed["spec"] = spec.clone();
         let read = |value: &Value| serde_json::from_value::<Resource>(value.clone()).ok();
-        let (Some(before), Some(after)) = (read(stored), read(&after)) else { return Ok(()) };
+        let (Some(before), Some(changed)) = (read(stored), read(&changed)) else { return Ok(()) };
         let status: Option<ResourceStatus> = self.status_of(Kind::Resource, name);
         let mut reported = Vec::new();
         for entry in self.store.list(&self.keys.reports()).entries {
-            if let Some(Key::ServiceReport(node, about)) = self.keys.parse(&entry.key)
-                && about == *name
+            if let Some(Key::ServiceReport(node, service)) = self.keys.parse(&entry.key)
+                && service == *name
                 && self
                     .record::<ServiceReport>(&entry.key)
                     .is_some_and(|report| report.uid == before.metadata.uid && report.phase.may_run())
@@ -94,27 +94,29 @@ impl World {
             }
         }
         let blocking_records = BlockingRecords {
-            assigned: self.record::<Assignment>(&self.keys.assignment(name)).map(|it| it.node.to_string()),
+            assigned: self
+                .record::<Assignment>(&self.keys.assignment(name))
+                .map(|assignment| assignment.node.to_string()),
             reported,
             has_tombstone: !self.store.get(&self.keys.tombstone(name)).entries.is_empty(),
         };
-        refusal(&before, &after, status.as_ref(), &blocking_records)
-            .map_or(Ok(()), |found| Err(found.message))
+        refusal(&before, &changed, status.as_ref(), &blocking_records)
+            .map_or(Ok(()), |refusal| Err(refusal.message))
     }
 
     /// Writes a value as the API does.
     ///
     /// Errors: the write was not applied, or not confirmed.
-    fn put(&mut self, key: &str, revision: Option<Revision>, value: &Value) -> Result<(), String> {
+    fn put_object(&mut self, key: &str, revision: Option<Revision>, value: &Value) -> Result<(), String> {
         let guard = revision.map_or(Guard::Absent, Guard::Unchanged);
-        let before = self.store.revision();
+        let revision_before = self.store.revision();
         let transaction = Transaction::new().put(key, guard, value.to_string().into_bytes());
         let outcome = self.store.commit(&transaction);
         // Without space, etcd may have applied a write that it answers with an error.
-        if self.store.revision() != before {
+        if self.store.revision() != revision_before {
             self.acknowledge(key, value);
         }
-        self.committed(before + 1);
+        self.handle_commit(revision_before + 1);
         match outcome {
             Outcome::Applied(_) => Ok(()),
             Outcome::Conflict(_) => Err("object has changed in the meantime".to_owned()),
@@ -130,8 +132,8 @@ impl World {
         name: &str,
         fields: &[(String, Value)],
     ) -> Result<(), String> {
-        let found = self.stored_spec(kind, name)?;
-        let (_, mut stored) = found.ok_or_else(|| format!("{kind} {name} not found"))?;
+        let stored_entry = self.stored_spec(kind, name)?;
+        let (_, mut stored) = stored_entry.ok_or_else(|| format!("{kind} {name} not found"))?;
         renamed::from_stored(kind, &mut stored);
         for (field, value) in fields {
             set_path(&mut stored["spec"], field, value);
@@ -141,10 +143,10 @@ impl World {
 
     /// Requests the deletion of a resource.
     pub(super) fn delete(&mut self, name: &ResourceName) -> Result<(), String> {
-        let found = self.stored_spec(Kind::Resource, name)?;
-        let (entry, mut stored) = found.ok_or_else(|| format!("resource {name} not found"))?;
+        let stored_entry = self.stored_spec(Kind::Resource, name)?;
+        let (entry, mut stored) = stored_entry.ok_or_else(|| format!("resource {name} not found"))?;
         stored["metadata"]["deletionTimestamp"] = json!(self.timestamp());
-        self.put(&entry.key, Some(entry.mod_revision), &stored)
+        self.put_object(&entry.key, Some(entry.mod_revision), &stored)
     }
 
     /// Returns the entry of an object, and its value in its form in etcd; `None` if the object does not exist.
@@ -163,56 +165,58 @@ impl World {
             self.store.get(&key).entries.first().cloned().ok_or_else(|| format!("node {node} not found"))?;
         let fence_key = self.keys.fence(node);
         let fence = self.store.get(&fence_key).entries.first().cloned();
-        let state = fence.as_ref().and_then(|one| serde_json::from_slice::<Fence>(&one.value).ok());
+        let state = fence.as_ref().and_then(|entry| serde_json::from_slice::<Fence>(&entry.value).ok());
         let assignments = self.store.list(&self.keys.assignments()).entries;
-        let named: Vec<&str> = assignments
+        let resource_names: Vec<&str> = assignments
             .iter()
-            .filter(|one| names_node(serde_json::from_slice::<Assignment>(&one.value).ok().as_ref(), node))
-            .filter_map(|one| one.key.rsplit('/').next())
+            .filter(|entry| {
+                names_node(serde_json::from_slice::<Assignment>(&entry.value).ok().as_ref(), node)
+            })
+            .filter_map(|entry| entry.key.rsplit('/').next())
             .collect();
-        if let Some(refused) = node_deletion_refusal(node, state.map(|fence| fence.state), &named) {
-            return Err(refused);
+        if let Some(refusal) = node_deletion_refusal(node, state.map(|fence| fence.state), &resource_names) {
+            return Err(refusal);
         }
         // The user requested this deletion.
         self.acknowledged.remove(&key);
-        let before = self.store.revision();
-        let guard = fence.map_or(Guard::Absent, |one| Guard::Unchanged(one.mod_revision));
+        let revision_before = self.store.revision();
+        let guard = fence.map_or(Guard::Absent, |entry| Guard::Unchanged(entry.mod_revision));
         let transaction =
             Transaction::new().delete(key, Guard::Unchanged(entry.mod_revision)).guard(fence_key, guard);
         self.store.commit(&transaction);
-        self.committed(before + 1);
+        self.handle_commit(revision_before + 1);
         Ok(())
     }
 
     /// Deletes the keys of a controller, unless they were refreshed recently.
     pub(super) fn delete_controller(&mut self, id: &str) -> Result<(), String> {
-        let one = |store: &MemoryState, key: String| store.get(&key).entries.into_iter().next();
-        let candidate =
-            one(&self.store, self.keys.candidate(id)).ok_or_else(|| format!("controller {id} not found"))?;
-        let refresh = one(&self.store, self.keys.refresh(id)).map(|entry| entry.mod_revision);
-        let silent_ms = self.refreshed.get(id).map(|at| self.now - at);
+        let first_entry = |store: &MemoryState, key: String| store.get(&key).entries.into_iter().next();
+        let candidate = first_entry(&self.store, self.keys.candidate(id))
+            .ok_or_else(|| format!("controller {id} not found"))?;
+        let refresh = first_entry(&self.store, self.keys.refresh(id)).map(|entry| entry.mod_revision);
+        let silent_ms = self.refreshed_at.get(id).map(|at| self.now - at);
         let valid_ms = Timings::from(&self.scenario.timing).heartbeat_valid_ms;
-        if let Some(refused) = controller_deletion_refusal(id, silent_ms, valid_ms) {
-            return Err(refused);
+        if let Some(refusal) = controller_deletion_refusal(id, silent_ms, valid_ms) {
+            return Err(refusal);
         }
-        let before = self.store.revision();
+        let revision_before = self.store.revision();
         self.store.commit(&candidates::controller_deletion(&self.keys, id, candidate.mod_revision, refresh));
-        self.committed(before + 1);
+        self.handle_commit(revision_before + 1);
         Ok(())
     }
 
     /// Creates an operation. `text` is the step's text, for the list of refusals.
-    pub(super) fn operate(&mut self, text: &str, spec: OperationSpec) {
-        self.uids += 1;
-        let name = format!("op-{}", self.uids);
+    pub(super) fn submit_operation(&mut self, text: &str, spec: OperationSpec) {
+        self.uid_count += 1;
+        let name = format!("op-{}", self.uid_count);
         let mut operation =
             Operation::new(&name, OperationSpec { requested_by: "operator".to_owned(), ..spec });
-        operation.metadata.uid = format!("uid-{}", self.uids);
+        operation.metadata.uid = format!("uid-{}", self.uid_count);
         operation.metadata.generation = 1;
         operation.metadata.creation_timestamp = Some(self.timestamp());
         let key = self.keys.spec(Kind::Operation, &name);
         if let Ok(value) = serde_json::to_value(&operation)
-            && let Err(problem) = self.put(&key, None, &value)
+            && let Err(problem) = self.put_object(&key, None, &value)
         {
             self.log(&"script".into(), "", &format!("{text} is refused: {problem}"));
             self.refused.push((text.to_owned(), None));
@@ -223,7 +227,7 @@ impl World {
     }
 
     /// Creates an operation on a resource.
-    pub(super) fn operate_on(
+    pub(super) fn submit_resource_operation(
         &mut self,
         text: &str,
         action: OperationAction,
@@ -236,7 +240,7 @@ impl World {
             node: node.cloned(),
             ..OperationSpec::default()
         };
-        self.operate(text, spec);
+        self.submit_operation(text, spec);
     }
 
     /// Returns the commands that were refused, with the texts of their steps, in order.
@@ -263,9 +267,10 @@ impl World {
     }
 
     /// Returns the operations that have not ended, as texts of their steps.
-    pub(crate) fn operations_under_way(&self) -> Vec<String> {
-        let open = |name: &&String| self.operation_status(name).is_none_or(|status| !status.phase.is_final());
-        self.operations.keys().filter(open).filter_map(|name| self.operations.get(name).cloned()).collect()
+    pub(crate) fn open_operations(&self) -> Vec<String> {
+        let is_open =
+            |name: &&String| self.operation_status(name).is_none_or(|status| !status.phase.is_final());
+        self.operations.keys().filter(is_open).filter_map(|name| self.operations.get(name).cloned()).collect()
     }
 
     /// Returns the names of all stored resources.
@@ -321,6 +326,6 @@ impl World {
     /// Returns the value under a key of the store; `None` if it does not exist or cannot be read.
     pub(crate) fn record<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         let reading = self.store.get(key);
-        self.seen(&reading.entries.first()?.value)
+        self.decoded_record(&reading.entries.first()?.value)
     }
 }

@@ -5,7 +5,7 @@
 //! it writes them immediately, like a version that breaks this rule.
 
 use super::World;
-use super::process::Who;
+use super::process::Client;
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
@@ -18,11 +18,11 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Field that the next version adds to every record.
-const FIELD: &str = "sinceNext";
+const NEXT_FIELD: &str = "sinceNext";
 /// Suffix of the new words of the next version.
-const WORD: &str = "Next";
+const NEXT_WORD_SUFFIX: &str = "Next";
 /// Fields for which the next version has new words.
-const FIELDS: [&str; 4] = ["state", "phase", "mode", "action"];
+const WORD_FIELDS: [&str; 4] = ["state", "phase", "mode", "action"];
 
 /// Version of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,40 +37,40 @@ pub(crate) enum Version {
     },
 }
 
-fn next() -> Protocol {
+fn next_protocol() -> Protocol {
     Protocol(Protocol::CURRENT.0 + 1)
 }
 
 impl World {
-    fn version_of(&self, who: &Who) -> Version {
-        let machine = self.machines.get(who.node());
-        machine.map_or(Version::This, |machine| match who {
-            Who::Agent(_) => machine.agent_version,
-            Who::Controller(_) => machine.controller_version,
+    fn version_of(&self, client: &Client) -> Version {
+        let machine = self.machines.get(client.node());
+        machine.map_or(Version::This, |machine| match client {
+            Client::Agent(_) => machine.agent_version,
+            Client::Controller(_) => machine.controller_version,
         })
     }
 
     /// Changes the version of a machine's process. Answers already on their way keep the values for the previous version.
-    pub(super) fn set_version(&mut self, who: &Who, version: Version) {
-        self.has_next |= version != Version::This;
-        self.log(who.node(), "machine", &format!("runs another version of {who}"));
-        if let Some(machine) = self.machines.get_mut(who.node()) {
-            match who {
-                Who::Agent(_) => machine.agent_version = version,
-                Who::Controller(_) => machine.controller_version = version,
+    pub(super) fn set_version(&mut self, client: &Client, version: Version) {
+        self.has_next_version |= version != Version::This;
+        self.log(client.node(), "machine", &format!("runs another version of {client}"));
+        if let Some(machine) = self.machines.get_mut(client.node()) {
+            match client {
+                Client::Agent(_) => machine.agent_version = version,
+                Client::Controller(_) => machine.controller_version = version,
             }
         }
     }
 
     /// Returns a process's transaction as it is stored.
-    pub(super) fn as_written(&self, who: &Who, transaction: Transaction) -> Transaction {
-        let Version::Next { words } = self.version_of(who) else { return transaction };
-        let words = words || self.common_protocol() >= next();
+    pub(super) fn encoded_transaction(&self, client: &Client, transaction: Transaction) -> Transaction {
+        let Version::Next { words } = self.version_of(client) else { return transaction };
+        let words = words || self.common_protocol() >= next_protocol();
         let mut written = Transaction::new();
         for (key, guard) in transaction.guards() {
             written = match transaction.writes().get(key) {
                 Some(Write::Put { value, lease }) => {
-                    written.put_leased(key.clone(), *guard, self.encoded(key, value, words), *lease)
+                    written.put_leased(key.clone(), *guard, self.encoded_value(key, value, words), *lease)
                 }
                 Some(Write::Delete) => written.delete(key.clone(), *guard),
                 None => written.guard(key.clone(), *guard),
@@ -97,21 +97,21 @@ impl World {
         common.map_or(Protocol::FIRST, |common| common.protocol)
     }
 
-    fn encoded(&self, key: &str, value: &[u8], words: bool) -> Vec<u8> {
+    fn encoded_value(&self, key: &str, value: &[u8], words: bool) -> Vec<u8> {
         let Ok(Value::Object(mut record)) = serde_json::from_slice(value) else { return value.to_vec() };
         let parsed = self.keys.parse(key);
         // The specs belong to users, so a program does not add to them.
         if matches!(parsed, Some(Key::Spec(..))) {
             return value.to_vec();
         }
-        record.insert(FIELD.to_owned(), json!({"any": 1}));
+        record.insert(NEXT_FIELD.to_owned(), json!({"any": 1}));
         if matches!(parsed, Some(Key::Candidate(_) | Key::NodeReport(_))) {
-            record.insert("protocol".to_owned(), json!(next()));
+            record.insert("protocol".to_owned(), json!(next_protocol()));
         }
         if words {
-            for field in FIELDS {
+            for field in WORD_FIELDS {
                 if let Some(value) = record.get_mut(field) {
-                    rename(value, &|word| format!("{word}{WORD}"));
+                    map_words(value, &|word| format!("{word}{NEXT_WORD_SUFFIX}"));
                 }
             }
         }
@@ -119,59 +119,60 @@ impl World {
     }
 
     /// Returns entries as a process reads them.
-    pub(super) fn as_read(&self, who: &Who, entries: Vec<Entry>) -> Vec<Entry> {
-        match self.version_of(who) {
+    pub(super) fn decoded_entries(&self, client: &Client, entries: Vec<Entry>) -> Vec<Entry> {
+        match self.version_of(client) {
             Version::This => entries,
-            Version::Next { .. } => {
-                entries.into_iter().map(|entry| Entry { value: decoded(&entry.value), ..entry }).collect()
-            }
+            Version::Next { .. } => entries
+                .into_iter()
+                .map(|entry| Entry { value: decoded_value(&entry.value), ..entry })
+                .collect(),
         }
     }
 
     /// Parses a stored value written by either version.
-    pub(super) fn seen<T: DeserializeOwned>(&self, value: &Arc<[u8]>) -> Option<T> {
-        if self.has_next {
-            return serde_json::from_slice(&decoded(value)).ok();
+    pub(super) fn decoded_record<T: DeserializeOwned>(&self, value: &Arc<[u8]>) -> Option<T> {
+        if self.has_next_version {
+            return serde_json::from_slice(&decoded_value(value)).ok();
         }
         serde_json::from_slice(value).ok()
     }
 
     /// Returns changes as a process receives them.
-    pub(super) fn as_told(&self, who: &Who, changes: Vec<Change>) -> Vec<Change> {
-        match self.version_of(who) {
+    pub(super) fn decoded_changes(&self, client: &Client, changes: Vec<Change>) -> Vec<Change> {
+        match self.version_of(client) {
             Version::This => changes,
-            Version::Next { .. } => all_told(changes),
+            Version::Next { .. } => all_decoded_changes(changes),
         }
     }
 }
 
 /// Returns changes as the next version reads them, with values of both versions.
-pub(super) fn all_told(changes: Vec<Change>) -> Vec<Change> {
+pub(super) fn all_decoded_changes(changes: Vec<Change>) -> Vec<Change> {
     let read = |change: Change| match change {
-        Change::Put(entry) => Change::Put(Entry { value: decoded(&entry.value), ..entry }),
+        Change::Put(entry) => Change::Put(Entry { value: decoded_value(&entry.value), ..entry }),
         Change::Delete { key, revision } => Change::Delete { key, revision },
     };
     changes.into_iter().map(read).collect()
 }
 
 /// Returns a value as the next version reads it.
-pub(super) fn decoded(value: &Arc<[u8]>) -> Arc<[u8]> {
-    if memmem::find(value, FIELD.as_bytes()).is_none() {
+pub(super) fn decoded_value(value: &Arc<[u8]>) -> Arc<[u8]> {
+    if memmem::find(value, NEXT_FIELD.as_bytes()).is_none() {
         return Arc::clone(value);
     }
     let Ok(Value::Object(mut record)) = serde_json::from_slice(value) else { return Arc::clone(value) };
-    record.remove(FIELD);
-    let plain = |word: &str| word.strip_suffix(WORD).unwrap_or(word).to_owned();
-    for field in FIELDS {
+    record.remove(NEXT_FIELD);
+    let plain = |word: &str| word.strip_suffix(NEXT_WORD_SUFFIX).unwrap_or(word).to_owned();
+    for field in WORD_FIELDS {
         if let Some(value) = record.get_mut(field) {
-            rename(value, &plain);
+            map_words(value, &plain);
         }
     }
     Value::Object(record).to_string().into_bytes().into()
 }
 
 /// Renames a word: the value itself, or its `kind`.
-fn rename(value: &mut Value, renamed: &dyn Fn(&str) -> String) {
+fn map_words(value: &mut Value, renamed: &dyn Fn(&str) -> String) {
     match value {
         Value::String(word) => *word = renamed(word),
         Value::Object(fields) => {

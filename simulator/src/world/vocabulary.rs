@@ -15,7 +15,7 @@ impl World {
     /// Starts to collect every word that a user could read.
     pub fn collect_vocabulary(&mut self) {
         let reading = self.store.list(self.keys.root());
-        let vocabulary = Vocabulary::of(self.keys.clone(), reading.entries, reading.revision);
+        let vocabulary = Vocabulary::from_store(self.keys.clone(), reading.entries, reading.revision);
         self.vocabulary = Some(Box::new(vocabulary));
     }
 
@@ -24,36 +24,36 @@ impl World {
         self.vocabulary.as_deref()
     }
 
-    pub(super) fn note_words(&mut self, changes: &[Change], revision: Revision) {
+    pub(super) fn record_words(&mut self, changes: &[Change], revision: Revision) {
         if let Some(vocabulary) = &mut self.vocabulary {
-            vocabulary.changed(changes, revision);
+            vocabulary.record_changes(changes, revision);
         }
     }
 
-    pub(super) fn note_event(&mut self, event: &Event) {
-        self.told.insert((event.reason, event.name.clone()));
+    pub(super) fn record_event(&mut self, event: &Event) {
+        self.emitted_events.insert((event.reason, event.name.clone()));
         if let Some(vocabulary) = &mut self.vocabulary {
-            vocabulary.told(event);
+            vocabulary.record_event(event);
         }
     }
 
     /// Records that a command was refused immediately, as the API does it.
-    pub(super) fn note_refusal(&mut self, text: &str, reason: Reason) {
-        self.refused_for.insert(text.to_owned(), reason);
+    pub(super) fn record_refusal_reason(&mut self, text: &str, reason: Reason) {
+        self.refusal_reasons.insert(text.to_owned(), reason);
         if let Some(vocabulary) = &mut self.vocabulary {
-            vocabulary.refused(reason);
+            vocabulary.record_refusal(reason);
         }
     }
 
     /// Collects the words in the explanations of all services.
-    pub(super) fn ask_why(&mut self) {
+    pub(super) fn record_explanations(&mut self) {
         if let Some(vocabulary) = &mut self.vocabulary {
-            vocabulary.ask();
+            vocabulary.record_explanations();
         }
     }
 
     /// Returns `true` if a condition in an object's status has this reason.
-    pub(super) fn says(&self, kind: Kind, name: &str, reason: Reason) -> bool {
+    pub(super) fn has_condition_reason(&self, kind: Kind, name: &str, reason: Reason) -> bool {
         let conditions = match kind {
             Kind::Node => self.status_of::<NodeStatus>(kind, name).map(|status| status.conditions),
             Kind::Resource => self.status_of::<ResourceStatus>(kind, name).map(|status| status.conditions),
@@ -64,18 +64,23 @@ impl World {
     }
 
     /// Returns `true` if the last command with this text was answered with this reason.
-    pub(super) fn answered_with(&self, text: &str, reason: Reason) -> bool {
-        let at_once = self.refused_for.get(text) == Some(&reason);
-        let recorded = self.refused.iter().rev().find(|(known, _)| known == text);
-        let status = recorded.and_then(|(_, operation)| self.operation_status(operation.as_deref()?));
-        at_once || status.is_some_and(|status| status.reason == reason)
+    pub(super) fn command_has_reason(&self, text: &str, reason: Reason) -> bool {
+        let refused_at_once = self.refusal_reasons.get(text) == Some(&reason);
+        let recorded_refusal = self.refused.iter().rev().find(|(known, _)| known == text);
+        let status = recorded_refusal.and_then(|(_, operation)| self.operation_status(operation.as_deref()?));
+        refused_at_once || status.is_some_and(|status| status.reason == reason)
     }
 
     /// Returns `true` if the verdict of `hactl why` on a node has this reason.
-    pub(super) fn why_says(&self, resource: &ResourceName, reason: Reason, node: &str) -> bool {
+    pub(super) fn explanation_names_reason(
+        &self,
+        resource: &ResourceName,
+        reason: Reason,
+        node: &str,
+    ) -> bool {
         self.why(resource).is_some_and(|explanation| {
-            let about = |verdict: &&ha_api_types::view::Verdict| verdict.node == node;
-            let causes = explanation.nodes.iter().filter(about).flat_map(|verdict| &verdict.causes);
+            let is_of_node = |verdict: &&ha_api_types::view::Verdict| verdict.node == node;
+            let causes = explanation.nodes.iter().filter(is_of_node).flat_map(|verdict| &verdict.causes);
             causes.into_iter().any(|cause| cause.reason == reason)
         })
     }

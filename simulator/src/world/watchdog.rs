@@ -2,7 +2,7 @@
 
 use super::World;
 use super::event::Event;
-use super::machine::Stopped;
+use super::machine::PausedDaemon;
 use super::process::Generation;
 use super::recorded::Step;
 use crate::scenario::Device;
@@ -15,11 +15,11 @@ use ha_node_agent::watchdog::protocol::{
 };
 
 /// Shortest timeout of a coarse device, in seconds.
-const COARSE_SECONDS: u32 = 60;
+const COARSE_TIMEOUT_SECONDS: u32 = 60;
 /// `ENODEV`, the error of a device whose driver was unbound.
-const NO_DEVICE: u32 = 19;
+const NO_DEVICE_ERRNO: u32 = 19;
 /// Longest time until an agent connects to a daemon that was started, in milliseconds.
-const CONNECTS_WITHIN_MS: u64 = 500;
+const MAX_RECONNECT_MS: u64 = 500;
 
 impl World {
     pub(super) fn connect_watchdog(&mut self, node: &NodeName, generation: Generation) {
@@ -42,7 +42,7 @@ impl World {
         id: WatchdogRequestId,
         request: Request,
     ) {
-        if !self.is_current(&super::process::Who::Agent(node.to_owned()), generation) {
+        if !self.is_current(&super::process::Client::Agent(node.to_owned()), generation) {
             return;
         }
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && machine.up)
@@ -52,7 +52,7 @@ impl World {
         machine.watchdog.number += 1;
         let number = machine.watchdog.number;
         machine.watchdog.waiting.insert(number, id);
-        self.note_watchdog_request(node, &request);
+        self.record_watchdog_request(node, &request);
         self.tell_daemon(node, Some(generation), DaemonInput::Message { number, request });
     }
 
@@ -108,7 +108,7 @@ impl World {
         self.log(node, "watchdog", "daemon starts");
         self.watchdog_effects(node);
         if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
-            let delay_ms = self.random.between_ms(1, CONNECTS_WITHIN_MS);
+            let delay_ms = self.random.between_ms(1, MAX_RECONNECT_MS);
             let event = Event::WatchdogConnects { node: node.to_owned(), generation };
             self.queue.push(self.now + delay_ms, event);
         }
@@ -165,11 +165,11 @@ impl World {
             Pets::Work => {}
             Pets::Reopen => machine.watchdog.pets = Pets::Work,
             Pets::Fail | Pets::FailCounting => {
-                return Err(Refusal::NoDevice { errno: NO_DEVICE, location: facts.location });
+                return Err(Refusal::NoDevice { errno: NO_DEVICE_ERRNO, location: facts.location });
             }
         }
         let timeout_seconds = match machine.device {
-            Device::Coarse => timeout_seconds.max(COARSE_SECONDS),
+            Device::Coarse => timeout_seconds.max(COARSE_TIMEOUT_SECONDS),
             Device::Sliding | Device::Fixed | Device::Simulated | Device::Missing | Device::Busy => {
                 timeout_seconds
             }
@@ -182,10 +182,10 @@ impl World {
 
     /// Pets the device and sets its timeout. Returns the timeout read back, or the error number.
     fn pet_device(&mut self, node: &NodeName, timeout_seconds: u32) -> Result<u32, u32> {
-        let Some(machine) = self.machines.get_mut(node) else { return Err(NO_DEVICE) };
+        let Some(machine) = self.machines.get_mut(node) else { return Err(NO_DEVICE_ERRNO) };
         match machine.watchdog.pets {
             Pets::Work => {}
-            Pets::Fail | Pets::FailCounting | Pets::Reopen => return Err(NO_DEVICE),
+            Pets::Fail | Pets::FailCounting | Pets::Reopen => return Err(NO_DEVICE_ERRNO),
         }
         machine.watchdog.timeout_seconds = timeout_seconds;
         self.start_device(node, timeout_seconds);
@@ -194,7 +194,7 @@ impl World {
     }
 
     /// Resumes a paused daemon: it makes the pet that it had decided on, and handles the inputs that waited.
-    pub(super) fn watchdog_goes_on(&mut self, node: &NodeName, boot: u64) {
+    pub(super) fn resume_watchdog(&mut self, node: &NodeName, boot: u64) {
         let now = self.clock_of(node);
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && machine.up)
         else {
@@ -242,21 +242,22 @@ impl World {
             match effect {
                 Effect::Open { timeout_seconds } => {
                     let opened = self.open_device(node, timeout_seconds);
-                    let to_start = self.is_to_start(node).then_some(self.now);
+                    let start_ms = self.is_to_start(node).then_some(self.now);
                     if let Some(machine) = self.machines.get_mut(node) {
-                        machine.watchdog.opened_to_start_at = to_start;
+                        machine.watchdog.opened_to_start_at = start_ms;
                         machine.watchdog.daemon.handle((&now).into(), DaemonInput::Opened(opened));
                     }
                 }
                 Effect::Pet { timeout_seconds } => {
-                    let set = self.machines.get(node).map_or(1, |machine| machine.watchdog.timeout_seconds);
-                    let seconds = timeout_seconds.unwrap_or(set);
-                    let stops = self.machines.get_mut(node).and_then(|machine| {
+                    let current_seconds =
+                        self.machines.get(node).map_or(1, |machine| machine.watchdog.timeout_seconds);
+                    let seconds = timeout_seconds.unwrap_or(current_seconds);
+                    let pause = self.machines.get_mut(node).and_then(|machine| {
                         let length_ms = machine.watchdog.stops_for_ms.take()?;
-                        machine.watchdog.stopped = Some(Stopped { seconds, inbox: Vec::new() });
+                        machine.watchdog.stopped = Some(PausedDaemon { seconds, inbox: Vec::new() });
                         Some((length_ms, machine.boot))
                     });
-                    if let Some((length_ms, boot)) = stops {
+                    if let Some((length_ms, boot)) = pause {
                         self.log(node, "watchdog", "daemon is paused before a renewal");
                         let event = Event::WatchdogGoesOn { node: node.to_owned(), boot };
                         self.queue.push(self.now + length_ms, event);
@@ -272,7 +273,7 @@ impl World {
                         // A device that is gone cannot be closed cleanly.
                         let closed = match machine.watchdog.pets {
                             Pets::Work | Pets::FailCounting => Ok(()),
-                            Pets::Fail | Pets::Reopen => Err(NO_DEVICE),
+                            Pets::Fail | Pets::Reopen => Err(NO_DEVICE_ERRNO),
                         };
                         machine.watchdog.fires_at = None;
                         machine.watchdog.open = false;
@@ -311,8 +312,8 @@ impl World {
         let Some(machine) = self.machines.get_mut(node) else { return };
         let Some((raw_ns, _)) = machine.watchdog.daemon.deadline() else { return };
         let raw = ha_api_types::time::Mono(raw_ns.div_ceil(1_000_000));
-        let at = machine.clock.when(now, raw).max(now + 1);
-        if machine.watchdog.wake_at.is_some_and(|known| known <= at) {
+        let at = machine.clock.time_of_raw(now, raw).max(now + 1);
+        if machine.watchdog.wake_at.is_some_and(|wake_ms| wake_ms <= at) {
             return;
         }
         machine.watchdog.wake_at = Some(at);
@@ -324,38 +325,38 @@ impl World {
     fn start_device(&mut self, node: &NodeName, seconds: u32) {
         let timeout_ms = u64::from(seconds) * 1000;
         let late_ms = self.random.between_ms(0, timeout_ms / 50 + self.watchdog_lateness_ms);
-        let at = self.now + timeout_ms + late_ms;
+        let fires_at_ms = self.now + timeout_ms + late_ms;
         let Some(machine) = self.machines.get_mut(node) else { return };
-        machine.watchdog.fires_at = Some(at);
-        if machine.watchdog.looked_at_next.is_none_or(|next| at < next) {
-            self.look_at_device(node, at);
+        machine.watchdog.fires_at = Some(fires_at_ms);
+        if machine.watchdog.next_check_at.is_none_or(|next_check_ms| fires_at_ms < next_check_ms) {
+            self.schedule_device_check(node, fires_at_ms);
         }
     }
 
     /// Schedules a check of the device. At most one check is scheduled, regardless of the number of pets.
-    pub(super) fn look_at_device(&mut self, node: &NodeName, at: u64) {
+    pub(super) fn schedule_device_check(&mut self, node: &NodeName, at: u64) {
         let Some(machine) = self.machines.get_mut(node) else { return };
-        machine.watchdog.looked_at_next = Some(at);
+        machine.watchdog.next_check_at = Some(at);
         let boot = machine.boot;
         self.queue.push(at, Event::DeviceDue { node: node.to_owned(), boot, at });
     }
 
-    pub(super) fn device_due(&mut self, node: &NodeName, boot: u64, at: u64) {
+    pub(super) fn check_device(&mut self, node: &NodeName, boot: u64, at: u64) {
         let now = self.now;
         let Some(machine) = self.machines.get_mut(node).filter(|machine| {
-            machine.boot == boot && machine.up && machine.watchdog.looked_at_next == Some(at)
+            machine.boot == boot && machine.up && machine.watchdog.next_check_at == Some(at)
         }) else {
             return;
         };
-        machine.watchdog.looked_at_next = None;
+        machine.watchdog.next_check_at = None;
         match machine.watchdog.fires_at {
             Some(fires_at) if fires_at <= now => self.reset(node),
-            Some(fires_at) => self.look_at_device(node, fires_at),
+            Some(fires_at) => self.schedule_device_check(node, fires_at),
             None => {}
         }
     }
 
-    pub(super) fn hear_watchdog(
+    pub(super) fn deliver_watchdog_reply(
         &mut self,
         node: &NodeName,
         generation: Generation,

@@ -7,28 +7,33 @@ use crate::action::AgentStep;
 use crate::configuration::Configuration;
 use crate::hold;
 use crate::mutation::Mutation;
-use crate::network::{apply, has_room, is_active, lose};
+use crate::network::{apply, delay_write, has_room, is_active};
 use crate::node::{HandOver, Node, Phase, Right, Service, Watchdog};
 use crate::state::{Harm, State};
-use crate::store::{Answer, Mode, NodeId, Work, other};
+use crate::store::{Answer, Mode, NodeId, Work, other_node};
 use crate::write::{Change, Write};
 
 /// Collects every step that this node's agent may take now.
-pub(crate) fn steps(configuration: &Configuration, state: &State, node: NodeId, found: &mut Vec<AgentStep>) {
+pub(crate) fn steps(
+    configuration: &Configuration,
+    state: &State,
+    node: NodeId,
+    agent_steps: &mut Vec<AgentStep>,
+) {
     let machine = state.node(node);
     if !machine.is_on() || !machine.has_agent() {
         return;
     }
-    answers(configuration, machine, found);
-    watchdog(configuration, state, node, found);
-    services(configuration, state, node, found);
-    holds(configuration, state, node, found);
-    let writes =
-        beats(configuration, state, node).chain(reports(configuration, state, node).into_iter().flatten());
+    answer_steps(configuration, machine, agent_steps);
+    watchdog_steps(configuration, state, node, agent_steps);
+    service_steps(configuration, state, node, agent_steps);
+    hold_steps(configuration, state, node, agent_steps);
+    let writes = heartbeat_writes(configuration, state, node)
+        .chain(report_writes(configuration, state, node).into_iter().flatten());
     for write in writes {
-        found.push(AgentStep::Commit(write));
+        agent_steps.push(AgentStep::Commit(write));
         if has_room(configuration, state) && !configuration.late_declarations {
-            found.push(AgentStep::Lose(write));
+            agent_steps.push(AgentStep::Lose(write));
         }
     }
     // An answered request whose epoch is closed again has lapsed.
@@ -36,35 +41,36 @@ pub(crate) fn steps(configuration: &Configuration, state: &State, node: NodeId, 
         Mode::Registering { .. } => machine.phase == Phase::Requested,
         Mode::Active | Mode::Left => false,
     };
-    if !waits && machine.phase != Phase::Clearing && !machine.belongs {
-        found.push(AgentStep::NoticeClosed);
+    if !waits && machine.phase != Phase::Clearing && !machine.is_registered {
+        agent_steps.push(AgentStep::NoticeClosed);
     }
 }
 
 /// Collects the steps after a heartbeat's answer.
-fn answers(configuration: &Configuration, machine: &Node, found: &mut Vec<AgentStep>) {
+fn answer_steps(configuration: &Configuration, machine: &Node, agent_steps: &mut Vec<AgentStep>) {
     if machine.answer_due.is_some() {
-        found.push(AgentStep::LearnDeadline);
+        agent_steps.push(AgentStep::LearnDeadline);
     }
-    if configuration.lacks(Mutation::KeepAliveProves) && machine.follows() && machine.left() >= 0 {
-        found.push(AgentStep::KeepAlive);
+    if configuration.has_mutation(Mutation::KeepAliveProves) && machine.follows() && machine.remaining() >= 0
+    {
+        agent_steps.push(AgentStep::KeepAlive);
     }
 }
 
 /// Collects the steps in which the agent asks candidates for hold.
-fn holds(configuration: &Configuration, state: &State, node: NodeId, found: &mut Vec<AgentStep>) {
+fn hold_steps(configuration: &Configuration, state: &State, node: NodeId, agent_steps: &mut Vec<AgentStep>) {
     let machine = state.node(node);
     if !configuration.hold || machine.phase != Phase::Member {
         return;
     }
-    if machine.asked != Some(0) && !machine.is_empty() && may_hold_on(configuration, machine, 0) {
-        found.push(AgentStep::Ask);
+    if machine.hold_request_age != Some(0) && !machine.is_empty() && may_hold_on(configuration, machine, 0) {
+        agent_steps.push(AgentStep::Ask);
     }
-    if machine.asked.is_some() && hold::all_granted(configuration, state, node) {
-        found.push(AgentStep::HoldOn);
+    if machine.hold_request_age.is_some() && hold::all_granted(configuration, state, node) {
+        agent_steps.push(AgentStep::HoldOn);
     }
     if hold::may_drop(state, node) {
-        found.push(AgentStep::DropCandidates);
+        agent_steps.push(AgentStep::DropCandidates);
     }
 }
 
@@ -72,39 +78,45 @@ fn holds(configuration: &Configuration, state: &State, node: NodeId, found: &mut
 pub(crate) fn may_hold_on(configuration: &Configuration, machine: &Node, age: i8) -> bool {
     machine.follows()
         && machine.phase == Phase::Member
-        && machine.left() >= 0
-        && configuration.bounds.valid - age > machine.left()
+        && machine.remaining() >= 0
+        && configuration.bounds.valid - age > machine.remaining()
 }
 
 /// Collects the steps that arm, release or stay.
-fn watchdog(configuration: &Configuration, state: &State, node: NodeId, found: &mut Vec<AgentStep>) {
+fn watchdog_steps(
+    configuration: &Configuration,
+    state: &State,
+    node: NodeId,
+    agent_steps: &mut Vec<AgentStep>,
+) {
     let machine = state.node(node);
     let store = &state.store;
     match machine.watchdog {
         Watchdog::Off => {
-            let busy = wants_permit(state, node) || machine.receives || is_active(configuration, state, node);
-            if machine.phase == Phase::Member && busy {
-                found.push(AgentStep::Arm);
+            let needs_watchdog =
+                wants_permit(state, node) || machine.receives || is_active(configuration, state, node);
+            if machine.phase == Phase::Member && needs_watchdog {
+                agent_steps.push(AgentStep::Arm);
             }
         }
         Watchdog::Free | Watchdog::Follow { .. } => {
             let released = match machine.phase {
                 // A release writes nothing, so an agent may release before it has read its newest assignment.
-                Phase::Member => machine.belongs && !store.member(node).armed,
+                Phase::Member => machine.is_registered && !store.member(node).armed,
                 Phase::Requested => true,
                 Phase::Dead | Phase::Resuming | Phase::Clearing => false,
             };
             if released && guards_nothing(state, node) {
-                found.push(AgentStep::Release);
+                agent_steps.push(AgentStep::Release);
             }
         }
         Watchdog::Orphan { .. } => {}
     }
     if machine.follows()
-        && machine.left() <= configuration.bounds.margin
+        && machine.remaining() <= configuration.bounds.margin
         && may_stay(configuration, state, node)
     {
-        found.push(AgentStep::Stay);
+        agent_steps.push(AgentStep::Stay);
     }
 }
 
@@ -112,7 +124,7 @@ fn watchdog(configuration: &Configuration, state: &State, node: NodeId, found: &
 pub(crate) fn may_stay(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let machine = state.node(node);
     let unknown = state.has_unknown_permit(node) && !machine.is_spent;
-    (guards_nothing(state, node) || configuration.lacks(Mutation::StayBeforeStopped))
+    (guards_nothing(state, node) || configuration.has_mutation(Mutation::StayBeforeStopped))
         && !unknown
         && !machine.receives
 }
@@ -123,28 +135,34 @@ fn guards_nothing(state: &State, node: NodeId) -> bool {
 }
 
 /// Collects the steps that start or stop the service.
-fn services(configuration: &Configuration, state: &State, node: NodeId, found: &mut Vec<AgentStep>) {
+fn service_steps(
+    configuration: &Configuration,
+    state: &State,
+    node: NodeId,
+    agent_steps: &mut Vec<AgentStep>,
+) {
     let machine = state.node(node);
     // The time condition of the permit was checked when the permit was sent: the agent may be paused before this step.
-    let acknowledged =
-        machine.follows() || !state.store.exclusive || configuration.lacks(Mutation::PermitBeforeArmed);
+    let acknowledged = machine.follows()
+        || !state.store.exclusive
+        || configuration.has_mutation(Mutation::PermitBeforeArmed);
     if machine.right != Right::None && machine.service == Service::Absent && acknowledged {
-        found.push(AgentStep::Begin);
+        agent_steps.push(AgentStep::Begin);
     }
     if may_stop(state, node) {
-        found.push(AgentStep::Stop);
+        agent_steps.push(AgentStep::Stop);
     }
     if machine.hand_over != HandOver::None {
-        found.push(AgentStep::EndHandOver);
+        agent_steps.push(AgentStep::EndHandOver);
     }
     if let HandOver::Waiting { read, .. } = machine.hand_over
         && machine.phase == Phase::Member
     {
         if read.is_none() {
-            found.push(AgentStep::CheckTarget);
+            agent_steps.push(AgentStep::CheckTarget);
         }
         if may_begin_driver(configuration, read) {
-            found.push(AgentStep::BeginDriver);
+            agent_steps.push(AgentStep::BeginDriver);
         }
     }
 }
@@ -152,8 +170,10 @@ fn services(configuration: &Configuration, state: &State, node: NodeId, found: &
 /// Returns `true` if the target was found as guarded, and less than Ts has passed since that read was sent (R8.11).
 fn may_begin_driver(configuration: &Configuration, read: Option<i8>) -> bool {
     match read {
-        None => configuration.lacks(Mutation::BegunWithoutReading),
-        Some(age) => age < configuration.bounds.margin || configuration.lacks(Mutation::BegunAfterMargin),
+        None => configuration.has_mutation(Mutation::BegunWithoutReading),
+        Some(age) => {
+            age < configuration.bounds.margin || configuration.has_mutation(Mutation::BegunAfterMargin)
+        }
     }
 }
 
@@ -165,25 +185,29 @@ pub(crate) fn may_stop(state: &State, node: NodeId) -> bool {
 
 /// Returns the heartbeats that the agent may send. Heartbeats of an idle, unarmed node are omitted, because they have
 /// no effect: the model allows such a node to be closed at any time.
-fn beats(configuration: &Configuration, state: &State, node: NodeId) -> impl Iterator<Item = Write> {
+fn heartbeat_writes(
+    configuration: &Configuration,
+    state: &State,
+    node: NodeId,
+) -> impl Iterator<Item = Write> {
     let machine = state.node(node);
     let armed = state.store.member(node).armed;
     // A service that is not confirmed stopped is active (R4.26), even if nothing is left of it.
-    let busy = wants_permit(state, node)
+    let needs_watchdog = wants_permit(state, node)
         || !machine.is_empty()
         || machine.receives
         || is_active(configuration, state, node);
     let (first, second) = match machine.phase {
-        Phase::Member if machine.belongs => match machine.watchdog {
+        Phase::Member if machine.is_registered => match machine.watchdog {
             Watchdog::Off => (None, None),
             Watchdog::Free | Watchdog::Follow { .. } | Watchdog::Orphan { .. } if armed => {
-                (Some(Change::Keep), (!busy).then_some(Change::Disarm))
+                (Some(Change::Keep), (!needs_watchdog).then_some(Change::Disarm))
             }
             Watchdog::Free | Watchdog::Follow { .. } | Watchdog::Orphan { .. } => {
-                (busy.then_some(Change::Arm), None)
+                (needs_watchdog.then_some(Change::Arm), None)
             }
         },
-        Phase::Resuming | Phase::Requested if machine.belongs => (Some(Change::Create), None),
+        Phase::Resuming | Phase::Requested if machine.is_registered => (Some(Change::Create), None),
         Phase::Member | Phase::Resuming | Phase::Requested | Phase::Clearing | Phase::Dead => (None, None),
     };
     let named = (configuration.hold && first == Some(Change::Keep) && hold::has_unnamed(state, node))
@@ -193,32 +217,33 @@ fn beats(configuration: &Configuration, state: &State, node: NodeId) -> impl Ite
 
 /// Returns `true` if the node is assigned to run or receive the service and has not answered.
 fn wants_permit(state: &State, node: NodeId) -> bool {
-    let open = match state.store.answer(node) {
+    let is_unanswered = match state.store.answer(node) {
         Answer::None | Answer::Outdated => true,
         Answer::Stopped | Answer::Active | Answer::Receiving | Answer::HandingOver => false,
     };
     state.store.assignment.work.permits(node)
         && state.store.is_assigned(node)
-        && open
+        && is_unanswered
         && !state.node(node).is_spent
 }
 
 /// Returns the other writes that the agent may send.
-fn reports(configuration: &Configuration, state: &State, node: NodeId) -> [Option<Write>; 5] {
+fn report_writes(configuration: &Configuration, state: &State, node: NodeId) -> [Option<Write>; 5] {
     let machine = state.node(node);
     let nothing = [None; 5];
     match machine.phase {
         Phase::Clearing => {
-            let verified = guards_nothing(state, node) || configuration.lacks(Mutation::AdoptWithoutPermit);
-            let mut found = nothing;
-            found[0] = verified.then_some(Write::Register(node));
-            found
+            let verified =
+                guards_nothing(state, node) || configuration.has_mutation(Mutation::AdoptWithoutPermit);
+            let mut writes = nothing;
+            writes[0] = verified.then_some(Write::Register(node));
+            writes
         }
-        Phase::Member if machine.belongs => [
+        Phase::Member if machine.is_registered => [
             may_ask(configuration, state, node).then_some(Write::Permit(node)),
-            stopped(configuration, state, node),
-            hand_over(configuration, state, node),
-            running(configuration, state, node),
+            stopped_write(configuration, state, node),
+            hand_over_write(configuration, state, node),
+            running_write(configuration, state, node),
             may_leave(configuration, state, node).then_some(Write::Leave(node)),
         ],
         Phase::Member | Phase::Dead | Phase::Resuming | Phase::Requested => nothing,
@@ -233,33 +258,34 @@ fn may_ask(configuration: &Configuration, state: &State, node: NodeId) -> bool {
         Right::None | Right::Start { current: false } | Right::Receive { current: false } => true,
         Right::Start { current: true } | Right::Receive { current: true } => false,
     };
-    let guarded =
-        state.store.member(node).armed && machine.follows() && machine.left() > configuration.bounds.margin;
-    let early = configuration.lacks(Mutation::PermitBeforeArmed) && machine.watchdog != Watchdog::Off;
+    let guarded = state.store.member(node).armed
+        && machine.follows()
+        && machine.remaining() > configuration.bounds.margin;
+    let early = configuration.has_mutation(Mutation::PermitBeforeArmed) && machine.watchdog != Watchdog::Off;
     let allowed = guarded || early || !state.store.exclusive;
     wants_permit(state, node) && outdated && allowed && !state.is_late(Write::Leave(node))
 }
 
 /// Returns the report Stopped, Failed or HandedOver, which ends the right to start; `None` while a copy is left.
-fn stopped(configuration: &Configuration, state: &State, node: NodeId) -> Option<Write> {
+fn stopped_write(configuration: &Configuration, state: &State, node: NodeId) -> Option<Write> {
     // The action uid alone counts: a node that registered again also answers for the action of its former epoch.
     let named = state.store.assignment.work.names(node);
     let current =
-        named && (state.store.is_assigned(node) || !configuration.lacks(Mutation::HandOverForgotten));
+        named && (state.store.is_assigned(node) || !configuration.has_mutation(Mutation::HandOverForgotten));
     let answer = state.store.answer(node);
     let needed = answer.is_active() || (state.store.is_assigned(node) && answer == Answer::None);
     (needed && state.node(node).is_empty()).then_some(Write::Stopped { node, current })
 }
 
 /// Returns the source's hand-over, once the target is ready.
-fn hand_over(configuration: &Configuration, state: &State, node: NodeId) -> Option<Write> {
+fn hand_over_write(configuration: &Configuration, state: &State, node: NodeId) -> Option<Write> {
     let machine = state.node(node);
     let moving = state.store.assignment.work == Work::Move { from: node } && state.store.is_assigned(node);
     let answered = match state.store.answer(node) {
         Answer::None | Answer::Outdated => false,
         Answer::Stopped | Answer::Active | Answer::Receiving | Answer::HandingOver => true,
     };
-    let ready = state.store.answer(other(node)) == Answer::Receiving;
+    let ready = state.store.answer(other_node(node)) == Answer::Receiving;
     let begins = configuration.migration && moving && !answered && ready;
     (begins && machine.service == Service::Running && machine.hand_over == HandOver::None)
         .then_some(Write::HandOver(node))
@@ -267,20 +293,20 @@ fn hand_over(configuration: &Configuration, state: &State, node: NodeId) -> Opti
 
 /// Returns the report that the service runs here after a migration, regardless of its outcome. A source reports that
 /// only after its driver has ended or was given up (R8.12).
-fn running(configuration: &Configuration, state: &State, node: NodeId) -> Option<Write> {
+fn running_write(configuration: &Configuration, state: &State, node: NodeId) -> Option<Write> {
     let machine = state.node(node);
-    let asked = match state.store.answer(node) {
+    let is_expected = match state.store.answer(node) {
         Answer::Receiving | Answer::HandingOver => true,
         Answer::None | Answer::Stopped | Answer::Active | Answer::Outdated => false,
     };
     let has_ended = match machine.hand_over {
         HandOver::None => true,
-        HandOver::Waiting { .. } => configuration.lacks(Mutation::BegunAfterGivingUp),
-        HandOver::Driving => configuration.lacks(Mutation::ReportedWhileDriving),
+        HandOver::Waiting { .. } => configuration.has_mutation(Mutation::BegunAfterGivingUp),
+        HandOver::Driving => configuration.has_mutation(Mutation::ReportedWhileDriving),
     };
-    let here = machine.service == Service::Running && has_ended;
+    let is_running = machine.service == Service::Running && has_ended;
     let current = state.store.is_assigned(node);
-    (asked && here && current).then_some(Write::Running { node, current })
+    (is_expected && is_running && current).then_some(Write::Running { node, current })
 }
 
 /// Returns `true` if a clean leave is possible: all stops were committed.
@@ -292,7 +318,7 @@ fn may_leave(configuration: &Configuration, state: &State, node: NodeId) -> bool
         && !state.has_unknown_permit(node)
 }
 
-pub(crate) fn take(configuration: &Configuration, state: &mut State, node: NodeId, step: AgentStep) {
+pub(crate) fn apply_step(configuration: &Configuration, state: &mut State, node: NodeId, step: AgentStep) {
     let names = state.store.assignment.work.names(node);
     let armed = state.store.member(node).armed;
     let as_guarded = state.store.target_is_as_guarded(node);
@@ -303,14 +329,14 @@ pub(crate) fn take(configuration: &Configuration, state: &mut State, node: NodeI
         AgentStep::LearnDeadline => learn_deadline(configuration, machine, armed),
         AgentStep::Release => machine.watchdog = Watchdog::Off,
         AgentStep::Commit(write) => {
-            decided(configuration, machine, names, is_moved, write);
+            record_decision(configuration, machine, names, is_moved, write);
             names_candidates(state, node, write);
             apply(configuration, state, write, true);
         }
         AgentStep::Lose(write) => {
-            decided(configuration, machine, names, is_moved, write);
+            record_decision(configuration, machine, names, is_moved, write);
             names_candidates(state, node, write);
-            lose(state, write);
+            delay_write(state, write);
         }
         AgentStep::Begin => begin(machine),
         AgentStep::Stop => {
@@ -339,15 +365,15 @@ pub(crate) fn take(configuration: &Configuration, state: &mut State, node: NodeI
         AgentStep::EndHandOver => machine.hand_over = HandOver::None,
         AgentStep::Ask => hold::ask(state, node),
         AgentStep::HoldOn => {
-            let age = machine.asked.take();
-            if let (Watchdog::Follow { left, .. }, Some(age)) = (&mut machine.watchdog, age) {
-                *left = (configuration.bounds.valid - age).max(*left);
+            let age = machine.hold_request_age.take();
+            if let (Watchdog::Follow { remaining, .. }, Some(age)) = (&mut machine.watchdog, age) {
+                *remaining = (configuration.bounds.valid - age).max(*remaining);
             }
         }
         AgentStep::DropCandidates => hold::drop_gone(state, node),
         AgentStep::KeepAlive => {
-            if let Watchdog::Follow { left, .. } = &mut machine.watchdog {
-                *left = configuration.bounds.valid;
+            if let Watchdog::Follow { remaining, .. } = &mut machine.watchdog {
+                *remaining = configuration.bounds.valid;
             }
         }
     }
@@ -355,10 +381,16 @@ pub(crate) fn take(configuration: &Configuration, state: &mut State, node: NodeI
 
 /// Applies the immediate effect of sending a write, regardless of the outcome: an action that is answered with
 /// Stopped or Failed is not begun afterward.
-fn decided(configuration: &Configuration, machine: &mut Node, names: bool, is_moved: bool, write: Write) {
+fn record_decision(
+    configuration: &Configuration,
+    machine: &mut Node,
+    names: bool,
+    is_moved: bool,
+    write: Write,
+) {
     match write {
         Write::Stopped { .. } => machine.is_spent = names,
-        Write::HandOver(_) if configuration.lacks(Mutation::MigrateBeforeHandOver) => {
+        Write::HandOver(_) if configuration.has_mutation(Mutation::MigrateBeforeHandOver) => {
             machine.hand_over = HandOver::Driving;
         }
         // A reception is in the journal before its permit is sent.
@@ -399,7 +431,7 @@ fn names_candidates(state: &mut State, node: NodeId, write: Write) {
 }
 
 /// Returns D = s + Th, as ticks from now.
-fn gained(configuration: &Configuration, age: i8) -> i8 {
+fn validity_left(configuration: &Configuration, age: i8) -> i8 {
     match configuration.mutation {
         Some(Mutation::DeadlineFromReceipt) => configuration.bounds.valid,
         _ => configuration.bounds.valid - age,
@@ -408,15 +440,15 @@ fn gained(configuration: &Configuration, age: i8) -> i8 {
 
 /// Returns `true` if the due answer would still extend a deadline. A daemon without one (while arming or staying) gets
 /// a deadline only if there is time left to use it, and only when armed: true is committed.
-pub(crate) fn extends(configuration: &Configuration, machine: &Node, armed: bool) -> bool {
+pub(crate) fn extends_deadline(configuration: &Configuration, machine: &Node, armed: bool) -> bool {
     let Some(age) = machine.answer_due else { return false };
     // In this mutation, the value of an old answer depends on when it is read.
-    if configuration.lacks(Mutation::DeadlineFromReceipt) {
+    if configuration.has_mutation(Mutation::DeadlineFromReceipt) {
         return true;
     }
-    let gained = gained(configuration, age);
+    let gained = validity_left(configuration, age);
     match machine.watchdog {
-        Watchdog::Follow { left, .. } | Watchdog::Orphan { left, .. } => gained > left,
+        Watchdog::Follow { remaining, .. } | Watchdog::Orphan { remaining, .. } => gained > remaining,
         Watchdog::Free => armed && gained > configuration.bounds.margin,
         Watchdog::Off => false,
     }
@@ -424,15 +456,17 @@ pub(crate) fn extends(configuration: &Configuration, machine: &Node, armed: bool
 
 /// Lets the daemon acknowledge the new deadline.
 fn learn_deadline(configuration: &Configuration, machine: &mut Node, armed: bool) {
-    let useful = extends(configuration, machine, armed);
+    let useful = extends_deadline(configuration, machine, armed);
     let Some(age) = machine.answer_due.take() else { return };
-    let gained = gained(configuration, age);
+    let gained = validity_left(configuration, age);
     match &mut machine.watchdog {
-        Watchdog::Follow { left, .. } | Watchdog::Orphan { left, .. } => *left = gained.max(*left),
+        Watchdog::Follow { remaining, .. } | Watchdog::Orphan { remaining, .. } => {
+            *remaining = gained.max(*remaining);
+        }
         Watchdog::Free => {
             if useful && armed {
                 let timer = configuration.bounds.timeout;
-                machine.watchdog = Watchdog::Follow { timer, left: gained, checked: None };
+                machine.watchdog = Watchdog::Follow { timer, remaining: gained, checked: None };
             }
         }
         Watchdog::Off => {}

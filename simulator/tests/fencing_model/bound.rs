@@ -22,7 +22,7 @@ const TICK_MS: u64 = 1_000;
 /// The code's W without errors of clocks and devices must be the right side of the model's inequality: the model's W is
 /// the smallest integer above it.
 #[test]
-fn w_is_that_of_the_code() {
+fn model_w_equals_code_w() {
     for device in [Device::Sliding, Device::Fixed, Device::NotRetained] {
         for (valid, timeout) in [(2, 1), (3, 2), (6, 5), (20, 15), (4, 2)] {
             let bounds = Bounds { valid, margin: 1, timeout, device };
@@ -65,7 +65,7 @@ const SCENARIOS: [&str; 11] = [
 /// Each transaction of the code must guard every key that the model's corresponding write guards. Of the model's other
 /// keys, it may guard only those of [`surplus`].
 #[test]
-fn guards_are_those_of_the_code() {
+fn model_guards_equal_code_guards() {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     let mut wrong = BTreeSet::new();
     for name in SCENARIOS {
@@ -79,9 +79,9 @@ fn guards_are_those_of_the_code() {
         let mut reader = Reader::new(world.keys().clone());
         for recorded in world.recorded_steps() {
             let Step::Committed(transaction) = &recorded.step else { continue };
-            for meant in reader.read(transaction) {
-                *seen.entry(title(meant.write)).or_default() += 1;
-                if let Some(difference) = reader.difference(transaction, &meant) {
+            for intended in reader.read(transaction) {
+                *seen.entry(title(intended.write)).or_default() += 1;
+                if let Some(difference) = reader.difference(transaction, &intended) {
                     wrong.insert(difference);
                 }
             }
@@ -136,7 +136,7 @@ fn title(write: Write) -> &'static str {
 }
 
 /// Returns the keys that the code guards beyond the model. The model is weaker there, so its results hold for the code.
-fn surplus(write: Write) -> u16 {
+fn optional_guards(write: Write) -> u16 {
     let keys: &[Key] = match write {
         // Every close and release guards the node's report; a close also guards the observed heartbeat and the
         // observer's candidate.
@@ -157,16 +157,16 @@ fn surplus(write: Write) -> u16 {
 }
 
 /// A transaction as a write of the model: `node` is the model's node 0, and `peer` its node 1.
-struct Meant {
+struct IntendedWrite {
     write: Write,
     node: NodeName,
     peer: Option<NodeName>,
     resource: Option<ResourceName>,
 }
 
-impl Meant {
-    fn of(write: Write, node: &str) -> Meant {
-        Meant { write, node: node.into(), peer: None, resource: None }
+impl IntendedWrite {
+    fn new(write: Write, node: &str) -> IntendedWrite {
+        IntendedWrite { write, node: node.into(), peer: None, resource: None }
     }
 }
 
@@ -186,7 +186,7 @@ impl Reader {
         Reader { keys, values: BTreeMap::new(), permitted: BTreeSet::new() }
     }
 
-    fn before<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+    fn previous_value<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         parsed(self.values.get(key)?)
     }
 
@@ -200,11 +200,11 @@ impl Reader {
     }
 
     /// Returns the writes of the model that a transaction makes; a leader may combine several.
-    fn read(&mut self, transaction: &Transaction) -> Vec<Meant> {
-        let mut found = Vec::new();
+    fn read(&mut self, transaction: &Transaction) -> Vec<IntendedWrite> {
+        let mut intended_writes = Vec::new();
         for (key, write) in transaction.writes() {
             let Written::Put { value, .. } = write else { continue };
-            let meant = match self.keys.clone().parse(key) {
+            let intended = match self.keys.clone().parse(key) {
                 Some(Stored::Alive(node)) => Some(self.heartbeat(transaction, key, &node)),
                 Some(Stored::NodeReport(node)) => node_report(value, &node),
                 Some(Stored::ServiceReport(node, resource)) => self.service_report(value, &node, &resource),
@@ -212,31 +212,33 @@ impl Reader {
                 Some(Stored::Assignment(resource)) => self.assignment(key, value, &resource),
                 Some(_) | None => None,
             };
-            found.extend(meant);
+            intended_writes.extend(intended);
         }
-        found
+        intended_writes
     }
 
-    fn heartbeat(&self, transaction: &Transaction, key: &str, node: &str) -> Meant {
+    fn heartbeat(&self, transaction: &Transaction, key: &str, node: &str) -> IntendedWrite {
         let report_key = self.keys.node_report(&node.into());
-        let said = |report: Option<NodeReport>| report.is_some_and(|report| report.armed);
+        let reports_armed = |report: Option<NodeReport>| report.is_some_and(|report| report.armed);
         let change = match transaction.writes().get(&report_key) {
             _ if transaction.guards().get(key) == Some(&Guard::Absent) => Change::Create,
-            Some(Written::Put { value, .. }) if said(parsed(value)) != said(self.before(&report_key)) => {
+            Some(Written::Put { value, .. })
+                if reports_armed(parsed(value)) != reports_armed(self.previous_value(&report_key)) =>
+            {
                 Change::Arm
             }
             Some(_) | None => Change::Keep,
         };
-        Meant::of(Write::Heartbeat(0, change), node)
+        IntendedWrite::new(Write::Heartbeat(0, change), node)
     }
 
-    fn service_report(&mut self, value: &[u8], node: &str, resource: &ResourceName) -> Option<Meant> {
+    fn service_report(&mut self, value: &[u8], node: &str, resource: &ResourceName) -> Option<IntendedWrite> {
         let report: ServiceReport = parsed(value)?;
         let uid = report.action_uid.clone()?;
-        let first = self.permitted.insert((uid, format!("{:?}", report.phase)));
+        let is_first = self.permitted.insert((uid, format!("{:?}", report.phase)));
         let write = match report.phase {
-            Phase::Starting | Phase::Receiving if first => Write::Permit(0),
-            Phase::HandingOver if first => Write::HandOver(0),
+            Phase::Starting | Phase::Receiving if is_first => Write::Permit(0),
+            Phase::HandingOver if is_first => Write::HandOver(0),
             Phase::Stopped | Phase::Failed | Phase::HandedOver => Write::Stopped { node: 0, current: true },
             Phase::Running | Phase::MoveFailed => Write::Running { node: 0, current: true },
             Phase::Starting
@@ -248,7 +250,7 @@ impl Reader {
             | Phase::Stopping
             | Phase::StopFailed => return None,
         };
-        let assignment: Option<Assignment> = self.before(&self.keys.assignment(resource));
+        let assignment: Option<Assignment> = self.previous_value(&self.keys.assignment(resource));
         let peer = assignment.and_then(|assignment| match assignment.action {
             Ordered::Migrate { target, .. } if write == Write::HandOver(0) => Some(target),
             Ordered::Migrate { .. }
@@ -257,12 +259,12 @@ impl Reader {
             | Ordered::Stop { .. }
             | Ordered::Leave => None,
         });
-        Some(Meant { peer, resource: Some(resource.clone()), ..Meant::of(write, node) })
+        Some(IntendedWrite { peer, resource: Some(resource.clone()), ..IntendedWrite::new(write, node) })
     }
 
-    fn fence(&self, key: &str, value: &[u8], node: &str) -> Option<Meant> {
+    fn fence(&self, key: &str, value: &[u8], node: &str) -> Option<IntendedWrite> {
         let fence: Fence = parsed(value)?;
-        let before: Option<Fence> = self.before(key);
+        let before: Option<Fence> = self.previous_value(key);
         let proof = match &fence.proof {
             Some(Proven::Silence { .. }) => Some(Proof::Silence),
             Some(Proven::Device { .. }) => Some(Proof::Device),
@@ -283,42 +285,43 @@ impl Reader {
             (FenceState::Fenced | FenceState::Closed, FenceState::Open) => Write::Open(0),
             (_, _) => return None,
         };
-        Some(Meant::of(write, node))
+        Some(IntendedWrite::new(write, node))
     }
 
     /// Interprets an assignment. Its basis follows from the service's previous node: FENCING R6.14, R6.16.
-    fn assignment(&self, key: &str, value: &[u8], resource: &ResourceName) -> Option<Meant> {
+    fn assignment(&self, key: &str, value: &[u8], resource: &ResourceName) -> Option<IntendedWrite> {
         let assignment: Assignment = parsed(value)?;
-        let before: Option<Assignment> = self.before(key);
+        let before: Option<Assignment> = self.previous_value(key);
         let node = assignment.node.as_str();
-        let from = before.as_ref().filter(|before| before.node != node);
-        let mut meant = Meant { resource: Some(resource.clone()), ..Meant::of(Write::Open(0), node) };
+        let source = before.as_ref().filter(|before| before.node != node);
+        let mut intended =
+            IntendedWrite { resource: Some(resource.clone()), ..IntendedWrite::new(Write::Open(0), node) };
         let mut fences = 1;
         let mut answers = 0;
-        if let Some(from) = from {
-            meant.peer = Some(from.node.clone());
+        if let Some(source) = source {
+            intended.peer = Some(source.node.clone());
             fences |= 2;
-            let fence: Option<Fence> = self.before(&self.keys.fence(&from.node));
-            let lives =
-                fence.is_some_and(|fence| fence.state == FenceState::Open && fence.epoch == from.epoch);
-            answers |= if lives { 2 } else { 0 };
+            let fence: Option<Fence> = self.previous_value(&self.keys.fence(&source.node));
+            let source_is_registered =
+                fence.is_some_and(|fence| fence.state == FenceState::Open && fence.epoch == source.epoch);
+            answers |= if source_is_registered { 2 } else { 0 };
         }
-        meant.write = Write::Assign { work: crate::store::Work::Run(0), fences, answers };
-        Some(meant)
+        intended.write = Write::Assign { work: crate::store::Work::Run(0), fences, answers };
+        Some(intended)
     }
 
     /// Returns the difference between the guards of a transaction and those of the model; `None` if there is none.
-    fn difference(&self, transaction: &Transaction, meant: &Meant) -> Option<String> {
-        let expected = meant.write.guards(None);
-        let found = self.guards(transaction, meant);
+    fn difference(&self, transaction: &Transaction, intended: &IntendedWrite) -> Option<String> {
+        let expected = intended.write.guards(None);
+        let found = self.guards(transaction, intended);
         let missing = expected & !found;
         // A key at a given revision is still the one that was created.
-        let implied = if (expected | surplus(meant.write)) & Key::Alive(0).bit() != 0 {
+        let implied_guards = if (expected | optional_guards(intended.write)) & Key::Alive(0).bit() != 0 {
             Key::Created(0).bit()
         } else {
             0
         };
-        let more = found & !expected & !surplus(meant.write) & !implied;
+        let extra = found & !expected & !optional_guards(intended.write) & !implied_guards;
         let listed = |set: u16| {
             let keys = [0, 1].into_iter().flat_map(|node| {
                 [Key::Fence(node), Key::Member(node), Key::Created(node), Key::Alive(node), Key::Answer(node)]
@@ -326,61 +329,63 @@ impl Reader {
             let keys = keys.chain([Key::Leader, Key::Assignment, Key::Candidate]);
             keys.filter(|key| set & key.bit() != 0).collect::<Vec<Key>>()
         };
-        (missing != 0 || more != 0).then(|| {
+        (missing != 0 || extra != 0).then(|| {
             format!(
                 "{}: the code does not guard {:?}, and guards {:?} besides",
-                title(meant.write),
+                title(intended.write),
                 listed(missing),
-                listed(more)
+                listed(extra)
             )
         })
     }
 
     /// Returns the guards of a transaction as keys of the model, for the nodes and the resource of its meaning.
-    fn guards(&self, transaction: &Transaction, meant: &Meant) -> u16 {
-        let place = |node: &str| {
-            if node == meant.node {
+    fn guards(&self, transaction: &Transaction, intended: &IntendedWrite) -> u16 {
+        let node_index = |node: &str| {
+            if node == intended.node {
                 Some(0)
-            } else if meant.peer.as_deref() == Some(node) {
+            } else if intended.peer.as_deref() == Some(node) {
                 Some(1)
             } else {
                 None
             }
         };
-        let mut set = 0;
+        let mut guard_bits = 0;
         for (key, guard) in transaction.guards() {
             let keys: Vec<Key> = match self.keys.parse(key) {
                 Some(Stored::Leader) => vec![Key::Leader],
-                Some(Stored::Assignment(name)) if meant.resource.as_ref().is_none_or(|own| *own == name) => {
+                Some(Stored::Assignment(name))
+                    if intended.resource.as_ref().is_none_or(|service| *service == name) =>
+                {
                     vec![Key::Assignment]
                 }
-                Some(Stored::Fence(node)) => place(&node).map(Key::Fence).into_iter().collect(),
-                Some(Stored::NodeReport(node)) => place(&node).map(Key::Member).into_iter().collect(),
+                Some(Stored::Fence(node)) => node_index(&node).map(Key::Fence).into_iter().collect(),
+                Some(Stored::NodeReport(node)) => node_index(&node).map(Key::Member).into_iter().collect(),
                 // A key at a given revision is still the one that was created.
-                Some(Stored::Alive(node)) => match (guard, place(&node)) {
+                Some(Stored::Alive(node)) => match (guard, node_index(&node)) {
                     (Guard::Created(_), Some(node)) => vec![Key::Created(node)],
                     (Guard::Unchanged(_), Some(node)) => vec![Key::Created(node), Key::Alive(node)],
                     (Guard::Absent, Some(node)) => vec![Key::Alive(node)],
                     (_, None) => Vec::new(),
                 },
-                Some(Stored::ServiceReport(node, name)) if meant.resource.as_ref() == Some(&name) => {
-                    place(&node).map(Key::Answer).into_iter().collect()
+                Some(Stored::ServiceReport(node, name)) if intended.resource.as_ref() == Some(&name) => {
+                    node_index(&node).map(Key::Answer).into_iter().collect()
                 }
                 Some(Stored::Candidate(_)) => vec![Key::Candidate],
                 Some(_) | None => Vec::new(),
             };
-            set = keys.iter().fold(set, |set, key| set | key.bit());
+            guard_bits = keys.iter().fold(guard_bits, |guard_bits, key| guard_bits | key.bit());
         }
-        set
+        guard_bits
     }
 }
 
 /// Interprets a node report without a heartbeat: the node registers or leaves.
-fn node_report(value: &[u8], node: &str) -> Option<Meant> {
+fn node_report(value: &[u8], node: &str) -> Option<IntendedWrite> {
     let report: NodeReport = parsed(value)?;
     match report.mode {
-        Mode::Registering => Some(Meant::of(Write::Register(0), node)),
-        Mode::Left(_) => Some(Meant::of(Write::Leave(0), node)),
+        Mode::Registering => Some(IntendedWrite::new(Write::Register(0), node)),
+        Mode::Left(_) => Some(IntendedWrite::new(Write::Leave(0), node)),
         Mode::Active | Mode::Maintenance | Mode::Shutdown(_) | Mode::Restart | Mode::Disarmed => None,
     }
 }

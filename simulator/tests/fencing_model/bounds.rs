@@ -43,10 +43,10 @@ impl Bounds {
 
     /// Returns the timeout that a pet sets with `left` ticks to D. `None`: no pet is allowed, because D has passed or,
     /// with sliding timeouts, because no whole tick is left.
-    pub(crate) fn pet(self, left: i8) -> Option<i8> {
+    pub(crate) fn pet(self, remaining: i8) -> Option<i8> {
         match self.device {
-            Device::Sliding => (left >= 1).then(|| self.timeout.min(left)),
-            Device::Fixed | Device::NotRetained => (left >= 0).then_some(self.timeout),
+            Device::Sliding => (remaining >= 1).then(|| self.timeout.min(remaining)),
+            Device::Fixed | Device::NotRetained => (remaining >= 0).then_some(self.timeout),
         }
     }
 }

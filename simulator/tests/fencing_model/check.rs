@@ -38,7 +38,7 @@ pub(crate) fn check(configuration: Configuration) -> Outcome {
         broken: Vec::new(),
         unreached: Vec::new(),
     };
-    for property in properties::of(&configuration) {
+    for property in properties::all_properties(&configuration) {
         let found: Option<Path<State, Action>> = checker.discovery(property.name);
         match (property.expectation, found) {
             (Expectation::Always, Some(path)) => outcome.broken.push((property.name, path.into_actions())),
@@ -53,7 +53,7 @@ pub(crate) fn check(configuration: Configuration) -> Outcome {
 pub(crate) fn assert_holds(configuration: Configuration) -> Outcome {
     let outcome = check(configuration);
     for (property, steps) in &outcome.broken {
-        assert!(steps.is_empty(), "{}: {property} is broken by\n{}", configuration.name, listed(steps));
+        assert!(steps.is_empty(), "{}: {property} is broken by\n{}", configuration.name, list_steps(steps));
     }
     assert!(
         outcome.broken.is_empty(),
@@ -76,7 +76,7 @@ pub(crate) fn assert_caught(configuration: Configuration) -> (Outcome, Vec<Actio
 }
 
 /// Returns the steps as text, one per line.
-pub(crate) fn listed(steps: &[Action]) -> String {
+pub(crate) fn list_steps(steps: &[Action]) -> String {
     let lines: Vec<String> =
         steps.iter().enumerate().map(|(number, step)| format!("{:>4}  {step}", number + 1)).collect();
     lines.join("\n")

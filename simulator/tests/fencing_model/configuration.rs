@@ -259,7 +259,7 @@ impl Configuration {
     ];
 
     /// Returns the smallest configuration in which this mutation is caught for its own reason.
-    pub(crate) fn catching(mutation: Mutation) -> Configuration {
+    pub(crate) fn that_catches(mutation: Mutation) -> Configuration {
         let running = Configuration { starts_running: true, ..Self::PLAIN };
         let late = Configuration { late: 1, ..Self::PLAIN };
         let base = match mutation {
@@ -294,7 +294,7 @@ impl Configuration {
             Mutation::DefinedWithACopy => Self::SHORT_DEFINITIONS,
             Mutation::KeyDeletedAtRestart => Self::PROGRESS_HOLD,
         };
-        base.with(mutation)
+        base.with_mutation(mutation)
     }
 
     /// Returns the configuration with another kind of device.
@@ -303,12 +303,12 @@ impl Configuration {
     }
 
     /// Returns the configuration without this rule.
-    pub(crate) fn with(self, mutation: Mutation) -> Configuration {
+    pub(crate) fn with_mutation(self, mutation: Mutation) -> Configuration {
         Configuration { mutation: Some(mutation), symmetric: false, ..self }
     }
 
     /// Returns `true` if this rule is removed.
-    pub(crate) fn lacks(&self, mutation: Mutation) -> bool {
+    pub(crate) fn has_mutation(&self, mutation: Mutation) -> bool {
         self.mutation == Some(mutation)
     }
 

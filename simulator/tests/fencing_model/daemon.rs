@@ -12,7 +12,7 @@ pub(crate) fn steps(
     configuration: &Configuration,
     state: &State,
     node: NodeId,
-    found: &mut Vec<WatchdogStep>,
+    watchdog_steps: &mut Vec<WatchdogStep>,
 ) {
     if !state.node(node).is_on() {
         return;
@@ -21,29 +21,29 @@ pub(crate) fn steps(
         Watchdog::Off | Watchdog::Free => {}
         Watchdog::Follow { timer, checked, .. } => {
             if checked.is_some() {
-                found.push(WatchdogStep::Pet);
+                watchdog_steps.push(WatchdogStep::Pet);
             }
             if timer == 0 && !(configuration.timely && acts_in_time(configuration, state, node)) {
-                found.push(WatchdogStep::Reset);
+                watchdog_steps.push(WatchdogStep::Reset);
             }
         }
-        Watchdog::Orphan { timer, left } => {
-            found.extend(configuration.bounds.pet(left).map(|_| WatchdogStep::Reopen));
+        Watchdog::Orphan { timer, remaining } => {
+            watchdog_steps.extend(configuration.bounds.pet(remaining).map(|_| WatchdogStep::Reopen));
             if timer == 0 {
-                found.push(WatchdogStep::Reset);
+                watchdog_steps.push(WatchdogStep::Reset);
             }
         }
     }
 }
 
-pub(crate) fn take(configuration: &Configuration, state: &mut State, node: NodeId, step: WatchdogStep) {
+pub(crate) fn apply_step(configuration: &Configuration, state: &mut State, node: NodeId, step: WatchdogStep) {
     let timeout = configuration.bounds.timeout;
     match (step, state.node_mut(node).watchdog) {
-        (WatchdogStep::Pet, Watchdog::Follow { left, checked: Some(timer), .. }) => {
-            state.node_mut(node).watchdog = Watchdog::Follow { timer, left, checked: None };
+        (WatchdogStep::Pet, Watchdog::Follow { remaining, checked: Some(timer), .. }) => {
+            state.node_mut(node).watchdog = Watchdog::Follow { timer, remaining, checked: None };
         }
-        (WatchdogStep::Reopen, Watchdog::Orphan { left, .. }) => {
-            state.node_mut(node).watchdog = Watchdog::Follow { timer: timeout, left, checked: None };
+        (WatchdogStep::Reopen, Watchdog::Orphan { remaining, .. }) => {
+            state.node_mut(node).watchdog = Watchdog::Follow { timer: timeout, remaining, checked: None };
         }
         (WatchdogStep::Reset, _) => {
             if configuration.timely {
@@ -61,8 +61,8 @@ pub(crate) fn acts_in_time(configuration: &Configuration, state: &State, node: N
     let machine = state.node(node);
     match machine.watchdog {
         Watchdog::Off | Watchdog::Free | Watchdog::Orphan { .. } => false,
-        Watchdog::Follow { timer, left, checked } => {
-            let late = left <= configuration.bounds.margin && machine.has_agent();
+        Watchdog::Follow { timer, remaining, checked } => {
+            let late = remaining <= configuration.bounds.margin && machine.has_agent();
             let pets = timer == 0 && checked.is_some();
             (late && (agent::may_stop(state, node) || agent::may_stay(configuration, state, node))) || pets
         }

@@ -7,16 +7,16 @@
 use crate::agent;
 use crate::configuration::Configuration;
 use crate::mutation::Mutation;
-use crate::network::touch;
+use crate::network::refuse_late_writes;
 use crate::node::Phase;
-use crate::state::{CANDIDATES, Candidate, State};
-use crate::store::{ALL, Fence, NODES, NodeId, at};
+use crate::state::{Candidate, MAX_CANDIDATES, State};
+use crate::store::{Fence, NODE_IDS, NODES, NodeId, index_of};
 use crate::write::{Key, Write};
 
 /// The relation between a candidate and one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub(crate) struct Known {
+pub(crate) struct NodeView {
     /// Whether the node asks this candidate, and continues only with its grant.
     pub(crate) asked: bool,
     /// Whether the newest generation in the node's committed report is this candidate's or a newer one.
@@ -47,7 +47,7 @@ pub(crate) enum Event {
 impl Candidate {
     /// Creates a candidate that every node knows, or the place of an absent one.
     pub(crate) fn new(present: bool) -> Candidate {
-        let known = Known {
+        let view = NodeView {
             asked: present,
             named: present,
             granted: false,
@@ -55,37 +55,37 @@ impl Candidate {
             missed: false,
             alone: 0,
         };
-        Candidate { silence: [0; NODES], present, dead: false, known: [known; NODES] }
+        Candidate { silence: [0; NODES], present, dead: false, views: [view; NODES] }
     }
 
     /// Returns `true` if the candidate has read everything in the store.
     pub(crate) fn is_current(&self) -> bool {
-        !self.known.iter().any(|known| known.missed)
+        !self.views.iter().any(|view| view.missed)
     }
 }
 
 /// Collects every event that may happen to candidates now.
-pub(crate) fn events(configuration: &Configuration, state: &State, add: &mut impl FnMut(usize, Event)) {
+pub(crate) fn events(configuration: &Configuration, state: &State, add_event: &mut impl FnMut(usize, Event)) {
     if !configuration.hold {
         return;
     }
     for (number, candidate) in state.candidates.iter().enumerate() {
         if candidate.present && !candidate.dead {
             if !candidate.is_current() {
-                add(number, Event::Read);
+                add_event(number, Event::Read);
             }
-            for node in ALL {
+            for node in NODE_IDS {
                 if may_grant(state, candidate, node) {
-                    add(number, Event::Grant(node));
+                    add_event(number, Event::Grant(node));
                 }
             }
         }
         if configuration.candidate_leaves && candidate.present {
-            add(number, Event::Remove);
+            add_event(number, Event::Remove);
         }
         let may_join = configuration.candidate_joins && !candidate.present && number > 0;
         if may_join && has_room(configuration, state, candidate) {
-            add(number, Event::Join);
+            add_event(number, Event::Join);
         }
     }
 }
@@ -93,43 +93,43 @@ pub(crate) fn events(configuration: &Configuration, state: &State, add: &mut imp
 /// Returns `true` if a candidate may join: at most one more than at first, in a place whose former candidate no node asks.
 fn has_room(configuration: &Configuration, state: &State, candidate: &Candidate) -> bool {
     let present = state.candidates.iter().filter(|candidate| candidate.present).count();
-    present <= configuration.candidates && !candidate.known.iter().any(|known| known.asked)
+    present <= configuration.candidates && !candidate.views.iter().any(|view| view.asked)
 }
 
 /// Returns `true` if a candidate may grant: in its read since its start, the node's epoch is open, and it has sent
 /// no declaration that may still be committed.
 fn may_grant(state: &State, candidate: &Candidate, node: NodeId) -> bool {
-    let known = &candidate.known[at(node)];
-    let open = known.missed || is_open(state, node);
-    state.node(node).asked.is_some() && open && !known.granted && !known.declared
+    let view = &candidate.views[index_of(node)];
+    let is_open_for_grant = view.missed || is_open(state, node);
+    state.node(node).hold_request_age.is_some() && is_open_for_grant && !view.granted && !view.declared
 }
 
 /// Returns `true` if the fence is open for the epoch under which this node's agent acts.
 fn is_open(state: &State, node: NodeId) -> bool {
-    state.store.fence(node) == Fence::Open && state.node(node).belongs
+    state.store.fence(node) == Fence::Open && state.node(node).is_registered
 }
 
 /// Applies an event.
-pub(crate) fn take(configuration: &Configuration, state: &mut State, number: usize, event: Event) {
+pub(crate) fn apply_step(configuration: &Configuration, state: &mut State, number: usize, event: Event) {
     let candidate = &mut state.candidates[number];
     match event {
         Event::Read => read(candidate),
         Event::Remove => {
             candidate.present = false;
             if number == 0 {
-                touch(configuration, state, Key::Candidate);
+                refuse_late_writes(configuration, state, Key::Candidate);
             }
         }
         Event::Join => *candidate = Candidate { present: true, ..Candidate::new(false) },
         Event::Grant(node) => {
-            let known = &mut candidate.known[at(node)];
-            known.granted = true;
+            let view = &mut candidate.views[index_of(node)];
+            view.granted = true;
             // The candidate could not commit at this moment.
-            if !configuration.lacks(Mutation::GrantThoughAble) {
-                known.alone = 0;
+            if !configuration.has_mutation(Mutation::GrantThoughAble) {
+                view.alone = 0;
             }
-            if !configuration.lacks(Mutation::GrantNotObserved) {
-                candidate.silence[at(node)] = 0;
+            if !configuration.has_mutation(Mutation::GrantNotObserved) {
+                candidate.silence[index_of(node)] = 0;
             }
         }
     }
@@ -137,8 +137,8 @@ pub(crate) fn take(configuration: &Configuration, state: &mut State, number: usi
 
 /// Lets a candidate read the store.
 pub(crate) fn read(candidate: &mut Candidate) {
-    for known in &mut candidate.known {
-        known.missed = false;
+    for view in &mut candidate.views {
+        view.missed = false;
     }
 }
 
@@ -147,97 +147,98 @@ pub(crate) fn read(candidate: &mut Candidate) {
 pub(crate) fn restart(configuration: &Configuration, candidate: &mut Candidate) {
     candidate.silence = [0; NODES];
     read(candidate);
-    for known in &mut candidate.known {
-        known.declared = false;
+    for view in &mut candidate.views {
+        view.declared = false;
     }
-    if configuration.lacks(Mutation::KeyDeletedAtRestart) {
+    if configuration.has_mutation(Mutation::KeyDeletedAtRestart) {
         *candidate = Candidate { present: true, ..Candidate::new(false) };
     }
 }
 
 /// Records that a node is declared dead. Until they read again, candidates do not know it, except the sender if it
 /// awaits the outcome.
-pub(crate) fn closed(configuration: &Configuration, state: &mut State, node: NodeId, heard: bool) {
+pub(crate) fn closed(configuration: &Configuration, state: &mut State, node: NodeId, leader_knows: bool) {
     for (number, candidate) in state.candidates.iter_mut().enumerate() {
-        candidate.known[at(node)].missed = configuration.hold && candidate.present && !(heard && number == 0);
+        candidate.views[index_of(node)].missed =
+            configuration.hold && candidate.present && !(leader_knows && number == 0);
     }
 }
 
 /// Records that a node is admitted under a new epoch, which no candidate confuses with the former one.
 pub(crate) fn opened(state: &mut State, node: NodeId) {
     for candidate in &mut state.candidates {
-        candidate.known[at(node)].missed = false;
+        candidate.views[index_of(node)].missed = false;
     }
 }
 
 /// Returns `true` if the leader may declare a node dead on silence: its key exists, and the node knows of it.
 pub(crate) fn may_declare(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let leader = &state.candidates[0];
-    let named = leader.known[at(node)].named || configuration.lacks(Mutation::GenerationIgnored);
+    let named = leader.views[index_of(node)].named || configuration.has_mutation(Mutation::GenerationIgnored);
     leader.present && named
 }
 
 /// Returns `true` if the node's silence after the close of its epoch proves anything to the leader.
 pub(crate) fn may_conclude(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let leader = &state.candidates[0];
-    let counts = !configuration.lacks(Mutation::GenerationForClosingOnly);
+    let counts = !configuration.has_mutation(Mutation::GenerationForClosingOnly);
     leader.present && (!counts || may_declare(configuration, state, node))
 }
 
 /// Records that the leader has sent a declaration with unknown outcome.
 pub(crate) fn declared(state: &mut State, write: Write) {
     if let Write::Close { node, .. } = write {
-        state.candidates[0].known[at(node)].declared = true;
+        state.candidates[0].views[index_of(node)].declared = true;
     }
 }
 
 /// Returns `true` if every candidate that counts has granted.
 pub(crate) fn all_granted(configuration: &Configuration, state: &State, node: NodeId) -> bool {
-    let known = state.candidates.iter().map(|candidate| &candidate.known[at(node)]);
-    let (asked, granted) = known
-        .filter(|known| known.asked)
-        .fold((0, 0), |(asked, granted), known| (asked + 1, granted + i32::from(known.granted)));
-    if configuration.lacks(Mutation::MajorityGrants) { 2 * granted > asked } else { granted == asked }
+    let views = state.candidates.iter().map(|candidate| &candidate.views[index_of(node)]);
+    let (asked, granted) = views
+        .filter(|view| view.asked)
+        .fold((0, 0), |(asked, granted), view| (asked + 1, granted + i32::from(view.granted)));
+    if configuration.has_mutation(Mutation::MajorityGrants) { 2 * granted > asked } else { granted == asked }
 }
 
 /// Lets the agent ask again, which invalidates earlier grants.
 pub(crate) fn ask(state: &mut State, node: NodeId) {
-    state.node_mut(node).asked = Some(0);
+    state.node_mut(node).hold_request_age = Some(0);
     for candidate in &mut state.candidates {
-        candidate.known[at(node)].granted = false;
+        candidate.views[index_of(node)].granted = false;
     }
 }
 
 /// Returns `true` if there is a candidate key that the node's report does not name yet.
 pub(crate) fn has_unnamed(state: &State, node: NodeId) -> bool {
-    state.candidates.iter().any(|candidate| candidate.present && !candidate.known[at(node)].named)
+    state.candidates.iter().any(|candidate| candidate.present && !candidate.views[index_of(node)].named)
 }
 
 /// Lets the agent ask every existing candidate from now on: its report is about to name the newest one.
 pub(crate) fn ask_all_present(state: &mut State, node: NodeId) {
     for candidate in &mut state.candidates {
-        candidate.known[at(node)].asked |= candidate.present;
+        candidate.views[index_of(node)].asked |= candidate.present;
     }
 }
 
 /// Records that the report with the newest generation is committed.
 pub(crate) fn named(state: &mut State, node: NodeId) {
     for candidate in &mut state.candidates {
-        let known = &mut candidate.known[at(node)];
-        known.named |= known.asked;
+        let view = &mut candidate.views[index_of(node)];
+        view.named |= view.asked;
     }
 }
 
 /// Returns `true` if the agent reads that a candidate is gone while its own fence is unchanged.
 pub(crate) fn may_drop(state: &State, node: NodeId) -> bool {
-    let gone = |candidate: &Candidate| !candidate.present && candidate.known[at(node)].asked;
+    let gone = |candidate: &Candidate| !candidate.present && candidate.views[index_of(node)].asked;
     state.node(node).phase == Phase::Member && is_open(state, node) && state.candidates.iter().any(gone)
 }
 
 /// Lets the agent stop asking absent candidates.
 pub(crate) fn drop_gone(state: &mut State, node: NodeId) {
     for candidate in &mut state.candidates {
-        candidate.known[at(node)].asked &= candidate.present;
+        candidate.views[index_of(node)].asked &= candidate.present;
     }
 }
 
@@ -245,35 +246,39 @@ pub(crate) fn drop_gone(state: &mut State, node: NodeId) {
 pub(crate) fn tick(configuration: &Configuration, state: &mut State, node: NodeId) {
     if configuration.counts_alone && state.node(node).follows() {
         for candidate in &mut state.candidates {
-            let known = &mut candidate.known[at(node)];
-            known.alone = (known.alone + 1).min(configuration.bounds.valid + 1);
+            let view = &mut candidate.views[index_of(node)];
+            view.alone = (view.alone + 1).min(configuration.bounds.valid + 1);
         }
     }
 }
 
 /// Returns `true` if a node continues although a candidate that it asks could have commanded it for longer than Th.
-pub(crate) fn goes_on_alone(configuration: &Configuration, state: &State) -> bool {
-    ALL.into_iter().any(|node| {
+pub(crate) fn continues_without_commands(configuration: &Configuration, state: &State) -> bool {
+    NODE_IDS.into_iter().any(|node| {
         let overdue = |candidate: &Candidate| {
-            let known = &candidate.known[at(node)];
-            candidate.present && !candidate.dead && known.asked && known.alone > configuration.bounds.valid
+            let view = &candidate.views[index_of(node)];
+            candidate.present && !candidate.dead && view.asked && view.alone > configuration.bounds.valid
         };
-        state.node(node).follows() && state.node(node).left() >= 0 && state.candidates.iter().any(overdue)
+        state.node(node).follows()
+            && state.node(node).remaining() >= 0
+            && state.candidates.iter().any(overdue)
     })
 }
 
 /// Returns `true` if every candidate has granted a node's question.
 pub(crate) fn is_held(state: &State) -> bool {
-    ALL.into_iter().any(|node| {
-        let grants = |candidate: &Candidate| !candidate.present || candidate.known[at(node)].granted;
-        state.node(node).asked.is_some() && state.candidates.iter().all(grants)
+    NODE_IDS.into_iter().any(|node| {
+        let grants = |candidate: &Candidate| !candidate.present || candidate.views[index_of(node)].granted;
+        state.node(node).hold_request_age.is_some() && state.candidates.iter().all(grants)
     })
 }
 
 /// Returns `true` if a node under a deadline does not know the leader's generation.
 pub(crate) fn is_led_by_a_newer_one(state: &State) -> bool {
     let leader = &state.candidates[0];
-    ALL.into_iter().any(|node| state.node(node).follows() && leader.present && !leader.known[at(node)].named)
+    NODE_IDS
+        .into_iter()
+        .any(|node| state.node(node).follows() && leader.present && !leader.views[index_of(node)].named)
 }
 
 /// Normalizes equivalent states to one form.
@@ -281,32 +286,33 @@ pub(crate) fn normalise(configuration: &Configuration, state: &mut State) {
     if !configuration.hold {
         return;
     }
-    for node in ALL {
+    for node in NODE_IDS {
         let machine = *state.node(node);
-        let useful = machine.asked.is_some_and(|age| agent::may_hold_on(configuration, &machine, age));
+        let useful =
+            machine.hold_request_age.is_some_and(|age| agent::may_hold_on(configuration, &machine, age));
         if !useful {
-            state.node_mut(node).asked = None;
+            state.node_mut(node).hold_request_age = None;
         }
         let is_closing = state.is_late(Write::Close { node, on_silence: true })
             || state.is_late(Write::Close { node, on_silence: false });
-        let asks = machine.phase == Phase::Member && !machine.belongs && machine.follows();
+        let asks = machine.phase == Phase::Member && !machine.is_registered && machine.follows();
         for candidate in &mut state.candidates {
-            let known = &mut candidate.known[at(node)];
-            known.granted &= useful;
+            let view = &mut candidate.views[index_of(node)];
+            view.granted &= useful;
             // A gap or a declaration matters only to a node that continues under the closed epoch.
-            known.missed &= asks;
-            known.declared &= is_closing || known.missed;
+            view.missed &= asks;
+            view.declared &= is_closing || view.missed;
             if !machine.follows() {
-                known.alone = 0;
+                view.alone = 0;
             }
         }
     }
-    for number in 0..CANDIDATES {
-        if !state.candidates[number].present && (number > 0 || !state.led) {
-            let asked = state.candidates[number].known.map(|known| known.asked);
+    for number in 0..MAX_CANDIDATES {
+        if !state.candidates[number].present && (number > 0 || !state.has_leader) {
+            let asked = state.candidates[number].views.map(|view| view.asked);
             let mut gone = Candidate::new(false);
-            for node in ALL {
-                gone.known[at(node)].asked = asked[at(node)];
+            for node in NODE_IDS {
+                gone.views[index_of(node)].asked = asked[index_of(node)];
             }
             state.candidates[number] = gone;
         }

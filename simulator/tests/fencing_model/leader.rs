@@ -7,15 +7,17 @@ use crate::action::LeaderStep;
 use crate::configuration::Configuration;
 use crate::hold;
 use crate::mutation::Mutation;
-use crate::network::{apply, arrived, has_answered, has_nothing, has_room, is_active, is_gone, lose, proves};
+use crate::network::{
+    apply, delay_write, has_answered, has_arrived, has_nothing, has_room, is_active, is_gone, proves,
+};
 use crate::state::State;
-use crate::store::{ALL, Answer, Evidence, Fence, Mode, NodeId, Work, at, other};
+use crate::store::{Answer, Evidence, Fence, Mode, NODE_IDS, NodeId, Work, index_of, other_node};
 use crate::write::{Proof, Write};
 
 /// Collects every step that the leader may take now.
 pub(crate) fn steps(configuration: &Configuration, state: &State, found: &mut Vec<LeaderStep>) {
     let leader = &state.candidates[0];
-    if leader.dead || configuration.hold && !(state.led && leader.is_current()) {
+    if leader.dead || configuration.hold && !(state.has_leader && leader.is_current()) {
         return;
     }
     let room = has_room(configuration, state);
@@ -27,7 +29,7 @@ pub(crate) fn steps(configuration: &Configuration, state: &State, found: &mut Ve
             found.push(LeaderStep::Lose(write));
         }
     };
-    for node in ALL {
+    for node in NODE_IDS {
         let store = &state.store;
         match store.fence(node) {
             Fence::Open => {
@@ -49,27 +51,27 @@ pub(crate) fn steps(configuration: &Configuration, state: &State, found: &mut Ve
             }
         }
     }
-    assignments(configuration, state, &mut |work, answers| {
+    propose_assignments(configuration, state, &mut |work, answers| {
         let fences = work.nodes() | state.store.assignment.work.nodes();
         write(Write::Assign { work, fences, answers });
     });
     if configuration.definitions
-        && (state.store.has_no_copy() || configuration.lacks(Mutation::DefinedWithACopy))
+        && (state.store.has_no_copy() || configuration.has_mutation(Mutation::DefinedWithACopy))
     {
         found.push(LeaderStep::Define);
     }
     if configuration.fence_device {
         let fencing = |node: &NodeId| matches!(state.store.fence(*node), Fence::Fencing { .. });
-        found.extend(ALL.into_iter().filter(fencing).map(LeaderStep::PowerOff));
+        found.extend(NODE_IDS.into_iter().filter(fencing).map(LeaderStep::PowerOff));
     }
 }
 
-pub(crate) fn take(configuration: &Configuration, state: &mut State, step: LeaderStep) {
+pub(crate) fn apply_step(configuration: &Configuration, state: &mut State, step: LeaderStep) {
     match step {
         LeaderStep::Commit(write) => apply(configuration, state, write, true),
         LeaderStep::Lose(write) => {
             hold::declared(state, write);
-            lose(state, write);
+            delay_write(state, write);
         }
         LeaderStep::Define => state.store.exclusive = !state.store.exclusive,
         LeaderStep::PowerOff(node) => {
@@ -107,7 +109,7 @@ fn is_open(state: &State, node: NodeId) -> bool {
 }
 
 /// Collects every assignment that may follow the current one, with the nodes whose reports it is based on.
-fn assignments(configuration: &Configuration, state: &State, found: &mut impl FnMut(Work, u8)) {
+fn propose_assignments(configuration: &Configuration, state: &State, found: &mut impl FnMut(Work, u8)) {
     let work = state.store.assignment.work;
     match work {
         Work::Run(on) | Work::Halt(on) => {
@@ -119,18 +121,18 @@ fn assignments(configuration: &Configuration, state: &State, found: &mut impl Fn
                 || state.store.is_proven_dead(on) && !awaits_answer(configuration, state, on)
                 || may_release_unclosed(configuration, state, on)
             {
-                anywhere(state, if stopped { 1 << on } else { 0 }, found);
+                propose_anywhere(state, if stopped { 1 << on } else { 0 }, found);
             }
             // The proof of the closed epoch may be older than the arrival, so the node is asked again (R8.17).
             if state.store.is_proven_dead(on) && awaits_answer(configuration, state, on) && is_open(state, on)
             {
                 found(Work::Halt(on), 0);
             }
-            if is_open(state, on) && state.store.assignment.is_current[at(on)] {
-                in_place(configuration, state, on, found);
+            if is_open(state, on) && state.store.assignment.is_current[index_of(on)] {
+                propose_in_place(configuration, state, on, found);
             }
         }
-        Work::Move { from } => after_migration(configuration, state, from, found),
+        Work::Move { from } => propose_after_migration(configuration, state, from, found),
     }
 }
 
@@ -140,12 +142,12 @@ fn awaits_answer(configuration: &Configuration, state: &State, on: NodeId) -> bo
     assignment.asks
         && !has_answered(state, on)
         && assignment.evidence != Evidence::Release
-        && !configuration.lacks(Mutation::AnswerNotAwaited)
+        && !configuration.has_mutation(Mutation::AnswerNotAwaited)
 }
 
 /// Collects the starts of a service without any copy: it may start on any open node.
-fn anywhere(state: &State, answers: u8, found: &mut impl FnMut(Work, u8)) {
-    for node in ALL {
+fn propose_anywhere(state: &State, answers: u8, found: &mut impl FnMut(Work, u8)) {
+    for node in NODE_IDS {
         if is_open(state, node) {
             found(Work::Run(node), answers);
         }
@@ -154,7 +156,7 @@ fn anywhere(state: &State, answers: u8, found: &mut impl FnMut(Work, u8)) {
 
 /// Mutation only: returns `true` if the node's epoch is open, and the node is silent for W or has nothing active.
 fn may_release_unclosed(configuration: &Configuration, state: &State, node: NodeId) -> bool {
-    if !configuration.lacks(Mutation::ReleaseWithoutClosing) || !is_open(state, node) {
+    if !configuration.has_mutation(Mutation::ReleaseWithoutClosing) || !is_open(state, node) {
         return false;
     }
     let armed = state.store.member(node).armed;
@@ -163,7 +165,12 @@ fn may_release_unclosed(configuration: &Configuration, state: &State, node: Node
 }
 
 /// Collects other actions for the service's current node: stop, start, migrate away.
-fn in_place(configuration: &Configuration, state: &State, on: NodeId, found: &mut impl FnMut(Work, u8)) {
+fn propose_in_place(
+    configuration: &Configuration,
+    state: &State,
+    on: NodeId,
+    found: &mut impl FnMut(Work, u8),
+) {
     match state.store.assignment.work {
         Work::Halt(_) => found(Work::Run(on), 0),
         Work::Run(_) => {
@@ -171,7 +178,7 @@ fn in_place(configuration: &Configuration, state: &State, on: NodeId, found: &mu
                 found(Work::Halt(on), 0);
             }
             if configuration.migration
-                && is_open(state, other(on))
+                && is_open(state, other_node(on))
                 && state.store.answer(on) == Answer::Active
             {
                 found(Work::Move { from: on }, 1 << on);
@@ -182,15 +189,16 @@ fn in_place(configuration: &Configuration, state: &State, on: NodeId, found: &mu
 }
 
 /// Collects the assignments after a migration (FENCING 8): until HandingOver the service is on the source; after it, on either.
-fn after_migration(
+fn propose_after_migration(
     configuration: &Configuration,
     state: &State,
     from: NodeId,
     found: &mut impl FnMut(Work, u8),
 ) {
-    let target = other(from);
+    let target = other_node(from);
     let answered = state.store.answer(from);
-    let rests_on = |node: NodeId| if state.store.answer(node) == Answer::Stopped { 1 << node } else { 0 };
+    let stopped_guard =
+        |node: NodeId| if state.store.answer(node) == Answer::Stopped { 1 << node } else { 0 };
     match answered {
         // Not handed over: back to the source, or to any node once the source is proven gone.
         Answer::None | Answer::Outdated => {
@@ -198,7 +206,7 @@ fn after_migration(
                 found(Work::Run(from), 1 << from);
             }
             if state.store.is_proven_dead(from) {
-                anywhere(state, 0, found);
+                propose_anywhere(state, 0, found);
             }
         }
         // The source has probed, and the service still runs there.
@@ -208,7 +216,7 @@ fn after_migration(
             }
         }
         Answer::HandingOver
-            if configuration.lacks(Mutation::SourceEndNotAwaited) && is_gone(state, target) =>
+            if configuration.has_mutation(Mutation::SourceEndNotAwaited) && is_gone(state, target) =>
         {
             if is_open(state, from) && state.store.is_assigned(from) {
                 found(Work::Run(from), 1 << from);
@@ -225,14 +233,14 @@ fn after_migration(
     }
     // The source is proven gone, so a target that still waits to receive is ordered to start, which clears the data received.
     let waits = state.store.is_proven_dead(from) && state.store.answer(target) == Answer::Receiving;
-    if (arrived(state, from) || waits) && is_open(state, target) && state.store.is_assigned(target) {
-        found(Work::Run(target), rests_on(from) | 1 << target);
+    if (has_arrived(state, from) || waits) && is_open(state, target) && state.store.is_assigned(target) {
+        found(Work::Run(target), stopped_guard(from) | 1 << target);
     }
-    if has_nothing(configuration, state, target) || configuration.lacks(Mutation::FreshAfterHandOver) {
-        anywhere(state, rests_on(from) | rests_on(target), found);
+    if has_nothing(configuration, state, target) || configuration.has_mutation(Mutation::FreshAfterHandOver) {
+        propose_anywhere(state, stopped_guard(from) | stopped_guard(target), found);
     }
     // The target's earlier answers may be older than an arrival, so the target is ordered to stop what has arrived.
     if configuration.ungated && is_gone(state, target) && is_open(state, target) {
-        found(Work::Halt(target), rests_on(from) | rests_on(target));
+        found(Work::Halt(target), stopped_guard(from) | stopped_guard(target));
     }
 }

@@ -24,7 +24,7 @@ mod world;
 mod write;
 
 use bounds::Device;
-use check::{Outcome, assert_caught, assert_holds, listed};
+use check::{Outcome, assert_caught, assert_holds, list_steps};
 use configuration::Configuration;
 use model::Protocol;
 use mutation::Mutation;
@@ -33,7 +33,7 @@ use state::State;
 use stateright::Model;
 
 #[test]
-fn the_protocol_holds_whatever_stops_or_restarts() {
+fn protocol_holds_with_any_stops_or_restarts() {
     assert_holds(Configuration::SHORT);
 }
 
@@ -48,7 +48,7 @@ fn the_protocol_holds_while_services_migrate() {
 }
 
 #[test]
-fn the_protocol_holds_while_candidates_hold() {
+fn protocol_holds_while_candidates_grant_hold() {
     assert_holds(Configuration::SHORT_HOLD);
 }
 
@@ -59,14 +59,14 @@ fn the_protocol_holds_while_definitions_change() {
 
 /// From every state, the service must be able to run again on a machine that is on, once faults stop.
 #[test]
-fn the_service_can_run_again_whatever_has_happened() {
+fn service_can_run_again_from_every_state() {
     assert_progresses(Configuration::PROGRESS);
 }
 
 /// R9.16: if a restart deleted its key, the only candidate would have joined later than the generation that the node
 /// knows. It could conclude nothing from the silence of a lost machine.
 #[test]
-fn a_restart_is_no_departure() {
+fn restarted_candidate_keeps_its_key() {
     let steps = ["fault: CandidateRestart(0)", "fault: LeaderChange(0)", "fault: PowerLoss(0)"];
     let way = |configuration| {
         let state = walk(configuration, &steps).expect("faults that may happen");
@@ -74,36 +74,36 @@ fn a_restart_is_no_departure() {
     };
     let kept = Configuration { symmetric: false, ..Configuration::PROGRESS_HOLD };
     assert!(way(kept).is_some(), "the service cannot run again");
-    assert_eq!(way(Configuration::catching(Mutation::KeyDeletedAtRestart)), None);
+    assert_eq!(way(Configuration::that_catches(Mutation::KeyDeletedAtRestart)), None);
 }
 
 #[test]
-fn nobody_is_reset_while_agents_and_daemons_act_in_time() {
+fn timely_agents_and_daemons_prevent_resets() {
     assert_holds(Configuration::SHORT_TIMELY);
 }
 
 /// Each of the other inequalities must suffice, with no period to spare. All other tests use sliding timeouts.
 #[test]
-fn each_inequality_is_enough_and_none_has_a_period_to_spare() {
+fn each_timing_inequality_is_tight() {
     for device in [Device::Fixed, Device::NotRetained] {
         let configuration = Configuration::SHORT_DEVICE.with_device(device);
         assert_holds(configuration);
-        assert_caught(configuration.with(Mutation::OnePeriodLess));
+        assert_caught(configuration.with_mutation(Mutation::OnePeriodLess));
     }
 }
 
 #[test]
-fn every_rule_that_is_taken_away_is_missed() {
+fn removing_any_rule_breaks_the_protocol() {
     for mutation in Mutation::ALL {
-        assert_caught(Configuration { symmetric: true, ..Configuration::catching(mutation) });
+        assert_caught(Configuration { symmetric: true, ..Configuration::that_catches(mutation) });
     }
 }
 
 /// A new candidate must not complete another candidate's declaration by silence, because it would start a second copy:
 /// the declaration was late, and its restarted sender grants the node's question without having read the declaration.
 #[test]
-fn a_new_candidate_completes_no_declaration_by_silence() {
-    let goes_on = [
+fn new_candidate_completes_no_declaration_by_silence() {
+    let hold_steps = [
         "a tick passes",
         "?node 0, watchdog: Pet",
         "node 0, agent: Ask",
@@ -134,15 +134,16 @@ fn a_new_candidate_completes_no_declaration_by_silence() {
         "node 1, agent: Commit(Permit(1))",
         "node 1, agent: Begin",
     ];
-    let waited = goes_on.repeat(usize::try_from(Configuration::LATE_JOINS.bounds.wait()).unwrap_or_default());
+    let waited =
+        hold_steps.repeat(usize::try_from(Configuration::LATE_JOINS.bounds.wait()).unwrap_or_default());
     let mut steps = [&declared[..], &waited[..]].concat();
-    let held = walk(Configuration::LATE_JOINS, &steps).expect("so far it is as it must be");
-    assert_eq!(properties::running(&held), 1);
+    let held_state = walk(Configuration::LATE_JOINS, &steps).expect("so far it is as it must be");
+    assert_eq!(properties::running(&held_state), 1);
     steps.extend(released);
     let refused = walk(Configuration::LATE_JOINS, &steps).expect_err("the release must be refused");
     assert!(refused.contains("Release(0, Silence)"), "{refused}");
-    let broken = Configuration::LATE_JOINS.with(Mutation::GenerationForClosingOnly);
-    assert_eq!(walk(broken, &steps).map(|state| properties::running(&state)), Ok(2));
+    let mutated = Configuration::LATE_JOINS.with_mutation(Mutation::GenerationForClosingOnly);
+    assert_eq!(walk(mutated, &steps).map(|state| properties::running(&state)), Ok(2));
 }
 
 /// For `dev/model`: prints the results of the larger configurations.
@@ -150,11 +151,11 @@ fn a_new_candidate_completes_no_declaration_by_silence() {
 #[ignore = "takes minutes: dev/model runs it, optimized"]
 fn larger() {
     for configuration in Configuration::LARGER {
-        row(configuration.name, &assert_holds(configuration), "holds");
+        print_row(configuration.name, &assert_holds(configuration), "holds");
     }
     for configuration in Configuration::PROGRESSING {
         let found = assert_progresses(configuration);
-        line(&format!(
+        print_line(&format!(
             "{:<24} {:>10} states  {:>8} good  longest way {:>3}  {:>7.1} s  progresses",
             configuration.name,
             found.states,
@@ -164,8 +165,8 @@ fn larger() {
         ));
     }
     for mutation in Mutation::ALL {
-        let (outcome, steps) = assert_caught(Configuration::catching(mutation));
-        row(
+        let (outcome, steps) = assert_caught(Configuration::that_catches(mutation));
+        print_row(
             &format!("{mutation:?}"),
             &outcome,
             &format!("{}: broken after {} steps", mutation.breaks(), steps.len()),
@@ -177,7 +178,7 @@ fn larger() {
 #[test]
 #[ignore = "takes very long: dev/model --joins runs it, optimized"]
 fn joins() {
-    row(Configuration::JOINS.name, &assert_holds(Configuration::JOINS), "holds");
+    print_row(Configuration::JOINS.name, &assert_holds(Configuration::JOINS), "holds");
 }
 
 /// For `dev/model --trace`: prints the counterexample of every mutation.
@@ -185,15 +186,15 @@ fn joins() {
 #[ignore = "prints, for people: dev/model --trace"]
 fn counterexamples() {
     for mutation in Mutation::ALL {
-        let (_, steps) = assert_caught(Configuration::catching(mutation));
-        line(&format!("{mutation:?}\n{}\n", listed(&steps)));
+        let (_, steps) = assert_caught(Configuration::that_catches(mutation));
+        print_line(&format!("{mutation:?}\n{}\n", list_steps(&steps)));
     }
 }
 
 /// Prints one line of the table.
-fn row(name: &str, outcome: &Outcome, result: &str) {
+fn print_row(name: &str, outcome: &Outcome, result: &str) {
     let Outcome { states, depth, time, .. } = outcome;
-    line(&format!(
+    print_line(&format!(
         "{name:<24} {states:>10} states  depth {depth:>3}  {:>7.1} s  {result}",
         time.as_secs_f64()
     ));
@@ -201,7 +202,7 @@ fn row(name: &str, outcome: &Outcome, result: &str) {
 
 /// Prints one line to the terminal.
 #[expect(clippy::print_stdout, reason = "the purpose of dev/model")]
-fn line(text: &str) {
+fn print_line(text: &str) {
     println!("{text}");
 }
 

@@ -6,7 +6,7 @@ use crate::action::Action;
 use crate::configuration::Configuration;
 use crate::properties;
 use crate::state::{Late, State};
-use crate::store::ALL;
+use crate::store::NODE_IDS;
 use crate::{agent, daemon, hold, leader, world};
 
 /// The protocol in one configuration.
@@ -35,7 +35,7 @@ impl Model for Protocol {
             return;
         }
         let configuration = &self.configuration;
-        for node in ALL {
+        for node in NODE_IDS {
             let mut steps = Vec::new();
             agent::steps(configuration, state, node, &mut steps);
             found.extend(steps.drain(..).map(|step| Action::Agent(node, step)));
@@ -61,12 +61,12 @@ impl Model for Protocol {
         let mut next = *state;
         match action {
             Action::Tick => world::tick(configuration, &mut next),
-            Action::Agent(node, step) => agent::take(configuration, &mut next, node, step),
-            Action::Watchdog(node, step) => daemon::take(configuration, &mut next, node, step),
-            Action::Leader(step) => leader::take(configuration, &mut next, step),
+            Action::Agent(node, step) => agent::apply_step(configuration, &mut next, node, step),
+            Action::Watchdog(node, step) => daemon::apply_step(configuration, &mut next, node, step),
+            Action::Leader(step) => leader::apply_step(configuration, &mut next, step),
             Action::Arrive(number) => world::arrive(configuration, &mut next, number),
             Action::CutOver(node) => world::cut_over(&mut next, node),
-            Action::Candidate(number, event) => hold::take(configuration, &mut next, number, event),
+            Action::Candidate(number, event) => hold::apply_step(configuration, &mut next, number, event),
             Action::Fault(fault) => world::break_down(configuration, &mut next, fault),
         }
         let next = next.normalised(configuration);
@@ -74,6 +74,6 @@ impl Model for Protocol {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        properties::of(&self.configuration)
+        properties::all_properties(&self.configuration)
     }
 }

@@ -5,11 +5,11 @@ use crate::hold;
 use crate::mutation::Mutation;
 use crate::node::{HandOver, Phase, Right, Service, Watchdog};
 use crate::state::{Harm, Late, State};
-use crate::store::{ALL, Answer, Evidence, Fence, Mode, NodeId, Work, at, other};
+use crate::store::{Answer, Evidence, Fence, Mode, NODE_IDS, NodeId, Work, index_of, other_node};
 use crate::write::{Change, Key, Proof, Write};
 
 /// Refuses every late write that guards a key which has just been written.
-pub(crate) fn touch(configuration: &Configuration, state: &mut State, key: Key) {
+pub(crate) fn refuse_late_writes(configuration: &Configuration, state: &mut State, key: Key) {
     for late in state.late.iter_mut().flatten() {
         if let Late::Waiting(write) = *late
             && write.guards(configuration.mutation) & key.bit() != 0
@@ -20,7 +20,7 @@ pub(crate) fn touch(configuration: &Configuration, state: &mut State, key: Key) 
 }
 
 /// Adds a write to the late ones, if there is room.
-pub(crate) fn lose(state: &mut State, write: Write) {
+pub(crate) fn delay_write(state: &mut State, write: Write) {
     if let Some(slot) = state.late.iter_mut().find(|slot| slot.is_none()) {
         *slot = Some(Late::Waiting(write));
     }
@@ -33,28 +33,33 @@ pub(crate) fn has_room(configuration: &Configuration, state: &State) -> bool {
 
 /// Applies a write whose guards hold. `heard`: the sender still waits and learns the outcome. Otherwise the sender
 /// reads the store, which every step of an agent does anyway.
-pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Write, heard: bool) {
+pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Write, sender_knows: bool) {
     match write {
-        Write::Heartbeat(node, change) => heartbeat(configuration, state, node, change, heard),
+        Write::Heartbeat(node, change) => heartbeat(configuration, state, node, change, sender_knows),
         Write::Permit(node) => {
             let answer = match state.store.assignment.work {
                 Work::Run(_) | Work::Halt(_) => Answer::Active,
                 Work::Move { .. } => Answer::Receiving,
             };
-            answered(configuration, state, node, answer);
+            record_answer(configuration, state, node, answer);
             // The answer itself contains the permit; the permit's guards make sure that it is right.
             if state.node(node).phase == Phase::Member {
                 learn_permit(state, node);
             }
         }
         Write::Stopped { node, current } => {
-            answered(configuration, state, node, if current { Answer::Stopped } else { Answer::None });
+            record_answer(configuration, state, node, if current { Answer::Stopped } else { Answer::None });
         }
         Write::Running { node, current } => {
-            answered(configuration, state, node, if current { Answer::Active } else { Answer::Outdated });
+            record_answer(
+                configuration,
+                state,
+                node,
+                if current { Answer::Active } else { Answer::Outdated },
+            );
         }
         Write::HandOver(node) => {
-            answered(configuration, state, node, Answer::HandingOver);
+            record_answer(configuration, state, node, Answer::HandingOver);
             let machine = state.node_mut(node);
             machine.right = Right::None;
             machine.is_spent = true;
@@ -70,28 +75,28 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
             };
         }
         Write::Register(node) => {
-            let member = &mut state.store.members[at(node)];
+            let member = &mut state.store.members[index_of(node)];
             member.mode = Mode::Registering { admitted: false };
             member.armed = false;
-            touch(configuration, state, Key::Member(node));
+            refuse_late_writes(configuration, state, Key::Member(node));
             let machine = state.node_mut(node);
-            if heard && machine.phase == Phase::Clearing {
+            if sender_knows && machine.phase == Phase::Clearing {
                 machine.phase = Phase::Requested;
             }
         }
         Write::Leave(node) => {
-            let member = &mut state.store.members[at(node)];
+            let member = &mut state.store.members[index_of(node)];
             member.mode = Mode::Left;
             member.armed = false;
             let machine = state.node_mut(node);
-            machine.belongs = false;
-            if heard {
+            machine.is_registered = false;
+            if sender_knows {
                 machine.phase = Phase::Dead;
                 machine.watchdog = Watchdog::Off;
             }
-            touch(configuration, state, Key::Member(node));
-            touch(configuration, state, Key::Created(node));
-            touch(configuration, state, Key::Alive(node));
+            refuse_late_writes(configuration, state, Key::Member(node));
+            refuse_late_writes(configuration, state, Key::Created(node));
+            refuse_late_writes(configuration, state, Key::Alive(node));
         }
         Write::Close { node, .. } => {
             if state.store.fence(node) != Fence::Open {
@@ -99,35 +104,35 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
             }
             // The fence keeps the content of the closed epoch's report. The report itself then only states whether the
             // node registers or has left.
-            let member = &mut state.store.members[at(node)];
-            state.store.fences[at(node)] = Fence::Fencing { armed: member.armed };
+            let member = &mut state.store.members[index_of(node)];
+            state.store.fences[index_of(node)] = Fence::Fencing { armed: member.armed };
             member.armed = false;
             if member.mode == (Mode::Registering { admitted: true }) {
                 member.mode = Mode::Active;
             }
-            state.store.assignment.is_current[at(node)] = false;
-            state.node_mut(node).belongs = false;
-            hold::closed(configuration, state, node, heard);
-            touch(configuration, state, Key::Fence(node));
+            state.store.assignment.is_current[index_of(node)] = false;
+            state.node_mut(node).is_registered = false;
+            hold::closed(configuration, state, node, sender_knows);
+            refuse_late_writes(configuration, state, Key::Fence(node));
         }
         Write::Release(node, proof) => {
             if !matches!(state.store.fence(node), Fence::Fencing { .. }) {
                 state.harm = Harm::EpochWentBack;
             }
-            state.store.fences[at(node)] = Fence::Released;
+            state.store.fences[index_of(node)] = Fence::Released;
             note_release(configuration, state, node, proof);
-            touch(configuration, state, Key::Fence(node));
+            refuse_late_writes(configuration, state, Key::Fence(node));
         }
         Write::Open(node) => {
             if state.store.fence(node) != Fence::Released {
                 state.harm = Harm::EpochWentBack;
             }
-            state.store.fences[at(node)] = Fence::Open;
-            state.store.members[at(node)].mode = Mode::Registering { admitted: true };
-            touch(configuration, state, Key::Fence(node));
+            state.store.fences[index_of(node)] = Fence::Open;
+            state.store.members[index_of(node)].mode = Mode::Registering { admitted: true };
+            refuse_late_writes(configuration, state, Key::Fence(node));
             let machine = state.node_mut(node);
-            machine.belongs = machine.phase == Phase::Requested;
-            state.store.lives[at(node)] = false;
+            machine.is_registered = machine.phase == Phase::Requested;
+            state.store.answered_in_epoch[index_of(node)] = false;
             hold::opened(state, node);
         }
         Write::Assign { work, .. } => assign(configuration, state, work),
@@ -135,34 +140,40 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
 }
 
 /// Applies a heartbeat: every process sees `alive` change.
-fn heartbeat(configuration: &Configuration, state: &mut State, node: NodeId, change: Change, heard: bool) {
+fn heartbeat(
+    configuration: &Configuration,
+    state: &mut State,
+    node: NodeId,
+    change: Change,
+    sender_knows: bool,
+) {
     match change {
         Change::Keep => {}
         Change::Name => {
             hold::named(state, node);
-            touch(configuration, state, Key::Member(node));
+            refuse_late_writes(configuration, state, Key::Member(node));
         }
         Change::Arm | Change::Disarm => {
-            state.store.members[at(node)].armed = change == Change::Arm;
-            touch(configuration, state, Key::Member(node));
+            state.store.members[index_of(node)].armed = change == Change::Arm;
+            refuse_late_writes(configuration, state, Key::Member(node));
         }
         Change::Create => {
-            state.store.members[at(node)].mode = Mode::Active;
+            state.store.members[index_of(node)].mode = Mode::Active;
             hold::named(state, node);
-            touch(configuration, state, Key::Member(node));
-            touch(configuration, state, Key::Created(node));
+            refuse_late_writes(configuration, state, Key::Member(node));
+            refuse_late_writes(configuration, state, Key::Created(node));
         }
     }
-    touch(configuration, state, Key::Alive(node));
+    refuse_late_writes(configuration, state, Key::Alive(node));
     if awaits_evidence(configuration, state, node) && state.store.assignment.evidence == Evidence::None {
         state.store.assignment.evidence = Evidence::Heartbeat;
     }
     for candidate in &mut state.candidates {
-        candidate.silence[at(node)] = 0;
-        candidate.known[at(node)].alone = 0;
+        candidate.silence[index_of(node)] = 0;
+        candidate.views[index_of(node)].alone = 0;
     }
     let joins = match state.node(node).phase {
-        Phase::Resuming | Phase::Requested => heard && change == Change::Create,
+        Phase::Resuming | Phase::Requested => sender_knows && change == Change::Create,
         Phase::Dead | Phase::Member | Phase::Clearing => false,
     };
     if joins {
@@ -173,7 +184,7 @@ fn heartbeat(configuration: &Configuration, state: &mut State, node: NodeId, cha
         }
     }
     let machine = state.node_mut(node);
-    if heard && machine.watchdog != Watchdog::Off {
+    if sender_knows && machine.watchdog != Watchdog::Off {
         machine.answer_due = Some(0);
     }
 }
@@ -181,7 +192,7 @@ fn heartbeat(configuration: &Configuration, state: &mut State, node: NodeId, cha
 /// Returns `true` if the node is the target of a migration whose source has ended, and only later evidence counts: the
 /// service may have arrived there in any boot (R8.13, R8.17).
 fn awaits_evidence(configuration: &Configuration, state: &State, node: NodeId) -> bool {
-    let from = other(node);
+    let from = other_node(node);
     let assignment = state.store.assignment;
     let has_moved = configuration.ungated && assignment.work == Work::Move { from } && is_gone(state, from);
     has_moved || assignment.asks && assignment.work.names(node)
@@ -191,10 +202,10 @@ fn awaits_evidence(configuration: &Configuration, state: &State, node: NodeId) -
 fn note_release(configuration: &Configuration, state: &mut State, node: NodeId, proof: Proof) {
     // Without a permit, the daemon of an armed node may have no deadline yet, so that it does not reset what arrives.
     let store = &state.store;
-    let has_permit = store.lives[at(node)] && store.answer(node).is_active();
+    let has_permit = store.answered_in_epoch[index_of(node)] && store.answer(node).is_active();
     let is_later = match proof {
         Proof::Silence => {
-            let counts = has_permit || configuration.lacks(Mutation::ArmedIsEnough);
+            let counts = has_permit || configuration.has_mutation(Mutation::ArmedIsEnough);
             store.assignment.evidence == Evidence::Heartbeat && counts
         }
         Proof::Device => true,
@@ -206,10 +217,10 @@ fn note_release(configuration: &Configuration, state: &mut State, node: NodeId, 
 }
 
 /// Writes an agent's report.
-fn answered(configuration: &Configuration, state: &mut State, node: NodeId, answer: Answer) {
-    state.store.answers[at(node)] = answer;
-    state.store.lives[at(node)] = true;
-    touch(configuration, state, Key::Answer(node));
+fn record_answer(configuration: &Configuration, state: &mut State, node: NodeId, answer: Answer) {
+    state.store.answers[index_of(node)] = answer;
+    state.store.answered_in_epoch[index_of(node)] = true;
+    refuse_late_writes(configuration, state, Key::Answer(node));
 }
 
 /// Gives the agent the right of its permit as soon as the permit is committed, the earliest possible moment. An action
@@ -220,10 +231,10 @@ fn learn_permit(state: &mut State, node: NodeId) {
     let machine = state.node_mut(node);
     match answer {
         Answer::Active => {
-            let goes_on = machine.service == Service::Running && work == Work::Run(node);
-            if goes_on || !machine.is_spent {
+            let keeps_running = machine.service == Service::Running && work == Work::Run(node);
+            if keeps_running || !machine.is_spent {
                 machine.right = Right::Start { current: true };
-                machine.is_spent = goes_on;
+                machine.is_spent = keeps_running;
             }
         }
         Answer::Receiving => {
@@ -237,13 +248,16 @@ fn learn_permit(state: &mut State, node: NodeId) {
 
 /// Returns `true` if a new assignment asks its node about an arrival: the node was a migration's target and has not
 /// reported the arrival, or was asked and has not answered (R8.17).
-fn asks_about_arrival(configuration: &Configuration, state: &State, work: Work) -> bool {
+fn needs_arrival_answer(configuration: &Configuration, state: &State, work: Work) -> bool {
     let before = state.store.assignment;
     match (before.work, work) {
         (Work::Move { from }, Work::Halt(on)) => configuration.ungated && on != from,
         (Work::Move { from }, Work::Run(on)) => {
             let waits = state.store.answer(on) == Answer::Receiving;
-            configuration.ungated && on != from && waits && !configuration.lacks(Mutation::StartNotAsked)
+            configuration.ungated
+                && on != from
+                && waits
+                && !configuration.has_mutation(Mutation::StartNotAsked)
         }
         (Work::Run(was) | Work::Halt(was), Work::Run(on) | Work::Halt(on)) => {
             before.asks && was == on && !has_answered(state, on)
@@ -263,15 +277,15 @@ pub(crate) fn has_answered(state: &State, node: NodeId) -> bool {
 
 /// Writes a new assignment under a new action uid, which outdates every answer, right and write for the former one.
 fn assign(configuration: &Configuration, state: &mut State, work: Work) {
-    let asks = asks_about_arrival(configuration, state, work);
+    let asks = needs_arrival_answer(configuration, state, work);
     if !asks {
         state.store.assignment.evidence = Evidence::None;
     }
     state.store.assignment.asks = asks;
     state.store.assignment.work = work;
-    for node in ALL {
-        state.store.assignment.is_current[at(node)] = work.names(node);
-        state.store.answers[at(node)] = state.store.answer(node).outdated();
+    for node in NODE_IDS {
+        state.store.assignment.is_current[index_of(node)] = work.names(node);
+        state.store.answers[index_of(node)] = state.store.answer(node).outdated();
         let machine = state.node_mut(node);
         machine.right = machine.right.outdated();
         machine.is_spent = false;
@@ -282,7 +296,7 @@ fn assign(configuration: &Configuration, state: &mut State, work: Work) {
             *late = Late::Waiting(write.outdated());
         }
     }
-    touch(configuration, state, Key::Assignment);
+    refuse_late_writes(configuration, state, Key::Assignment);
 }
 
 /// Returns `true` if the leader may record this proof for a node whose fence is Fencing (FENCING 5).
@@ -306,16 +320,17 @@ pub(crate) fn proves(configuration: &Configuration, state: &State, node: NodeId,
 /// asked about a copy that may have arrived and has not answered (R8.17).
 pub(crate) fn is_active(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let store = &state.store;
-    let asked = configuration.ungated
+    let must_answer = configuration.ungated
         && store.assignment.work == Work::Halt(node)
         && (store.is_assigned(node) || matches!(store.fence(node), Fence::Fencing { .. }))
         && store.answer(node) != Answer::Stopped;
-    store.exclusive && (asked || store.lives[at(node)] && store.answer(node).is_active())
+    store.exclusive
+        && (must_answer || store.answered_in_epoch[index_of(node)] && store.answer(node).is_active())
 }
 
 /// Returns `true` if nothing of the service can be on a migration's target, after the end of its source (R8.16, R8.17).
 pub(crate) fn has_nothing(configuration: &Configuration, state: &State, target: NodeId) -> bool {
-    if configuration.ungated && !configuration.lacks(Mutation::EarlierProofCounts) {
+    if configuration.ungated && !configuration.has_mutation(Mutation::EarlierProofCounts) {
         state.store.assignment.evidence == Evidence::Release
     } else {
         is_gone(state, target)
@@ -328,6 +343,6 @@ pub(crate) fn is_gone(state: &State, node: NodeId) -> bool {
 }
 
 /// Returns `true` if the other node's copy is confirmed to run.
-pub(crate) fn arrived(state: &State, from: NodeId) -> bool {
-    state.store.answer(other(from)) == Answer::Active
+pub(crate) fn has_arrived(state: &State, from: NodeId) -> bool {
+    state.store.answer(other_node(from)) == Answer::Active
 }

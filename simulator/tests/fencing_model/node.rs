@@ -39,7 +39,7 @@ pub(crate) enum Watchdog {
         /// Ticks until the device resets the machine.
         timer: i8,
         /// D − now; −1 when D has passed.
-        left: i8,
+        remaining: i8,
         /// Timeout that the daemon has decided on after reading the clock, before the call: checking and petting are
         /// not one step. The daemon reads the clock as early as possible (`Bounds::pet`).
         checked: Option<i8>,
@@ -49,7 +49,7 @@ pub(crate) enum Watchdog {
         /// Ticks until the device resets the machine.
         timer: i8,
         /// D − now.
-        left: i8,
+        remaining: i8,
     },
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct Node {
     /// Phase of the agent.
     pub(crate) phase: Phase,
     /// Whether the fence is open for the epoch in the agent's journal (its own epoch, boot id and request).
-    pub(crate) belongs: bool,
+    pub(crate) is_registered: bool,
     /// State of the watchdog.
     pub(crate) watchdog: Watchdog,
     pub(crate) service: Service,
@@ -133,7 +133,7 @@ pub(crate) struct Node {
     /// `None`: no answer is due.
     pub(crate) answer_due: Option<i8>,
     /// Ticks since the agent asked the candidates for hold; `None`: it has not asked.
-    pub(crate) asked: Option<i8>,
+    pub(crate) hold_request_age: Option<i8>,
 }
 
 impl Node {
@@ -142,7 +142,7 @@ impl Node {
         Node {
             power: Power::On,
             phase: Phase::Member,
-            belongs: true,
+            is_registered: true,
             watchdog: Watchdog::Off,
             service: Service::Absent,
             right: Right::None,
@@ -150,7 +150,7 @@ impl Node {
             hand_over: HandOver::None,
             receives: false,
             answer_due: None,
-            asked: None,
+            hold_request_age: None,
         }
     }
 
@@ -184,10 +184,10 @@ impl Node {
     }
 
     /// Returns D − now if a deadline exists, and −1 otherwise.
-    pub(crate) fn left(&self) -> i8 {
+    pub(crate) fn remaining(&self) -> i8 {
         match self.watchdog {
             Watchdog::Off | Watchdog::Free => -1,
-            Watchdog::Follow { left, .. } | Watchdog::Orphan { left, .. } => left,
+            Watchdog::Follow { remaining, .. } | Watchdog::Orphan { remaining, .. } => remaining,
         }
     }
 
@@ -196,7 +196,7 @@ impl Node {
         *self = Node {
             power: Power::Off { self_fenced },
             phase: Phase::Dead,
-            belongs: false,
+            is_registered: false,
             receives: self.receives,
             ..Node::idle()
         };
@@ -204,6 +204,7 @@ impl Node {
 
     /// Starts a machine that was off. Only the journal is left.
     pub(crate) fn boot(&mut self) {
-        *self = Node { phase: Phase::Clearing, belongs: false, receives: self.receives, ..Node::idle() };
+        *self =
+            Node { phase: Phase::Clearing, is_registered: false, receives: self.receives, ..Node::idle() };
     }
 }

@@ -10,7 +10,7 @@ use crate::configuration::Configuration;
 use crate::model::Protocol;
 use crate::node::{Right, Service};
 use crate::state::State;
-use crate::store::{ALL, Answer, Fence, NodeId, Work, other};
+use crate::store::{Answer, Fence, NODE_IDS, NodeId, Work, other_node};
 use stateright::Model;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 pub(crate) const STUCK: &str = "the service can run again";
 
 /// The result of a search.
-pub(crate) struct Found {
+pub(crate) struct ProgressResult {
     /// Number of different states.
     pub(crate) states: usize,
     /// Number of states in which the service runs as assigned.
@@ -34,100 +34,103 @@ pub(crate) struct Found {
 }
 
 /// Searches the whole graph of a configuration.
-pub(crate) fn check(configuration: Configuration) -> Found {
+pub(crate) fn check(configuration: Configuration) -> ProgressResult {
     let begin = Instant::now();
     let model = Protocol { configuration };
     let mut numbers: HashMap<State, u32> = HashMap::new();
     let mut states: Vec<State> = Vec::new();
     // Healthy steps, as pairs of the next state and the previous state.
-    let mut back: Vec<(u32, u32)> = Vec::new();
+    let mut predecessors: Vec<(u32, u32)> = Vec::new();
     for state in model.init_states() {
         numbers.insert(state, 0);
         states.push(state);
     }
-    let mut at = 0;
+    let mut index = 0;
     let mut actions = Vec::new();
-    while at < states.len() {
-        let state = states[at];
-        let number = u32::try_from(at).expect("fewer states than that");
+    while index < states.len() {
+        let state = states[index];
+        let number = u32::try_from(index).expect("fewer states than that");
         actions.clear();
         model.actions(&state, &mut actions);
         for action in actions.drain(..) {
             let Some(next) = model.next_state(&state, action) else { continue };
-            let fresh = u32::try_from(states.len()).expect("fewer states than that");
+            let new_number = u32::try_from(states.len()).expect("fewer states than that");
             let reached = match numbers.entry(next) {
-                Entry::Occupied(known) => *known.get(),
+                Entry::Occupied(entry) => *entry.get(),
                 Entry::Vacant(place) => {
                     states.push(next);
-                    *place.insert(fresh)
+                    *place.insert(new_number)
                 }
             };
             if is_healthy(&state, action) {
-                back.push((reached, number));
+                predecessors.push((reached, number));
             }
         }
-        at += 1;
+        index += 1;
     }
     drop(numbers);
-    back.sort_unstable();
-    let mut is_saved: Vec<bool> = states.iter().map(is_good).collect();
-    let mut layer: Vec<u32> =
-        (0..).zip(&is_saved).filter(|(_, is_saved)| **is_saved).map(|(number, _)| number).collect();
-    let good = layer.len();
+    predecessors.sort_unstable();
+    let mut reaches_good: Vec<bool> = states.iter().map(is_good).collect();
+    let mut layer: Vec<u32> = (0..)
+        .zip(&reaches_good)
+        .filter(|(_, reaches_good)| **reaches_good)
+        .map(|(number, _)| number)
+        .collect();
+    let good_count = layer.len();
     let mut longest = 0;
     loop {
-        let mut earlier = Vec::new();
+        let mut previous_layer = Vec::new();
         for number in layer {
-            let first = back.partition_point(|(reached, _)| *reached < number);
-            for (_, before) in back[first..].iter().take_while(|(reached, _)| *reached == number) {
-                let saved = &mut is_saved[usize::try_from(*before).expect("an index")];
+            let first = predecessors.partition_point(|(reached, _)| *reached < number);
+            for (_, before) in predecessors[first..].iter().take_while(|(reached, _)| *reached == number) {
+                let saved = &mut reaches_good[usize::try_from(*before).expect("an index")];
                 if !*saved {
                     *saved = true;
-                    earlier.push(*before);
+                    previous_layer.push(*before);
                 }
             }
         }
-        if earlier.is_empty() {
+        if previous_layer.is_empty() {
             break;
         }
         longest += 1;
-        layer = earlier;
+        layer = previous_layer;
     }
-    let is_stuck = |(state, is_saved): &(&State, &bool)| !**is_saved && has_a_machine(state);
-    let stuck = states.iter().zip(&is_saved).find(is_stuck).map(|(state, _)| *state);
-    Found { states: states.len(), good, longest, time: begin.elapsed(), stuck }
+    let is_stuck = |(state, reaches_good): &(&State, &bool)| !**reaches_good && has_running_machine(state);
+    let stuck = states.iter().zip(&reaches_good).find(is_stuck).map(|(state, _)| *state);
+    ProgressResult { states: states.len(), good: good_count, longest, time: begin.elapsed(), stuck }
 }
 
 /// Returns the length of the shortest path without faults from this state to a good one; `None` if none exists.
 pub(crate) fn way_to_good(configuration: Configuration, from: State) -> Option<usize> {
     let model = Protocol { configuration };
-    let mut seen = HashSet::from([from]);
+    let mut visited = HashSet::from([from]);
     let mut layer = vec![from];
     let mut actions = Vec::new();
     for steps in 0.. {
         if layer.iter().any(is_good) {
             return Some(steps);
         }
-        let mut later = Vec::new();
+        let mut next_layer = Vec::new();
         for state in layer {
             actions.clear();
             model.actions(&state, &mut actions);
             let healthy = actions.drain(..).filter(|action| is_healthy(&state, *action));
-            later.extend(healthy.filter_map(|action| model.next_state(&state, action)));
+            next_layer.extend(healthy.filter_map(|action| model.next_state(&state, action)));
         }
-        later.retain(|state| seen.insert(*state));
-        if later.is_empty() {
+        next_layer.retain(|state| visited.insert(*state));
+        if next_layer.is_empty() {
             break;
         }
-        layer = later;
+        layer = next_layer;
     }
     None
 }
 
 /// Asserts that the service cannot be stuck.
-pub(crate) fn assert_progresses(configuration: Configuration) -> Found {
+pub(crate) fn assert_progresses(configuration: Configuration) -> ProgressResult {
     let found = check(configuration);
-    let Found { states, good, time, .. } = &found;
+    let ProgressResult { states, good, time, .. } = &found;
     assert!(
         found.stuck.is_none(),
         "{}: {states} states, {good} good, {time:?}: stuck in {:?}",
@@ -139,30 +142,30 @@ pub(crate) fn assert_progresses(configuration: Configuration) -> Found {
 }
 
 /// Returns `true` if the guarantee applies to a state: at least one machine is on. Machines that are off stay off.
-fn has_a_machine(state: &State) -> bool {
+fn has_running_machine(state: &State) -> bool {
     state.nodes.iter().any(crate::node::Node::is_on)
 }
 
 /// Returns `true` if the service runs on one node, under its permit and its assignment, and nothing else is left of it.
 fn is_good(state: &State) -> bool {
     let runs = |node: &NodeId| {
-        let rest = state.node(other(*node));
+        let other_machine = state.node(other_node(*node));
         state.store.assignment.work == Work::Run(*node)
             && state.store.is_assigned(*node)
             && state.store.fence(*node) == Fence::Open
             && state.store.answer(*node) == Answer::Active
             && state.node(*node).service == Service::Running
-            && rest.service == Service::Absent
-            && rest.right == Right::None
+            && other_machine.service == Service::Absent
+            && other_machine.right == Right::None
     };
-    ALL.iter().any(runs)
+    NODE_IDS.iter().any(runs)
 }
 
 /// Returns `true` if a step is neither a fault nor a command. Machines that are off stay off. Processes that have ended
 /// are started again, and a leader is elected if there is none.
 fn is_healthy(state: &State, action: Action) -> bool {
     match action {
-        Action::Fault(Fault::LeaderChange(_)) => !state.led,
+        Action::Fault(Fault::LeaderChange(_)) => !state.has_leader,
         Action::Fault(
             Fault::PowerLoss(_)
             | Fault::Boot(_)

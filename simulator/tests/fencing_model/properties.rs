@@ -7,7 +7,7 @@ use crate::hold;
 use crate::model::Protocol;
 use crate::node::{Phase, Power, Service, Watchdog};
 use crate::state::{Harm, Late, State};
-use crate::store::{ALL, Answer, Fence, Mode, Work, other};
+use crate::store::{Answer, Fence, Mode, NODE_IDS, Work, other_node};
 
 /// Name of the property for guarantee 1.
 pub(crate) const NEVER_TWO: &str = "never two";
@@ -19,7 +19,7 @@ pub(crate) const NOT_ALONE: &str = "a node that is merely cut off is not held";
 pub(crate) const NOT_LOST: &str = "no driver begins to migrate to a target that was lost Ts before";
 
 /// Returns the properties of a configuration; with a removed rule, only the invariants.
-pub(crate) fn of(configuration: &Configuration) -> Vec<Property<Protocol>> {
+pub(crate) fn all_properties(configuration: &Configuration) -> Vec<Property<Protocol>> {
     let mut found = vec![
         Property::always(NEVER_TWO, |_, state: &State| running(state) <= 1 || !state.store.exclusive),
         Property::always("epochs never go back", |_, state: &State| state.harm != Harm::EpochWentBack),
@@ -28,7 +28,7 @@ pub(crate) fn of(configuration: &Configuration) -> Vec<Property<Protocol>> {
         }),
         Property::always(NOT_LOST, |_, state: &State| state.harm != Harm::BegunToLostTarget),
         Property::always(NOT_ALONE, |model: &Protocol, state: &State| {
-            !hold::goes_on_alone(&model.configuration, state)
+            !hold::continues_without_commands(&model.configuration, state)
         }),
     ];
     if configuration.mutation.is_some() {
@@ -37,21 +37,21 @@ pub(crate) fn of(configuration: &Configuration) -> Vec<Property<Protocol>> {
     found.extend([
         Property::sometimes("a failover completes", |_, state: &State| failed_over(state)),
         Property::sometimes("a node registers again", |_, state: &State| {
-            ALL.into_iter().any(|node| {
+            NODE_IDS.into_iter().any(|node| {
                 state.store.member(node).mode == Mode::Registering { admitted: true }
-                    && state.node(node).belongs
+                    && state.node(node).is_registered
             })
         }),
         Property::sometimes("stop, then stay", |_, state: &State| stays(state)),
         Property::sometimes("an applied heartbeat whose sender does not know", |_, state: &State| {
-            ALL.into_iter().any(|node| {
+            NODE_IDS.into_iter().any(|node| {
                 state.node(node).answer_due.is_some() && state.node(node).watchdog == Watchdog::Free
             })
         }),
     ]);
     if !configuration.timely {
         found.push(Property::sometimes("a machine resets itself", |_, state: &State| {
-            ALL.into_iter().any(|node| state.node(node).power == Power::Off { self_fenced: true })
+            NODE_IDS.into_iter().any(|node| state.node(node).power == Power::Off { self_fenced: true })
         }));
     }
     if configuration.late > 0 {
@@ -81,7 +81,7 @@ pub(crate) fn of(configuration: &Configuration) -> Vec<Property<Protocol>> {
     }
     if configuration.agent_restarts {
         found.push(Property::sometimes("a new agent finds its service running", |_, state: &State| {
-            ALL.into_iter().any(|node| {
+            NODE_IDS.into_iter().any(|node| {
                 state.node(node).phase == Phase::Resuming && state.node(node).service == Service::Running
             })
         }));
@@ -101,16 +101,16 @@ fn has_permit(state: &State, node: u8) -> bool {
 
 /// Returns `true` if a node was active when it was fenced, and the service runs on the other.
 fn failed_over(state: &State) -> bool {
-    ALL.into_iter().any(|node| {
-        let lost = state.store.answer(other(node)) == Answer::Outdated
-            && state.store.fence(other(node)) == Fence::Released;
+    NODE_IDS.into_iter().any(|node| {
+        let lost = state.store.answer(other_node(node)) == Answer::Outdated
+            && state.store.fence(other_node(node)) == Fence::Released;
         lost && has_permit(state, node)
     })
 }
 
 /// Returns `true` if a node has stopped the service of its action and is petted without a deadline.
 fn stays(state: &State) -> bool {
-    ALL.into_iter().any(|node| {
+    NODE_IDS.into_iter().any(|node| {
         let machine = state.node(node);
         machine.watchdog == Watchdog::Free && machine.is_spent && state.store.answer(node) == Answer::Active
     })

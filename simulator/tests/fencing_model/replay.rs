@@ -7,7 +7,7 @@ use crate::hold::Event as Held;
 use crate::model::Protocol;
 use crate::node::{Phase, Service, Watchdog};
 use crate::state::State;
-use crate::store::at;
+use crate::store::index_of;
 use crate::trace::{Event, Timed, Trace};
 use crate::write::{Change, Write};
 use ha_api_types::time::Millis;
@@ -77,21 +77,21 @@ pub(crate) struct Refused {
 pub(crate) fn replay(configuration: Configuration, steps: &[Timed]) -> Result<usize, Box<Refused>> {
     let model = Protocol { configuration };
     let mut states: HashSet<State> = model.init_states().into_iter().collect();
-    let mut most = 0;
+    let mut max_states = 0;
     let Some(first) = steps.first() else { return Ok(0) };
     let mut tick = first.at / TICK_MS;
     for (number, timed) in steps.iter().enumerate() {
         let refused = |states: &HashSet<State>, step, tick: Millis| {
-            let any = states.iter().next();
-            let store = any.map(|state| state.store);
-            let nodes = any.map(|state| state.nodes);
+            let sample = states.iter().next();
+            let store = sample.map(|state| state.store);
+            let nodes = sample.map(|state| state.nodes);
             let detail =
                 format!("{} states at {} ms, one of them {store:?} {nodes:?}", states.len(), tick * TICK_MS);
             Box::new(Refused { step, number, detail })
         };
         while tick < timed.at / TICK_MS {
             tick += 1;
-            let next = after(&model, &states, |action| *action == Action::Tick, |_| false);
+            let next = states_after(&model, &states, |action| *action == Action::Tick, |_| false);
             if next.is_empty() {
                 return Err(refused(&states, None, tick));
             }
@@ -102,28 +102,28 @@ pub(crate) fn replay(configuration: Configuration, steps: &[Timed]) -> Result<us
             return Err(refused(&states, Some(*timed), tick));
         }
         states = next;
-        most = most.max(states.len());
+        max_states = max_states.max(states.len());
     }
-    Ok(most)
+    Ok(max_states)
 }
 
 /// Returns the states that are reachable by unrecorded steps.
 fn closure(model: &Protocol, states: &HashSet<State>) -> HashSet<State> {
-    let mut all = states.clone();
-    let mut left: Vec<State> = states.iter().copied().collect();
+    let mut reachable = states.clone();
+    let mut unexplored: Vec<State> = states.iter().copied().collect();
     let mut actions = Vec::new();
-    while let Some(state) = left.pop() {
+    while let Some(state) = unexplored.pop() {
         actions.clear();
         model.actions(&state, &mut actions);
         for action in actions.drain(..).filter(|action| is_hidden(&state, *action)) {
             if let Some(next) = model.next_state(&state, action)
-                && all.insert(next)
+                && reachable.insert(next)
             {
-                left.push(next);
+                unexplored.push(next);
             }
         }
     }
-    all
+    reachable
 }
 
 /// Returns `true` for unrecorded steps: decisions of an agent, reads of a candidate, and pets that reach the device late.
@@ -145,7 +145,7 @@ fn is_hidden(state: &State, action: Action) -> bool {
 }
 
 /// Returns the states after one of the matching actions. A state without such an action stays if `stays` allows it.
-fn after(
+fn states_after(
     model: &Protocol,
     states: &HashSet<State>,
     matches: impl Fn(&Action) -> bool,
@@ -172,32 +172,36 @@ fn after_event(model: &Protocol, states: &HashSet<State>, event: Event) -> HashS
     if let Event::Deadline { node, left_ms } = event {
         return after_deadline(model, states, node, left_ms);
     }
-    after(model, states, |action| is_that(*action, event), |state| may_be_nothing(state, event))
+    states_after(
+        model,
+        states,
+        |action| is_event_action(*action, event),
+        |state| may_have_no_effect(state, event),
+    )
 }
 
 /// Returns the states after a deadline was set, in which the model's deadline is no earlier.
 fn after_deadline(model: &Protocol, states: &HashSet<State>, node: u8, left_ms: Millis) -> HashSet<State> {
-    let learns = |action: &Action| matches!(action, Action::Agent(of, AgentStep::LearnDeadline | AgentStep::HoldOn) if *of == node);
-    let mut found = after(model, states, learns, |_| true);
+    let learns = |action: &Action| matches!(action, Action::Agent(step_node, AgentStep::LearnDeadline | AgentStep::HoldOn) if *step_node == node);
+    let mut found = states_after(model, states, learns, |_| true);
     found.extend(closure(model, states));
-    let left = i8::try_from(left_ms / TICK_MS).unwrap_or(i8::MAX);
+    let remaining = i8::try_from(left_ms / TICK_MS).unwrap_or(i8::MAX);
     // In the model, a daemon without a deadline gets one only while the deadline is still useful.
-    let useless = left <= model.configuration.bounds.margin;
+    let useless = remaining <= model.configuration.bounds.margin;
     found.retain(|state| {
         let machine = state.node(node);
         let nothing_to_guard = machine.watchdog == Watchdog::Off && machine.is_empty();
-        machine.left() >= left || machine.watchdog == Watchdog::Free && useless || nothing_to_guard
+        machine.remaining() >= remaining || machine.watchdog == Watchdog::Free && useless || nothing_to_guard
     });
     found
 }
 
 /// Returns `true` if the action corresponds to the recorded event.
-fn is_that(action: Action, event: Event) -> bool {
+fn is_event_action(action: Action, event: Event) -> bool {
     match event {
         Event::Write(write) => match action {
-            Action::Agent(_, AgentStep::Commit(own)) | Action::Leader(LeaderStep::Commit(own)) => {
-                is_same(own, write)
-            }
+            Action::Agent(_, AgentStep::Commit(step_write))
+            | Action::Leader(LeaderStep::Commit(step_write)) => is_same_write(step_write, write),
             Action::Leader(LeaderStep::PowerOff(node)) => {
                 write == Write::Release(node, crate::write::Proof::Device)
             }
@@ -234,32 +238,32 @@ fn is_that(action: Action, event: Event) -> bool {
         Event::Restarts => matches!(action, Action::Fault(Fault::CandidateRestart(number)) if number > 0),
         Event::Ask(node) => action == Action::Agent(node, AgentStep::Ask),
         Event::Grant { node, leads } => {
-            matches!(action, Action::Candidate(number, Held::Grant(of)) if of == node && (number == 0) == leads)
+            matches!(action, Action::Candidate(number, Held::Grant(granted_node)) if granted_node == node && (number == 0) == leads)
         }
         Event::Deadline { .. } => false,
     }
 }
 
 /// Returns `true` if two writes are the same, apart from their basis and from whether their action uid is still assigned.
-fn is_same(own: Write, seen: Write) -> bool {
-    match (own, seen) {
-        (Write::Close { node, .. }, Write::Close { node: other, .. })
-        | (Write::Stopped { node, .. }, Write::Stopped { node: other, .. })
-        | (Write::Running { node, .. }, Write::Running { node: other, .. })
+fn is_same_write(step_write: Write, recorded_write: Write) -> bool {
+    match (step_write, recorded_write) {
+        (Write::Close { node, .. }, Write::Close { node: recorded_node, .. })
+        | (Write::Stopped { node, .. }, Write::Stopped { node: recorded_node, .. })
+        | (Write::Running { node, .. }, Write::Running { node: recorded_node, .. })
         // `alive` was deleted with its lease, and the same process creates it again (R3.26).
-        | (Write::Heartbeat(node, Change::Keep), Write::Heartbeat(other, Change::Create)) => node == other,
-        (Write::Assign { work, .. }, Write::Assign { work: other, .. }) => work == other,
-        (own, seen) => own == seen,
+        | (Write::Heartbeat(node, Change::Keep), Write::Heartbeat(recorded_node, Change::Create)) => node == recorded_node,
+        (Write::Assign { work, .. }, Write::Assign { work: recorded_node, .. }) => work == recorded_node,
+        (step_write, recorded_write) => step_write == recorded_write,
     }
 }
 
 /// Returns `true` if the model omits this step in such a state, because it changes nothing there.
-fn may_be_nothing(state: &State, event: Event) -> bool {
+fn may_have_no_effect(state: &State, event: Event) -> bool {
     match event {
         // In the model, idle nodes send no heartbeats.
         Event::Write(Write::Heartbeat(node, Change::Keep | Change::Create | Change::Name)) => {
             let machine = state.node(node);
-            !state.store.member(node).armed && machine.phase == Phase::Member && machine.belongs
+            !state.store.member(node).armed && machine.phase == Phase::Member && machine.is_registered
         }
         // An armed watchdog guards nothing when no exclusive service is left on its node. The agent's last report may
         // still name an active service.
@@ -274,8 +278,8 @@ fn may_be_nothing(state: &State, event: Event) -> bool {
         Event::AgentEnds(node) => !state.node(node).has_agent(),
         Event::Ask(_) => true,
         Event::Grant { node, .. } => {
-            state.node(node).asked.is_none()
-                || state.candidates.iter().any(|candidate| candidate.known[at(node)].granted)
+            state.node(node).hold_request_age.is_none()
+                || state.candidates.iter().any(|candidate| candidate.views[index_of(node)].granted)
         }
         Event::Write(_)
         | Event::Deadline { .. }

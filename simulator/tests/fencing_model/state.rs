@@ -2,16 +2,16 @@
 
 use crate::agent;
 use crate::configuration::Configuration;
-use crate::hold::{self, Known};
+use crate::hold::{self, NodeView};
 use crate::node::{Node, Right, Service, Watchdog};
-use crate::store::{ALL, Answer, NODES, NodeId, Store, at};
+use crate::store::{Answer, NODE_IDS, NODES, NodeId, Store, index_of};
 use crate::write::Write;
 
 /// Largest number of candidates in a configuration.
-pub(crate) const CANDIDATES: usize = 3;
+pub(crate) const MAX_CANDIDATES: usize = 3;
 
 /// Largest number of late writes at one time.
-pub(crate) const LATE: usize = 2;
+pub(crate) const MAX_LATE_WRITES: usize = 2;
 
 /// A controller candidate. The first candidate is the leader, regardless of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,7 +23,7 @@ pub(crate) struct Candidate {
     /// Whether the process has ended permanently.
     pub(crate) dead: bool,
     /// Relation between the candidate and each node.
-    pub(crate) known: [Known; NODES],
+    pub(crate) views: [NodeView; NODES],
 }
 
 /// A write whose sender no longer waits (*unknown*). The write may be applied at any later time, or never.
@@ -54,11 +54,11 @@ pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) nodes: [Node; NODES],
     /// Candidates, the leader first.
-    pub(crate) candidates: [Candidate; CANDIDATES],
+    pub(crate) candidates: [Candidate; MAX_CANDIDATES],
     /// Whether the first candidate is the leader; `false` from the restart of the leader's process until an election.
-    pub(crate) led: bool,
+    pub(crate) has_leader: bool,
     /// Late writes, in no particular order.
-    pub(crate) late: [Option<Late>; LATE],
+    pub(crate) late: [Option<Late>; MAX_LATE_WRITES],
     /// Violation so far.
     pub(crate) harm: Harm,
 }
@@ -71,8 +71,8 @@ impl State {
             store: Store::initial(),
             nodes: [Node::idle(); NODES],
             candidates: [0, 1, 2].map(|number| Candidate::new(present(number))),
-            led: true,
-            late: [None; LATE],
+            has_leader: true,
+            late: [None; MAX_LATE_WRITES],
             harm: Harm::None,
         }
     }
@@ -87,21 +87,21 @@ impl State {
         machine.right = Right::Start { current: true };
         machine.is_spent = true;
         let bounds = &configuration.bounds;
-        machine.watchdog = Watchdog::Follow { timer: bounds.timeout, left: bounds.valid, checked: None };
+        machine.watchdog = Watchdog::Follow { timer: bounds.timeout, remaining: bounds.valid, checked: None };
         state.normalised(configuration)
     }
 
     pub(crate) fn node(&self, node: NodeId) -> &Node {
-        &self.nodes[at(node)]
+        &self.nodes[index_of(node)]
     }
 
     pub(crate) fn node_mut(&mut self, node: NodeId) -> &mut Node {
-        &mut self.nodes[at(node)]
+        &mut self.nodes[index_of(node)]
     }
 
     /// Returns the number of ticks since the leader saw this node's heartbeat.
     pub(crate) fn leaders_silence(&self, node: NodeId) -> i8 {
-        self.candidates[0].silence[at(node)]
+        self.candidates[0].silence[index_of(node)]
     }
 
     /// Returns `true` if a permit of this node may still be applied without the agent's knowledge.
@@ -118,19 +118,19 @@ impl State {
     /// nothing is removed. Daemons read the clock as early as possible. Followers and late writes are sorted. Of two
     /// states that differ only in the names of the nodes, one is taken.
     pub(crate) fn normalised(mut self, configuration: &Configuration) -> Self {
-        for node in ALL {
+        for node in NODE_IDS {
             let armed = self.store.member(node).armed;
             let machine = self.node_mut(node);
-            if let Watchdog::Follow { left, checked, .. } = &mut machine.watchdog {
-                *checked = checked.or(configuration.bounds.pet(*left));
+            if let Watchdog::Follow { remaining, checked, .. } = &mut machine.watchdog {
+                *checked = checked.or(configuration.bounds.pet(*remaining));
             }
-            if !agent::extends(configuration, machine, armed) {
+            if !agent::extends_deadline(configuration, machine, armed) {
                 machine.answer_due = None;
             }
-            self.store.lives[at(node)] |= !self.store.answer(node).is_active();
+            self.store.answered_in_epoch[index_of(node)] |= !self.store.answer(node).is_active();
             if !self.store.counts_silence(node) {
                 for candidate in &mut self.candidates {
-                    candidate.silence[at(node)] = 0;
+                    candidate.silence[index_of(node)] = 0;
                 }
             }
         }
@@ -147,7 +147,7 @@ impl State {
         self.nodes.reverse();
         for candidate in &mut self.candidates {
             candidate.silence.reverse();
-            candidate.known.reverse();
+            candidate.views.reverse();
         }
         for late in self.late.iter_mut().flatten() {
             if let Late::Waiting(write) = *late {

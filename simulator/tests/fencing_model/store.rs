@@ -11,15 +11,15 @@ pub(crate) type NodeId = u8;
 pub(crate) const NODES: usize = 2;
 
 /// All machines.
-pub(crate) const ALL: [NodeId; NODES] = [0, 1];
+pub(crate) const NODE_IDS: [NodeId; NODES] = [0, 1];
 
 /// Returns the other machine.
-pub(crate) fn other(node: NodeId) -> NodeId {
+pub(crate) fn other_node(node: NodeId) -> NodeId {
     1 - node
 }
 
 /// Returns the index of a node.
-pub(crate) fn at(node: NodeId) -> usize {
+pub(crate) fn index_of(node: NodeId) -> usize {
     usize::from(node)
 }
 
@@ -128,9 +128,9 @@ impl Work {
     /// Returns the work with the two nodes exchanged.
     pub(crate) fn mirrored(self) -> Work {
         match self {
-            Work::Run(on) => Work::Run(other(on)),
-            Work::Halt(on) => Work::Halt(other(on)),
-            Work::Move { from } => Work::Move { from: other(from) },
+            Work::Run(on) => Work::Run(other_node(on)),
+            Work::Halt(on) => Work::Halt(other_node(on)),
+            Work::Move { from } => Work::Move { from: other_node(from) },
         }
     }
 
@@ -179,7 +179,7 @@ pub(crate) struct Store {
     pub(crate) answers: [Answer; NODES],
     /// Whether the answer belongs to the node's current epoch. An older one does not count as active: everything was
     /// stopped before the node registered again.
-    pub(crate) lives: [bool; NODES],
+    pub(crate) answered_in_epoch: [bool; NODES],
     /// `assignment/<resource>`.
     pub(crate) assignment: Assignment,
     /// Whether the definition allows at most one copy (`exclusive`).
@@ -194,7 +194,7 @@ impl Store {
             fences: [Fence::Open; NODES],
             members: [member; NODES],
             answers: [Answer::None; NODES],
-            lives: [true; NODES],
+            answered_in_epoch: [true; NODES],
             assignment: Assignment {
                 work: Work::Run(0),
                 is_current: [true, false],
@@ -210,7 +210,7 @@ impl Store {
         self.fences.reverse();
         self.members.reverse();
         self.answers.reverse();
-        self.lives.reverse();
+        self.answered_in_epoch.reverse();
         self.assignment.work = self.assignment.work.mirrored();
         self.assignment.is_current.reverse();
         self
@@ -218,27 +218,27 @@ impl Store {
 
     /// Returns `fence/<node>`.
     pub(crate) fn fence(&self, node: NodeId) -> Fence {
-        self.fences[at(node)]
+        self.fences[index_of(node)]
     }
 
     /// Returns `report/<node>/node`.
     pub(crate) fn member(&self, node: NodeId) -> Member {
-        self.members[at(node)]
+        self.members[index_of(node)]
     }
 
     /// Returns `report/<node>/resource/<name>`.
     pub(crate) fn answer(&self, node: NodeId) -> Answer {
-        self.answers[at(node)]
+        self.answers[index_of(node)]
     }
 
     /// Returns `true` if the assignment names this node under its current epoch.
     pub(crate) fn is_assigned(&self, node: NodeId) -> bool {
-        self.assignment.work.names(node) && self.assignment.is_current[at(node)]
+        self.assignment.work.names(node) && self.assignment.is_current[index_of(node)]
     }
 
     /// Returns `true` if the target's report and fence are as this source's HandingOver has guarded them.
     pub(crate) fn target_is_as_guarded(&self, source: NodeId) -> bool {
-        let target = other(source);
+        let target = other_node(source);
         self.assignment.work == Work::Move { from: source }
             && self.answer(target) == Answer::Receiving
             && self.is_assigned(target)
@@ -248,7 +248,7 @@ impl Store {
     /// Returns `true` if the node is proven to run nothing of its assignment: the assignment is of an older epoch than
     /// the fence, and the fence is not Fencing (FENCING 5, "release only from a closed epoch").
     pub(crate) fn is_proven_dead(&self, node: NodeId) -> bool {
-        !self.assignment.is_current[at(node)] && !matches!(self.fence(node), Fence::Fencing { .. })
+        !self.assignment.is_current[index_of(node)] && !matches!(self.fence(node), Fence::Fencing { .. })
     }
 
     /// Returns `true` if no copy may be left anywhere (R6.7). The service is stopped on its node, and each node that
@@ -260,7 +260,7 @@ impl Store {
             Answer::Outdated => !(self.exclusive && self.fence(*node) == Fence::Released),
             Answer::Active | Answer::Receiving | Answer::HandingOver => true,
         };
-        self.answer(on) == Answer::Stopped && !ALL.iter().any(is_left)
+        self.answer(on) == Answer::Stopped && !NODE_IDS.iter().any(is_left)
     }
 
     /// Returns `true` if this node's silence must be counted: a close by (a) may follow, or has followed.

@@ -98,7 +98,7 @@ pub(crate) struct Trace {
 }
 
 /// Runs a scenario, and translates the recording of this service.
-pub(crate) fn of_scenario(name: &str, service: &str) -> Trace {
+pub(crate) fn trace_of_scenario(name: &str, service: &str) -> Trace {
     let path = Path::new("scenarios").join(format!("{name}.yaml"));
     let text = std::fs::read_to_string(&path).expect("a scenario");
     let scenario =
@@ -114,7 +114,7 @@ pub(crate) fn of_scenario(name: &str, service: &str) -> Trace {
     for recorded in world.recorded_steps() {
         translator.translate(recorded);
     }
-    Trace { steps: translator.found, timings, wait_ms: translator.wait_ms, candidates }
+    Trace { steps: translator.events, timings, wait_ms: translator.wait_ms, candidates }
 }
 
 /// Interprets recorded steps, based on the previous values of the keys.
@@ -125,10 +125,10 @@ struct Translator {
     leader: NodeName,
     values: BTreeMap<String, Vec<u8>>,
     phases: BTreeSet<(String, ActionUid, String)>,
-    off: BTreeSet<String>,
-    begun: bool,
+    nodes_off: BTreeSet<String>,
+    has_begun: bool,
     wait_ms: Millis,
-    found: Vec<Timed>,
+    events: Vec<Timed>,
 }
 
 fn parsed<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
@@ -144,25 +144,25 @@ impl Translator {
             leader,
             values: BTreeMap::new(),
             phases: BTreeSet::new(),
-            off: BTreeSet::new(),
-            begun: false,
+            nodes_off: BTreeSet::new(),
+            has_begun: false,
             wait_ms: 0,
-            found: Vec::new(),
+            events: Vec::new(),
         }
     }
 
     /// Finds the nodes that assignments of the service name, the first one first.
     fn find_nodes(&mut self, recorded: &[Recorded]) {
         let key = self.keys.assignment(&self.service);
-        for one in recorded {
-            let Step::Committed(transaction) = &one.step else { continue };
+        for step_record in recorded {
+            let Step::Committed(transaction) = &step_record.step else { continue };
             let Some(Written::Put { value, .. }) = transaction.writes().get(&key) else { continue };
             let assignment: Assignment = parsed(value).expect("an assignment");
-            let mut named = vec![assignment.node];
+            let mut node_names = vec![assignment.node];
             if let Ordered::Migrate { target, .. } = assignment.action {
-                named.push(target);
+                node_names.push(target);
             }
-            for node in named {
+            for node in node_names {
                 if !self.nodes.contains(&node) {
                     self.nodes.push(node);
                 }
@@ -175,16 +175,16 @@ impl Translator {
         self.nodes.iter().position(|known| known == name).and_then(|place| NodeId::try_from(place).ok())
     }
 
-    fn before<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+    fn previous_value<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         parsed(self.values.get(key)?)
     }
 
     fn translate(&mut self, recorded: &Recorded) {
-        let found = match &recorded.step {
+        let events = match &recorded.step {
             Step::Committed(transaction) => {
-                let found = self.committed(transaction);
+                let events = self.committed(transaction);
                 self.apply(transaction);
-                found
+                events
             }
             Step::PowerLost { .. }
             | Step::AgentStarts
@@ -205,16 +205,16 @@ impl Translator {
             | Step::AsksToHold
             | Step::Grants { .. } => self.machine_step(&recorded.step, &recorded.node).into_iter().collect(),
         };
-        if self.begun {
-            self.found.extend(found.into_iter().map(|event| Timed { at: recorded.at, event }));
+        if self.has_begun {
+            self.events.extend(events.into_iter().map(|event| Timed { at: recorded.at, event }));
         } else {
             // The model begins with this assignment.
-            self.begun = self.values.contains_key(&self.keys.assignment(&self.service));
+            self.has_begun = self.values.contains_key(&self.keys.assignment(&self.service));
         }
     }
 
     fn machine_step(&mut self, step: &Step, name: &str) -> Option<Event> {
-        let own = |service: &ResourceName| *service == self.service;
+        let is_own_service = |service: &ResourceName| *service == self.service;
         if let (Step::ControllerStarts, false) = (step, self.leader == name) {
             return Some(Event::Restarts);
         }
@@ -224,10 +224,10 @@ impl Translator {
         let node = self.node(name)?;
         Some(match step {
             Step::PowerLost { by_watchdog } => {
-                self.off.insert(name.to_owned());
+                self.nodes_off.insert(name.to_owned());
                 Event::PowerLost { node, by_watchdog: *by_watchdog }
             }
-            Step::AgentStarts if self.off.remove(name) => Event::Boot(node),
+            Step::AgentStarts if self.nodes_off.remove(name) => Event::Boot(node),
             Step::AgentStarts => Event::AgentStarts(node),
             Step::AgentEnds => Event::AgentEnds(node),
             Step::DeviceOpens => Event::Arm(node),
@@ -235,14 +235,16 @@ impl Translator {
             Step::Pets => Event::Pet(node),
             Step::Deadline { left_ms } => Event::Deadline { node, left_ms: *left_ms },
             Step::Stays => Event::Stay(node),
-            Step::ServiceStarts(service) | Step::ServiceReceives(service) if own(service) => {
+            Step::ServiceStarts(service) | Step::ServiceReceives(service) if is_own_service(service) => {
                 Event::Begin(node)
             }
-            Step::ServiceEnds(service) if own(service) => Event::End(node),
-            Step::ServiceArrives { service, from } if own(service) => Event::CutOver(self.node(from)?),
+            Step::ServiceEnds(service) if is_own_service(service) => Event::End(node),
+            Step::ServiceArrives { service, from } if is_own_service(service) => {
+                Event::CutOver(self.node(from)?)
+            }
             Step::AsksToHold => Event::Ask(node),
             Step::Reads(keys) if self.checks_a_target(name, keys) => Event::CheckTarget(node),
-            Step::MigrationBegins(service) if own(service) => Event::BeginDriver(node),
+            Step::MigrationBegins(service) if is_own_service(service) => Event::BeginDriver(node),
             // The device's countdown continues, because the service manager keeps its descriptor.
             Step::DaemonEnds
             | Step::ControllerStarts
@@ -260,7 +262,7 @@ impl Translator {
     /// Returns `true` if this node hands over, and these are the service's report and the fence of another node.
     fn checks_a_target(&self, reader: &str, keys: &[String]) -> bool {
         let report: Option<ServiceReport> =
-            self.before(&self.keys.service_report(&reader.into(), &self.service));
+            self.previous_value(&self.keys.service_report(&reader.into(), &self.service));
         if report.is_none_or(|report| report.phase != Phase::HandingOver) {
             return false;
         }
@@ -281,18 +283,18 @@ impl Translator {
     /// Returns the writes of the model that a transaction makes; writes about fences come before those that follow from them.
     fn committed(&mut self, transaction: &Transaction) -> Vec<Event> {
         let mut fences = Vec::new();
-        let mut others = Vec::new();
+        let mut other_events = Vec::new();
         for (key, write) in transaction.writes() {
             let Written::Put { value, .. } = write else { continue };
             match self.keys.clone().parse(key) {
                 Some(Stored::Alive(name)) => {
                     if let Some(node) = self.node(&name) {
-                        others.extend(self.heartbeat(transaction, key, &name, node));
+                        other_events.extend(self.heartbeat(transaction, key, &name, node));
                     }
                 }
-                Some(Stored::NodeReport(name)) => others.extend(self.node_report(value, &name)),
+                Some(Stored::NodeReport(name)) => other_events.extend(self.node_report(value, &name)),
                 Some(Stored::ServiceReport(name, service)) if service == self.service => {
-                    others.extend(self.service_report(value, &name));
+                    other_events.extend(self.service_report(value, &name));
                 }
                 Some(Stored::Fence(name)) => {
                     if let Some(node) = self.node(&name) {
@@ -300,24 +302,24 @@ impl Translator {
                     }
                 }
                 Some(Stored::Assignment(service)) if service == self.service => {
-                    others.extend(self.assignment(key, value));
+                    other_events.extend(self.assignment(key, value));
                 }
                 Some(Stored::Leader) => {
                     let id = parsed::<Leader>(value).map(|leader| leader.id).unwrap_or_default();
                     if id != self.leader {
                         self.leader = id.into();
-                        others.push(Event::Leads);
+                        other_events.push(Event::Leads);
                     }
                 }
                 Some(_) | None => {}
             }
         }
-        fences.into_iter().map(Event::Write).chain(others).collect()
+        fences.into_iter().map(Event::Write).chain(other_events).collect()
     }
 
     fn heartbeat(&self, transaction: &Transaction, key: &str, name: &str, node: NodeId) -> Vec<Event> {
         let report_key = self.keys.node_report(&name.into());
-        let before: Option<NodeReport> = self.before(&report_key);
+        let before: Option<NodeReport> = self.previous_value(&report_key);
         let after: Option<NodeReport> = match transaction.writes().get(&report_key) {
             Some(Written::Put { value, .. }) => parsed(value),
             Some(Written::Delete) | None => before.clone(),
@@ -331,11 +333,11 @@ impl Translator {
             (true, false) => Change::Disarm,
             (false, false) | (true, true) => Change::Keep,
         };
-        let mut found = vec![Event::Write(Write::Heartbeat(node, change))];
+        let mut events = vec![Event::Write(Write::Heartbeat(node, change))];
         if change != Change::Create && before.is_some() && generation(&before) != generation(&after) {
-            found.push(Event::Write(Write::Heartbeat(node, Change::Name)));
+            events.push(Event::Write(Write::Heartbeat(node, Change::Name)));
         }
-        found
+        events
     }
 
     /// Interprets a node report without a heartbeat: the node registers or leaves.
@@ -354,19 +356,21 @@ impl Translator {
         let node = self.node(name)?;
         let report: ServiceReport = parsed(value)?;
         let uid = report.action_uid.clone()?;
-        let said = |phase: Phase| (name.to_owned(), uid.clone(), format!("{phase:?}"));
-        let moves = [Phase::Receiving, Phase::HandingOver]
+        let phase_key = |phase: Phase| (name.to_owned(), uid.clone(), format!("{phase:?}"));
+        let is_migration = [Phase::Receiving, Phase::HandingOver]
             .into_iter()
-            .any(|phase| self.phases.contains(&said(phase)));
-        let first = self.phases.insert(said(report.phase));
+            .any(|phase| self.phases.contains(&phase_key(phase)));
+        let is_first = self.phases.insert(phase_key(report.phase));
         let write = match report.phase {
             // The model has no permit to resume: a service that has arrived runs.
-            Phase::Starting if moves => return None,
-            Phase::Starting | Phase::Receiving if first => Write::Permit(node),
-            Phase::HandingOver if first => Write::HandOver(node),
+            Phase::Starting if is_migration => return None,
+            Phase::Starting | Phase::Receiving if is_first => Write::Permit(node),
+            Phase::HandingOver if is_first => Write::HandOver(node),
             Phase::Stopped | Phase::Failed | Phase::HandedOver => Write::Stopped { node, current: true },
             // In the model, a service that a node starts runs from its permit on.
-            Phase::Running | Phase::MoveFailed if moves && first => Write::Running { node, current: true },
+            Phase::Running | Phase::MoveFailed if is_migration && is_first => {
+                Write::Running { node, current: true }
+            }
             Phase::Running
             | Phase::MoveFailed
             | Phase::Starting
@@ -384,7 +388,7 @@ impl Translator {
     fn fence(&self, key: &str, value: &[u8], node: NodeId) -> Vec<Write> {
         let fence: Fence = parsed(value).expect("a fence");
         // The initial state of a run is not recorded: all epochs are open.
-        let before = self.before::<Fence>(key).map_or(FenceState::Open, |before| before.state);
+        let before = self.previous_value::<Fence>(key).map_or(FenceState::Open, |before| before.state);
         let proof = match &fence.proof {
             Some(Proven::Silence { .. }) => Some(Proof::Silence),
             Some(Proven::Device { .. }) => Some(Proof::Device),
@@ -409,7 +413,7 @@ impl Translator {
 
     fn assignment(&self, key: &str, value: &[u8]) -> Option<Event> {
         let assignment: Assignment = parsed(value)?;
-        let before: Option<Assignment> = self.before(key);
+        let before: Option<Assignment> = self.previous_value(key);
         if before.is_some_and(|before| before.action_uid == assignment.action_uid) {
             return None;
         }

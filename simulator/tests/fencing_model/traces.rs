@@ -3,7 +3,7 @@
 use crate::configuration::Configuration;
 use crate::replay::{Refused, TICK_MS, configuration, replay};
 use crate::store::Work;
-use crate::trace::{Event, Timed, Trace, of_scenario};
+use crate::trace::{Event, Timed, Trace, trace_of_scenario};
 use crate::write::{Change, Proof, Write};
 use ha_api_types::time::Millis;
 
@@ -35,19 +35,19 @@ const SERVICE: &str = "web";
 
 /// In these scenarios, the model must allow every step of the cores at its time.
 #[test]
-fn traces_of_the_simulator_are_paths_of_the_model() {
-    let mut wrong = Vec::new();
+fn simulator_traces_are_valid_model_paths() {
+    let mut problems = Vec::new();
     for (name, hold) in SCENARIOS {
-        let trace = of_scenario(name, SERVICE);
+        let trace = trace_of_scenario(name, SERVICE);
         if let Err(refused) = replay(configuration(&trace, hold), &trace.steps) {
-            wrong.push(format!("{name}: {}", shown(&trace.steps, &refused)));
+            problems.push(format!("{name}: {}", describe_refusal(&trace.steps, &refused)));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(problems.is_empty(), "{}", problems.join("\n\n"));
 }
 
 /// Describes a refusal with the steps before it, without frequently repeated ones.
-fn shown(steps: &[Timed], refused: &Refused) -> String {
+fn describe_refusal(steps: &[Timed], refused: &Refused) -> String {
     let is_rare = |timed: &&Timed| match timed.event {
         Event::Pet(_)
         | Event::Deadline { .. }
@@ -77,63 +77,68 @@ fn shown(steps: &[Timed], refused: &Refused) -> String {
 }
 
 /// A trace that is a path of the model, for tests that change one step.
-struct Case {
+struct TraceCase {
     trace: Trace,
     configuration: Configuration,
 }
 
-impl Case {
+impl TraceCase {
     /// Returns the trace up to `until_ms`, or the whole trace.
-    fn of(name: &str, hold: bool, until_ms: Option<Millis>) -> Case {
-        let mut trace = of_scenario(name, SERVICE);
+    fn checked(name: &str, hold: bool, until_ms: Option<Millis>) -> TraceCase {
+        let mut trace = trace_of_scenario(name, SERVICE);
         let configuration = configuration(&trace, hold);
-        if let Some(until) = until_ms {
-            trace.steps.retain(|timed| timed.at <= until);
+        if let Some(end_ms) = until_ms {
+            trace.steps.retain(|timed| timed.at <= end_ms);
         }
         let outcome = replay(configuration, &trace.steps);
         assert!(
             outcome.is_ok(),
             "{name}: {}",
-            outcome.map_or_else(|refused| shown(&trace.steps, &refused), |_| String::new())
+            outcome.map_or_else(|refused| describe_refusal(&trace.steps, &refused), |_| String::new())
         );
-        Case { trace, configuration }
+        TraceCase { trace, configuration }
     }
 
     /// Returns the index of the first step with a matching event.
-    fn place(&self, is_it: impl Fn(Event) -> bool) -> usize {
-        self.trace.steps.iter().position(|timed| is_it(timed.event)).expect("such a step")
+    fn step_index(&self, matches: impl Fn(Event) -> bool) -> usize {
+        self.trace.steps.iter().position(|timed| matches(timed.event)).expect("such a step")
     }
 
     /// Asserts that the changed trace is refused at a step with a matching event.
-    fn refuses(&self, what: &str, change: impl FnOnce(&mut Vec<Timed>), at: impl Fn(Event) -> bool) {
+    fn assert_refused(
+        &self,
+        broken_rule: &str,
+        edit: impl FnOnce(&mut Vec<Timed>),
+        is_refused: impl Fn(Event) -> bool,
+    ) {
         let mut steps = self.trace.steps.clone();
-        change(&mut steps);
-        let refused = replay(self.configuration, &steps).expect_err(what);
+        edit(&mut steps);
+        let refused = replay(self.configuration, &steps).expect_err(broken_rule);
         let step = refused.step.map(|timed| timed.event);
-        assert!(step.is_some_and(at), "{what}: {}", shown(&steps, &refused));
+        assert!(step.is_some_and(is_refused), "{broken_rule}: {}", describe_refusal(&steps, &refused));
     }
 }
 
 /// Moves a step to an earlier time.
-fn advance(steps: &mut Vec<Timed>, place: usize, by_ms: Millis) {
-    let mut timed = steps.remove(place);
+fn move_earlier(steps: &mut Vec<Timed>, index: usize, by_ms: Millis) {
+    let mut timed = steps.remove(index);
     timed.at -= by_ms;
     let earlier = steps.partition_point(|other| other.at <= timed.at);
     steps.insert(earlier, timed);
 }
 
 /// Moves a step to a later time.
-fn delay(steps: &mut Vec<Timed>, place: usize, by_ms: Millis) {
-    let mut timed = steps.remove(place);
+fn move_later(steps: &mut Vec<Timed>, index: usize, by_ms: Millis) {
+    let mut timed = steps.remove(index);
     timed.at += by_ms;
     let later = steps.partition_point(|other| other.at <= timed.at);
     steps.insert(later, timed);
 }
 
 /// Removes a step.
-fn without(place: usize) -> impl FnOnce(&mut Vec<Timed>) {
+fn without_step(index: usize) -> impl FnOnce(&mut Vec<Timed>) {
     move |steps| {
-        steps.remove(place);
+        steps.remove(index);
     }
 }
 
@@ -143,26 +148,26 @@ fn is_assign_to_the_other(event: Event) -> bool {
 
 /// A node is isolated and its service fails over: each step must have its order and its time.
 #[test]
-fn a_failover_that_breaks_a_rule_is_refused() {
-    let case = Case::of("fencing/node-is-cut-off", false, None);
+fn trace_with_invalid_failover_is_refused() {
+    let case = TraceCase::checked("fencing/node-is-cut-off", false, None);
     let is_close = |event| matches!(event, Event::Write(Write::Close { node: 0, .. }));
     let is_release = |event| event == Event::Write(Write::Release(0, Proof::Silence));
     let is_permit = |node| move |event| event == Event::Write(Write::Permit(node));
     let is_beat = |event| event == Event::Write(Write::Heartbeat(0, Change::Keep));
-    let (close, release) = (case.place(is_close), case.place(is_release));
-    case.refuses("declared dead before Th", |steps| advance(steps, close, 500), is_close);
-    case.refuses("released before W", |steps| advance(steps, release, 500), is_release);
-    let assign = case.place(is_assign_to_the_other);
-    case.refuses(
+    let (close, release) = (case.step_index(is_close), case.step_index(is_release));
+    case.assert_refused("declared dead before Th", |steps| move_earlier(steps, close, 500), is_close);
+    case.assert_refused("released before W", |steps| move_earlier(steps, release, 500), is_release);
+    let assign = case.step_index(is_assign_to_the_other);
+    case.assert_refused(
         "assigned before it is released",
         |steps| {
-            let early = Timed { at: steps[release].at, ..steps[assign] };
-            steps.insert(release, early);
+            let early_step = Timed { at: steps[release].at, ..steps[assign] };
+            steps.insert(release, early_step);
         },
         is_assign_to_the_other,
     );
-    case.refuses("released without a close", without(close), is_release);
-    let under_closed =
+    case.assert_refused("released without a close", without_step(close), is_release);
+    let after_close =
         |event| move |steps: &mut Vec<Timed>| steps.insert(close + 1, Timed { at: steps[close].at, event });
     for write in [
         Write::Permit(0),
@@ -170,18 +175,20 @@ fn a_failover_that_breaks_a_rule_is_refused() {
         Write::Stopped { node: 0, current: true },
         Write::Leave(0),
     ] {
-        let what = format!("{write:?} under a closed epoch");
-        case.refuses(&what, under_closed(Event::Write(write)), |event| event == Event::Write(write));
+        let broken_rule = format!("{write:?} under a closed epoch");
+        case.assert_refused(&broken_rule, after_close(Event::Write(write)), |event| {
+            event == Event::Write(write)
+        });
     }
-    let armed = case.place(|event| event == Event::Write(Write::Heartbeat(0, Change::Arm)));
-    case.refuses("permitted before armed is committed", without(armed), |event| {
+    let armed = case.step_index(|event| event == Event::Write(Write::Heartbeat(0, Change::Arm)));
+    case.assert_refused("permitted before armed is committed", without_step(armed), |event| {
         matches!(event, Event::Deadline { node: 0, .. }) || is_permit(0)(event)
     });
-    let permit = case.place(is_permit(0));
-    case.refuses("begun without a permit", without(permit), |event| event == Event::Begin(0));
+    let permit = case.step_index(is_permit(0));
+    case.assert_refused("begun without a permit", without_step(permit), |event| event == Event::Begin(0));
     let beats = case.trace.steps.iter().filter(|timed| is_beat(timed.event)).count();
     assert!(beats > 5, "{beats} heartbeats");
-    case.refuses(
+    case.assert_refused(
         "a deadline that no heartbeat gives",
         |steps| {
             let beat = steps.iter().position(|timed| is_beat(timed.event)).expect("a heartbeat");
@@ -189,41 +196,41 @@ fn a_failover_that_breaks_a_rule_is_refused() {
         },
         |event| matches!(event, Event::Deadline { node: 0, .. }),
     );
-    let stay = case.place(|event| event == Event::Stay(0));
-    case.refuses("petted after D", without(stay), |event| event == Event::Pet(0));
-    let end = case.place(|event| event == Event::End(0));
-    case.refuses("stays with what runs", without(end), |event| event == Event::Stay(0));
+    let stay = case.step_index(|event| event == Event::Stay(0));
+    case.assert_refused("petted after D", without_step(stay), |event| event == Event::Pet(0));
+    let end = case.step_index(|event| event == Event::End(0));
+    case.assert_refused("stays with what runs", without_step(end), |event| event == Event::Stay(0));
 }
 
 /// A live migration with steps in a wrong order must be refused.
 #[test]
-fn a_migration_that_breaks_a_rule_is_refused() {
-    let case = Case::of("moves/migrate-live", false, None);
+fn trace_with_invalid_migration_is_refused() {
+    let case = TraceCase::checked("moves/migrate-live", false, None);
     let is_hand_over = |event| event == Event::Write(Write::HandOver(0));
-    let hand_over = case.place(is_hand_over);
-    case.refuses("migrated before it is handed over", without(hand_over), |event| {
+    let hand_over = case.step_index(is_hand_over);
+    case.assert_refused("migrated before it is handed over", without_step(hand_over), |event| {
         event == Event::CheckTarget(0)
     });
-    let receiving = case.place(|event| event == Event::Write(Write::Permit(1)));
-    case.refuses(
+    let receiving = case.step_index(|event| event == Event::Write(Write::Permit(1)));
+    case.assert_refused(
         "handed over before the target receives",
         |steps| {
-            let early = Timed { at: steps[receiving].at, ..steps[hand_over] };
-            steps.insert(receiving, early);
+            let early_step = Timed { at: steps[receiving].at, ..steps[hand_over] };
+            steps.insert(receiving, early_step);
         },
         is_hand_over,
     );
-    let gone = case.place(|event| matches!(event, Event::Write(Write::Stopped { node: 0, .. })));
-    let assign = case.place(is_assign_to_the_other);
-    case.refuses(
+    let stopped = case.step_index(|event| matches!(event, Event::Write(Write::Stopped { node: 0, .. })));
+    let assign = case.step_index(is_assign_to_the_other);
+    case.assert_refused(
         "assigned before the source says that it is gone",
         |steps| {
-            let early = Timed { at: steps[gone].at, ..steps[assign] };
-            steps.insert(gone, early);
+            let early_step = Timed { at: steps[stopped].at, ..steps[assign] };
+            steps.insert(stopped, early_step);
         },
         is_assign_to_the_other,
     );
-    case.refuses("disarmed before the source says that it is gone", without(gone), |event| {
+    case.assert_refused("disarmed before the source says that it is gone", without_step(stopped), |event| {
         event == Event::Write(Write::Heartbeat(0, Change::Disarm))
     });
 }
@@ -231,14 +238,19 @@ fn a_migration_that_breaks_a_rule_is_refused() {
 /// A driver that begins without the second read of its target, or too late after it, must be refused, and so must a
 /// source that reports its end while the driver runs.
 #[test]
-fn a_driver_that_does_not_wait_is_refused() {
-    let case = Case::of("moves/a-target-that-dies-after-the-hand-over", false, None);
+fn trace_with_early_migration_driver_is_refused() {
+    let case = TraceCase::checked("moves/a-target-that-dies-after-the-hand-over", false, None);
     let is_driver = |event| event == Event::BeginDriver(0);
-    let (check, begin) = (case.place(|event| event == Event::CheckTarget(0)), case.place(is_driver));
-    case.refuses("begun without another reading of the target", without(check), is_driver);
+    let (check, begin) =
+        (case.step_index(|event| event == Event::CheckTarget(0)), case.step_index(is_driver));
+    case.assert_refused("begun without another reading of the target", without_step(check), is_driver);
     let margin_ms = case.trace.timings.stop_margin_ms;
-    case.refuses("begun Ts after the reading", |steps| delay(steps, begin, margin_ms + TICK_MS), is_driver);
-    case.refuses(
+    case.assert_refused(
+        "begun Ts after the reading",
+        |steps| move_later(steps, begin, margin_ms + TICK_MS),
+        is_driver,
+    );
+    case.assert_refused(
         "begun to a target that no longer receives",
         |steps| {
             let at = steps[check].at;
@@ -248,9 +260,9 @@ fn a_driver_that_does_not_wait_is_refused() {
         },
         is_driver,
     );
-    let arrival = case.place(|event| event == Event::CutOver(0));
+    let arrival = case.step_index(|event| event == Event::CutOver(0));
     let running = Write::Running { node: 0, current: true };
-    case.refuses(
+    case.assert_refused(
         "reported while the driver runs",
         |steps| {
             let at = steps[arrival].at;
@@ -262,13 +274,13 @@ fn a_driver_that_does_not_wait_is_refused() {
 
 /// Hold with one missing grant must be refused.
 #[test]
-fn a_node_that_goes_on_without_every_grant_is_refused() {
-    let case = Case::of("store/held-over-ten-minutes", true, Some(90_000));
+fn trace_with_missing_hold_grant_is_refused() {
+    let case = TraceCase::checked("store/held-over-ten-minutes", true, Some(90_000));
     for leads in [true, false] {
-        case.refuses(
+        case.assert_refused(
             "a candidate grants nothing",
             |steps| {
-                steps.retain(|timed| !matches!(timed.event, Event::Grant { leads: own, .. } if own == leads));
+                steps.retain(|timed| !matches!(timed.event, Event::Grant { leads: grant_leads, .. } if grant_leads == leads));
             },
             |event| matches!(event, Event::Deadline { node: 0, .. }),
         );

@@ -5,16 +5,16 @@ use crate::configuration::Configuration;
 use crate::daemon;
 use crate::hold;
 use crate::mutation::Mutation;
-use crate::network::{apply, touch};
+use crate::network::{apply, refuse_late_writes};
 use crate::node::{HandOver, Node, Phase, Power, Right, Service, Watchdog};
-use crate::state::{CANDIDATES, Late, State};
-use crate::store::{ALL, NODES, NodeId, at, other};
+use crate::state::{Late, MAX_CANDIDATES, State};
+use crate::store::{NODE_IDS, NODES, NodeId, index_of, other_node};
 use crate::write::Key;
 
 /// Returns `true` if a tick may pass. A device whose timeout has passed resets its machine first, unless it is petted
 /// at this moment. No other step has a deadline, unless the configuration demands it.
 pub(crate) fn may_tick(configuration: &Configuration, state: &State) -> bool {
-    ALL.into_iter().all(|node| {
+    NODE_IDS.into_iter().all(|node| {
         let due = match state.node(node).watchdog {
             Watchdog::Off | Watchdog::Free => false,
             Watchdog::Follow { timer, .. } | Watchdog::Orphan { timer, .. } => timer == 0,
@@ -26,10 +26,10 @@ pub(crate) fn may_tick(configuration: &Configuration, state: &State) -> bool {
 /// Advances every clock by one tick. Each counter stops at the value above which nothing changes.
 pub(crate) fn tick(configuration: &Configuration, state: &mut State) {
     let bounds = &configuration.bounds;
-    for node in ALL {
+    for node in NODE_IDS {
         if state.store.counts_silence(node) {
             for candidate in &mut state.candidates {
-                let silence = &mut candidate.silence[at(node)];
+                let silence = &mut candidate.silence[index_of(node)];
                 *silence = (*silence + 1).min(bounds.wait());
             }
         }
@@ -42,21 +42,21 @@ pub(crate) fn tick(configuration: &Configuration, state: &mut State) {
         }
         match &mut machine.watchdog {
             Watchdog::Off | Watchdog::Free => {}
-            Watchdog::Follow { timer, left, .. } | Watchdog::Orphan { timer, left } => {
+            Watchdog::Follow { timer, remaining, .. } | Watchdog::Orphan { timer, remaining } => {
                 *timer -= 1;
-                *left = (*left - 1).max(-1);
+                *remaining = (*remaining - 1).max(-1);
             }
         }
         machine.answer_due = machine.answer_due.map(|age| (age + 1).min(bounds.valid + 1));
-        machine.asked = machine.asked.map(|age| age + 1);
+        machine.hold_request_age = machine.hold_request_age.map(|age| age + 1);
     }
 }
 
 /// Collects every arrival of a late write, and every end of a migration, that may happen now.
 pub(crate) fn arrivals(configuration: &Configuration, state: &State, found: &mut Vec<Action>) {
-    for node in ALL {
+    for node in NODE_IDS {
         let source = state.node(node);
-        let target = state.node(other(node));
+        let target = state.node(other_node(node));
         let ready = target.service == Service::Paused || configuration.ungated && target.is_on();
         if source.hand_over == HandOver::Driving && source.service == Service::Running && ready {
             found.push(Action::CutOver(node));
@@ -79,13 +79,13 @@ pub(crate) fn cut_over(state: &mut State, from: NodeId) {
     let source = state.node_mut(from);
     source.service = Service::Absent;
     source.hand_over = HandOver::None;
-    state.node_mut(other(from)).service = Service::Running;
+    state.node_mut(other_node(from)).service = Service::Running;
 }
 
 /// Collects every fault that may happen now.
 pub(crate) fn faults(configuration: &Configuration, state: &State, found: &mut Vec<Action>) {
     let mut add = |fault| found.push(Action::Fault(fault));
-    for node in ALL {
+    for node in NODE_IDS {
         let machine = state.node(node);
         match machine.power {
             Power::Off { .. } => add(Fault::Boot(node)),
@@ -93,20 +93,20 @@ pub(crate) fn faults(configuration: &Configuration, state: &State, found: &mut V
         }
     }
     let elected = |number: usize| state.candidates[number].present && !state.candidates[number].dead;
-    if configuration.candidates == 1 || !state.led && elected(0) {
+    if configuration.candidates == 1 || !state.has_leader && elected(0) {
         add(Fault::LeaderChange(0));
     }
-    for follower in (1..CANDIDATES).filter(|follower| elected(*follower)) {
+    for follower in (1..MAX_CANDIDATES).filter(|follower| elected(*follower)) {
         add(Fault::LeaderChange(follower));
     }
     if configuration.candidate_restarts {
         let first = usize::from(!configuration.hold);
-        for number in (first..CANDIDATES).filter(|number| elected(*number)) {
+        for number in (first..MAX_CANDIDATES).filter(|number| elected(*number)) {
             add(Fault::CandidateRestart(number));
         }
     }
-    if configuration.candidate_deaths && (0..CANDIDATES).filter(|number| elected(*number)).count() > 1 {
-        for number in (0..CANDIDATES).filter(|number| elected(*number)) {
+    if configuration.candidate_deaths && (0..MAX_CANDIDATES).filter(|number| elected(*number)).count() > 1 {
+        for number in (0..MAX_CANDIDATES).filter(|number| elected(*number)) {
             add(Fault::CandidateDies(number));
         }
     }
@@ -141,7 +141,7 @@ pub(crate) fn break_down(configuration: &Configuration, state: &mut State, fault
             let machine = state.node_mut(node);
             let joined = matches!(machine.phase, Phase::Member | Phase::Resuming);
             machine.phase = Phase::Dead;
-            machine.belongs &= joined;
+            machine.is_registered &= joined;
             machine.right = Right::None;
             machine.answer_due = None;
             // A driver that runs outlives the agent. One that has not begun never begins (R8.12).
@@ -151,29 +151,30 @@ pub(crate) fn break_down(configuration: &Configuration, state: &mut State, fault
         }
         Fault::AgentStarts(node) => {
             let machine = state.node_mut(node);
-            machine.phase = if machine.belongs { Phase::Resuming } else { Phase::Clearing };
+            machine.phase = if machine.is_registered { Phase::Resuming } else { Phase::Clearing };
         }
         Fault::DaemonEnds(node) => {
-            let left = state.node(node).left();
-            state.node_mut(node).watchdog = Watchdog::Orphan { timer: configuration.bounds.timeout, left };
+            let remaining = state.node(node).remaining();
+            state.node_mut(node).watchdog =
+                Watchdog::Orphan { timer: configuration.bounds.timeout, remaining };
         }
         Fault::Crash(node) => state.node_mut(node).service = Service::Absent,
         Fault::LeaderChange(follower) => {
             state.candidates.swap(0, follower);
-            state.led = true;
+            state.has_leader = true;
             hold::read(&mut state.candidates[0]);
-            touch(configuration, state, Key::Leader);
-            if configuration.lacks(Mutation::StoredTimes) {
+            refuse_late_writes(configuration, state, Key::Leader);
+            if configuration.has_mutation(Mutation::StoredTimes) {
                 state.candidates[0].silence = [configuration.bounds.wait(); NODES];
             }
         }
         Fault::CandidateRestart(number) => {
             hold::restart(configuration, &mut state.candidates[number]);
-            state.led &= number != 0;
+            state.has_leader &= number != 0;
         }
         Fault::CandidateDies(number) => {
             state.candidates[number].dead = true;
-            state.led &= number != 0;
+            state.has_leader &= number != 0;
         }
     }
 }

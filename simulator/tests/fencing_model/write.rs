@@ -1,7 +1,7 @@
 //! The guarded transactions, and the keys that each of them guards (FENCING 1).
 
 use crate::mutation::Mutation;
-use crate::store::{ALL, NodeId, Work, other};
+use crate::store::{NODE_IDS, NodeId, Work, other_node};
 
 /// A key that a write guards, or that has just been written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,11 +125,11 @@ impl Write {
     pub(crate) fn guards(self, mutation: Option<Mutation>) -> u16 {
         let set = |keys: &[Key]| keys.iter().fold(0, |set, key| set | key.bit());
         // Every write of an agent except a registration guards the agent's incarnation and epoch.
-        let own = |node| match mutation {
+        let epoch_guards = |node| match mutation {
             Some(Mutation::EpochNotGuarded) => set(&[Key::Created(node)]),
             _ => set(&[Key::Created(node), Key::Fence(node)]),
         };
-        let report = |node| match mutation {
+        let report_guards = |node| match mutation {
             Some(Mutation::OwnKeyNotGuarded) => 0,
             _ => set(&[Key::Answer(node)]),
         };
@@ -137,40 +137,44 @@ impl Write {
         match self {
             Write::Heartbeat(node, Change::Create) => set(&[Key::Fence(node), Key::Member(node)]),
             Write::Heartbeat(node, Change::Keep | Change::Arm | Change::Disarm | Change::Name) => {
-                own(node) | Key::Member(node).bit()
+                epoch_guards(node) | Key::Member(node).bit()
             }
             Write::Permit(node) => {
                 let armed = match mutation {
                     Some(Mutation::PermitBeforeArmed) => 0,
                     _ => Key::Member(node).bit(),
                 };
-                own(node) | report(node) | Key::Assignment.bit() | armed
+                epoch_guards(node) | report_guards(node) | Key::Assignment.bit() | armed
             }
-            Write::Stopped { node, .. } | Write::Running { node, .. } => own(node) | report(node),
+            Write::Stopped { node, .. } | Write::Running { node, .. } => {
+                epoch_guards(node) | report_guards(node)
+            }
             Write::HandOver(node) => {
-                let target = other(node);
-                own(node) | report(node) | set(&[Key::Assignment, Key::Answer(target), Key::Fence(target)])
+                let target = other_node(node);
+                epoch_guards(node)
+                    | report_guards(node)
+                    | set(&[Key::Assignment, Key::Answer(target), Key::Fence(target)])
             }
             Write::Register(node) => set(&[Key::Member(node), Key::Fence(node)]),
-            Write::Leave(node) => own(node) | Key::Member(node).bit(),
+            Write::Leave(node) => epoch_guards(node) | Key::Member(node).bit(),
             Write::Close { node, on_silence } => {
                 let silence = if on_silence { set(&[Key::Alive(node), Key::Candidate]) } else { 0 };
                 leader | silence | set(&[Key::Fence(node), Key::Member(node)])
             }
             Write::Release(node, proof) => {
-                let rests_on = match proof {
+                let proof_guards = match proof {
                     Proof::Silence => set(&[Key::Alive(node), Key::Candidate]),
                     // (g) is based on the node's reports, which cannot change after the close: every write of an agent
                     // guards its epoch.
                     Proof::Device | Proof::Inactive => 0,
                     Proof::Registration | Proof::Leave => Key::Member(node).bit(),
                 };
-                leader | rests_on | Key::Fence(node).bit()
+                leader | proof_guards | Key::Fence(node).bit()
             }
             Write::Open(node) => leader | set(&[Key::Fence(node), Key::Member(node)]),
             Write::Assign { fences, answers, .. } => {
                 let mut guards = leader | Key::Assignment.bit();
-                for node in ALL {
+                for node in NODE_IDS {
                     if fences & (1 << node) != 0 {
                         guards |= Key::Fence(node).bit();
                     }
@@ -186,16 +190,16 @@ impl Write {
     /// Returns the write with the two nodes exchanged.
     pub(crate) fn mirrored(self) -> Write {
         match self {
-            Write::Heartbeat(node, change) => Write::Heartbeat(other(node), change),
-            Write::Permit(node) => Write::Permit(other(node)),
-            Write::Stopped { node, current } => Write::Stopped { node: other(node), current },
-            Write::Running { node, current } => Write::Running { node: other(node), current },
-            Write::HandOver(node) => Write::HandOver(other(node)),
-            Write::Register(node) => Write::Register(other(node)),
-            Write::Leave(node) => Write::Leave(other(node)),
-            Write::Close { node, on_silence } => Write::Close { node: other(node), on_silence },
-            Write::Release(node, proof) => Write::Release(other(node), proof),
-            Write::Open(node) => Write::Open(other(node)),
+            Write::Heartbeat(node, change) => Write::Heartbeat(other_node(node), change),
+            Write::Permit(node) => Write::Permit(other_node(node)),
+            Write::Stopped { node, current } => Write::Stopped { node: other_node(node), current },
+            Write::Running { node, current } => Write::Running { node: other_node(node), current },
+            Write::HandOver(node) => Write::HandOver(other_node(node)),
+            Write::Register(node) => Write::Register(other_node(node)),
+            Write::Leave(node) => Write::Leave(other_node(node)),
+            Write::Close { node, on_silence } => Write::Close { node: other_node(node), on_silence },
+            Write::Release(node, proof) => Write::Release(other_node(node), proof),
+            Write::Open(node) => Write::Open(other_node(node)),
             Write::Assign { work, fences, answers } => {
                 let exchanged = |set: u8| (set >> 1) | ((set & 1) << 1);
                 Write::Assign {

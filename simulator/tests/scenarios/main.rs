@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use vocabulary::Reached;
 
-fn files(directory: &Path, found: &mut Vec<PathBuf>) {
+fn collect_scenarios(directory: &Path, paths: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).expect("the directory of scenarios") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
-            files(&path, found);
+            collect_scenarios(&path, paths);
         } else if path.extension().is_some_and(|extension| extension == "yaml") {
-            found.push(path);
+            paths.push(path);
         }
     }
 }
 
-fn world(path: &Path, seed: Option<u64>) -> World {
+fn load_world(path: &Path, seed: Option<u64>) -> World {
     let text = std::fs::read_to_string(path).expect("a scenario");
     let directory = path.parent().expect("a temporary directory");
     let mut scenario =
@@ -30,7 +30,7 @@ fn world(path: &Path, seed: Option<u64>) -> World {
 }
 
 fn run(path: &Path, seed: Option<u64>) -> World {
-    let mut world = world(path, seed);
+    let mut world = load_world(path, seed);
     world.run();
     world
 }
@@ -38,15 +38,15 @@ fn run(path: &Path, seed: Option<u64>) -> World {
 /// Every file must hold with its own seed, and every fourth file also with another seed: delays differ, and the outcome
 /// must not. In the runs with their own seeds, users must be able to read every existing word.
 #[test]
-fn every_scenario_holds_and_every_word_is_reached() {
+fn every_scenario_passes_and_covers_the_vocabulary() {
     let mut paths = Vec::new();
-    files(Path::new("scenarios"), &mut paths);
+    collect_scenarios(Path::new("scenarios"), &mut paths);
     paths.sort();
     assert!(!paths.is_empty(), "no scenario found");
     let failed = Mutex::new(BTreeSet::new());
     let reached = Mutex::new(Reached::default());
     let next = Mutex::new(paths.into_iter().enumerate());
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let thread_count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let check = |world: &World, path: &Path, seed: Option<u64>| {
         if !world.has_passed() {
             let name = format!("{} with seed {seed:?}", path.display());
@@ -55,19 +55,19 @@ fn every_scenario_holds_and_every_word_is_reached() {
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..threads {
+        for _ in 0..thread_count {
             scope.spawn(|| {
                 loop {
-                    let taken = next.lock().expect("no thread has panicked").next();
-                    let Some((at, path)) = taken else { break };
-                    let mut own = world(&path, None);
-                    own.collect_vocabulary();
-                    own.run();
-                    check(&own, &path, None);
-                    reached.lock().expect("no thread has panicked").add(&own, &path);
-                    if at % 4 == 0 {
-                        let other = Some(11 + at as u64 % 5);
-                        check(&run(&path, other), &path, other);
+                    let next_path = next.lock().expect("no thread has panicked").next();
+                    let Some((index, path)) = next_path else { break };
+                    let mut default_world = load_world(&path, None);
+                    default_world.collect_vocabulary();
+                    default_world.run();
+                    check(&default_world, &path, None);
+                    reached.lock().expect("no thread has panicked").add(&default_world, &path);
+                    if index % 4 == 0 {
+                        let other_seed = Some(11 + index as u64 % 5);
+                        check(&run(&path, other_seed), &path, other_seed);
                     }
                 }
             });
@@ -92,7 +92,7 @@ fn the_same_seed_gives_the_same_run_byte_for_byte() {
 
 /// A refusal that no step can cause must fail the check, although the file is valid.
 #[test]
-fn a_refusal_that_no_step_asks_for_does_not_hold() {
+fn unreachable_expected_refusal_fails_the_scenario() {
     let text = "nodes: [{name: node1}]
 objects:
   - {apiVersion: hactl.io/v1, kind: Resource, metadata: {name: web}, spec: {driver: {simulated: {}}}}
@@ -107,8 +107,8 @@ expect: {refused: [migrate web node1, migrate web node2]}
     assert!(!world.has_passed());
     let summary = world.summary();
     let checks = summary["expect"].as_array().expect("checks");
-    let told = |check: &&serde_json::Value| check["got"] == "no step requests it";
-    let check = checks.iter().find(told).expect("a check of its own");
+    let is_unrequested = |check: &&serde_json::Value| check["got"] == "no step requests it";
+    let check = checks.iter().find(is_unrequested).expect("a check of its own");
     assert_eq!((&check["check"], &check["ok"]), (&"refused \"migrate web node2\"".into(), &false.into()));
     assert_eq!(summary["refused"], serde_json::json!(["migrate web node1"]), "{checks:?}");
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Reasons that no run of the simulator can show, each with the cause and the test that reaches it instead. A reason
 /// that a scenario reaches must be removed from the list.
-const EXCEPTED: [(Reason, &str); 8] = [
+const UNREACHED_REASONS: [(Reason, &str); 8] = [
     (
         Reason::CopyRemains,
         "shown of a copy that is left from before such an upgrade: controller, \
@@ -59,38 +59,40 @@ impl Reached {
     pub(crate) fn add(&mut self, world: &World, path: &Path) {
         let name = path.display().to_string();
         for word in world.vocabulary().expect("the vocabulary was collected").words() {
-            let first = self.0.entry(word.clone()).or_insert_with(|| name.clone());
-            if name < *first {
-                first.clone_from(&name);
+            let first_path = self.0.entry(word.clone()).or_insert_with(|| name.clone());
+            if name < *first_path {
+                first_path.clone_from(&name);
             }
         }
     }
 
     /// Returns the problems: words that no scenario reaches, exceptions that a scenario reaches, and unknown words.
     pub(crate) fn problems(&self) -> Vec<String> {
-        let all = Vocabulary::all();
-        let excepted: BTreeMap<Word, &str> =
-            EXCEPTED.into_iter().map(|(reason, why)| (Word::reason(reason), why)).collect();
-        let missing = all
+        let every_word = Vocabulary::every_word();
+        let exceptions: BTreeMap<Word, &str> = UNREACHED_REASONS
+            .into_iter()
+            .map(|(reason, explanation)| (Word::reason(reason), explanation))
+            .collect();
+        let missing = every_word
             .iter()
-            .filter(|word| !self.0.contains_key(word) && !excepted.contains_key(word))
+            .filter(|word| !self.0.contains_key(word) && !exceptions.contains_key(word))
             .map(|word| format!("no scenario reaches {word}"));
-        let rotten = excepted.iter().filter_map(|(word, why)| {
+        let obsolete = exceptions.iter().filter_map(|(word, explanation)| {
             let path = self.0.get(word)?;
-            Some(format!("{word} is excepted ({why}), but {path} reaches it"))
+            Some(format!("{word} is excepted ({explanation}), but {path} reaches it"))
         });
-        let unknown = self.0.iter().filter(|(word, _)| !all.contains(word));
+        let unknown = self.0.iter().filter(|(word, _)| !every_word.contains(word));
         let unknown = unknown.map(|(word, path)| format!("{path} shows {word}, which is no word"));
-        missing.chain(rotten).chain(unknown).collect()
+        missing.chain(obsolete).chain(unknown).collect()
     }
 }
 
 #[test]
-fn a_word_that_is_missing_reached_or_unknown_is_a_problem() {
+fn vocabulary_gaps_and_stale_exceptions_are_reported() {
     let check = |word: Word, expected: &str| {
         let mut reached = Reached::default();
-        for word in Vocabulary::all() {
-            if !EXCEPTED.iter().any(|(reason, _)| Word::reason(*reason) == word) {
+        for word in Vocabulary::every_word() {
+            if !UNREACHED_REASONS.iter().any(|(reason, _)| Word::reason(*reason) == word) {
                 reached.0.insert(word, "a.yaml".to_owned());
             }
         }

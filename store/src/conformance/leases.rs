@@ -1,6 +1,6 @@
 //! Cases: leases.
 
-use super::{PATIENCE, Subject, Verdict, apply, conflict, create, expect, hold};
+use super::{Subject, Verdict, WATCH_TIMEOUT, apply, conflict, create, expect, hold};
 use crate::store::{Store, StoreError};
 use crate::transaction::{Guard, Outcome, Transaction};
 use ha_api_types::id::Revision;
@@ -78,7 +78,7 @@ pub(super) async fn a_lease_that_is_not_kept_expires(subject: impl Subject, at: 
     let lease = store.grant_lease(2).await.map_err(|error| error.to_string())?;
     apply(&store, Transaction::new().put_leased(format!("{at}key"), Guard::Absent, vec![1], lease)).await?;
     hold("key does not exist before its lease expires", keys(&store, &at).await?.len() == 1)?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WATCH_TIMEOUT;
     while !keys(&store, &at).await?.is_empty() {
         hold("key still exists after its lease expired", Instant::now() < deadline)?;
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -64,8 +64,9 @@ impl Election {
         if self.view.revision >= self.refreshed {
             self.refreshed = self.view.refresh.as_ref().map_or(Revision(0), |entry| entry.mod_revision);
         }
-        let seen = self.view.candidate.as_ref().map(|entry| entry.mod_revision);
-        let is_other = |own: &Membership| self.view.revision >= own.revision && seen != Some(own.revision);
+        let seen_revision = self.view.candidate.as_ref().map(|entry| entry.mod_revision);
+        let is_other =
+            |own: &Membership| self.view.revision >= own.revision && seen_revision != Some(own.revision);
         match &mut self.presence {
             CandidateState::Own { own, .. }
             | CandidateState::Refreshing { own }
@@ -81,11 +82,12 @@ impl Election {
                 self.presence = CandidateState::Own { own: *own, due: now.raw };
             }
             CandidateState::Foreign { revisions, since, is_refreshed, .. } => {
-                let found = self.view.candidate.as_ref().map(|entry| (entry.mod_revision, self.refreshed));
-                match found {
+                let candidate_revisions =
+                    self.view.candidate.as_ref().map(|entry| (entry.mod_revision, self.refreshed));
+                match candidate_revisions {
                     None => self.presence = CandidateState::Unjoined { kept: None, due: now.raw },
-                    Some(found) if *revisions != found => {
-                        (*revisions, *since, *is_refreshed) = (found, now.raw, true);
+                    Some(candidate_revisions) if *revisions != candidate_revisions => {
+                        (*revisions, *since, *is_refreshed) = (candidate_revisions, now.raw, true);
                     }
                     Some(_) => {}
                 }
@@ -104,20 +106,25 @@ impl Election {
         let Some(entry) = &self.view.candidate else {
             return CandidateState::Unjoined { kept: None, due: now.raw };
         };
-        let found = candidate_of(entry);
-        if found.instance == self.candidate.instance {
+        let stored_candidate = candidate_of(entry);
+        if stored_candidate.instance == self.candidate.instance {
             self.may_keep = false;
             return CandidateState::Own { own: membership_of(entry), due: now.raw };
         }
-        let is_own = found.url == self.candidate.url
-            && found.machine == self.candidate.machine
-            && !found.machine.is_empty();
+        let is_own = stored_candidate.url == self.candidate.url
+            && stored_candidate.machine == self.candidate.machine
+            && !stored_candidate.machine.is_empty();
         if is_own && self.may_keep {
             let kept = Some((entry.create_revision, entry.mod_revision));
             return CandidateState::Unjoined { kept, due: now.raw };
         }
         let revisions = (entry.mod_revision, self.refreshed);
-        CandidateState::Foreign { machine: found.machine, revisions, since: now.raw, is_refreshed: false }
+        CandidateState::Foreign {
+            machine: stored_candidate.machine,
+            revisions,
+            since: now.raw,
+            is_refreshed: false,
+        }
     }
 
     pub(super) fn candidate_committed(

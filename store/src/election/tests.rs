@@ -154,7 +154,7 @@ fn a_deposed_leaders_write_conflicts() {
 }
 
 #[test]
-fn an_unknown_campaign_is_uncertain_until_a_read() {
+fn unknown_campaign_outcome_is_resolved_by_reading() {
     for applied in [true, false] {
         let mut world = world();
         world.lost_outcome = Some(applied);
@@ -236,7 +236,7 @@ fn two_processes_of_one_id_do_not_delete_each_others_key() {
 }
 
 #[test]
-fn a_key_that_is_put_every_interval_is_not_deleted() {
+fn regularly_refreshed_candidate_key_is_not_deleted() {
     let mut world = world();
     let mut first = process(&world, "a", "a1");
     let key = world.keys.candidate("a");
@@ -273,7 +273,7 @@ fn another_value_in_the_candidate_key_ends_leadership_and_refreshes() {
 }
 
 #[test]
-fn a_deleted_candidate_begins_again_as_another() {
+fn deleted_candidate_restarts_under_new_identity() {
     let mut world = world();
     let mut first = process(&world, "a", "a1");
     world.run_until_idle(&mut first);
@@ -299,7 +299,7 @@ fn a_clean_shutdown_gives_up_the_leader_key_only() {
 }
 
 #[test]
-fn a_candidate_lets_an_older_one_lead_first() {
+fn candidate_yields_to_an_older_candidate() {
     let mut world = world();
     world.yields_until = Some(world.now.raw + 1_000_000);
     let mut first = process(&world, "a", "a1");
@@ -313,7 +313,7 @@ fn a_candidate_lets_an_older_one_lead_first() {
 }
 
 #[test]
-fn a_leader_yields_once_in_thirty_leader_leases() {
+fn leader_yields_once_per_thirty_leases() {
     let mut world = world();
     let mut first = process(&world, "a", "a1");
     world.run_until_idle(&mut first);
@@ -349,7 +349,7 @@ fn a_commit_gap_restarts_an_observation() {
 }
 
 #[test]
-fn observations_before_the_first_commit_restart() {
+fn observations_restart_at_the_first_commit() {
     let mut gaps = CommitGaps::default();
     assert_eq!(gaps.restart_of(Mono(1_000), 3_000), None);
     assert!(!gaps.is_current(Mono(6_000), 3_000), "until then, no node is declared dead");

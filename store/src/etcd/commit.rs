@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_counts_only_when_no_attempt_is_unresolved() {
+    fn conflict_needs_every_attempt_resolved() {
         let conflicted = Outcome::Conflict(Revision(9));
         check(&write(), [(Ok(conflict()), 0)], Some(&conflicted));
         check(&write(), [(Err(unknown()), 1), (Ok(conflict()), 1)], None);
@@ -256,14 +256,14 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_leaves_earlier_attempts_open() {
+    fn refusal_does_not_resolve_earlier_attempts() {
         let refusal = || Err::<Answer, _>(Failure::Refused("no".to_owned()));
         check(&write(), [(refusal(), 0)], Some(&Outcome::Refused("no".to_owned())));
         check(&write(), [(Err(unknown()), 1), (refusal(), 1)], Some(&Outcome::Unknown("no".to_owned())));
     }
 
     #[test]
-    fn a_full_store_has_not_refused() {
+    fn full_etcd_answer_is_not_a_refusal() {
         let full = || Err::<Answer, _>(Failure::Full("no space".to_owned()));
         let unknown_for = Outcome::Unknown("no space".to_owned());
         check(&write(), [(full(), 0)], Some(&unknown_for));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_lease_is_proof_unless_copies_pass_their_own_guards() {
+    fn missing_lease_proves_commit_was_not_applied() {
         let missing = || Err(Failure::LeaseNotFound);
         check(&write(), [(Err(unknown()), 1), (missing(), 1)], Some(&Outcome::LeaseNotFound));
         check(&heartbeat(), [(missing(), 0)], Some(&Outcome::LeaseNotFound));

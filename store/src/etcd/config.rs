@@ -141,18 +141,18 @@ mod tests {
     use super::*;
 
     fn check(config: &Config, expected: Result<(), &str>) {
-        let found = config.validate();
+        let result = config.validate();
         match expected {
-            Ok(()) => assert_eq!(found, Ok(()), "{config:?}"),
+            Ok(()) => assert_eq!(result, Ok(()), "{config:?}"),
             Err(part) => {
-                let text = found.expect_err("refused").to_string();
+                let text = result.expect_err("refused").to_string();
                 assert!(text.contains(part), "{text} has no {part}");
             }
         }
     }
 
     #[test]
-    fn a_wrong_setting_is_named() {
+    fn invalid_etcd_setting_is_named() {
         check(&Config::new(["http://127.0.0.1:2379"]), Ok(()));
         check(&Config::new(["http://[::1]:2379"]), Ok(()));
         check(&Config::new(Vec::<String>::new()), Err("no etcd endpoint"));

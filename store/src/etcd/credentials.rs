@@ -118,14 +118,14 @@ fn read_tls(
     Ok(Some(Arc::new(Pem { ca: read_pem(ca, "CERTIFICATE")?, identity })))
 }
 
-fn read_pem(file: &Path, what: &str) -> Result<Vec<u8>, StoreError> {
+fn read_pem(file: &Path, description: &str) -> Result<Vec<u8>, StoreError> {
     let text = read(file)?;
-    let marker = format!("{what}-----");
+    let marker = format!("{description}-----");
     let is_there = text.windows(marker.len()).any(|part| part == marker.as_bytes());
     if is_there {
         Ok(text)
     } else {
-        Err(StoreError::Configuration(format!("{} has no {what} in PEM format", file.display())))
+        Err(StoreError::Configuration(format!("{} has no {description} in PEM format", file.display())))
     }
 }
 

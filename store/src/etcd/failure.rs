@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn uncertain_failures_are_unknown() {
+    fn ambiguous_failures_have_unknown_outcome() {
         check(Code::Unavailable, "etcdserver: request timed out", Failure::Unknown);
         check(Code::Unavailable, "etcdserver: leader changed", Failure::Unknown);
         check(Code::Unavailable, "etcdserver: server stopped", Failure::Unknown);

@@ -51,13 +51,13 @@ pub(super) async fn race<T: Send + 'static, R>(
     let mut last = Failure::NotSent("no member was tried".to_owned());
     let mut running = FuturesUnordered::new();
     // A member that rejects a request before proposing it does not use up an attempt, so each member may do that once.
-    let most = MAX_ATTEMPTS + inner.members.len();
+    let max_attempts = MAX_ATTEMPTS + inner.members.len();
     loop {
         let attempts = match repeat {
             Repeat::Freely => MAX_ATTEMPTS,
             Repeat::Unsent => 1,
         };
-        let may_launch = launched - not_sent < attempts && launched < most;
+        let may_launch = launched - not_sent < attempts && launched < max_attempts;
         if running.is_empty() {
             if !may_launch {
                 return Err(if unknown > 0 { Failure::Unknown(last.to_string()) } else { last });
@@ -132,11 +132,11 @@ fn attempt<T: Send + 'static>(
         if result.is_err()
             && let Some(key) = inner.followed.unverified_cluster_key()
             && let Ok(client) = member.client(&inner).await
-            && let Ok(found) = client.kv_client().get(key, None).await
+            && let Ok(response) = client.kv_client().get(key, None).await
         {
-            let cluster = found.header().map_or(0, etcd_client::ResponseHeader::cluster_id);
+            let cluster = response.header().map_or(0, etcd_client::ResponseHeader::cluster_id);
             let read = |entry: &etcd_client::KeyValue| serde_json::from_slice(entry.value()).ok();
-            inner.followed.resolve_other_cluster(cluster, found.kvs().first().and_then(read).as_ref());
+            inner.followed.resolve_other_cluster(cluster, response.kvs().first().and_then(read).as_ref());
         }
         (index, result.map_err(|failure| failure.at(&member.endpoint)))
     })

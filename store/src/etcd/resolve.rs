@@ -31,17 +31,21 @@ pub(super) enum Resolution {
 }
 
 /// Determines the result from the guarded keys that the conflict found; a key that is not in `found` does not exist.
-pub(super) fn resolve(transaction: &Transaction, found: &BTreeMap<String, Entry>) -> Resolution {
+pub(super) fn resolve(transaction: &Transaction, stored_entries: &BTreeMap<String, Entry>) -> Resolution {
     if transaction.writes().is_empty() {
         return Resolution::NotApplied;
     }
-    if let Some(revision) = applied_revision(transaction, found) {
+    if let Some(revision) = applied_revision(transaction, stored_entries) {
         return Resolution::Applied(revision);
     }
-    let untouched = is_untouched(transaction, found);
+    let untouched = is_untouched(transaction, stored_entries);
     let broken_for_good = transaction.guards().iter().any(|(key, guard)| match guard {
-        Guard::Unchanged(revision) => found.get(key).is_none_or(|entry| entry.mod_revision != *revision),
-        Guard::Created(revision) => found.get(key).is_none_or(|entry| entry.create_revision != *revision),
+        Guard::Unchanged(revision) => {
+            stored_entries.get(key).is_none_or(|entry| entry.mod_revision != *revision)
+        }
+        Guard::Created(revision) => {
+            stored_entries.get(key).is_none_or(|entry| entry.create_revision != *revision)
+        }
         Guard::Absent => false,
     });
     if untouched && broken_for_good { Resolution::NotApplied } else { Resolution::Open }
@@ -49,30 +53,33 @@ pub(super) fn resolve(transaction: &Transaction, found: &BTreeMap<String, Entry>
 
 /// Determines the result after every attempt has ended, so that no copy arrives later. Then a written key that is
 /// still at the revision of its `Unchanged` guard proves that the transaction was not applied.
-pub(super) fn resolve_ended(transaction: &Transaction, found: &BTreeMap<String, Entry>) -> Resolution {
-    if is_untouched(transaction, found) {
+pub(super) fn resolve_ended(
+    transaction: &Transaction,
+    stored_entries: &BTreeMap<String, Entry>,
+) -> Resolution {
+    if is_untouched(transaction, stored_entries) {
         return Resolution::NotApplied;
     }
-    applied_revision(transaction, found).map_or(Resolution::Open, Resolution::Applied)
+    applied_revision(transaction, stored_entries).map_or(Resolution::Open, Resolution::Applied)
 }
 
-fn is_untouched(transaction: &Transaction, found: &BTreeMap<String, Entry>) -> bool {
-    transaction.leaves_untouched(|key| found.get(key).map(|entry| entry.mod_revision))
+fn is_untouched(transaction: &Transaction, stored_entries: &BTreeMap<String, Entry>) -> bool {
+    transaction.leaves_untouched(|key| stored_entries.get(key).map(|entry| entry.mod_revision))
 }
 
 /// Returns the revision at which the whole transaction was certainly applied.
-fn applied_revision(transaction: &Transaction, found: &BTreeMap<String, Entry>) -> Option<Revision> {
+fn applied_revision(transaction: &Transaction, stored_entries: &BTreeMap<String, Entry>) -> Option<Revision> {
     let mut applied_at: Option<Revision> = None;
     let mut leased = false;
     for (key, write) in transaction.writes() {
         match write {
             Write::Delete => {
-                if found.contains_key(key) {
+                if stored_entries.contains_key(key) {
                     return None;
                 }
             }
             Write::Put { value, lease } => {
-                let entry = found.get(key)?;
+                let entry = stored_entries.get(key)?;
                 let guard = transaction.guards().get(key)?;
                 if !is_result_of(entry, *guard, value, *lease) {
                     return None;
@@ -116,9 +123,9 @@ mod tests {
         Entry { key: key.to_owned(), value: [value].into(), create_revision, mod_revision, lease }
     }
 
-    fn check(transaction: &Transaction, found: &[Entry], expected: Resolution) {
-        let found = found.iter().map(|entry| (entry.key.clone(), entry.clone())).collect();
-        assert_eq!(resolve(transaction, &found), expected, "{transaction:?} {found:?}");
+    fn check(transaction: &Transaction, stored_entries: &[Entry], expected: Resolution) {
+        let stored_entries = stored_entries.iter().map(|entry| (entry.key.clone(), entry.clone())).collect();
+        assert_eq!(resolve(transaction, &stored_entries), expected, "{transaction:?} {stored_entries:?}");
     }
 
     #[test]
@@ -139,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_equal_unleased_write_proves_nothing() {
+    fn equal_write_without_lease_proves_nothing() {
         let close = Transaction::new()
             .put("fence", Guard::Unchanged(Revision(3)), vec![2])
             .guard("leader", Guard::Created(Revision(1)));
@@ -173,14 +180,15 @@ mod tests {
     }
 
     #[test]
-    fn an_unchanged_key_after_the_last_attempt_is_proof() {
+    fn unchanged_key_after_last_attempt_proves_failure() {
         let close = Transaction::new()
             .put("fence", Guard::Unchanged(Revision(3)), vec![2])
             .guard("leader", Guard::Created(Revision(6)));
         let check = |fence: Option<Entry>, expected: Resolution| {
-            let found = [fence, Some(entry("leader", 0, Revision(6), Revision(6), 4))].into_iter().flatten();
-            let found = found.map(|entry| (entry.key.clone(), entry)).collect();
-            assert_eq!(resolve_ended(&close, &found), expected, "{found:?}");
+            let stored_entries =
+                [fence, Some(entry("leader", 0, Revision(6), Revision(6), 4))].into_iter().flatten();
+            let stored_entries = stored_entries.map(|entry| (entry.key.clone(), entry)).collect();
+            assert_eq!(resolve_ended(&close, &stored_entries), expected, "{stored_entries:?}");
         };
         check(Some(entry("fence", 1, Revision(1), Revision(3), 0)), Resolution::NotApplied);
         // Applied, or written by another process.
@@ -189,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn all_written_keys_must_agree_on_the_revision() {
+    fn written_keys_must_share_one_revision() {
         let both = Transaction::new()
             .put_leased("alive", Guard::Unchanged(Revision(7)), vec![2], 9)
             .put("report", Guard::Unchanged(Revision(6)), vec![1])

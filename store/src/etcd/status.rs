@@ -68,7 +68,7 @@ async fn member_status(inner: &Arc<Inner>, index: usize) -> MemberStatus {
     let member = &inner.members[index];
     let started = Instant::now();
     let mut status = MemberStatus { endpoint: member.endpoint.clone(), ..MemberStatus::default() };
-    let asked = tokio::time::timeout(inner.attempt_timeout(), async {
+    let answer = tokio::time::timeout(inner.attempt_timeout(), async {
         match member.status(inner).await {
             Ok(response) => status.take_response(&response),
             Err(failure) => {
@@ -87,7 +87,7 @@ async fn member_status(inner: &Arc<Inner>, index: usize) -> MemberStatus {
         }
     })
     .await;
-    if asked.is_err() && !status.reachable {
+    if answer.is_err() && !status.reachable {
         status.answer_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         status.problem = Some(format!("no response within {} ms", status.answer_ms));
     }
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metrics_replace_statistics_for_root_only() {
+    fn metrics_are_used_without_status_permission() {
         let page = "# HELP etcd_server_quota_backend_bytes Quota.\n\
                     etcd_server_quota_backend_bytes 2.147483648e+09\n\
                     etcd_server_version{server_version=\"3.5.30\"} 1\n\

@@ -27,9 +27,9 @@ fn is_good_enough(version: &str) -> bool {
     let Some([major, minor, patch]) = numbers.as_deref() else {
         return false;
     };
-    let found = (*major, *minor, *patch);
-    let floor = if (found.0, found.1) == (3, 5) { (3, 5, 30) } else { (3, 6, 11) };
-    if is_prerelease { found > floor } else { found >= floor }
+    let version_parts = (*major, *minor, *patch);
+    let floor = if (version_parts.0, version_parts.1) == (3, 5) { (3, 5, 30) } else { (3, 6, 11) };
+    if is_prerelease { version_parts > floor } else { version_parts >= floor }
 }
 
 #[cfg(test)]

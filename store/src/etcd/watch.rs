@@ -110,14 +110,14 @@ async fn open_on(
 ) -> Result<OpenWatch, Failure> {
     let client = inner.members[member].client(inner).await?;
     let mut client = client.watch_client().max_decoding_message_size(usize::MAX);
-    let Some((first, others)) = selectors.split_first() else {
+    let Some((first, other_selectors)) = selectors.split_first() else {
         return Err(Failure::Configuration("a watch needs a selector".to_owned()));
     };
     let fail = |error: etcd_client::Error| Failure::of(&error);
     let stream =
         client.watch(first.as_str(), Some(options(first, from).with_watch_id(1))).await.map_err(fail)?;
     let (mut sender, mut responses) = stream.split();
-    for (selector, id) in others.iter().zip(2..) {
+    for (selector, id) in other_selectors.iter().zip(2..) {
         let options = options(selector, from).with_watch_id(id);
         sender.watch(selector.as_str(), Some(options)).await.map_err(fail)?;
     }

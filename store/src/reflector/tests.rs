@@ -34,8 +34,8 @@ impl FaultyStore {
     }
 
     async fn put(&self, key: &str) -> Revision {
-        let found = self.store.get(key).await.expect("in memory").entries;
-        let guard = found.first().map_or(Guard::Absent, |entry| Guard::Unchanged(entry.mod_revision));
+        let entries = self.store.get(key).await.expect("in memory").entries;
+        let guard = entries.first().map_or(Guard::Absent, |entry| Guard::Unchanged(entry.mod_revision));
         let outcome = self.store.commit(Transaction::new().put(key, guard, vec![1])).await;
         outcome.applied().expect("applied")
     }
@@ -140,7 +140,7 @@ async fn changed(items: &mut BoxStream<'static, Item>) -> Vec<(String, Revision)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reading_is_followed_by_every_change() {
+async fn reflector_sends_listing_then_every_change() {
     let faulty = FaultyStore::default();
     let first = faulty.put("a/1").await;
     let (_refresher, mut items) = start(&faulty);
@@ -153,7 +153,7 @@ async fn a_reading_is_followed_by_every_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_store_is_reported_and_retried() {
+async fn reflector_reports_and_retries_etcd_failures() {
     let faulty = FaultyStore::default();
     faulty.with(|faults| faults.lists_failing = 3);
     let (_refresher, mut items) = start(&faulty);
@@ -178,7 +178,7 @@ async fn a_broken_watch_resumes_after_the_last_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn compaction_causes_a_new_listing() {
+async fn reflector_lists_again_after_compaction() {
     let faulty = FaultyStore::default();
     let (_refresher, mut items) = start(&faulty);
     synced(&mut items).await;
@@ -205,7 +205,7 @@ async fn duplicate_events_are_yielded_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_event_is_found_by_comparing() {
+async fn comparison_with_listing_detects_lost_event() {
     let faulty = FaultyStore::default();
     let (_refresher, mut items) = start(&faulty);
     synced(&mut items).await;
@@ -215,7 +215,7 @@ async fn a_lost_event_is_found_by_comparing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn comparing_without_a_difference_is_only_progress() {
+async fn comparison_without_difference_yields_only_progress() {
     let faulty = FaultyStore::default();
     let (_refresher, mut items) = start(&faulty);
     synced(&mut items).await;
@@ -248,7 +248,7 @@ async fn a_refresh_is_not_older_than_its_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refresh_is_answered_once_the_store_can_be_read() {
+async fn refresh_completes_when_etcd_is_readable() {
     let faulty = FaultyStore::default();
     let (refresher, mut items) = start(&faulty);
     synced(&mut items).await;
@@ -276,7 +276,7 @@ async fn a_slow_listing_keeps_watched_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restored_store_replaces_the_view() {
+async fn restored_etcd_replaces_the_view() {
     let faulty = FaultyStore::default();
     faulty.put("a/1").await;
     faulty.put("a/2").await;

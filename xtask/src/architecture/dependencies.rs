@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 /// The table of ARCHITECTURE.md: each crate with the workspace crates that it may depend on.
-const ALLOWED: &[(&str, &[&str])] = &[
+const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("ha-api-types", &[]),
     ("ha-scheduler", &["ha-api-types"]),
     ("ha-store", &["ha-api-types"]),
@@ -24,7 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// External crates that only one workspace crate may use, because each is hidden behind an interface.
-const RESERVED: &[(&str, &str)] = &[("etcd-client", "ha-store")];
+const RESERVED_DEPENDENCIES: &[(&str, &str)] = &[("etcd-client", "ha-store")];
 
 /// Crates with the external and workspace crates that they must not link. This rule keeps the cores pure: the simulator
 /// links every dependency of the cores.
@@ -75,7 +75,7 @@ impl Metadata {
 
 /// Returns a sentence for every dependency that the table does not allow.
 pub(crate) fn violations(metadata: &Metadata) -> Vec<String> {
-    let allowed: BTreeMap<&str, &[&str]> = ALLOWED.iter().copied().collect();
+    let allowed: BTreeMap<&str, &[&str]> = ALLOWED_DEPENDENCIES.iter().copied().collect();
     let mut found = Vec::new();
     for package in &metadata.packages {
         let name = package.name.as_str();
@@ -90,7 +90,7 @@ pub(crate) fn violations(metadata: &Metadata) -> Vec<String> {
             if target != name && allowed.contains_key(target) && !permitted.contains(&target) {
                 found.push(format!("{name}: depends on {target}, which the table does not allow"));
             }
-            for (reserved, owner) in RESERVED {
+            for (reserved, owner) in RESERVED_DEPENDENCIES {
                 if target == *reserved && name != *owner {
                     found.push(format!("{name}: depends on {reserved}, which only {owner} may"));
                 }

@@ -8,9 +8,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-const RULES_PAGE: &str = "docs/fencing.md";
-const PROTOCOL_MAP: &str = "docs/protocol-map.md";
-const MUTANTS: &str = "simulator/mutants";
+const RULES_FILE: &str = "docs/fencing.md";
+const PROTOCOL_MAP_FILE: &str = "docs/protocol-map.md";
+const MUTANTS_DIRECTORY: &str = "simulator/mutants";
 
 /// Abbreviations in the map's references, with their paths.
 const PATH_ABBREVIATIONS: [(&str, &str); 11] = [
@@ -23,19 +23,19 @@ const PATH_ABBREVIATIONS: [(&str, &str); 11] = [
     ("C", "controller/src/core/tests"),
     ("S", "simulator/scenarios"),
     ("E", "e2e/tests"),
-    ("M", MUTANTS),
+    ("M", MUTANTS_DIRECTORY),
     ("model", "simulator/tests/fencing_model"),
 ];
 
 /// Returns a sentence for every difference between the rules, the map, the mutants and the tree.
 pub(crate) fn violations(root: &Path) -> Result<Vec<String>> {
-    let rules = rules(&read(root, RULES_PAGE)?);
-    let rows = rows(&read(root, PROTOCOL_MAP)?);
+    let rules = rules(&read(root, RULES_FILE)?);
+    let rows = rows(&read(root, PROTOCOL_MAP_FILE)?);
     let mut found = differences(&rules, &rows);
     for row in &rows {
         for reference in references(&row.cells) {
             if let Some(problem) = reference_problem(root, reference) {
-                found.push(format!("{PROTOCOL_MAP}: {}: {problem}", row.rule));
+                found.push(format!("{PROTOCOL_MAP_FILE}: {}: {problem}", row.rule));
             }
         }
     }
@@ -91,10 +91,10 @@ fn differences(rules: &[String], rows: &[Row]) -> Vec<String> {
     }
     let problem = |(rule, count): (&&str, &(usize, usize))| match *count {
         (1, 1) => None,
-        (0, _) => Some(format!("{PROTOCOL_MAP}: {rule} is not a rule of {RULES_PAGE}")),
-        (_, 0) => Some(format!("{PROTOCOL_MAP}: {rule} has no row")),
-        (1, rows) => Some(format!("{PROTOCOL_MAP}: {rule} has {rows} rows")),
-        (definitions, _) => Some(format!("{RULES_PAGE}: {rule} is defined {definitions} times")),
+        (0, _) => Some(format!("{PROTOCOL_MAP_FILE}: {rule} is not a rule of {RULES_FILE}")),
+        (_, 0) => Some(format!("{PROTOCOL_MAP_FILE}: {rule} has no row")),
+        (1, rows) => Some(format!("{PROTOCOL_MAP_FILE}: {rule} has {rows} rows")),
+        (definitions, _) => Some(format!("{RULES_FILE}: {rule} is defined {definitions} times")),
     };
     counts.iter().filter_map(problem).collect()
 }
@@ -160,7 +160,7 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) {
 /// Returns the paths of all mutants from the root, in order.
 fn mutants(root: &Path) -> Result<Vec<String>> {
     let mut files = Vec::new();
-    collect(&root.join(MUTANTS), &mut files);
+    collect(&root.join(MUTANTS_DIRECTORY), &mut files);
     files.sort();
     let relative = |file: &PathBuf| file.strip_prefix(root).map(|path| path.display().to_string());
     let patches = files.iter().filter(|file| file.extension().is_some_and(|end| end == "patch"));
@@ -174,14 +174,14 @@ fn mutant_problems(path: &str, text: &str, rules: &[String], rows: &[Row]) -> Ve
     match heading.strip_prefix("# ").and_then(|rest| rest.split_once(": ")) {
         Some((broken, _)) => {
             let unknown = broken.split(", ").filter(|rule| !rules.iter().any(|known| known == rule));
-            found.extend(unknown.map(|rule| format!("{path}: {rule} is not a rule of {RULES_PAGE}")));
+            found.extend(unknown.map(|rule| format!("{path}: {rule} is not a rule of {RULES_FILE}")));
         }
         None => found.push(format!("{path}: the first line must be `# RULE: what is broken`")),
     }
-    let short = path.trim_start_matches(MUTANTS).trim_end_matches(".patch");
+    let short = path.trim_start_matches(MUTANTS_DIRECTORY).trim_end_matches(".patch");
     let named = format!("M{short}");
     if !rows.iter().any(|row| references(&row.cells).any(|reference| reference == named)) {
-        found.push(format!("{PROTOCOL_MAP}: no row names `{named}`"));
+        found.push(format!("{PROTOCOL_MAP_FILE}: no row names `{named}`"));
     }
     found
 }
@@ -234,7 +234,7 @@ mod tests {
 
     /// A mutant fits only where the lines around its change are those of the file.
     #[test]
-    fn a_mutant_with_other_lines_around_its_change_does_not_fit() {
+    fn mutant_with_different_context_lines_is_rejected() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         fs::write(directory.path().join("a.txt"), "one\ntwo\nthree\n").expect("a file");
         let patch = |first: &str| {
@@ -272,12 +272,12 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_the_bold_ids() {
+    fn rules_are_identified_by_bold_ids() {
         assert_eq!(rules("- **R1.2** Why (R1.3): **all** of it.\n| **R11.12** | x |"), ["R1.2", "R11.12"]);
     }
 
     #[test]
-    fn rows_are_lines_that_begin_with_an_id() {
+    fn protocol_rows_begin_with_an_id() {
         let rows = rows("| rule | kept by |\n|---|---|\n| R1.2 | `a.rs` | – |\nR1.3\n");
         assert_eq!(
             rows.iter().map(|row| (row.rule.as_str(), row.cells.as_str())).collect::<Vec<_>>(),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn each_difference_is_found() {
+    fn each_protocol_map_difference_is_found() {
         let defined = ["R1.1", "R1.2", "R1.3", "R1.3"].map(str::to_owned);
         let rows = [row("R1.1", ""), row("R1.1", ""), row("R1.3", ""), row("R1.4", "")];
         let found = differences(&defined, &rows);
@@ -299,13 +299,13 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_by_their_beginning() {
+    fn referenced_names_may_be_prefixes() {
         assert!(has_word_beginning_with("fn closing_time()", "closing"));
         assert!(!has_word_beginning_with("fn enclosing()", "closing"));
     }
 
     #[test]
-    fn a_mutant_names_its_rule_and_is_in_the_map() {
+    fn mutants_name_their_rule_and_are_mapped() {
         let rules = ["R1.1".to_owned()];
         let path = "simulator/mutants/01-a.patch";
         let rows = [row("R1.1", "`M/01-a`")];

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn each_violation_is_found() {
+    fn each_architecture_violation_is_found() {
         check("store/src/key.rs", "//! Keys.\n", 0);
         check("store/src/key.rs", "use std;\n", 1);
         check("store/src/key/mod.rs", "//! Keys.\n", 1);

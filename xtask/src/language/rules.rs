@@ -29,7 +29,7 @@ const PERSON_NOUNS: [&str; 16] = [
 ];
 
 /// Heading of the table in the guide that holds the words.
-const HEADING: &str = "## Words";
+const GLOSSARY_HEADING: &str = "## Words";
 /// Mark of a phrase that is only replaced in texts for users; in comments it is a term of the code.
 const USER_TEXTS_MARK: &str = " (for users)";
 
@@ -48,7 +48,7 @@ pub(super) struct Glossary(Vec<ReplacedPhrase>);
 impl Glossary {
     /// Reads the table of the guide: phrases separated by commas, and the words to use.
     pub(super) fn read(guide: &str) -> Glossary {
-        let table = guide.split_once(HEADING).map_or("", |(_, table)| table);
+        let table = guide.split_once(GLOSSARY_HEADING).map_or("", |(_, table)| table);
         let rows = table.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
         let cells = rows.filter_map(|row| row.trim_matches('|').split_once('|'));
         let replaced = cells.flat_map(|(phrases, replacement)| {
@@ -74,7 +74,7 @@ impl Glossary {
 }
 
 /// Maximum number of columns of a Markdown line (rule 14). Tables, and lines with a longer link, cannot be wrapped.
-const MAX_COLUMNS: usize = 120;
+const MAX_LINE_COLUMNS: usize = 120;
 /// Maximum number of characters of an alert's summary.
 const MAX_SUMMARY_CHARACTERS: usize = 60;
 /// Maximum number of characters of a short help and of a commit's subject.
@@ -88,7 +88,7 @@ const MAX_SENTENCE_WORDS: usize = 30;
 /// Words with which a comment must not begin, because their noun is elsewhere.
 const PRONOUNS: [&str; 6] = ["it", "its", "they", "their", "them", "there"];
 /// Words with which a doc comment must not begin, because a clause without a main noun follows (rule 3).
-const HEADLESS: [&str; 6] = ["what", "who", "how", "when", "where", "which"];
+const HEADLESS_PRONOUNS: [&str; 6] = ["what", "who", "how", "when", "where", "which"];
 
 /// Verbs with an ending that otherwise marks another form than the imperative.
 const IMPERATIVES: [&str; 11] =
@@ -155,7 +155,7 @@ fn pronoun_violation(comment: &str) -> Option<String> {
 
 fn headless_violation(doc: &str) -> Option<String> {
     let first = words(doc).into_iter().next()?;
-    let is_headless = HEADLESS.contains(&first.as_str());
+    let is_headless = HEADLESS_PRONOUNS.contains(&first.as_str());
     let said = || format!("the doc comment opens with \"{first}\": begin with a noun or a verb");
     is_headless.then(said).or_else(|| pronoun_violation(doc))
 }
@@ -206,7 +206,8 @@ fn too_long_summary(summary: &str) -> Option<String> {
 fn too_long(line: &str) -> Option<String> {
     let columns = line.chars().count();
     let can_be_wrapped = !line.trim_start().starts_with(['|', '<']) && !line.contains("](http");
-    (columns > MAX_COLUMNS && can_be_wrapped).then(|| format!("{columns} columns, at most {MAX_COLUMNS} fit"))
+    (columns > MAX_LINE_COLUMNS && can_be_wrapped)
+        .then(|| format!("{columns} columns, at most {MAX_LINE_COLUMNS} fit"))
 }
 
 fn log_violation(message: &str) -> Option<String> {
@@ -234,7 +235,7 @@ mod tests {
 
     /// Checks a violation of each rule, next to a text that follows the rule.
     #[test]
-    fn each_rule_is_checked() {
+    fn each_language_rule_is_checked() {
         check(Kind::Message, "it is stopped as desired", Some("name the subject"));
         check(Kind::Message, "Resource stopped, as it should", None);
         check(Kind::Comment, "The service who runs here.", Some("not persons"));

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_leaves_out_code_and_link_targets() {
+    fn prose_excludes_code_and_link_targets() {
         let page = "See `the code` and [a page](folder/page.md).\n```sh\nwho\n```\n";
         let line = "See `the code` and [a page](folder/page.md).";
         let prose = (Kind::Prose, 1, "See  and [a page].");
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn rust_has_comments_messages_and_logs() {
+    fn rust_comments_messages_and_logs_are_extracted() {
         let source = "//! Opens.\n/// Whether.\n/// More.\n#[must_use]\nfn f<'a>(c: char) {\n    g('\"', '\\'', \"one two\"); // why\n    \
                       tracing::warn!(error = %e, \"etcd failed\");\n    h(r#\"three \"or\" four\"#, \"joined \\\n  \
                       line here\");\n}\n#[cfg(test)]\nfn t() { g(\"a text of tests\"); }\n";
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_have_comments_and_rules_have_summaries() {
+    fn script_comments_and_alert_summaries_are_extracted() {
         check(
             "dev/a",
             "#!/bin/sh\n# Why\n# More\nx=1 # not this\n#no\n",

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_has_a_meaning_and_metadata_is_the_same_for_all() {
+    fn every_field_is_described_and_metadata_is_shared() {
         for line in page().lines().filter(|line| line.starts_with("| `")) {
             assert!(!line.ends_with("|  |"), "{line}");
         }

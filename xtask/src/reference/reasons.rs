@@ -16,7 +16,7 @@ objects. The list is closed; a word of a newer version is read as Unknown. This 
 `cargo run -p ha-xtask -- reference`.
 ";
 
-const ERRORS: &str = "
+const ERRORS_SECTION: &str = "
 ## Errors of the API
 
 `reason` and `code` of the `Status` in the response to a request, as in Kubernetes.
@@ -25,7 +25,7 @@ const ERRORS: &str = "
 |---|---|---|---|
 ";
 
-const CAUSES: &str = "
+const CAUSES_SECTION: &str = "
 ## Causes of errors
 
 `details.causes` of such a `Status` names fields, each with one of these words, or with a reason from above if the state of
@@ -47,12 +47,12 @@ pub(super) fn page() -> Result<String> {
             let _ = writeln!(page, "| {reason} | {} | {} |", table_cell(reason.sentence()), table_cell(help));
         }
     }
-    page += ERRORS;
+    page += ERRORS_SECTION;
     for reason in ErrorReason::ALL {
         let (code, meaning, help) = (reason.code(), table_cell(reason.meaning()), table_cell(reason.help()));
         let _ = writeln!(page, "| {reason} | {code} | {meaning} | {help} |");
     }
-    page += CAUSES;
+    page += CAUSES_SECTION;
     for (word, meaning) in problems()? {
         let _ = writeln!(page, "| {word} | {} |", table_cell(&meaning));
     }

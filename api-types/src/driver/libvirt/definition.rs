@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions() {
+    fn domain_definitions_are_parsed() {
         check("<domain type='kvm'><name>a</name></domain>", "a - 1 -");
         check("<domain><name> a </name><uuid>u</uuid><memory>1024</memory></domain>", "a u 1 1Mi");
         check("<domain><name>a</name><memory unit='GiB'>2</memory><vcpu>4</vcpu></domain>", "a - 4 2Gi");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_contain_their_line() {
+    fn domain_xml_errors_contain_the_line() {
         check(
             "<domain>\n<name>a</nam></domain>",
             "line 2: invalid XML: expected 'name' tag, not 'nam' at 2:8",
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_of_a_console_is_found() {
+    fn console_log_file_is_found() {
         let check = |devices: &str, expected: Option<&str>| {
             let xml = format!("<domain><name>a</name><devices>{devices}</devices></domain>");
             assert_eq!(console_log(&xml).as_deref(), expected, "{devices}");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_uuid_is_added() {
+    fn missing_domain_uuid_is_added() {
         let without = "<domain><name>a</name><vcpu>1</vcpu></domain>";
         let with = "<domain><name>a</name><uuid>u</uuid><vcpu>1</vcpu></domain>";
         for (xml, uuid) in [(without, "u"), (with, "v")] {

@@ -5,7 +5,7 @@ use super::{absolute, printable};
 use crate::driver::{DomainDefinition, LibvirtDriver, LibvirtMigration, NODE_PLACEHOLDER, is_domain_name};
 use crate::problem::member;
 
-const PATH: &str = "spec.driver.libvirt";
+const LIBVIRT_PATH: &str = "spec.driver.libvirt";
 /// Maximum bandwidth in MiB/s, slightly below the limit of libvirt.
 const MAX_BANDWIDTH_MEBIBYTES: u64 = 1 << 20;
 /// Maximum downtime of QEMU: 2,000 s.
@@ -14,7 +14,7 @@ const MAX_DOWNTIME_MS: u64 = 2_000_000;
 const MAX_SECONDS: u64 = 86_400;
 
 pub(super) fn check(libvirt: &LibvirtDriver, context: &mut Context) {
-    let at = |field: &str| member(PATH, field);
+    let at = |field: &str| member(LIBVIRT_PATH, field);
     let (domain, definition, xml) = (&libvirt.domain, &libvirt.definition, &libvirt.xml);
     match (domain.is_empty(), definition.is_empty(), xml.is_empty()) {
         (_, false, false) => context.invalid(
@@ -59,7 +59,7 @@ pub(super) fn check(libvirt: &LibvirtDriver, context: &mut Context) {
 }
 
 fn check_migration(migration: &LibvirtMigration, context: &mut Context) {
-    let path = member(PATH, "migration");
+    let path = member(LIBVIRT_PATH, "migration");
     for (field, uri) in [("uri", &migration.uri), ("dataUri", &migration.data_uri)] {
         let Some(uri) = uri else { continue };
         let at = member(&path, field);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_and_one_definition() {
+    fn libvirt_needs_domain_and_one_definition() {
         let xml = "<domain><name>a</name></domain>";
         check(&json!({"domain": "a"}), &[]);
         check(&json!({"domain": "a", "definition": "/srv/a.xml"}), &[]);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses() {
+    fn libvirt_uris_are_validated() {
         let wrong = "spec.driver.libvirt.uri: must be a QEMU URI of the local node, such as qemu:///system";
         for (uri, expected) in [
             ("qemu:///system", &[][..]),

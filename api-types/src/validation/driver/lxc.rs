@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn valid_specs_are_accepted() {
+    fn valid_lxc_specs_are_accepted() {
         check(&json!({"container": "101"}), &[]);
         check(
             &json!({"container": "web-1.example_a", "config": "/srv/lxc/web/config",
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_fields_are_rejected() {
+    fn invalid_lxc_fields_are_rejected() {
         check(&json!({}), &["container: required: the name of an existing container (lxc-ls)"]);
         let long = "x".repeat(65);
         for name in ["-x", "../x", "a b", "a/b", "é", long.as_str()] {

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_and_images_are_named() {
+    fn container_and_image_names_are_validated() {
         check(
             &json!({}),
             &[
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn mounts_and_ports_are_checked() {
+    fn mounts_and_ports_are_validated() {
         field(
             "mounts",
             &json!([{"source": "srv", "target": "/a"}, {"source": "/srv", "target": "/a/"}, {"source": "/srv", "target": "/"}]),
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_and_users_are_checked() {
+    fn limits_and_users_are_validated() {
         for user in ["a b", "", "a:b:c", ":33"] {
             field("user", &json!(user), &["user: must be user or user:group, as names or numbers"]);
         }
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn health_checks_are_checked() {
+    fn health_checks_are_validated() {
         check(
             &json!({"container": "db", "healthCheck": {"command": ["true"]}}),
             &["healthCheck.command: requires image: an existing container has its own check (podman \

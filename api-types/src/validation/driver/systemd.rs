@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn unit_names_have_the_form_of_systemctl() {
+    fn unit_names_follow_systemctl_rules() {
         for unit in [
             "redis-server",
             "redis-server.service",

@@ -59,12 +59,12 @@ pub(crate) fn overlap(one: &Path, other: &Path) -> bool {
 
 /// Returns the paths of all fields that a manager can own: scalars, lists, and empty maps.
 pub(crate) fn leaves(object: &Value) -> BTreeSet<Path> {
-    let mut found = BTreeSet::new();
-    collect(object, &mut Vec::new(), &mut found);
-    found
+    let mut paths = BTreeSet::new();
+    collect(object, &mut Vec::new(), &mut paths);
+    paths
 }
 
-fn collect(value: &Value, path: &mut Vec<String>, found: &mut BTreeSet<Path>) {
+fn collect(value: &Value, path: &mut Vec<String>, paths: &mut BTreeSet<Path>) {
     if is_unowned(path) {
         return;
     }
@@ -72,7 +72,7 @@ fn collect(value: &Value, path: &mut Vec<String>, found: &mut BTreeSet<Path>) {
         Value::Object(map) if path.is_empty() || !map.is_empty() => {
             for (name, part) in map {
                 path.push(name.clone());
-                collect(part, path, found);
+                collect(part, path, paths);
                 path.pop();
             }
         }
@@ -82,7 +82,7 @@ fn collect(value: &Value, path: &mut Vec<String>, found: &mut BTreeSet<Path>) {
         | Value::Bool(_)
         | Value::Number(_)
         | Value::String(_) => {
-            found.insert(Path(path.clone()));
+            paths.insert(Path(path.clone()));
         }
     }
 }
@@ -159,10 +159,11 @@ impl Entry {
 
     /// Writes entries into an object, sorted. An entry whose fields have not changed keeps its time.
     pub(crate) fn write(object: &mut Value, before: &Value, mut entries: Vec<Entry>) {
-        let known = Entry::read(before);
+        let existing_entry = Entry::read(before);
         entries.retain(|entry| !entry.fields.is_empty());
         for entry in &mut entries {
-            let same = known.iter().find(|old| differs_at_most_in_time(old, entry) && !old.time.is_empty());
+            let same =
+                existing_entry.iter().find(|old| differs_at_most_in_time(old, entry) && !old.time.is_empty());
             if let Some(old) = same {
                 entry.time.clone_from(&old.time);
             }

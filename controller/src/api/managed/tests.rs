@@ -23,7 +23,7 @@ fn owners(object: &Value, names: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn an_apply_sets_and_later_removes_its_fields() {
+fn apply_sets_and_later_removes_owned_fields() {
     let first = apply(None, &object(&json!({"group": "g", "priority": 1})), "a", false, &at(1)).unwrap();
     assert_eq!(first["spec"], json!({"group": "g", "priority": 1}));
     let second = apply(Some(&first), &object(&json!({"priority": 1})), "a", false, &at(2)).unwrap();
@@ -48,7 +48,7 @@ fn another_managers_value_is_a_conflict_unless_forced() {
 }
 
 #[test]
-fn an_update_takes_over_the_fields_that_it_changes() {
+fn update_takes_ownership_of_changed_fields() {
     let first = apply(None, &object(&json!({"priority": 1, "tags": ["x"]})), "a", false, &at(1)).unwrap();
     let mut second = first.clone();
     second["spec"]["priority"] = json!(5);

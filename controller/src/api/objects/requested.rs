@@ -37,8 +37,9 @@ fn requested(operation: &Value) -> Option<(String, RequestedState)> {
 
 /// Returns `true` if the requested state already matches the operation. A Disabled resource is stopped, so Stop
 /// leaves it Disabled.
-fn is_met(current: RequestedState, wanted: RequestedState) -> bool {
-    current == wanted || (current == RequestedState::Disabled && wanted == RequestedState::Stopped)
+fn is_met(current: RequestedState, requested_state: RequestedState) -> bool {
+    current == requested_state
+        || (current == RequestedState::Disabled && requested_state == RequestedState::Stopped)
 }
 
 impl<S: Store> Writer<'_, S> {
@@ -49,7 +50,8 @@ impl<S: Store> Writer<'_, S> {
         operation: &Value,
         transaction: Transaction,
     ) -> Result<Transaction, ApiError> {
-        let Some((name, wanted)) = requested(operation).filter(|_| self.kind == Kind::Operation) else {
+        let Some((name, requested_state)) = requested(operation).filter(|_| self.kind == Kind::Operation)
+        else {
             return Ok(transaction);
         };
         let Some(current) = read::get(self.state.store(), self.state.keys(), Kind::Resource, &name).await?
@@ -59,11 +61,11 @@ impl<S: Store> Writer<'_, S> {
         let state = current.spec.value.pointer("/spec/state").cloned().unwrap_or_else(|| json!("Started"));
         let state: RequestedState =
             serde_json::from_value(state).map_err(|error| ApiError::internal(error.to_string()))?;
-        if is_met(state, wanted) {
+        if is_met(state, requested_state) {
             return Ok(transaction);
         }
         let mut proposed = current.object(Kind::Resource);
-        proposed["spec"]["state"] = json!(wanted);
+        proposed["spec"]["state"] = json!(requested_state);
         let context = Context { kind: Kind::Resource, ..self.context(Some(&self.manager)) };
         let admitted = admit(&context, Some(&current), proposed, &[])?;
         let bytes = read::bytes(Kind::Resource, &admitted.value)?;

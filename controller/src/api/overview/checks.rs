@@ -33,8 +33,8 @@ fn check_machine_ids(cluster_view: &ClusterView, nodes: &[&NodeOverview]) -> Che
         if let Some(report) = cluster_view.node_reports.get(&node.name).map(|report| &report.value)
             && !report.machine_id.is_empty()
         {
-            let known = machines.entry(&report.machine_id).or_default();
-            known.push((&node.name, report.product_id.as_deref()));
+            let nodes_of_machine = machines.entry(&report.machine_id).or_default();
+            nodes_of_machine.push((&node.name, report.product_id.as_deref()));
         }
     }
     let shared = machines.values().filter(|nodes| nodes.len() > 1);
@@ -49,14 +49,14 @@ fn check_machine_ids(cluster_view: &ClusterView, nodes: &[&NodeOverview]) -> Che
     if shown.is_empty() {
         return Check::ok(name, "every node has its own machine ID");
     }
-    let seen = format!("machine ID shared by several nodes: {}", shown.join("; "));
+    let seen_text = format!("machine ID shared by several nodes: {}", shown.join("; "));
     let help =
         "create a new machine ID on each node: rm /etc/machine-id && systemd-machine-id-setup, then reboot";
     if is_one_machine {
         let why = "hardware IDs are also identical, so the next boot of one node is refused";
-        Check::fail(name, format!("{seen}; {why}"), help)
+        Check::fail(name, format!("{seen_text}; {why}"), help)
     } else {
-        Check::warn(name, seen, help)
+        Check::warn(name, seen_text, help)
     }
 }
 
@@ -67,8 +67,8 @@ fn check_members(overview: &Overview) -> Check {
     match count {
         0 => Check::warn(name, "etcd members are unknown", "check etcd: etcdctl endpoint status --cluster"),
         1 | 2 => {
-            let seen = format!("etcd members: {count}; 3 are required to tolerate the loss of one");
-            Check::fail(name, seen, help)
+            let seen_text = format!("etcd members: {count}; 3 are required to tolerate the loss of one");
+            Check::fail(name, seen_text, help)
         }
         _ if count.is_multiple_of(2) => Check::warn(
             name,
@@ -111,13 +111,15 @@ fn host_of(url: &str) -> &str {
 fn check_node_count(nodes: &[&NodeOverview]) -> Check {
     let name = "nodes";
     let count = nodes.len();
-    let seen = format!("nodes in the cluster: {count}");
+    let seen_text = format!("nodes in the cluster: {count}");
     let help =
         "start ha-node-agent on more machines: with three, one can fail while another is in maintenance";
     match count {
-        0 | 1 => Check::fail(name, format!("{seen}: services cannot be recovered on another node"), help),
-        2 => Check::warn(name, seen, help),
-        _ => Check::ok(name, seen),
+        0 | 1 => {
+            Check::fail(name, format!("{seen_text}: services cannot be recovered on another node"), help)
+        }
+        2 => Check::warn(name, seen_text, help),
+        _ => Check::ok(name, seen_text),
     }
 }
 
@@ -131,7 +133,7 @@ fn check_pools(cluster_view: &ClusterView) -> Check {
             nodes_by_pool.entry(pool).or_default().insert(node);
         }
     }
-    let wanted: BTreeSet<&str> = cluster_view
+    let required_pools: BTreeSet<&str> = cluster_view
         .resources
         .values()
         .filter_map(|resource| resource.value.spec.storage.as_ref())
@@ -141,7 +143,7 @@ fn check_pools(cluster_view: &ClusterView) -> Check {
         .filter(|pool| !pool.is_empty())
         .collect();
     let node_count = |pool: &str| nodes_by_pool.get(pool).map_or(0, BTreeSet::len);
-    let all: BTreeSet<&str> = nodes_by_pool.keys().copied().chain(wanted.iter().copied()).collect();
+    let all: BTreeSet<&str> = nodes_by_pool.keys().copied().chain(required_pools.iter().copied()).collect();
     let isolated_pools: Vec<&str> = all.iter().copied().filter(|pool| node_count(pool) < 2).collect();
     if isolated_pools.is_empty() {
         return Check::ok(
@@ -156,12 +158,12 @@ fn check_pools(cluster_view: &ClusterView) -> Check {
         .iter()
         .map(|pool| format!("{pool} ({})", names::count(node_count(pool), "node")))
         .collect();
-    let seen = format!("storage pools connected to fewer than two nodes: {}", shown.join(", "));
+    let seen_text = format!("storage pools connected to fewer than two nodes: {}", shown.join(", "));
     let help = "connect the pool to another node and add it there: hactl set node/NODE storagePools=POOL,…";
-    if isolated_pools.iter().any(|pool| wanted.contains(pool)) {
-        Check::fail(name, format!("{seen}; services that use them cannot be recovered"), help)
+    if isolated_pools.iter().any(|pool| required_pools.contains(pool)) {
+        Check::fail(name, format!("{seen_text}; services that use them cannot be recovered"), help)
     } else {
-        Check::warn(name, seen, help)
+        Check::warn(name, seen_text, help)
     }
 }
 
@@ -173,16 +175,16 @@ fn check_watchdog_tests(cluster_view: &ClusterView, nodes: &[&NodeOverview]) -> 
     if untested.is_empty() {
         return Check::ok(name, "the watchdog of every node has passed a test");
     }
-    let seen = format!("watchdog not tested on: {}", untested.join(", "));
+    let seen_text = format!("watchdog not tested on: {}", untested.join(", "));
     let first = untested[0];
     let help = format!(
         "run \"hactl node maintenance enable {first} --wait\", then \"hactl node test-watchdog {first}\" \
          (resets the node)"
     );
     if cluster_view.settings().fencing.require_tested {
-        Check::fail(name, format!("{seen}; required by Cluster.spec.fencing.requireTested"), help)
+        Check::fail(name, format!("{seen_text}; required by Cluster.spec.fencing.requireTested"), help)
     } else {
-        Check::warn(name, seen, help)
+        Check::warn(name, seen_text, help)
     }
 }
 
@@ -206,14 +208,14 @@ fn check_watchdog_kinds(nodes: &[&NodeOverview]) -> Check {
         );
     }
     if !simulated.is_empty() {
-        let seen =
+        let seen_text =
             format!("simulated watchdog in use (does not protect the machine): {}", simulated.join(", "));
-        return Check::warn(name, seen, "start ha-watchdogd without --simulated on these nodes");
+        return Check::warn(name, seen_text, "start ha-watchdogd without --simulated on these nodes");
     }
     if !soft.is_empty() {
-        let seen =
+        let seen_text =
             format!("softdog in use (cannot reset a node whose kernel has stopped): {}", soft.join(", "));
-        return Check::warn(name, seen, format!("hactl doctor {}", soft[0]));
+        return Check::warn(name, seen_text, format!("hactl doctor {}", soft[0]));
     }
     Check::ok(name, "every node has a hardware watchdog")
 }
@@ -224,14 +226,14 @@ fn check_versions(overview: &Overview, nodes: &[&NodeOverview]) -> Check {
         overview.controllers.iter().map(|one| (format!("controller {}", one.id), one.version.as_str()));
     let agents = nodes.iter().map(|node| (format!("agent {}", node.name), node.version.as_str()));
     let mut by_version: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (who, version) in controllers.chain(agents).filter(|(_, version)| !version.is_empty()) {
-        by_version.entry(version).or_default().push(who);
+    for (owner, version) in controllers.chain(agents).filter(|(_, version)| !version.is_empty()) {
+        by_version.entry(version).or_default().push(owner);
     }
     if by_version.len() <= 1 {
         return Check::ok(name, "all controllers and agents run the same version");
     }
     let shown: Vec<String> =
-        by_version.iter().map(|(version, who)| format!("{version}: {}", who.join(", "))).collect();
+        by_version.iter().map(|(version, owner)| format!("{version}: {}", owner.join(", "))).collect();
     Check::warn(name, shown.join("; "), "upgrade the older ones, one at a time")
 }
 

@@ -30,9 +30,9 @@ pub(super) fn etcd_unreadable(error: &ApiError) -> Problem {
 }
 
 pub(super) fn list_problems(cluster_view: &ClusterView, overview: &Overview) -> Vec<Problem> {
-    let mut found = Vec::new();
+    let mut problems = Vec::new();
     if overview.leader.is_none() {
-        found.push(problem(
+        problems.push(problem(
             Severity::Failed,
             "leader".to_owned(),
             Reason::LostLeadership,
@@ -40,7 +40,7 @@ pub(super) fn list_problems(cluster_view: &ClusterView, overview: &Overview) -> 
             "start ha-controller, or wait a few seconds if one was just stopped",
         ));
     }
-    add_services(cluster_view, &mut found);
+    add_services(cluster_view, &mut problems);
     for member in overview.store.members.iter().filter(|member| !member.healthy || !member.problem.is_empty())
     {
         let name = if member.name.is_empty() { &member.url } else { &member.name };
@@ -49,7 +49,7 @@ pub(super) fn list_problems(cluster_view: &ClusterView, overview: &Overview) -> 
         } else {
             format!("etcd member {name}: {}", member.problem)
         };
-        found.push(problem(
+        problems.push(problem(
             Severity::Degraded,
             "etcd".to_owned(),
             Reason::Unknown,
@@ -61,7 +61,7 @@ pub(super) fn list_problems(cluster_view: &ClusterView, overview: &Overview) -> 
         let name = if member.name.is_empty() { &member.url } else { &member.name };
         let message =
             format!("etcd member {name} runs version {}: {}", member.version, Reason::EtcdTooOld.sentence());
-        found.push(problem(
+        problems.push(problem(
             Severity::Degraded,
             "etcd".to_owned(),
             Reason::EtcdTooOld,
@@ -75,10 +75,10 @@ pub(super) fn list_problems(cluster_view: &ClusterView, overview: &Overview) -> 
             OnEtcdLoss::Stop => "",
         };
         let message = format!("controller {} is not running{consequence}", controller.id);
-        let about = format!("controller/{}", controller.id);
-        found.push(problem(
+        let subject = format!("controller/{}", controller.id);
+        problems.push(problem(
             Severity::Degraded,
-            about,
+            subject,
             Reason::Unknown,
             message,
             &format!(
@@ -88,12 +88,12 @@ pub(super) fn list_problems(cluster_view: &ClusterView, overview: &Overview) -> 
             ),
         ));
     }
-    add_nodes(cluster_view, overview, &mut found);
-    add_failed_checks(cluster_view, overview, &mut found);
-    add_rules(cluster_view, &mut found);
+    add_nodes(cluster_view, overview, &mut problems);
+    add_failed_checks(cluster_view, overview, &mut problems);
+    add_rules(cluster_view, &mut problems);
     if cluster_view.settings().disarmed.is_some() {
         let message = format!("cluster is {}: no node is fenced for missed heartbeats", overview.arming);
-        found.push(problem(
+        problems.push(problem(
             Severity::Degraded,
             "cluster/default".to_owned(),
             Reason::Disarmed,
@@ -101,10 +101,11 @@ pub(super) fn list_problems(cluster_view: &ClusterView, overview: &Overview) -> 
             "hactl arm",
         ));
     }
-    for (key, why) in &cluster_view.unreadable {
+    for (key, decode_error) in &cluster_view.unreadable {
         let writer = writer_of(cluster_view, key);
-        let message = format!("key {key}, written by {writer}, cannot be read by this version: {why}");
-        found.push(problem(
+        let message =
+            format!("key {key}, written by {writer}, cannot be read by this version: {decode_error}");
+        problems.push(problem(
             Severity::Degraded,
             "etcd".to_owned(),
             Reason::Unreadable,
@@ -112,12 +113,12 @@ pub(super) fn list_problems(cluster_view: &ClusterView, overview: &Overview) -> 
             Reason::Unreadable.help(),
         ));
     }
-    found.sort_by_key(|problem| (Reverse(problem.severity), problem.about.clone()));
-    found
+    problems.sort_by_key(|problem| (Reverse(problem.severity), problem.about.clone()));
+    problems
 }
 
 /// Adds desired services that do not run.
-fn add_services(cluster_view: &ClusterView, found: &mut Vec<Problem>) {
+fn add_services(cluster_view: &ClusterView, problems: &mut Vec<Problem>) {
     for (name, resource) in &cluster_view.resources {
         let status = status_of(cluster_view, &resource.value);
         let moving = matches!(status.state, ServiceState::Migrate | ServiceState::Relocate);
@@ -133,13 +134,13 @@ fn add_services(cluster_view: &ClusterView, found: &mut Vec<Problem>) {
         } else {
             format!("hactl why {name}")
         };
-        found.push(problem(Severity::Failed, format!("resource/{name}"), reason, message, &help));
+        problems.push(problem(Severity::Failed, format!("resource/{name}"), reason, message, &help));
     }
 }
 
-fn add_nodes(cluster_view: &ClusterView, overview: &Overview, found: &mut Vec<Problem>) {
+fn add_nodes(cluster_view: &ClusterView, overview: &Overview, problems: &mut Vec<Problem>) {
     for node in &overview.nodes {
-        let about = format!("node/{}", node.name);
+        let subject = format!("node/{}", node.name);
         match node.state {
             NodeState::Unknown | NodeState::Fence => {
                 let message = format!("{} is {:?}: {}", node.name, node.state, node.message);
@@ -157,7 +158,7 @@ fn add_nodes(cluster_view: &ClusterView, overview: &Overview, found: &mut Vec<Pr
                 } else {
                     "check the machine and start it; its agent registers again".to_owned()
                 };
-                found.push(problem(Severity::Degraded, about, node.reason, message, &help));
+                problems.push(problem(Severity::Degraded, subject, node.reason, message, &help));
             }
             NodeState::Online | NodeState::Maintenance => {
                 let kind = node.watchdog.as_ref().map_or("None", |watchdog| watchdog.kind.as_str());
@@ -170,7 +171,13 @@ fn add_nodes(cluster_view: &ClusterView, overview: &Overview, found: &mut Vec<Pr
                         "run \"hactl doctor {}\" and check the log of ha-watchdogd on that node",
                         node.name
                     );
-                    found.push(problem(Severity::Degraded, about, Reason::WatchdogMissing, message, &help));
+                    problems.push(problem(
+                        Severity::Degraded,
+                        subject,
+                        Reason::WatchdogMissing,
+                        message,
+                        &help,
+                    ));
                 }
             }
             // The node left on purpose.
@@ -190,27 +197,33 @@ fn awaits_confirmation(cluster_view: &ClusterView, node: &NodeName) -> bool {
 }
 
 /// Adds failed checks of `hactl doctor`, of the cluster and of each node, unless a problem already covers them.
-fn add_failed_checks(cluster_view: &ClusterView, overview: &Overview, found: &mut Vec<Problem>) {
-    let reported: BTreeSet<String> = found.iter().map(|problem| problem.about.clone()).collect();
+fn add_failed_checks(cluster_view: &ClusterView, overview: &Overview, problems: &mut Vec<Problem>) {
+    let reported: BTreeSet<String> = problems.iter().map(|problem| problem.about.clone()).collect();
     let fails = |check: &&Check| check.verdict == Verdict::Fail;
     for check in overview.checks.iter().filter(fails) {
         // Each node without a watchdog has a problem of its own.
         if check.name != "watchdogs" {
-            let about = if check.name.starts_with("etcd") { "etcd" } else { "cluster/default" };
+            let subject = if check.name.starts_with("etcd") { "etcd" } else { "cluster/default" };
             let (seen, help) = (check.seen.clone(), &check.help);
-            found.push(problem(Severity::Degraded, about.to_owned(), Reason::HealthCheckFailed, seen, help));
+            problems.push(problem(
+                Severity::Degraded,
+                subject.to_owned(),
+                Reason::HealthCheckFailed,
+                seen,
+                help,
+            ));
         }
     }
     for node in &overview.nodes {
-        let about = format!("node/{}", node.name);
+        let subject = format!("node/{}", node.name);
         let checks = cluster_view.node_statuses.get(&node.name).map(|status| &status.value.checks);
         for check in checks.into_iter().flatten().filter(fails) {
-            let is_reported = check.name == "watchdog" && reported.contains(&about);
+            let is_reported = check.name == "watchdog" && reported.contains(&subject);
             if !is_reported && node.state != NodeState::Gone {
                 let message = format!("{}: {}", node.name, check.seen);
-                found.push(problem(
+                problems.push(problem(
                     Severity::Degraded,
-                    about.clone(),
+                    subject.clone(),
                     Reason::HealthCheckFailed,
                     message,
                     &check.help,
@@ -220,7 +233,7 @@ fn add_failed_checks(cluster_view: &ClusterView, overview: &Overview, found: &mu
     }
 }
 
-fn add_rules(cluster_view: &ClusterView, found: &mut Vec<Problem>) {
+fn add_rules(cluster_view: &ClusterView, problems: &mut Vec<Problem>) {
     let groups =
         cluster_view.group_statuses.iter().map(|(name, status)| ("group", name, &status.value.conditions));
     let rules = cluster_view
@@ -233,7 +246,7 @@ fn add_rules(cluster_view: &ClusterView, found: &mut Vec<Problem>) {
         if let Some(condition) = conditions.iter().find(refused) {
             let message = format!("{name} is not applied: {}", condition.message);
             let help = format!("hactl describe {kind} {name}");
-            found.push(problem(
+            problems.push(problem(
                 Severity::Degraded,
                 format!("{kind}/{name}"),
                 condition.reason,
@@ -307,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_is_too_old_is_named() {
+    fn outdated_etcd_member_is_named() {
         let check = |version: &str, expected: bool| {
             let member = StoreMember {
                 name: "member1".to_owned(),
@@ -411,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_cannot_be_read_is_named() {
+    fn unreadable_etcd_key_is_named() {
         let keys = Keys::new("test");
         let key = keys.status(Kind::Resource, "web");
         let entry = Entry {

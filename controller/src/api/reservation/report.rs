@@ -50,9 +50,9 @@ pub(super) fn build_report(view: View, options: &ReportOptions, failures: &[Fail
     }
     let mut tolerance = u32::from(builder.all_survive());
     if options.failures == 2 {
-        for (at, one) in failures.iter().enumerate() {
-            for other in &failures[at + 1..] {
-                let nodes: BTreeSet<NodeName> = one.nodes.union(&other.nodes).cloned().collect();
+        for (index, survival_failure) in failures.iter().enumerate() {
+            for other in &failures[index + 1..] {
+                let nodes: BTreeSet<NodeName> = survival_failure.nodes.union(&other.nodes).cloned().collect();
                 let what = format!("nodes {}", nodes.iter().cloned().collect::<Vec<_>>().join(", "));
                 builder.check(&Failure { what, nodes }, false);
             }
@@ -79,8 +79,8 @@ fn message(cluster: &str, report: &ReservationReport) -> String {
     match (single.is_empty(), failing.is_empty()) {
         (false, _) => check_failed_message(cluster, &nodes_named(single)),
         (true, false) => {
-            let what: Vec<&str> = failing.iter().map(|item| item.what.as_str()).collect();
-            check_failed_message(cluster, &what.join("; "))
+            let labels: Vec<&str> = failing.iter().map(|item| item.what.as_str()).collect();
+            check_failed_message(cluster, &labels.join("; "))
         }
         (true, true) => String::new(),
     }

@@ -81,12 +81,12 @@ impl WatchedObjects {
     /// Returns the events for changes, which are in the order of their revisions.
     pub(super) fn changes(&mut self, changes: &[Change]) -> Vec<Event> {
         let mut events = Vec::new();
-        let mut rest = changes;
-        while let Some(revision) = rest.first().map(Change::revision) {
-            let count = rest.iter().take_while(|change| change.revision() == revision).count();
-            let (now, later) = rest.split_at(count);
+        let mut remaining = changes;
+        while let Some(revision) = remaining.first().map(Change::revision) {
+            let count = remaining.iter().take_while(|change| change.revision() == revision).count();
+            let (now, later) = remaining.split_at(count);
             self.apply(revision, now, &mut events);
-            rest = later;
+            remaining = later;
         }
         events
     }
@@ -131,9 +131,9 @@ impl WatchedObjects {
         object_change: ObjectChange,
         events: &mut Vec<Event>,
     ) {
-        let known = self.objects.get(&name);
+        let known_object = self.objects.get(&name);
         // A repeated change adds no information.
-        if !self.resumed && object_change.is_known(known) {
+        if !self.resumed && object_change.is_known(known_object) {
             return;
         }
         let mut created = false;
@@ -151,7 +151,9 @@ impl WatchedObjects {
                 let status = match status {
                     KeyChange::Put(key_content) => Some(key_content),
                     KeyChange::Removed => None,
-                    KeyChange::Untouched => known.and_then(|known| known.status.clone()).filter(|_| !created),
+                    KeyChange::Untouched => {
+                        known_object.and_then(|known_object| known_object.status.clone()).filter(|_| !created)
+                    }
                 };
                 self.objects.insert(name.clone(), Stored { spec, status });
             }
@@ -192,14 +194,14 @@ impl WatchedObjects {
         status: Option<KeyContent>,
         events: &mut Vec<Event>,
     ) {
-        let known = self.objects.remove(name);
+        let known_object = self.objects.remove(name);
         let first = self.seen.insert(name.to_owned());
         let shown = self.shown.remove(name);
         let maybe_shown = shown || (self.resumed && first);
         if !maybe_shown {
             return;
         }
-        let mut object = match known {
+        let mut object = match known_object {
             Some(mut stored) => {
                 stored.status = status.or(stored.status);
                 stored.object(self.kind)
@@ -229,16 +231,16 @@ struct ObjectChange {
 
 impl ObjectChange {
     /// Returns `true` if the view already has this change or a newer one.
-    fn is_known(&self, known: Option<&Stored>) -> bool {
-        let older = |change: &KeyChange, known: Option<&KeyContent>| match change {
+    fn is_known(&self, known_object: Option<&Stored>) -> bool {
+        let older = |change: &KeyChange, known_object: Option<&KeyContent>| match change {
             KeyChange::Untouched => true,
             KeyChange::Put(key_content) => {
-                known.is_some_and(|known| known.mod_revision >= key_content.mod_revision)
+                known_object.is_some_and(|known_object| known_object.mod_revision >= key_content.mod_revision)
             }
             KeyChange::Removed => false,
         };
-        older(&self.spec, known.map(|known| &known.spec))
-            && older(&self.status, known.and_then(|known| known.status.as_ref()))
+        older(&self.spec, known_object.map(|known_object| &known_object.spec))
+            && older(&self.status, known_object.and_then(|known_object| known_object.status.as_ref()))
     }
 }
 

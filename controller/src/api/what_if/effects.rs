@@ -98,16 +98,16 @@ impl Comparison<'_> {
         let status = old.map(|old| status_of(self.before, old)).unwrap_or_default();
         // The node where the service runs or may run.
         let current_node = status.node.clone().filter(|_| status.running || !used_nodes(&status).is_empty());
-        let was = old.map(|old| old.spec.state);
+        let state_before = old.map(|old| old.spec.state);
         match (new.map(|new| new.spec.state), current_node) {
             (None | Some(RequestedState::Ignored), Some(node)) => {
-                if was.is_some_and(|was| was != RequestedState::Ignored) {
+                if state_before.is_some_and(|state_before| state_before != RequestedState::Ignored) {
                     self.effect(name, EffectKind::Release, Some(node), None, Reason::Deleted);
                 }
                 self.remove_from_node(name);
             }
             (Some(RequestedState::Stopped | RequestedState::Disabled), Some(node)) => {
-                if was == Some(RequestedState::Started) {
+                if state_before == Some(RequestedState::Started) {
                     let reason = Reason::Stopped;
                     self.effect(name, EffectKind::Stop, Some(node), None, reason);
                 }
@@ -118,7 +118,7 @@ impl Comparison<'_> {
                     self.compare_running(name, &node);
                 }
             }
-            (Some(RequestedState::Started), None) => self.compare_stopped(name, was, &status),
+            (Some(RequestedState::Started), None) => self.compare_stopped(name, state_before, &status),
             (
                 None | Some(RequestedState::Ignored | RequestedState::Stopped | RequestedState::Disabled),
                 None,
@@ -127,8 +127,13 @@ impl Comparison<'_> {
     }
 
     /// Records the effect on a service that does not run and is requested to run.
-    fn compare_stopped(&mut self, name: &ResourceName, was: Option<RequestedState>, status: &ResourceStatus) {
-        let wanted_before = was == Some(RequestedState::Started);
+    fn compare_stopped(
+        &mut self,
+        name: &ResourceName,
+        state_before: Option<RequestedState>,
+        status: &ResourceStatus,
+    ) {
+        let wanted_before = state_before == Some(RequestedState::Started);
         if wanted_before && status.state == ServiceState::Error {
             return;
         }

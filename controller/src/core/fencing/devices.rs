@@ -310,7 +310,7 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
         mut events: Vec<Event>,
         plan: &mut Plan,
     ) {
-        let (what, retried) = match (switch, device.kind) {
+        let (operation, retried) = match (switch, device.kind) {
             (Switch::Off, _) => ("was started", false),
             (Switch::On, FenceKind::Power) => {
                 ("was started to switch the node on again", self.has_failed_on())
@@ -318,7 +318,7 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
             (Switch::On, FenceKind::Fabric) => ("was started to reconnect the node", self.has_failed_on()),
         };
         if !retried {
-            let message = format!("Fence device {} {what}", device.name);
+            let message = format!("Fence device {} {operation}", device.name);
             events.push(self.event(EventType::Normal, Reason::FenceDeviceStarted, message));
         }
         let mut switched_off = value.switched_off.clone();

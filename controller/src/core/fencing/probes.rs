@@ -58,11 +58,11 @@ pub type DeviceProbes = BTreeMap<(NodeName, String), DeviceProbe>;
 pub(super) fn plan(input: &PlanInput<'_>, subject: &FencedNode<'_>, plan: &mut Plan) {
     let Some(node) = input.cluster_view.nodes.get(subject.name) else { return };
     for device in node.value.spec.fencing.devices.iter().filter(|device| device.proves()) {
-        let known = probe_of(input, subject.name, device);
-        if known.is_some_and(|probe| probe.running.is_some()) {
+        let previous_probe = probe_of(input, subject.name, device);
+        if previous_probe.is_some_and(|probe| probe.running.is_some()) {
             continue;
         }
-        let due = known.map_or(input.now.raw, |probe| match &probe.outcome {
+        let due = previous_probe.map_or(input.now.raw, |probe| match &probe.outcome {
             None => input.now.raw,
             Some(FencerOutcome::Confirmed) => probe.ended + PROBE_INTERVAL_MS,
             Some(FencerOutcome::Failed(_)) => probe.ended + RETRY_INTERVAL_MS,

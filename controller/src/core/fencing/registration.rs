@@ -236,8 +236,8 @@ fn wait_for_replacements(input: &PlanInput<'_>, node: &NodeName, plan: &mut Plan
         let request = assignment.replacement.as_ref().filter(|_| assignment.node == *node);
         let status =
             cluster_view.resource_statuses.get(name).and_then(|status| status.value.replacement.as_ref());
-        let known = cluster_view.resources.contains_key(name);
-        known && request.zip(status).is_some_and(|(request, status)| request.uid == status.uid)
+        let resource_exists = cluster_view.resources.contains_key(name);
+        resource_exists && request.zip(status).is_some_and(|(request, status)| request.uid == status.uid)
     };
     let assignments = cluster_view.assignments.iter();
     let pending: Vec<&str> = assignments

@@ -69,14 +69,14 @@ pub(super) fn plan(
     }
     if node.silence_fencing_delay.is_err() && !node.has_device {
         let services: Vec<&str> = node.active.iter().map(ResourceName::as_str).collect();
-        let (reason, why) = match node.silence_fencing_delay {
+        let (reason, wake_reason) = match node.silence_fencing_delay {
             Err(reason @ (Reason::WatchdogFailed | Reason::SleepUnprotected)) => {
                 (reason, format!("Node is unreachable and cannot be fenced: {}", reason.sentence()))
             }
             Ok(_) | Err(_) => (Reason::FencingUnavailable, Reason::FencingUnavailable.sentence().to_owned()),
         };
         let message = format!(
-            "{why}; services may still run on it ({}). Power the node off, then run hactl node confirm-fenced {name}",
+            "{wake_reason}; services may still run on it ({}). Power the node off, then run hactl node confirm-fenced {name}",
             services.join(", ")
         );
         wait(plan, reason, message);

@@ -98,8 +98,8 @@ fn recovered(name: &ResourceName, status: Option<&ResourceStatus>) -> Notificati
 
 fn reservation(input: &PlanInput<'_>, next: &mut SentFacts, items: &mut Items) {
     let Some(status) = &input.cluster_view.cluster_status else { return };
-    let Some(found) = condition(&status.value.conditions, FAILOVER_CAPACITY) else { return };
-    let failed = match found.status {
+    let Some(condition) = condition(&status.value.conditions, FAILOVER_CAPACITY) else { return };
+    let failed = match condition.status {
         ConditionStatus::True => false,
         ConditionStatus::False => true,
         // The check is undecided, so its last decided result stays.
@@ -117,9 +117,9 @@ fn reservation(input: &PlanInput<'_>, next: &mut SentFacts, items: &mut Items) {
     let item = NotificationItem {
         object: NotificationObject::default(),
         node: None,
-        since: found.last_transition_time.clone(),
-        reason: found.reason,
-        message: found.message.clone(),
+        since: condition.last_transition_time.clone(),
+        reason: condition.reason,
+        message: condition.message.clone(),
         action,
     };
     items.entry(kind).or_default().push(item);
@@ -134,9 +134,9 @@ fn is_reported(fence: &RecentFence) -> bool {
 
 fn fences(input: &PlanInput<'_>, next: &mut SentFacts, items: &mut Items) {
     for fence in input.cluster_view.cluster_status.iter().flat_map(|status| &status.value.recent_fences) {
-        let known = next.fences.get(&fence.node).is_some_and(|epoch| *epoch >= fence.epoch);
+        let is_already_sent = next.fences.get(&fence.node).is_some_and(|epoch| *epoch >= fence.epoch);
         let awaited = next.unconfirmed.get(&fence.node) == Some(&fence.epoch.previous());
-        if known || !(awaited || is_reported(fence)) {
+        if is_already_sent || !(awaited || is_reported(fence)) {
             continue;
         }
         next.fences.insert(fence.node.clone(), fence.epoch);
@@ -169,11 +169,11 @@ fn unconfirmed(
     items: &mut Items,
     plan: &mut Plan,
 ) {
-    for (name, known) in &input.cluster_view.fences {
-        let fence = &known.value;
+    for (name, stored_fence) in &input.cluster_view.fences {
+        let fence = &stored_fence.value;
         let epoch = open_or_closed_epoch(fence);
         let reported = next.unconfirmed.get(name).copied();
-        let Some((late_at, reason, message)) = proof_missing(nodes, name, known, plan) else {
+        let Some((late_at, reason, message)) = proof_missing(nodes, name, stored_fence, plan) else {
             // The node was fenced with a proof, which is reported once the status shows it. Or its fencing was never
             // delayed, or the node is reachable again.
             let is_reachable = nodes.get(name).is_some_and(NodeHealth::is_reachable);

@@ -201,21 +201,24 @@ impl Deliveries {
             }
             return Some(EndedAttempt { target: target.kind(), result, discard_message: None });
         }
-        let (why, refused) = match outcome {
+        let (reason_text, refused) = match outcome {
             DeliveryOutcome::Delivered(_) => {
                 self.failures.remove(&key);
                 self.ended.insert((notification.id, key));
                 let result = NotificationResult::Sent;
                 return Some(EndedAttempt { target: target.kind(), result, discard_message: None });
             }
-            DeliveryOutcome::Failed(why) => (why, false),
-            DeliveryOutcome::Refused(why) => (why, true),
+            DeliveryOutcome::Failed(reason_text) => (reason_text, false),
+            DeliveryOutcome::Refused(reason_text) => (reason_text, true),
         };
-        let known = self.failures.remove(&key).filter(|known| known.id == notification.id);
-        let (count, since) = known.map_or((1, now), |known| (known.count.saturating_add(1), known.since));
+        let previous_failure =
+            self.failures.remove(&key).filter(|previous_failure| previous_failure.id == notification.id);
+        let (count, since) = previous_failure.map_or((1, now), |previous_failure| {
+            (previous_failure.count.saturating_add(1), previous_failure.since)
+        });
         if refused || now.since(since) >= GIVE_UP_MS {
             let message = format!(
-                "Notification {} ({}) not delivered to {}, discarded (attempts: {count}): {why}",
+                "Notification {} ({}) not delivered to {}, discarded (attempts: {count}): {reason_text}",
                 notification.id,
                 notification.summary,
                 target.name()
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_to_five_minutes_and_attempts_end_after_a_day() {
+    fn delivery_backoff_ends_after_a_day() {
         let mut deliveries = Deliveries::default();
         let mut at = Mono(7);
         let mut pauses = Vec::new();

@@ -23,7 +23,7 @@ pub(super) fn plan(
     let cluster_view = input.cluster_view;
     let spec = &request.operation.value.spec;
     let name = &spec.node.clone().unwrap_or_default();
-    let begun = request.is_running();
+    let is_running = request.is_running();
     let boot = cluster_view.fences.get(name).map(|fence| &fence.value.boot_id);
     let same_boot = boot == spec.boot_id.as_ref();
     let report = cluster_view.node_reports.get(name).map(|report| &report.value);
@@ -31,8 +31,10 @@ pub(super) fn plan(
         (None, _) | (_, None) => {
             new_status(OperationPhase::Refused, Reason::NotFound, format!("Node {name} not found"))
         }
-        (Some(node), Some(report)) if begun && !same_boot => result_after_reboot(request, name, node, report),
-        (Some(_), Some(report)) if begun => {
+        (Some(node), Some(report)) if is_running && !same_boot => {
+            result_after_reboot(request, name, node, report)
+        }
+        (Some(_), Some(report)) if is_running => {
             let over_at = request.operation.seen + RESET_TIMEOUT_MS;
             let has_reported_since = request.status.map(|status| status.modified)
                 < cluster_view.node_reports.get(name).map(|report| report.modified);

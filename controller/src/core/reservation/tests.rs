@@ -25,7 +25,7 @@ fn check(found: &[(&str, Verdict)], reason: Reason, expected: &str) {
 }
 
 #[test]
-fn a_failed_check_names_nodes_and_services() {
+fn failed_reservation_check_names_nodes_and_services() {
     let failing = |services| Verdict::Fails(Failing { certificate: Certificate::NoNode, services });
     let web =
         without_place("web", "node1", &[("node2", "too small"), ("node3", "too small"), ("node4", "away")]);
@@ -40,7 +40,7 @@ fn a_failed_check_names_nodes_and_services() {
 }
 
 #[test]
-fn an_undecided_check_is_reported() {
+fn undecided_reservation_check_is_reported() {
     let left = vec![without_place("web", "node1", &[("node2", "too small")])];
     check(
         &[("node1", Verdict::Unknown(left))],
@@ -51,7 +51,7 @@ fn an_undecided_check_is_reported() {
 }
 
 #[test]
-fn a_passed_check_is_one_sentence() {
+fn passed_reservation_check_is_one_sentence() {
     check(
         &[],
         Reason::FailoverCapacityAvailable,
@@ -60,7 +60,7 @@ fn a_passed_check_is_one_sentence() {
 }
 
 #[test]
-fn the_headline_names_the_nodes() {
+fn reservation_headline_names_the_nodes() {
     let sentence = check_failed_message("default", "node1");
     assert_eq!(headline(&format!("{sentence}: web on node1: too small (node2)")), sentence);
     assert_eq!(headline("something else"), "something else");

@@ -57,12 +57,12 @@ pub(super) fn assign(
                 guards.insert(key, guard);
                 continue;
             }
-            if let Some(known) = &draft.status.replacement
+            if let Some(requested_replacement) = &draft.status.replacement
                 && Service::epoch_status(&input, other_node, epoch) != EpochStatus::Released
             {
                 let message = format!(
                     "Waiting for node {other_node} to report whether {} became the secondary",
-                    known.node
+                    requested_replacement.node
                 );
                 draft.add_wait(Reason::ReplacingSecondary, message);
                 return false;

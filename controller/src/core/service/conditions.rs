@@ -64,8 +64,8 @@ pub(super) fn set_conditions(input: &PlanInput<'_>, service: &Service<'_>, draft
         let message = format!("Nodes not probed: {}", draft.not_probed.join(", "));
         set("Probed", false, Reason::NotProbed, &message);
     }
-    let wanted = ServiceDefinition::of(&service.resource.value);
-    match draft.status.copies.iter().find(|copy| !copy.definition.may_replace(&wanted)) {
+    let desired_definition = ServiceDefinition::of(&service.resource.value);
+    match draft.status.copies.iter().find(|copy| !copy.definition.may_replace(&desired_definition)) {
         None => draft.status.conditions.retain(|condition| condition.kind != "DefinitionDiffers"),
         Some(copy) => {
             let definition_text = |definition: &ServiceDefinition| {
@@ -77,7 +77,7 @@ pub(super) fn set_conditions(input: &PlanInput<'_>, service: &Service<'_>, draft
                 "Node {} runs {}; the spec names {}. The copy continues until the resource is stopped",
                 copy.node,
                 definition_text(&copy.definition),
-                definition_text(&wanted)
+                definition_text(&desired_definition)
             );
             let condition = Condition {
                 kind: "DefinitionDiffers".to_owned(),

@@ -74,8 +74,8 @@ pub(super) fn prove_no_other_copy(
 ) -> Result<Vec<(String, Guard)>, NodeName> {
     let assigned = service.assignment.map(|assignment| assigned_nodes(&assignment.value)).unwrap_or_default();
     let mut guards = Vec::new();
-    let known = draft.status.copies.iter().cloned().chain(reported_copies(input, service));
-    for copy in known {
+    let known_copies = draft.status.copies.iter().cloned().chain(reported_copies(input, service));
+    for copy in known_copies {
         let is_covered_by_assignment = copy.is_guarded() && assigned.contains(&(&copy.node, copy.epoch));
         if copy.node == *node || is_covered_by_assignment {
             continue;
@@ -97,20 +97,20 @@ pub(super) fn differing_definition(
     node: &NodeName,
     epoch: Epoch,
 ) -> Option<ServiceDefinition> {
-    let wanted = ServiceDefinition::of(&service.resource.value);
+    let desired_definition = ServiceDefinition::of(&service.resource.value);
     // A probe that found another service there rules out the definition in a backup.
-    let found = input
+    let differing = input
         .cluster_view
         .service_report(service.name, node)
         .map(|report| &report.value)
         .filter(|report| report.phase == Phase::ProbedRunning && report.epoch == epoch)
         .and_then(|report| report.identity.as_ref());
-    let known = draft.status.copies.iter().cloned().chain(reported_copies(input, service));
-    known
+    let known_copies = draft.status.copies.iter().cloned().chain(reported_copies(input, service));
+    known_copies
         .filter(|copy| copy.node == *node && copy.epoch == epoch)
         .map(|copy| copy.definition)
-        .filter(|definition| found.is_none() || definition.identity().as_ref() == found)
-        .find(|definition| !definition.may_replace(&wanted))
+        .filter(|definition| differing.is_none() || definition.identity().as_ref() == differing)
+        .find(|definition| !definition.may_replace(&desired_definition))
 }
 
 fn is_same_copy(one: &ServiceCopy, other: &ServiceCopy) -> bool {

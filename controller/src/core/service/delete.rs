@@ -29,7 +29,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
         super::write_draft(planner, service, draft);
         return;
     }
-    let others: Vec<&str> = service
+    let other_nodes: Vec<&str> = service
         .resource
         .value
         .metadata
@@ -38,11 +38,11 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
         .map(String::as_str)
         .filter(|finalizer| *finalizer != FINALIZER)
         .collect();
-    if !others.is_empty() {
+    if !other_nodes.is_empty() {
         wait_in_deleting(
             planner,
             service,
-            format!("Waiting for finalizers to be removed: {}", others.join(", ")),
+            format!("Waiting for finalizers to be removed: {}", other_nodes.join(", ")),
         );
         return;
     }
@@ -213,16 +213,20 @@ pub(super) fn plan_orphans(planner: &mut Planner<'_>) {
             transaction =
                 transaction.delete(cluster_view.keys.assignment(name), Guard::Unchanged(assignment.modified));
             if Service::epoch_status(&input, &value.node, value.epoch) != EpochStatus::Released {
-                let known = cluster_view.tombstones.get(name);
-                let mut nodes = known.map(|known| known.value.nodes.clone()).unwrap_or_default();
+                let stored_tombstone = cluster_view.tombstones.get(name);
+                let mut nodes = stored_tombstone
+                    .map(|stored_tombstone| stored_tombstone.value.nodes.clone())
+                    .unwrap_or_default();
                 nodes.insert(value.node.clone());
-                let mut copies = known.map(|known| known.value.copies.clone()).unwrap_or_default();
+                let mut copies = stored_tombstone
+                    .map(|stored_tombstone| stored_tombstone.value.copies.clone())
+                    .unwrap_or_default();
                 nodes.extend(remaining.iter().map(|copy| copy.node.clone()));
                 copies.extend(remaining);
                 copies.push(unguarded_copy(&value.node, value.epoch, &value.boot_id, &value.definition));
                 let tombstone = Tombstone { uid: value.definition.uid.clone(), nodes, copies };
                 let key = cluster_view.keys.tombstone(name);
-                transaction = transaction.put(key, record_guard(known), stored(&tombstone));
+                transaction = transaction.put(key, record_guard(stored_tombstone), stored(&tombstone));
             }
         }
         planner.plan.add_action(subject, transaction, Vec::new(), OnApplied::Uses(BTreeSet::new()));

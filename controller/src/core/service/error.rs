@@ -68,11 +68,11 @@ pub(super) fn could_not_stop(
     epoch: Epoch,
     message: &str,
 ) {
-    let known = draft.status.state == ServiceState::Error
+    let is_already_reported = draft.status.state == ServiceState::Error
         && draft.status.stop_confirmed == Some(false)
         && draft.status.node.as_ref() == Some(node)
         && draft.status.epoch == Some(epoch);
-    if known {
+    if is_already_reported {
         return;
     }
     let input = planner.input;

@@ -16,12 +16,12 @@ pub(super) fn conflict(planner: &Planner<'_>, service: &Service<'_>) -> Option<S
     let input = planner.input;
     let cluster_view = input.cluster_view;
     let identity = cluster_view.identity(service.name)?;
-    let others =
+    let other_resources =
         cluster_view.resources_with_identity(identity).filter(|name| *name != service.name).filter(|name| {
             let exclusive = cluster_view.resources.get(*name).is_some_and(|other| other.value.spec.exclusive);
             exclusive || service.exclusive()
         });
-    others
+    other_resources
         .filter(|name| {
             let subject = Subject::Service((*name).clone());
             // The write in progress about the other resource may be its start.
@@ -77,14 +77,19 @@ pub(super) fn answer_required_after(
     service: &Service<'_>,
     node: &NodeName,
 ) -> Option<Revision> {
-    let own = service.tombstone.filter(|tombstone| tombstone.value.nodes.contains(node));
+    let own_tombstone = service.tombstone.filter(|tombstone| tombstone.value.nodes.contains(node));
     let identity = cluster_view.identity(service.name);
-    let others = tombstones_with_identity(cluster_view, service.name).into_iter().filter(|(_, tombstone)| {
-        identity.is_some_and(|identity| {
-            copies_with_identity(&tombstone.value, identity).any(|copy| copy.node == *node)
-        })
-    });
-    others.map(|(_, tombstone)| tombstone).chain(own).map(|tombstone| tombstone.modified).max()
+    let other_tombstones =
+        tombstones_with_identity(cluster_view, service.name).into_iter().filter(|(_, tombstone)| {
+            identity.is_some_and(|identity| {
+                copies_with_identity(&tombstone.value, identity).any(|copy| copy.node == *node)
+            })
+        });
+    other_tombstones
+        .map(|(_, tombstone)| tombstone)
+        .chain(own_tombstone)
+        .map(|tombstone| tombstone.modified)
+        .max()
 }
 
 /// Ends the tombstones of the service's name and identity, once each of their nodes has answered for that identity.
@@ -92,9 +97,9 @@ pub(super) fn answer_required_after(
 pub(super) fn end_tombstones(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
     let cluster_view = input.cluster_view;
     let identity = cluster_view.identity(service.name);
-    let own = service.tombstone.map(|tombstone| (service.name, tombstone));
-    let others = tombstones_with_identity(cluster_view, service.name);
-    for (name, tombstone) in others.into_iter().chain(own) {
+    let own_tombstone = service.tombstone.map(|tombstone| (service.name, tombstone));
+    let other_tombstones = tombstones_with_identity(cluster_view, service.name);
+    for (name, tombstone) in other_tombstones.into_iter().chain(own_tombstone) {
         let mut remaining = tombstone.value.clone();
         remaining.copies.retain(|copy| copy.definition.identity().as_ref() != identity);
         remaining.nodes = remaining.copies.iter().map(|copy| copy.node.clone()).collect();

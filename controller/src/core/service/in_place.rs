@@ -103,20 +103,24 @@ fn decide<'a>(input: &PlanInput<'_>, service: &Service<'a>, draft: &ServiceDraft
         let message = format!("Secondary of {name} is being replaced");
         return Decision::Wait(Reason::ReplacingSecondary, message);
     }
-    let wanted = ServiceDefinition::of(&service.resource.value);
-    if assignment.definition.uid != wanted.uid || !assignment.definition.may_replace(&wanted) {
+    let desired_definition = ServiceDefinition::of(&service.resource.value);
+    if assignment.definition.uid != desired_definition.uid
+        || !assignment.definition.may_replace(&desired_definition)
+    {
         let message =
             format!("Service on node {node} is not the one in the spec: run \"hactl stop {name}\" first");
         return Decision::Refuse(Reason::DefinitionDiffers, message);
     }
-    if wanted.driver.creates_unit_from_spec() && assignment.definition.driver != wanted.driver {
+    if desired_definition.driver.creates_unit_from_spec()
+        && assignment.definition.driver != desired_definition.driver
+    {
         let message = format!(
             "Container on {node} cannot apply a driver edit without a restart: run \"hactl restart \
                  {name}\""
         );
         return Decision::Refuse(Reason::Refused, message);
     }
-    if assignment.in_place.is_some() && assignment.definition == wanted {
+    if assignment.in_place.is_some() && assignment.definition == desired_definition {
         return Decision::Done(format!("{name} on {node} already has this definition"));
     }
     Decision::Rewrite(assignment)
@@ -145,8 +149,12 @@ fn rewrite_definition(
     let rewritten = Assignment { definition, in_place: Some(request.name.to_owned()), ..assignment.clone() };
     replacement::rewrite(input, draft, rewritten);
     let message = format!("Node {} uses the edited definition without a stop", assignment.node);
-    let by = &request.operation.value.spec.requested_by;
-    draft.emit_event(EventType::Normal, Reason::UserRequested, format!("{message}, confirmed by {by}"));
+    let requester = &request.operation.value.spec.requested_by;
+    draft.emit_event(
+        EventType::Normal,
+        Reason::UserRequested,
+        format!("{message}, confirmed by {requester}"),
+    );
     set_status(input, service, draft, OperationPhase::Succeeded, Reason::Completed, &message);
 }
 
@@ -158,8 +166,8 @@ pub(super) fn repeated_confirmation(
     epoch: Epoch,
     definition: &ServiceDefinition,
 ) -> Option<OperationName> {
-    let known = &service.assignment?.value;
-    (known.node == *node && known.epoch == epoch && known.definition == *definition)
-        .then(|| known.in_place.clone())
+    let assignment = &service.assignment?.value;
+    (assignment.node == *node && assignment.epoch == epoch && assignment.definition == *definition)
+        .then(|| assignment.in_place.clone())
         .flatten()
 }

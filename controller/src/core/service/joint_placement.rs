@@ -70,13 +70,13 @@ fn explain_choice(
     node: &NodeName,
 ) -> Option<String> {
     let alone = alone.filter(|alone| *alone != node)?;
-    let others = planner.joint_placement.unplaced.iter().filter(|name| name.as_str() != service.name);
-    let others: Vec<&str> = others.map(ResourceName::as_str).collect();
-    if others.is_empty() {
+    let other_services = planner.joint_placement.unplaced.iter().filter(|name| name.as_str() != service.name);
+    let other_services: Vec<&str> = other_services.map(ResourceName::as_str).collect();
+    if other_services.is_empty() {
         return None;
     }
     Some(format!(
         "{alone} scores better for this service alone, but would leave no eligible node for {}",
-        others.join(", ")
+        other_services.join(", ")
     ))
 }

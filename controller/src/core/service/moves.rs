@@ -39,7 +39,7 @@ pub(super) fn move_if_better(
     // A reason that only keeps new services away from a node moves no service.
     let refuses_only_new_services =
         reasons_to_leave.is_empty() && matches!(placement.verdicts.get(&node), Some(Verdict::Refused(_)));
-    let wanted = placement.node.clone().filter(|target| !refuses_only_new_services && *target != node);
+    let better_node = placement.node.clone().filter(|target| !refuses_only_new_services && *target != node);
     let dependent_move = planner.dependent_moves.get(service.name).cloned();
     let (target, frees_capacity_for) = match dependent_move {
         Some(MoveStep::Move { to, makes_room_for })
@@ -47,17 +47,17 @@ pub(super) fn move_if_better(
         {
             (Some(to), makes_room_for)
         }
-        Some(MoveStep::Wait { message }) if wanted.is_some() || !reasons_to_leave.is_empty() => {
+        Some(MoveStep::Wait { message }) if better_node.is_some() || !reasons_to_leave.is_empty() => {
             draft.add_wait(Reason::MovingForAntiAffinity, message);
             return;
         }
-        Some(MoveStep::Blocked { message }) if wanted.is_none() && reasons_to_leave.is_empty() => {
+        Some(MoveStep::Blocked { message }) if better_node.is_none() && reasons_to_leave.is_empty() => {
             draft.is_deadlocked = true;
             draft.add_wait(Reason::MovingForAntiAffinity, message);
             return;
         }
         Some(MoveStep::Move { .. } | MoveStep::Wait { .. } | MoveStep::Blocked { .. }) | None => {
-            (wanted, BTreeSet::new())
+            (better_node, BTreeSet::new())
         }
     };
     let reason = if reasons_to_leave.contains(&Reason::NodeInMaintenance) {
@@ -161,7 +161,7 @@ enum FollowedMove {
 
 fn followed_move(planner: &Planner<'_>, service: &Service<'_>, target: &NodeName) -> FollowedMove {
     let statuses = &planner.input.cluster_view.resource_statuses;
-    let mut found = FollowedMove::None;
+    let mut followed = FollowedMove::None;
     for name in planner.view.rules.strict_affinity_partners(service.name) {
         let moves_there = planner
             .view
@@ -176,9 +176,9 @@ fn followed_move(planner: &Planner<'_>, service: &Service<'_>, target: &NodeName
         if by_operator {
             return FollowedMove::Operator;
         }
-        found = FollowedMove::Companion;
+        followed = FollowedMove::Companion;
     }
-    found
+    followed
 }
 
 /// Returns `true` if a target is eligible for a service and the companions that move with it.

@@ -79,14 +79,14 @@ pub(super) fn phase_of(request: &ServiceRequest<'_>) -> OperationPhase {
 /// Returns the status of an operation in a new phase.
 pub(in crate::core) fn status_in_phase(
     input: &PlanInput<'_>,
-    known: Option<&OperationStatus>,
+    previous_status: Option<&OperationStatus>,
     generation: i64,
     phase: OperationPhase,
     reason: Reason,
     message: &str,
 ) -> OperationStatus {
     let now = input.now.timestamp();
-    let mut status = known.cloned().unwrap_or_default();
+    let mut status = previous_status.cloned().unwrap_or_default();
     status.observed_generation = generation;
     status.phase = phase;
     status.reason = reason;
@@ -125,9 +125,9 @@ pub(super) fn set_status(
     message: &str,
 ) {
     let Some(request) = service.operation else { return };
-    let known = draft.operation.as_ref().or(request.status.map(|status| &status.value));
+    let previous_status = draft.operation.as_ref().or(request.status.map(|status| &status.value));
     let generation = request.operation.value.metadata.generation;
-    draft.operation = Some(status_in_phase(input, known, generation, phase, reason, message));
+    draft.operation = Some(status_in_phase(input, previous_status, generation, phase, reason, message));
 }
 
 pub(super) fn refuse(
@@ -321,17 +321,17 @@ pub(super) fn execute(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         return false;
     }
     let spec = &request.operation.value.spec;
-    let begun = match spec.action {
+    let has_begun = match spec.action {
         OperationAction::Migrate | OperationAction::Relocate => {
             let live = spec.action == OperationAction::Migrate;
             let target = spec.node.clone().unwrap_or_default();
-            let begun = moves::begin(planner, service, draft, &target, live, Reason::UserRequested);
-            if begun {
+            let has_begun = moves::begin(planner, service, draft, &target, live, Reason::UserRequested);
+            if has_begun {
                 // After an operator's move, the service no longer returns to its node from before maintenance.
                 draft.status.maintenance_node = None;
                 planner.moved_by_operator.insert(service.name.to_owned());
             }
-            begun
+            has_begun
         }
         OperationAction::Restart => restart(planner, service, draft),
         OperationAction::ReplaceSecondary => {
@@ -350,7 +350,7 @@ pub(super) fn execute(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         | OperationAction::Balance
         | OperationAction::TestNotifications => return false,
     };
-    if begun {
+    if has_begun {
         draft.status.operation = Some(request.name.to_owned());
         let message = draft.message.clone();
         set_status(&input, service, draft, OperationPhase::Running, Reason::InProgress, &message);

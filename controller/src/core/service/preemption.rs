@@ -47,18 +47,18 @@ pub(super) fn preempt_or_wait(
         preemptible: &preemptible,
         leaving: &leaving,
     };
-    let Some(found) = preempt(&planner.view, placement, &preemption_request) else {
+    let Some(chosen_preemption) = preempt(&planner.view, placement, &preemption_request) else {
         report_no_node(draft, placement);
         return;
     };
     let priority = service.resource.value.spec.priority;
-    for victim in &found.victims {
+    for victim in &chosen_preemption.victims {
         let preemption = Preemption { by: service.name.clone(), priority };
         planner.preempted_services.insert(victim.clone(), preemption);
     }
-    let node = found.node;
+    let node = chosen_preemption.node;
     let mut stopping_names: Vec<String> =
-        found.victims.iter().map(|name| name_with_priority(planner, name)).collect();
+        chosen_preemption.victims.iter().map(|name| name_with_priority(planner, name)).collect();
     let already_stopping = leaving
         .iter()
         .filter(|name| planner.view.services.get(*name).is_some_and(|facts| facts.uses.contains(&node)));
@@ -84,7 +84,7 @@ pub(super) fn companions_without_node(
     companions
         .into_iter()
         .filter(|name| {
-            let wanted = cluster_view
+            let started_companions = cluster_view
                 .resources
                 .get(name)
                 .is_some_and(|other| other.value.spec.state == RequestedState::Started);
@@ -93,7 +93,7 @@ pub(super) fn companions_without_node(
             let is_being_scheduled =
                 matches!(state, Some(ServiceState::RequestStart | ServiceState::Recovery));
             let is_being_stopped = matches!(state, Some(ServiceState::RequestStop | ServiceState::Stopping));
-            wanted && ((is_being_scheduled && uses_none) || is_being_stopped)
+            started_companions && ((is_being_scheduled && uses_none) || is_being_stopped)
         })
         .collect()
 }
@@ -101,8 +101,8 @@ pub(super) fn companions_without_node(
 /// Returns `true` if the service was preempted by a service with a write in progress. Until that write is seen, the
 /// freed capacity is not available.
 pub(super) fn waits_for_preempting_service(planner: &Planner<'_>, draft: &ServiceDraft) -> bool {
-    let Some(by) = &draft.status.preempted_by else { return false };
-    planner.input.busy.contains(&Subject::Service(by.clone()))
+    let Some(preempting_service) = &draft.status.preempted_by else { return false };
+    planner.input.busy.contains(&Subject::Service(preempting_service.clone()))
 }
 
 /// Returns the other services that are being stopped, or must leave in this plan.
@@ -180,10 +180,13 @@ pub(super) fn start_again(draft: &mut ServiceDraft) {
 
 /// Explains in the message of a preempted service why it lost its node.
 pub(super) fn explain_preemption(draft: &mut ServiceDraft, placement: &Placement) {
-    if let Some(by) = draft.status.preempted_by.clone()
+    if let Some(preempting_service) = draft.status.preempted_by.clone()
         && draft.reserved_node.is_none()
     {
         draft.waiting.clear();
-        draft.add_wait(Reason::Preempted, format!("Preempted by {by}. {}", no_node_message(placement)));
+        draft.add_wait(
+            Reason::Preempted,
+            format!("Preempted by {preempting_service}. {}", no_node_message(placement)),
+        );
     }
 }

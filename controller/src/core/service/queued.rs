@@ -124,11 +124,11 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         draft.add_wait(Reason::BadConfiguration, "Exactly one key is required under spec.driver");
         return;
     }
-    if let Some(until) = restored::assignments_paused_until(&input) {
+    if let Some(paused_until) = restored::assignments_paused_until(&input) {
         let sentence = Reason::EtcdRestored.sentence();
         let message = format!("{sentence}: waiting until watchdogs have reset all isolated nodes");
         draft.add_wait(Reason::EtcdRestored, message);
-        draft.wake_after(until, 0, "watchdogs have reset all isolated nodes after the restore");
+        draft.wake_after(paused_until, 0, "watchdogs have reset all isolated nodes after the restore");
         return;
     }
     if let Some(message) = identity::conflict(planner, service) {
@@ -194,8 +194,8 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     draft.status.probe_arming = None;
     identity::end_tombstones(&input, service, draft);
     record_counted_empty(&input, service, draft, counted_empty);
-    let found = running.first().map(|node| (*node).to_owned());
-    if let Some(node) = &found
+    let running_node = running.first().map(|node| (*node).to_owned());
+    if let Some(node) = &running_node
         && let Some(epoch) = input.cluster_view.unreleased_epoch(node)
         && let Some(copy) = copies::differing_definition(&input, service, draft, node, epoch)
     {
@@ -203,7 +203,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         // stopped.
         draft.status.asked_identity = copy.identity();
     }
-    match (found, service.requested_state()) {
+    match (running_node, service.requested_state()) {
         (None, RequestedState::Started) => {
             draft.transition_to(
                 ServiceState::RequestStart,

@@ -141,8 +141,8 @@ fn imbalanced_long_enough(
     let mut imbalanced: BTreeMap<NodeName, bool> = BTreeMap::new();
     for (node, above) in sides {
         let key = (measure, node.clone());
-        let known = input.imbalances.get(&key).filter(|imbalance| imbalance.above == above);
-        let due = known.map_or(now, |imbalance| imbalance.since) + hold_ms;
+        let imbalance_start = input.imbalances.get(&key).filter(|imbalance| imbalance.above == above);
+        let due = imbalance_start.map_or(now, |imbalance| imbalance.since) + hold_ms;
         planner.plan.imbalances.insert(key, above);
         if now >= due {
             imbalanced.insert(node, above);

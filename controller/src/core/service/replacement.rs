@@ -26,10 +26,11 @@ use ha_store::Guard;
 /// Advances a replacement in progress, before all other decisions. Returns `true` if no other decision follows.
 pub(super) fn advance(planner: &Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) -> bool {
     let input = planner.input;
-    let Some(known) = draft.status.replacement.clone() else { return false };
+    let Some(stored_replacement) = draft.status.replacement.clone() else { return false };
     let assignment = service.assignment.map(|assignment| &assignment.value);
     let request = assignment.and_then(|assignment| {
-        let request = assignment.replacement.as_ref().filter(|request| request.uid == known.uid)?;
+        let request =
+            assignment.replacement.as_ref().filter(|request| request.uid == stored_replacement.uid)?;
         Some((assignment, request))
     });
     let Some((assignment, request)) = request else {
@@ -49,8 +50,9 @@ pub(super) fn advance(planner: &Planner<'_>, service: &Service<'_>, draft: &mut 
         .service_report(service.name, node)
         .map(|report| &report.value)
         .filter(|report| report.epoch == assignment.epoch && report.uid == service.uid());
-    let answer =
-        report.and_then(|report| report.replacement.as_ref()).filter(|answer| answer.uid == known.uid);
+    let answer = report
+        .and_then(|report| report.replacement.as_ref())
+        .filter(|answer| answer.uid == stored_replacement.uid);
     let present = request.present.as_ref();
     match answer.map(|answer| (answer.phase, answer)) {
         Some((ReplacementPhase::Done, _)) => complete(&input, service, draft, node, present),
@@ -72,16 +74,16 @@ pub(super) fn advance(planner: &Planner<'_>, service: &Service<'_>, draft: &mut 
                 });
             match epoch_status {
                 EpochStatus::Released => {
-                    let why = unchanged_secondary_message(
+                    let message = unchanged_secondary_message(
                         present,
                         &format!("Node {node} failed during the replacement"),
                     );
-                    fail_replacement(&input, service, draft, Reason::NodeFailed, &why);
+                    fail_replacement(&input, service, draft, Reason::NodeFailed, &message);
                 }
                 EpochStatus::Active if never_began => {
-                    let why =
+                    let message =
                         unchanged_secondary_message(present, "Service ended before the replacement began");
-                    fail_replacement(&input, service, draft, Reason::Interrupted, &why);
+                    fail_replacement(&input, service, draft, Reason::Interrupted, &message);
                 }
                 EpochStatus::Active | EpochStatus::Closing => {
                     return wait_for_answer(&input, service, draft, assignment, request, answer.is_some());
@@ -149,10 +151,10 @@ fn answer_text(answer: &ReplacementReport) -> String {
     if answer.message.is_empty() { answer.reason.sentence().to_owned() } else { answer.message.clone() }
 }
 
-fn unchanged_secondary_message(present: Option<&NodeName>, why: &str) -> String {
+fn unchanged_secondary_message(present: Option<&NodeName>, message: &str) -> String {
     match present {
-        Some(present) => format!("{why}; {present} remains the secondary"),
-        None => format!("{why}; the resource remains without a secondary"),
+        Some(present) => format!("{message}; {present} remains the secondary"),
+        None => format!("{message}; the resource remains without a secondary"),
     }
 }
 
@@ -212,8 +214,8 @@ fn set_outcome(
 
 /// Returns the request that a new assignment on the current node repeats while there is no answer: it is canceled.
 pub(super) fn repeated_request(draft: &ServiceDraft, assignment: &Assignment) -> Option<Replacement> {
-    let known = draft.status.replacement.as_ref()?;
-    let request = assignment.replacement.as_ref().filter(|request| request.uid == known.uid)?;
+    let stored_replacement = draft.status.replacement.as_ref()?;
+    let request = assignment.replacement.as_ref().filter(|request| request.uid == stored_replacement.uid)?;
     Some(Replacement { called_off: true, ..request.clone() })
 }
 

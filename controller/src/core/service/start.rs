@@ -70,8 +70,8 @@ pub(super) fn stop_found_copy(
     service: &Service<'_>,
     draft: &mut ServiceDraft,
 ) -> bool {
-    let found = service.other_possible_nodes(&planner.input, None);
-    let Some(node) = found.first().filter(|_| service.exclusive()) else { return false };
+    let possible_nodes = service.other_possible_nodes(&planner.input, None);
+    let Some(node) = possible_nodes.first().filter(|_| service.exclusive()) else { return false };
     let message = format!("Found running on {node}, stopping there first");
     draft.transition_to(ServiceState::RequestStop, Reason::StartedExternally, message);
     true

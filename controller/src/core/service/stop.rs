@@ -193,11 +193,11 @@ pub(super) fn disabled(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
 }
 
 fn follow_requested_state(service: &Service<'_>, draft: &mut ServiceDraft, from: RequestedState) -> bool {
-    let wanted = service.requested_state();
-    if wanted == from {
+    let requested_state = service.requested_state();
+    if requested_state == from {
         return false;
     }
-    match wanted {
+    match requested_state {
         RequestedState::Started => {
             draft.transition_to(ServiceState::RequestStart, Reason::Scheduled, "Start requested".to_owned());
             true

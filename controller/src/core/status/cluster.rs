@@ -24,19 +24,23 @@ const MAX_FENCES: usize = 20;
 const WAITING_WRITE_INTERVAL_MS: Millis = 1_000;
 
 pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
-    let known = input.cluster_view.cluster_status.as_ref();
+    let stored_status = input.cluster_view.cluster_status.as_ref();
     let disarm = disarm(input, nodes, plan);
     let status = status(input, disarm, plan);
-    if let Some(known) = known {
-        let only_waiting = ClusterStatus { waiting_for: known.value.waiting_for.clone(), ..status.clone() };
-        let next_write_at = known.seen + WAITING_WRITE_INTERVAL_MS;
-        if only_waiting == known.value && status != known.value && input.now.raw < next_write_at {
+    if let Some(stored_status) = stored_status {
+        let only_waiting =
+            ClusterStatus { waiting_for: stored_status.value.waiting_for.clone(), ..status.clone() };
+        let next_write_at = stored_status.seen + WAITING_WRITE_INTERVAL_MS;
+        if only_waiting == stored_status.value
+            && status != stored_status.value
+            && input.now.raw < next_write_at
+        {
             plan.wake_at(input, next_write_at, "the list of waiting actions has changed");
             return;
         }
     }
     let events = reservation_events(input, &status);
-    write(input, plan, Kind::Cluster, CLUSTER_NAME, known, &status, events);
+    write(input, plan, Kind::Cluster, CLUSTER_NAME, stored_status, &status, events);
 }
 
 fn status(input: &PlanInput<'_>, disarm: Option<Disarmed>, plan: &Plan) -> ClusterStatus {
@@ -77,9 +81,9 @@ fn waiting_for(plan: &Plan) -> Vec<String> {
 /// others are frozen. The answer then holds until the cluster is armed.
 fn disarm(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) -> Option<Disarmed> {
     let cluster_view = input.cluster_view;
-    let wanted = cluster_view.settings().disarmed?;
-    if cluster_view.cluster_status.as_ref().is_some_and(|known| known.value.disarm == Some(wanted)) {
-        return Some(wanted);
+    let disarm_mode = cluster_view.settings().disarmed?;
+    if cluster_view.cluster_status.as_ref().is_some_and(|known| known.value.disarm == Some(disarm_mode)) {
+        return Some(disarm_mode);
     }
     let fenced = nodes
         .iter()
@@ -89,11 +93,11 @@ fn disarm(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) -> Option<D
         let state =
             cluster_view.resource_statuses.get(name).map(|status| status.value.state).unwrap_or_default();
         let assigned = cluster_view.assignments.contains_key(name);
-        service::delays_disarm(state, assigned, wanted).then(|| format!("{name} ({state:?})"))
+        service::delays_disarm(state, assigned, disarm_mode).then(|| format!("{name} ({state:?})"))
     });
     let blockers: Vec<String> = fenced.chain(delaying).collect();
     if blockers.is_empty() {
-        return Some(wanted);
+        return Some(disarm_mode);
     }
     let message = format!("Disarming waits for {}", blockers.join(", "));
     plan.add_wait(Kind::Cluster, CLUSTER_NAME, Reason::Disarmed, message);
@@ -132,13 +136,12 @@ fn fences(input: &PlanInput<'_>, status: &mut ClusterStatus) {
             message: proof.sentence(),
             proof: proof.name().to_owned(),
         };
-        let known = status
-            .recent_fences
-            .iter_mut()
-            .find(|known| known.node == recent.node && known.epoch == recent.epoch);
-        match known {
-            Some(known) if known.reason == recent.reason => {}
-            Some(known) => *known = recent,
+        let previous_fences = status.recent_fences.iter_mut().find(|previous_fences| {
+            previous_fences.node == recent.node && previous_fences.epoch == recent.epoch
+        });
+        match previous_fences {
+            Some(previous_fences) if previous_fences.reason == recent.reason => {}
+            Some(previous_fences) => *previous_fences = recent,
             None => status.recent_fences.push(recent),
         }
     }

@@ -28,30 +28,36 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
     let cluster_view = input.cluster_view;
     let loads = assigned_requests(input);
     for (name, node) in nodes {
-        let known = cluster_view.node_statuses.get(name);
-        if !cluster_view.nodes.contains_key(name) && known.is_none() {
+        let stored_status = cluster_view.node_statuses.get(name);
+        if !cluster_view.nodes.contains_key(name) && stored_status.is_none() {
             continue;
         }
         let status = status(input, name, node, &loads, plan);
-        let mut events = not_ready_event(input, name, known.map(|known| &known.value), &status);
-        events.extend(maintenance_event(input, name, known.map(|known| known.value.state), status.state));
-        write(input, plan, Kind::Node, name, known, &status, events);
+        let mut events =
+            not_ready_event(input, name, stored_status.map(|stored_status| &stored_status.value), &status);
+        events.extend(maintenance_event(
+            input,
+            name,
+            stored_status.map(|stored_status| stored_status.value.state),
+            status.state,
+        ));
+        write(input, plan, Kind::Node, name, stored_status, &status, events);
     }
-    for (name, known) in &cluster_view.node_statuses {
+    for (name, stored_status) in &cluster_view.node_statuses {
         if cluster_view.nodes.contains_key(name) {
             continue;
         }
-        let gone = known.value.state == NodeState::Gone;
-        if !gone {
+        let is_gone = stored_status.value.state == NodeState::Gone;
+        if !is_gone {
             continue;
         }
-        let removed_at = known.seen + GONE_RETENTION_MS;
+        let removed_at = stored_status.seen + GONE_RETENTION_MS;
         plan.wake_at(input, removed_at, "the status of a deleted node is removed");
         if input.now.raw >= removed_at {
             plan.actions.retain(|action| {
                 action.subject != crate::core::plan::Subject::Status(Kind::Node, name.to_string())
             });
-            remove(input, plan, Kind::Node, name, known);
+            remove(input, plan, Kind::Node, name, stored_status);
         }
     }
 }
@@ -61,13 +67,13 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
 fn not_ready_event(
     input: &PlanInput<'_>,
     name: &NodeName,
-    known: Option<&NodeStatus>,
+    stored_status: Option<&NodeStatus>,
     status: &NodeStatus,
 ) -> Vec<Event> {
     let ready =
         |status: &NodeStatus| status.conditions.iter().find(|condition| condition.kind == "Ready").cloned();
     let Some(condition) = ready(status) else { return Vec::new() };
-    let before = known.and_then(ready).map(|condition| condition.reason);
+    let before = stored_status.and_then(ready).map(|condition| condition.reason);
     let has_no_other_event = matches!(condition.reason, Reason::AgentDown | Reason::DuplicateNode);
     if !has_no_other_event || before == Some(condition.reason) {
         return Vec::new();

@@ -20,41 +20,41 @@ pub(super) fn plan(input: &PlanInput<'_>, conflicts: &[RuleConflict], plan: &mut
 fn groups(input: &PlanInput<'_>, plan: &mut Plan) {
     let cluster_view = input.cluster_view;
     for (name, group) in &cluster_view.groups {
-        let known = cluster_view.group_statuses.get(name);
+        let stored_status = cluster_view.group_statuses.get(name);
         let unknown = group.value.spec.nodes.0.keys().filter(|node| !cluster_view.nodes.contains_key(*node));
         let status = rule_status(
             input,
-            known.map(|known| &known.value),
+            stored_status.map(|stored_status| &stored_status.value),
             None,
             unknown.map(NodeName::as_str),
             group.value.metadata.generation,
         );
-        write(input, plan, Kind::Group, name, known, &status, Vec::new());
+        write(input, plan, Kind::Group, name, stored_status, &status, Vec::new());
     }
-    for (name, known) in
+    for (name, stored_status) in
         cluster_view.group_statuses.iter().filter(|(name, _)| !cluster_view.groups.contains_key(*name))
     {
-        remove(input, plan, Kind::Group, name, known);
+        remove(input, plan, Kind::Group, name, stored_status);
     }
 }
 
 fn rules(input: &PlanInput<'_>, conflicts: &[RuleConflict], plan: &mut Plan) {
     let cluster_view = input.cluster_view;
     for (name, rule) in &cluster_view.rules {
-        let known = cluster_view.rule_statuses.get(name);
+        let stored_status = cluster_view.rule_statuses.get(name);
         let conflict = conflicts.iter().find(|conflict| conflict.rule == *name);
         let missing = missing(input, &rule.value.spec);
         let generation = rule.value.metadata.generation;
-        let known_value = known.map(|known| &known.value);
+        let known_value = stored_status.map(|stored_status| &stored_status.value);
         let status = rule_status(input, known_value, conflict, missing.into_iter(), generation);
         let events = conflict_event(input, name, &rule.value.metadata.uid, known_value, &status);
         let events = events.into_iter().collect();
-        write(input, plan, Kind::AffinityRule, name, known, &status, events);
+        write(input, plan, Kind::AffinityRule, name, stored_status, &status, events);
     }
-    for (name, known) in
+    for (name, stored_status) in
         cluster_view.rule_statuses.iter().filter(|(name, _)| !cluster_view.rules.contains_key(*name))
     {
-        remove(input, plan, Kind::AffinityRule, name, known);
+        remove(input, plan, Kind::AffinityRule, name, stored_status);
     }
 }
 
@@ -96,12 +96,12 @@ fn missing<'a>(input: &PlanInput<'_>, spec: &'a AffinityRuleSpec) -> Vec<&'a str
 
 fn rule_status<'a>(
     input: &PlanInput<'_>,
-    known: Option<&RuleStatus>,
+    stored_status: Option<&RuleStatus>,
     conflict: Option<&RuleConflict>,
     missing: impl Iterator<Item = &'a str>,
     generation: i64,
 ) -> RuleStatus {
-    let mut status = known.cloned().unwrap_or_default();
+    let mut status = stored_status.cloned().unwrap_or_default();
     status.observed_generation = generation;
     let missing: Vec<&str> = missing.collect();
     let (holds, reason, message) = match conflict {
@@ -119,8 +119,8 @@ fn rule_status<'a>(
 fn node_groups(input: &PlanInput<'_>, plan: &mut Plan) {
     let cluster_view = input.cluster_view;
     for (name, group) in &cluster_view.node_groups {
-        let known = cluster_view.node_group_statuses.get(name);
-        let mut status = known.map(|known| known.value.clone()).unwrap_or_default();
+        let stored_status = cluster_view.node_group_statuses.get(name);
+        let mut status = stored_status.map(|stored_status| stored_status.value.clone()).unwrap_or_default();
         let generation = group.value.metadata.generation;
         status.observed_generation = generation;
         status.nodes = cluster_view
@@ -131,13 +131,13 @@ fn node_groups(input: &PlanInput<'_>, plan: &mut Plan) {
             .collect();
         let message = Reason::Accepted.sentence();
         put_condition(input, &mut status.conditions, "Ready", true, Reason::Accepted, message, generation);
-        write(input, plan, Kind::NodeGroup, name, known, &status, Vec::new());
+        write(input, plan, Kind::NodeGroup, name, stored_status, &status, Vec::new());
     }
-    for (name, known) in cluster_view
+    for (name, stored_status) in cluster_view
         .node_group_statuses
         .iter()
         .filter(|(name, _)| !cluster_view.node_groups.contains_key(*name))
     {
-        remove(input, plan, Kind::NodeGroup, name, known);
+        remove(input, plan, Kind::NodeGroup, name, stored_status);
     }
 }

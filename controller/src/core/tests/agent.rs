@@ -226,14 +226,14 @@ impl Agent {
             return;
         }
         let fence: Option<Read<Fence>> = read(state, &keys.fence(&self.name));
-        let own = fence.as_ref().filter(|fence| {
+        let open_fence = fence.as_ref().filter(|fence| {
             fence.value.state == FenceState::Open
                 && fence.value.boot_id == self.boot_id()
                 && fence.value.machine_id == self.machine_id
                 && fence.value.request.is_some()
                 && fence.value.request == self.request
         });
-        match own {
+        match open_fence {
             None => self.register(state, keys, fence.as_ref()),
             Some(fence) => {
                 if now.since(self.last_heartbeat_at) >= self.timings.heartbeat_interval_ms
@@ -257,9 +257,9 @@ impl Agent {
         let failing = &self.faults.fails_stop;
         self.running.retain(|name| failing.contains(name));
         let key = keys.node_report(&self.name);
-        let known: Option<Read<NodeReport>> = read(state, &key);
-        let stands = known.as_ref().is_some_and(|known| {
-            Some(known.modified) == self.request
+        let stored_report: Option<Read<NodeReport>> = read(state, &key);
+        let stands = stored_report.as_ref().is_some_and(|stored_report| {
+            Some(stored_report.modified) == self.request
                 && fence.is_none_or(|fence| fence.value.request != self.request)
         });
         if stands {
@@ -267,7 +267,7 @@ impl Agent {
         }
         let report = self.report(fence.map_or(Epoch(0), |fence| fence.value.epoch), Mode::Registering);
         let transaction = Transaction::new()
-            .put(key, guard(known.as_ref()), json(&report))
+            .put(key, guard(stored_report.as_ref()), json(&report))
             .guard(keys.fence(&self.name), guard(fence));
         if let Outcome::Applied(revision) = state.commit(&transaction) {
             self.request = Some(revision);
@@ -294,9 +294,9 @@ impl Agent {
             .put_leased(alive_key, alive_guard, json(&value), lease)
             .guard(keys.fence(&self.name), Guard::Unchanged(fence.modified))
             .guard(report_key.clone(), guard(report.as_ref()));
-        let wanted = self.report(fence.value.epoch, self.mode.unwrap_or(Mode::Active));
-        if report.as_ref().is_none_or(|report| report.value != wanted) {
-            transaction = transaction.put(report_key, guard(report.as_ref()), json(&wanted));
+        let new_report = self.report(fence.value.epoch, self.mode.unwrap_or(Mode::Active));
+        if report.as_ref().is_none_or(|report| report.value != new_report) {
+            transaction = transaction.put(report_key, guard(report.as_ref()), json(&new_report));
         }
         if state.commit(&transaction).applied().is_some() {
             self.last_heartbeat_at = now;
@@ -319,13 +319,16 @@ impl Agent {
             }
             let generation = resource.metadata.generation;
             let assignment = read::<Assignment>(state, &keys.assignment(&name));
-            let known = read::<ServiceReport>(state, &keys.service_report(&self.name, &name));
-            let answered = known.is_some_and(|known| {
-                let current = known.value.uid == uid && known.value.epoch == fence.value.epoch;
-                current && (assignment.is_some() || known.value.probed_generation >= generation)
+            let stored_report = read::<ServiceReport>(state, &keys.service_report(&self.name, &name));
+            let answered = stored_report.is_some_and(|stored_report| {
+                let current =
+                    stored_report.value.uid == uid && stored_report.value.epoch == fence.value.epoch;
+                current && (assignment.is_some() || stored_report.value.probed_generation >= generation)
             });
-            let seen = self.probed.contains(&name);
-            if assignment.is_some_and(|assignment| assignment.value.node == self.name) || (answered && seen) {
+            let is_probed = self.probed.contains(&name);
+            if assignment.is_some_and(|assignment| assignment.value.node == self.name)
+                || (answered && is_probed)
+            {
                 continue;
             }
             let phase =
@@ -353,12 +356,12 @@ impl Agent {
         report: &ServiceReport,
     ) -> bool {
         let key = keys.service_report(&self.name, &name.into());
-        let known: Option<Read<ServiceReport>> = read(state, &key);
+        let stored_report: Option<Read<ServiceReport>> = read(state, &key);
         let Some(alive) = read::<Alive>(state, &keys.alive(&self.name)) else { return false };
         let node: Option<Read<NodeReport>> = read(state, &keys.node_report(&self.name));
         let assignment: Option<Read<Assignment>> = read(state, &keys.assignment(&name.into()));
         let transaction = Transaction::new()
-            .put(key, guard(known.as_ref()), json(report))
+            .put(key, guard(stored_report.as_ref()), json(report))
             .guard(keys.alive(&self.name), Guard::Created(alive.created))
             .guard(keys.fence(&self.name), Guard::Unchanged(fence.modified))
             .guard(keys.node_report(&self.name), guard(node.as_ref()))
@@ -392,9 +395,9 @@ impl Agent {
         };
         let mut say = |agent: &Agent, state: &mut MemoryState, phase: Phase| {
             report.phase = phase;
-            let told = [(Phase::MoveFailed, "the link broke"), (Phase::Stopped, "nothing came")];
-            let told = told.into_iter().find(|(of, _)| *of == phase);
-            report.message = told.map_or_else(String::new, |(_, message)| message.to_owned());
+            let phase_messages = [(Phase::MoveFailed, "the link broke"), (Phase::Stopped, "nothing came")];
+            let phase_messages = phase_messages.into_iter().find(|(of, _)| *of == phase);
+            report.message = phase_messages.map_or_else(String::new, |(_, message)| message.to_owned());
             agent.commit_report(state, keys, fence, &name, &report)
         };
         let answered = |state: &MemoryState, node: &NodeName| {

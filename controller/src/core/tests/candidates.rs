@@ -42,7 +42,7 @@ fn ready_condition(lab: &Lab, node: &str) -> (Reason, String) {
 }
 
 #[test]
-fn a_restarted_controller_fences_what_its_predecessor_knew() {
+fn restarted_controller_fences_nodes_known_to_predecessor() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).hold = created(&lab, "c0");
     lab.run(2_000);
@@ -57,7 +57,7 @@ fn a_restarted_controller_fences_what_its_predecessor_knew() {
 }
 
 #[test]
-fn a_leader_whose_candidate_key_is_deleted_writes_it_again_and_continues() {
+fn leader_rewrites_its_deleted_candidate_key() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let before = created(&lab, "c0");
     overwrite(&mut lab, "c0", None);
@@ -82,7 +82,7 @@ fn a_declaration_conflicts_if_another_process_wrote_the_key() {
 }
 
 #[test]
-fn a_process_without_its_key_grants_nothing() {
+fn controller_without_candidate_key_grants_no_hold() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let hold_request = hold::request(&lab, &node);
     overwrite(&mut lab, "c0", Some(r#"{"id":"c0","instance":"other"}"#));
@@ -93,7 +93,7 @@ fn a_process_without_its_key_grants_nothing() {
 }
 
 #[test]
-fn a_controller_that_was_moved_to_another_machine_is_another_candidate() {
+fn controller_on_another_machine_is_another_candidate() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let before = created(&lab, "c0");
     lab.agent(&node).hold = before;
@@ -134,7 +134,7 @@ fn a_second_process_of_one_id_is_reported_and_does_not_lead() {
 }
 
 #[test]
-fn a_later_leader_names_who_can_help_even_while_the_node_is_fencing() {
+fn later_leader_suggests_actions_while_node_fencing() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).hold = created(&lab, "c0");
     lab.run(2_000);

@@ -11,7 +11,7 @@ use ha_api_types::resource::{
 use ha_store::{Guard, Transaction, Write};
 
 #[test]
-fn the_transaction_that_assigns_records_the_copy() {
+fn assignment_transaction_records_the_copy() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
     lab.wait_until_nodes_online();
     lab.start("web");
@@ -41,7 +41,7 @@ fn a_permitted_node_has_a_copy_until_it_reports_the_stop() {
 }
 
 #[test]
-fn a_copy_that_was_left_on_a_silent_node_outlives_its_silence() {
+fn copy_on_silent_node_remains_recorded() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
     lab.wait_until_nodes_online();
     let node = lab.start_non_exclusive("web");
@@ -65,7 +65,7 @@ fn a_copy_that_was_left_on_a_silent_node_outlives_its_silence() {
 }
 
 #[test]
-fn a_tombstone_takes_over_the_copies() {
+fn tombstone_keeps_the_recorded_copies() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
     lab.wait_until_nodes_online();
     let node = lab.start_non_exclusive("web");
@@ -127,7 +127,7 @@ fn a_copy_of_another_identity_continues_until_it_is_stopped() {
 }
 
 #[test]
-fn a_copy_of_another_identity_that_a_node_reports_is_adopted_or_stopped_as_it_was_started() {
+fn a_copy_of_another_identity_keeps_its_definition() {
     let check = |wanted: RequestedState, action: &Action| {
         let mut lab = Lab::new(1, &["node1", "node2"]);
         lab.wait_until_nodes_online();

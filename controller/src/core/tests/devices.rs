@@ -31,8 +31,8 @@ fn switch() -> FenceDevice {
 }
 
 /// Returns a node that its fabric device has disconnected.
-fn disconnected_by(device: FenceDevice) -> (Lab, NodeName) {
-    let (mut lab, node) = guarded_by(device);
+fn node_disconnected_by(device: FenceDevice) -> (Lab, NodeName) {
+    let (mut lab, node) = node_with_device(device);
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.agent(&node).isolated = true;
     lab.until(TH + 1_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
@@ -41,7 +41,7 @@ fn disconnected_by(device: FenceDevice) -> (Lab, NodeName) {
 }
 
 /// Returns a node with this device on which a service runs. Runs of the device do not end until the test allows it.
-fn guarded_by(device: FenceDevice) -> (Lab, NodeName) {
+fn node_with_device(device: FenceDevice) -> (Lab, NodeName) {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![device]);
     lab.fencer = Some(FencerOutcome::Confirmed);
@@ -52,7 +52,7 @@ fn guarded_by(device: FenceDevice) -> (Lab, NodeName) {
 
 /// Returns a node that was isolated, and that has registered again while its device still works.
 fn released_while_device_runs(device: FenceDevice) -> (Lab, NodeName) {
-    let (mut lab, node) = guarded_by(device);
+    let (mut lab, node) = node_with_device(device);
     lab.agent(&node).isolated = true;
     lab.until(TH + 1_000, "at work", |lab| ordered_actions(lab, 0) == [FencerAction::Off]);
     lab.agent(&node).isolated = false;
@@ -85,7 +85,7 @@ fn proof_b_a_fence_device_replaces_the_rest_of_w() {
 }
 
 #[test]
-fn a_failed_fence_device_is_no_proof() {
+fn failed_fence_device_proves_nothing() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![pdu()]);
     lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
@@ -97,7 +97,7 @@ fn a_failed_fence_device_is_no_proof() {
 }
 
 #[test]
-fn a_fence_device_that_does_not_answer_is_reported_before_it_is_needed() {
+fn unresponsive_fence_device_is_reported_early() {
     let (mut lab, node) = running_on(&["node1"]);
     lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![pdu()]);
     lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
@@ -162,9 +162,9 @@ fn a_node_that_registers_while_its_device_runs_is_switched_on_again() {
 }
 
 #[test]
-fn fencing_a_living_node_by_request_uses_its_device_even_if_it_is_idle() {
+fn requested_fencing_uses_device_on_idle_node() {
     for is_idle in [false, true] {
-        let (mut lab, busy) = guarded_by(pdu());
+        let (mut lab, busy) = node_with_device(pdu());
         let idle = if busy == "node1" { "node2" } else { "node1" };
         lab.edit::<NodeSpec>(idle, |node| node.spec.fencing.devices = vec![pdu()]);
         let node = if is_idle { idle.into() } else { busy };
@@ -193,8 +193,8 @@ fn fencing_a_living_node_by_request_uses_its_device_even_if_it_is_idle() {
 }
 
 #[test]
-fn fencing_that_no_device_confirmed_has_failed_although_the_node_is_fenced() {
-    let (mut lab, node) = guarded_by(pdu());
+fn unconfirmed_device_fails_the_fence_operation() {
+    let (mut lab, node) = node_with_device(pdu());
     lab.operate_node(OperationAction::Fence, &node);
     lab.until(2_000, "at work", |lab| ordered_actions(lab, 0) == [FencerAction::Off]);
     // The machine is reset by other means before the device answers.
@@ -207,7 +207,7 @@ fn fencing_that_no_device_confirmed_has_failed_although_the_node_is_fenced() {
 }
 
 #[test]
-fn fencing_is_refused_without_a_device_and_if_already_fenced() {
+fn fence_operation_needs_device_and_unfenced_node() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.operate_node(OperationAction::Fence, &node);
     lab.until(2_000, "ended", |lab| lab.operation("fence").phase.is_final());
@@ -224,7 +224,7 @@ fn fencing_is_refused_without_a_device_and_if_already_fenced() {
 }
 
 #[test]
-fn the_next_leader_switches_on_what_its_predecessor_may_have_switched_off() {
+fn next_leader_switches_node_on_again() {
     let (mut lab, node) = released_while_device_runs(pdu());
     let released = lab.now.raw;
     lab.members[0].running = false;
@@ -241,8 +241,8 @@ fn the_next_leader_switches_on_what_its_predecessor_may_have_switched_off() {
 }
 
 #[test]
-fn a_device_that_failed_to_switch_off_is_ordered_to_switch_on_after_a_silence_proof() {
-    let (mut lab, node) = guarded_by(pdu());
+fn failed_switch_off_is_followed_by_switch_on() {
+    let (mut lab, node) = node_with_device(pdu());
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.refused = vec![FencerAction::Off];
     lab.agent(&node).power_off();
@@ -254,8 +254,8 @@ fn a_device_that_failed_to_switch_off_is_ordered_to_switch_on_after_a_silence_pr
 }
 
 #[test]
-fn switching_on_is_retried_by_every_leader_and_delays_no_registration() {
-    let (mut lab, node) = guarded_by(pdu());
+fn switch_on_retries_delay_no_registration() {
+    let (mut lab, node) = node_with_device(pdu());
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.refused = vec![FencerAction::On];
     lab.agent(&node).power_off();
@@ -273,8 +273,8 @@ fn switching_on_is_retried_by_every_leader_and_delays_no_registration() {
 }
 
 #[test]
-fn a_device_that_fails_does_not_keep_a_living_node_out() {
-    let (mut lab, node) = guarded_by(pdu());
+fn failing_device_does_not_block_reachable_node() {
+    let (mut lab, node) = node_with_device(pdu());
     lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
     lab.operate_node(OperationAction::Fence, &node);
     lab.until(2_000, "ended", |lab| lab.operation("fence").phase.is_final());
@@ -314,8 +314,8 @@ fn a_device_with_action_off_never_switches_on() {
 }
 
 #[test]
-fn after_an_operator_confirms_the_fence_the_device_is_left_alone() {
-    let (mut lab, node) = guarded_by(pdu());
+fn operator_confirmation_ends_device_orders() {
+    let (mut lab, node) = node_with_device(pdu());
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.refused = vec![FencerAction::On];
     lab.agent(&node).power_off();
@@ -331,8 +331,8 @@ fn after_an_operator_confirms_the_fence_the_device_is_left_alone() {
 }
 
 #[test]
-fn a_device_record_of_an_earlier_version_is_continued() {
-    let (mut lab, node) = guarded_by(pdu());
+fn fencing_continues_from_older_device_record() {
+    let (mut lab, node) = node_with_device(pdu());
     lab.agent(&node).power_off();
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.members[0].running = false;
@@ -349,8 +349,8 @@ fn a_device_record_of_an_earlier_version_is_continued() {
 }
 
 #[test]
-fn what_a_fabric_device_cut_off_is_let_in_by_another_boot_alone() {
-    let (mut lab, node) = disconnected_by(switch());
+fn what_a_fabric_device_cut_off_needs_another_boot() {
+    let (mut lab, node) = node_disconnected_by(switch());
     lab.run(60_000);
     assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off], "the services of the node may still run");
     // The same boot returns. Its reports do not reconnect the node.
@@ -365,8 +365,8 @@ fn what_a_fabric_device_cut_off_is_let_in_by_another_boot_alone() {
 }
 
 #[test]
-fn an_operator_readmits_the_same_boot() {
-    let (mut lab, node) = disconnected_by(switch());
+fn operator_reconnects_the_same_boot() {
+    let (mut lab, node) = node_disconnected_by(switch());
     lab.agent(&node).isolated = false;
     lab.run(5_000);
     lab.operate_node(OperationAction::Unfence, &node);
@@ -378,7 +378,7 @@ fn an_operator_readmits_the_same_boot() {
 
 #[test]
 fn only_an_operator_undoes_a_fabric_device_with_action_off() {
-    let (mut lab, node) = disconnected_by(FenceDevice { action: FenceAction::Off, ..switch() });
+    let (mut lab, node) = node_disconnected_by(FenceDevice { action: FenceAction::Off, ..switch() });
     lab.agent(&node).boot_again();
     lab.run(60_000);
     assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off]);
@@ -389,8 +389,8 @@ fn only_an_operator_undoes_a_fabric_device_with_action_off() {
 }
 
 #[test]
-fn unfencing_what_is_not_cut_off_is_refused() {
-    let (mut lab, node) = guarded_by(pdu());
+fn unfencing_a_connected_node_is_refused() {
+    let (mut lab, node) = node_with_device(pdu());
     lab.operate_node(OperationAction::Unfence, &node);
     lab.run(1_000);
     let status = lab.operation("unfence");
@@ -404,7 +404,7 @@ fn unfencing_what_is_not_cut_off_is_refused() {
 
 #[test]
 fn a_fabric_device_that_leaves_the_storage_proves_nothing() {
-    let (mut lab, node) = guarded_by(FenceDevice { covers_storage: false, ..switch() });
+    let (mut lab, node) = node_with_device(FenceDevice { covers_storage: false, ..switch() });
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.agent(&node).power_off();
     lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);

@@ -31,7 +31,7 @@ fn a_node_registers_and_its_object_is_created_with_its_first_epoch() {
 }
 
 #[test]
-fn proof_a_a_silent_armed_node_is_fenced_after_w_and_its_service_runs_elsewhere() {
+fn proof_a_silent_armed_node_fenced_after_w() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let died = lab.now.raw;
     lab.agent(&node).power_off();
@@ -49,7 +49,7 @@ fn proof_a_a_silent_armed_node_is_fenced_after_w_and_its_service_runs_elsewhere(
 }
 
 #[test]
-fn a_node_that_is_cut_off_stops_its_service_before_it_starts_elsewhere() {
+fn isolated_node_stops_service_before_failover() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).isolated = true;
     lab.until(20_000, "runs elsewhere", |lab| lab.running_nodes("web").iter().any(|place| *place != node));
@@ -61,7 +61,7 @@ fn a_node_that_is_cut_off_stops_its_service_before_it_starts_elsewhere() {
 }
 
 #[test]
-fn proof_g_an_idle_silent_node_is_closed_without_being_fenced() {
+fn proof_g_idle_silent_node_closed_without_fencing() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let idle = if node == "node1" { "node2" } else { "node1" };
     lab.agent(idle).power_off();
@@ -109,7 +109,7 @@ fn a_simulated_watchdog_counts_only_when_allowed() {
 }
 
 #[test]
-fn what_a_node_stopped_because_its_watchdog_daemon_is_gone_starts_elsewhere() {
+fn missing_watchdog_daemon_moves_services_elsewhere() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).faults.daemon_gone = true;
     lab.run(1_000);
@@ -123,7 +123,7 @@ fn what_a_node_stopped_because_its_watchdog_daemon_is_gone_starts_elsewhere() {
 }
 
 #[test]
-fn silence_proves_a_node_dead_although_its_watchdog_daemon_was_gone() {
+fn silence_proves_death_despite_missing_watchdog_daemon() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).faults.daemon_gone = true;
     lab.run(1_000);
@@ -133,7 +133,7 @@ fn silence_proves_a_node_dead_although_its_watchdog_daemon_was_gone() {
 }
 
 #[test]
-fn proof_c_another_boot_of_the_same_machine_releases_without_waiting_for_w() {
+fn proof_c_another_boot_releases_without_waiting() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).power_off();
     lab.run(1_000);
@@ -146,7 +146,7 @@ fn proof_c_another_boot_of_the_same_machine_releases_without_waiting_for_w() {
 }
 
 #[test]
-fn another_machine_under_the_same_name_is_refused_until_an_operator_confirms_the_old_one_off() {
+fn another_machine_under_the_same_name_needs_confirmation() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).power_off();
     lab.run(20_000);
@@ -162,7 +162,7 @@ fn another_machine_under_the_same_name_is_refused_until_an_operator_confirms_the
 }
 
 #[test]
-fn proof_d_a_clean_leave_is_offline_and_recovered_at_once() {
+fn proof_d_clean_leave_recovers_services_immediately() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     // The agent stops everything, then commits Left and deletes its heartbeat.
     lab.agent(&node).faults.idle = true;
@@ -197,7 +197,7 @@ pub(super) fn put<T: serde::Serialize>(lab: &mut Lab, key: &str, value: &T) {
 }
 
 #[test]
-fn proof_e_an_operator_confirms_only_the_epoch_and_boot_that_were_seen_and_only_a_silent_node() {
+fn proof_e_operator_confirms_one_silent_boot() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let spec = |lab: &Lab, epoch: Epoch| OperationSpec {
         action: OperationAction::ConfirmFenced,
@@ -237,7 +237,7 @@ fn proof_e_an_operator_confirms_only_the_epoch_and_boot_that_were_seen_and_only_
 }
 
 #[test]
-fn what_a_registering_node_could_not_stop_becomes_an_unconfirmed_error_before_it_is_admitted() {
+fn unstopped_service_of_registering_node_becomes_error() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).faults.fails_stop.insert("web".into());
     lab.agent(&node).isolated = true;
@@ -257,7 +257,7 @@ fn what_a_registering_node_could_not_stop_becomes_an_unconfirmed_error_before_it
 
 /// R10.6: this also holds while the node has not acknowledged the disarming and is still armed.
 #[test]
-fn nobody_is_declared_dead_while_the_cluster_is_disarmed() {
+fn nobody_is_declared_dead_while_disarmed() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.edit::<ClusterSpec>(CLUSTER_NAME, |cluster| cluster.spec.disarmed = Some(Disarmed::Freeze));
     lab.run(1_000);
@@ -276,7 +276,7 @@ fn nobody_is_declared_dead_while_the_cluster_is_disarmed() {
 /// R3.15: after the epoch has opened, the agent overwrites the names in its report. So the epoch opens only after the
 /// Error is stored, even if the first write of the Error is lost.
 #[test]
-fn a_node_is_admitted_only_after_the_error_about_what_it_could_not_stop_is_stored() {
+fn a_node_is_admitted_only_after_the_error_is_stored() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).faults.fails_stop.insert("web".into());
     let status = lab.keys.status(Kind::Resource, "web");
@@ -289,7 +289,7 @@ fn a_node_is_admitted_only_after_the_error_about_what_it_could_not_stop_is_store
 }
 
 #[test]
-fn max_fencing_delays_a_fence_until_an_earlier_one_leaves_the_window() {
+fn max_fencing_delays_fencing_within_the_window() {
     let mut lab = Lab::new(1, &["node1", "node2", "node3", "node4", "node5"]);
     lab.wait_until_nodes_online();
     for name in ["a", "b", "c", "d", "e"] {
@@ -311,7 +311,7 @@ fn max_fencing_delays_a_fence_until_an_earlier_one_leaves_the_window() {
 }
 
 #[test]
-fn max_fencing_counts_what_a_fence_device_confirmed_but_not_what_an_operator_requested() {
+fn max_fencing_excludes_operator_requests() {
     let check = |requested: bool| {
         let mut lab = Lab::new(1, &["node1", "node2", "node3"]);
         lab.wait_until_nodes_online();
@@ -352,7 +352,7 @@ fn max_fencing_counts_what_a_fence_device_confirmed_but_not_what_an_operator_req
 }
 
 #[test]
-fn an_unknown_declaration_counts_as_both() {
+fn an_unknown_declaration_counts_as_applied_and_absent() {
     let mut lab = Lab::new(1, &["node1", "node2", "node3"]);
     lab.wait_until_nodes_online();
     for name in ["a", "b", "c"] {
@@ -370,7 +370,7 @@ fn an_unknown_declaration_counts_as_both() {
 }
 
 #[test]
-fn after_a_gap_of_the_observers_own_commits_observation_starts_again() {
+fn after_a_gap_of_commits_observation_restarts() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     // Neither the node nor the controller can commit for a while.
     lab.members[0].running = false;
@@ -383,7 +383,7 @@ fn after_a_gap_of_the_observers_own_commits_observation_starts_again() {
 }
 
 #[test]
-fn a_node_whose_agent_restarts_is_frozen_and_never_declared_dead_on_silence() {
+fn a_node_whose_agent_restarts_is_never_fenced() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).armed = false;
     lab.agent(&node).leave(Mode::Restart);
@@ -455,7 +455,7 @@ fn timely_heartbeats_alone_cause_no_planning() {
 }
 
 #[test]
-fn services_leave_a_node_whose_watchdog_refuses_pets_and_its_silence_proves_nothing() {
+fn services_leave_a_node_with_refusing_watchdog() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).watchdog_failed = true;
     lab.until(20_000, "moved", |lab| {
@@ -482,7 +482,7 @@ fn services_leave_a_node_whose_watchdog_refuses_pets_and_its_silence_proves_noth
 }
 
 #[test]
-fn the_silence_of_a_machine_that_may_sleep_proves_nothing_unless_that_is_allowed() {
+fn the_silence_of_a_sleeping_machine_proves_nothing() {
     let check = |protection: Option<SleepProtection>, allowed: bool, fenced: bool| {
         let (mut lab, node) = running_on(&["node1", "node2"]);
         lab.agent(&node).sleep_protection = protection;
@@ -537,7 +537,7 @@ fn another_boot_is_a_proof_only_on_the_same_hardware() {
 }
 
 #[test]
-fn another_machine_under_the_name_of_a_deleted_node_gets_an_object_to_confirm_on() {
+fn another_machine_under_deleted_name_gets_node_object() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).power_off();
     lab.until(40_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
@@ -565,7 +565,7 @@ fn another_machine_under_the_name_of_a_deleted_node_gets_an_object_to_confirm_on
 }
 
 #[test]
-fn a_fence_from_before_the_upgrade_records_the_hardware_of_its_live_node() {
+fn older_fence_record_gains_machine_ids() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     assert_eq!(lab.fence(&node).product_id, None);
     lab.agent(&node).product_id = Some("p".to_owned());
@@ -579,7 +579,7 @@ fn a_fence_from_before_the_upgrade_records_the_hardware_of_its_live_node() {
 }
 
 #[test]
-fn a_machine_under_two_names_is_refused_while_the_first_is_reachable() {
+fn machine_with_two_node_names_is_refused() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
     let ids = |agent: &mut super::agent::Agent, product: &str| {
         agent.machine_id = "machine".to_owned();

@@ -26,13 +26,13 @@ fn request_hold(lab: &mut Lab, at: usize, node: &str, request: &HoldRequest) -> 
     lab.members[at].holds.pop().expect("the request is answered immediately")
 }
 
-pub(super) fn check_refusal(lab: &mut Lab, node: &str, request: &HoldRequest, why: &str) {
+pub(super) fn check_refusal(lab: &mut Lab, node: &str, request: &HoldRequest, expected_reason: &str) {
     let answer = request_hold(lab, 0, node, request);
-    assert!(!answer.granted && answer.reason.contains(why), "{answer:?}");
+    assert!(!answer.granted && answer.reason.contains(expected_reason), "{answer:?}");
 }
 
 #[test]
-fn a_controller_grants_only_without_the_store_and_only_the_open_epoch() {
+fn a_controller_grants_only_the_open_epoch() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let hold_request = request(&lab, &node);
     check_refusal(&mut lab, &node, &hold_request, "can reach etcd");
@@ -61,7 +61,7 @@ fn a_controller_grants_only_without_the_store_and_only_the_open_epoch() {
 }
 
 #[test]
-fn a_controller_that_has_not_read_the_store_since_it_started_does_not_grant() {
+fn a_controller_that_has_not_read_etcd_refuses() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let hold_request = request(&lab, &node);
     lab.store_unreachable = true;
@@ -74,7 +74,7 @@ fn a_controller_that_has_not_read_the_store_since_it_started_does_not_grant() {
 }
 
 #[test]
-fn a_controller_does_not_grant_while_a_declaration_of_its_own_may_be_applied() {
+fn a_controller_does_not_grant_while_declaring() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let hold_request = request(&lab, &node);
     lab.agent(&node).power_off();
@@ -122,7 +122,7 @@ fn led_by_newer_controller(declared_before: bool) -> (Lab, NodeName) {
 }
 
 #[test]
-fn a_newer_controller_declares_nobody_dead_who_may_be_held_by_others() {
+fn a_newer_controller_fences_no_held_node() {
     let (mut lab, node) = led_by_newer_controller(false);
     lab.run(60_000);
     assert_eq!(lab.fence(&node).state, FenceState::Open);
@@ -137,7 +137,7 @@ fn a_newer_controller_declares_nobody_dead_who_may_be_held_by_others() {
 }
 
 #[test]
-fn a_newer_controller_does_not_complete_by_silence_what_another_has_declared() {
+fn a_newer_controller_completes_no_foreign_declaration() {
     let (mut lab, node) = led_by_newer_controller(true);
     lab.run(60_000);
     assert_eq!(lab.fence(&node).state, FenceState::Fencing, "{}", lab.show());

@@ -35,7 +35,7 @@ fn check(lab: &mut Lab, name: &str, generation: i64, phase: OperationPhase, reas
 }
 
 #[test]
-fn the_definition_is_rewritten_under_the_same_action_and_nothing_stops() {
+fn in_place_update_stops_no_service() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let before = lab.assignment("web").unwrap();
     let seen = edit(&mut lab, 7);
@@ -62,7 +62,7 @@ fn the_definition_is_rewritten_under_the_same_action_and_nothing_stops() {
 }
 
 #[test]
-fn only_the_confirmed_generation_of_the_same_service_is_written() {
+fn in_place_update_needs_the_confirmed_generation() {
     let (mut lab, _) = started(&["node1", "node2"]);
     let seen = edit(&mut lab, 7);
     edit(&mut lab, 8);
@@ -88,7 +88,7 @@ fn only_the_confirmed_generation_of_the_same_service_is_written() {
 }
 
 #[test]
-fn an_update_in_place_waits_while_disarmed_and_succeeds_where_nothing_runs() {
+fn in_place_update_waits_while_disarmed() {
     let (mut lab, _) = started(&["node1", "node2"]);
     let before = lab.assignment("web").unwrap();
     lab.edit::<ClusterSpec>(CLUSTER_NAME, |cluster| cluster.spec.disarmed = Some(Disarmed::Freeze));

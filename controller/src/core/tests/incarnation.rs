@@ -25,7 +25,7 @@ fn only_the_first_leader_writes_the_incarnation() {
 }
 
 #[test]
-fn an_operator_lets_a_node_follow_the_store() {
+fn operator_lets_node_follow_replaced_store() {
     let mut lab = Lab::new(1, &["node1"]);
     lab.wait_until_nodes_online();
     let before = stored(&lab).expect("named");

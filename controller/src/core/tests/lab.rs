@@ -146,10 +146,14 @@ impl Lab {
     }
 
     /// Advances the time until a condition holds; fails after `within`.
-    pub(super) fn until(&mut self, within: Millis, what: &str, holds: impl Fn(&Lab) -> bool) {
+    pub(super) fn until(&mut self, within: Millis, description: &str, holds: impl Fn(&Lab) -> bool) {
         let start = self.now.raw;
         while !holds(self) {
-            assert!(self.now.raw.since(start) < within, "not within {within} ms: {what}\n{}", self.show());
+            assert!(
+                self.now.raw.since(start) < within,
+                "not within {within} ms: {description}\n{}",
+                self.show()
+            );
             self.step();
         }
     }
@@ -386,9 +390,9 @@ impl Lab {
     /// Writes an object as the API does.
     pub(super) fn apply<S: Spec>(&mut self, mut object: Object<S>) {
         let key = self.keys.spec(S::KIND, object.name());
-        if let Some(known) = self.read::<Object<S>>(&key) {
-            object.metadata.uid = known.metadata.uid;
-            object.metadata.generation = known.metadata.generation + 1;
+        if let Some(stored_object) = self.read::<Object<S>>(&key) {
+            object.metadata.uid = stored_object.metadata.uid;
+            object.metadata.generation = stored_object.metadata.generation + 1;
         } else {
             if object.metadata.uid.is_empty() {
                 object.metadata.uid = format!("uid-{}", object.name());

@@ -60,7 +60,7 @@ fn down_seconds(lab: &Lab) -> f64 {
 }
 
 #[test]
-fn a_failover_is_counted_once_with_the_time_of_each_phase() {
+fn failover_is_counted_once_with_phase_durations() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let wait_ms = lab.agent(&node).wait_ms();
     lab.agent(&node).power_off();
@@ -85,7 +85,7 @@ fn a_failover_is_counted_once_with_the_time_of_each_phase() {
 }
 
 #[test]
-fn a_failed_device_is_counted_and_no_proof_is_counted() {
+fn failed_fence_device_counts_no_fencing_proof() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).is_virtual = true;
     let parts = vec![FencePart { agent: "fence_x".to_owned(), ..FencePart::default() }];
@@ -126,7 +126,7 @@ fn a_move_and_its_operation_are_counted_once() {
 }
 
 #[test]
-fn only_the_leader_counts() {
+fn only_the_leader_counts_metric_events() {
     let mut lab = Lab::new(3, &["node1", "node2"]);
     lab.wait_until_nodes_online();
     lab.start("web");

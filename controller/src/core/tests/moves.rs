@@ -13,7 +13,7 @@ use ha_api_types::record::{Action, Assignment, FenceState, Phase, Proof, Service
 use ha_api_types::resource::{ResourceSpec, ResourceStatus, ServiceState};
 
 #[test]
-fn failback_to_a_preferred_node_when_it_returns() {
+fn service_fails_back_to_returned_preferred_node() {
     let mut lab = lab(&["node1", "node2"]);
     group(&mut lab, &[("node1", 2), ("node2", 1)], false);
     start_in_group(&mut lab, "web");
@@ -33,7 +33,7 @@ fn failback_to_a_preferred_node_when_it_returns() {
 }
 
 #[test]
-fn a_restricted_group_runs_on_members_only_and_explains_each_other_node() {
+fn restricted_group_runs_on_members_only() {
     let mut lab = lab(&["node1", "node2"]);
     group(&mut lab, &[("node1", 0)], true);
     start_in_group(&mut lab, "web");
@@ -52,7 +52,7 @@ fn a_restricted_group_runs_on_members_only_and_explains_each_other_node() {
 }
 
 #[test]
-fn recovery_serves_higher_priority_first() {
+fn recovery_starts_higher_priority_first() {
     let mut lab = lab(&["node1", "node2"]);
     group(&mut lab, &[("node1", 1)], false);
     for name in ["a", "b", "c"] {
@@ -76,7 +76,7 @@ fn recovery_serves_higher_priority_first() {
 }
 
 #[test]
-fn live_migration_by_request() {
+fn requested_live_migration_succeeds() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let target = other(&lab, &node);
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
@@ -92,7 +92,7 @@ fn live_migration_by_request() {
 }
 
 #[test]
-fn a_migration_that_fails_stays_on_the_source_and_is_not_repeated() {
+fn failed_migration_leaves_service_on_source() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let target = other(&lab, &node);
     lab.agent(&node).faults.fails_migrate = true;
@@ -106,7 +106,7 @@ fn a_migration_that_fails_stays_on_the_source_and_is_not_repeated() {
 }
 
 #[test]
-fn a_source_lost_during_a_move_is_fenced_first() {
+fn source_lost_during_move_is_fenced_first() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let target = other(&lab, &node);
     lab.agent(&target).faults.idle = true;
@@ -132,7 +132,7 @@ fn a_service_whose_target_is_lost_stays_on_its_source() {
 }
 
 #[test]
-fn relocate_stops_moves_and_starts() {
+fn relocation_stops_and_starts_the_service() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let target = other(&lab, &node);
     lab.operate("move", operation(OperationAction::Relocate, Some(&target)));
@@ -141,7 +141,7 @@ fn relocate_stops_moves_and_starts() {
 }
 
 #[test]
-fn a_restart_is_a_new_action_on_the_same_node() {
+fn restart_is_a_new_start_action() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let before = lab.status("web").action_uid;
     lab.operate("restart", operation(OperationAction::Restart, None));
@@ -151,7 +151,7 @@ fn a_restart_is_a_new_action_on_the_same_node() {
 }
 
 #[test]
-fn a_move_to_a_node_in_maintenance_or_offline_is_refused_with_the_reason() {
+fn move_to_unavailable_node_is_refused() {
     let (mut lab, node) = started(&["node1", "node2", "node3"]);
     let targets: Vec<NodeName> = lab.agents.keys().filter(|name| **name != node).cloned().collect();
     lab.edit::<NodeSpec>(&targets[0], |node| node.spec.maintenance = true);
@@ -183,7 +183,7 @@ fn maintenance_moves_services_away_and_back_again() {
 }
 
 #[test]
-fn a_service_that_cannot_leave_a_node_in_maintenance_has_a_reason() {
+fn service_stuck_during_maintenance_has_a_reason() {
     let (mut lab, node) = started(&["node1"]);
     lab.edit::<NodeSpec>(&node, |node| node.spec.maintenance = true);
     lab.run(2_000);
@@ -220,7 +220,7 @@ fn services_that_must_stay_together_move_together() {
 }
 
 #[test]
-fn a_move_to_a_negative_partner_is_refused_and_names_it() {
+fn move_that_breaks_anti_affinity_is_refused() {
     let mut lab = lab(&["node1", "node2"]);
     let rule = ResourceAffinity {
         resources: vec!["web".to_owned(), "db".to_owned()],
@@ -242,7 +242,7 @@ fn a_move_to_a_negative_partner_is_refused_and_names_it() {
 
 /// Returns a migration from the first node to the second. The source has committed the hand-over, and the target has
 /// the active copy. The source registers again, so that its report of the hand-over is overwritten.
-fn handed_over_and_registered_again() -> (super::lab::Lab, NodeName, NodeName) {
+fn lab_with_reregistered_source() -> (super::lab::Lab, NodeName, NodeName) {
     let (mut lab, source) = started(&["node1", "node2", "node3"]);
     let target = other(&lab, &source);
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
@@ -264,8 +264,8 @@ fn handed_over_and_registered_again() -> (super::lab::Lab, NodeName, NodeName) {
 }
 
 #[test]
-fn a_hand_over_survives_that_its_source_registers_anew() {
-    let (mut lab, _, target) = handed_over_and_registered_again();
+fn cutover_survives_new_registration_of_source() {
+    let (mut lab, _, target) = lab_with_reregistered_source();
     assert_eq!(lab.assignment("web").unwrap().node, target, "the only place that is left: {}", lab.show());
     lab.agent(&target).faults.idle = false;
     lab.until(5_000, "runs on the target", |lab| lab.is_in_state("web", ServiceState::Started));
@@ -273,8 +273,8 @@ fn a_hand_over_survives_that_its_source_registers_anew() {
 }
 
 #[test]
-fn after_a_hand_over_nothing_starts_until_the_target_is_also_proven_empty() {
-    let (mut lab, source, target) = handed_over_and_registered_again();
+fn cutover_blocks_starts_until_target_is_empty() {
+    let (mut lab, source, target) = lab_with_reregistered_source();
     lab.agent(&target).isolated = true;
     lab.until(20_000, "elsewhere", |lab| {
         let fenced = lab.fence(&target).state == FenceState::Fenced;
@@ -287,7 +287,7 @@ fn after_a_hand_over_nothing_starts_until_the_target_is_also_proven_empty() {
 /// Returns a service whose migration ended with the end of the source. The leader has ordered the target to stop a copy
 /// that arrived, or to start the copy that it received. The target registers again without an answer, after a copy has
 /// arrived on it.
-fn arrived_after_the_request_to_register(action: Action) -> (super::lab::Lab, NodeName) {
+fn lab_with_late_arrival(action: Action) -> (super::lab::Lab, NodeName) {
     let (mut lab, source) = started(&["node1", "node2", "node3"]);
     let target = other(&lab, &source);
     lab.agent(&target).faults.idle = true;
@@ -326,9 +326,9 @@ const STOP: Action = Action::Stop { timeout_ms: None };
 
 /// FENCING R8.17: the proof may be older than the arrival, so the target is asked again under its new epoch.
 #[test]
-fn an_arrival_after_the_request_to_register_is_asked_for_again() {
+fn arrival_is_verified_again_after_registration_request() {
     for ordered in [STOP, Action::Start] {
-        let (mut lab, target) = arrived_after_the_request_to_register(ordered);
+        let (mut lab, target) = lab_with_late_arrival(ordered);
         lab.run(3_000);
         let assignment = lab.assignment("web").unwrap();
         assert_eq!((assignment.node, assignment.epoch), (target.clone(), Epoch(2)), "{}", lab.show());
@@ -345,8 +345,8 @@ fn an_arrival_after_the_request_to_register_is_asked_for_again() {
 /// FENCING R8.17: the daemon of a node that is armed but has no permit may have no deadline, so that nothing resets the
 /// node when it falls silent.
 #[test]
-fn the_silence_of_a_target_without_a_permit_does_not_disprove_an_arrival() {
-    let (mut lab, target) = arrived_after_the_request_to_register(STOP);
+fn target_silence_does_not_disprove_arrival() {
+    let (mut lab, target) = lab_with_late_arrival(STOP);
     lab.run(3_000);
     lab.agent(&target).isolated = true;
     lab.until(30_000, "fenced for its silence", |lab| {
@@ -366,7 +366,7 @@ fn the_silence_of_a_target_without_a_permit_does_not_disprove_an_arrival() {
 
 /// FENCING R8.17: a target with the order to start a received copy may have registered again before the copy arrived.
 #[test]
-fn a_target_that_is_ordered_to_start_what_it_received_is_asked_about_the_arrival() {
+fn a_target_that_is_ordered_to_start_verifies_arrival() {
     let (mut lab, source) = started(&["node1", "node2", "node3"]);
     lab.edit::<ResourceSpec>("web", |resource| {
         resource.spec.allow_ungated = true;
@@ -405,8 +405,8 @@ fn a_target_that_is_ordered_to_start_what_it_received_is_asked_about_the_arrival
 
 /// FENCING R7.15 and R8.17: the tombstone of a deleted resource names the node of the arrival.
 #[test]
-fn a_resource_that_may_have_arrived_leaves_a_tombstone() {
-    let (mut lab, target) = arrived_after_the_request_to_register(STOP);
+fn deleting_a_possibly_arrived_resource_leaves_tombstone() {
+    let (mut lab, target) = lab_with_late_arrival(STOP);
     lab.delete("web");
     let key = lab.keys.tombstone(&"web".into());
     lab.until(2_000, "deleted", |lab| lab.assignment("web").is_none());

@@ -111,7 +111,7 @@ fn a_fence_is_notified_once_with_instructions() {
 }
 
 #[test]
-fn a_clean_leave_or_a_new_registration_is_no_fence() {
+fn clean_leave_causes_no_fencing_notification() {
     let mut lab = lab();
     lab.start("web");
     let home = lab.status("web").node.unwrap();
@@ -132,7 +132,7 @@ fn a_clean_leave_or_a_new_registration_is_no_fence() {
 }
 
 #[test]
-fn errors_of_many_resources_are_one_notification_and_so_is_their_end() {
+fn many_resource_errors_become_one_notification() {
     let mut lab = lab();
     bring_into_error(&mut lab, &["a", "b", "c", "d"]);
     lab.run(COLLECTED_MS);
@@ -159,7 +159,7 @@ fn errors_of_many_resources_are_one_notification_and_so_is_their_end() {
 }
 
 #[test]
-fn a_problem_that_ends_within_the_collection_time_is_not_notified() {
+fn short_problems_are_not_notified() {
     let mut lab = lab();
     bring_into_error(&mut lab, &["web"]);
     repair(&mut lab);
@@ -170,7 +170,7 @@ fn a_problem_that_ends_within_the_collection_time_is_not_notified() {
 }
 
 #[test]
-fn an_unconfirmed_fence_and_then_its_end_are_notified() {
+fn unconfirmed_fencing_and_its_end_are_notified() {
     let mut lab = lab();
     lab.start("web");
     let node = lab.status("web").node.unwrap();
@@ -191,7 +191,7 @@ fn an_unconfirmed_fence_and_then_its_end_are_notified() {
 }
 
 #[test]
-fn a_fence_that_a_failed_watchdog_cannot_confirm_is_notified() {
+fn fencing_without_working_watchdog_is_notified() {
     let mut lab = Lab::new(1, &["node1"]);
     notify(&mut lab, Some(webhook()));
     lab.wait_until_nodes_online();
@@ -211,7 +211,7 @@ fn a_fence_that_a_failed_watchdog_cannot_confirm_is_notified() {
 }
 
 #[test]
-fn a_node_that_returns_without_having_been_fenced_is_notified() {
+fn return_of_an_unfenced_node_is_notified() {
     let mut lab = lab();
     let key = lab.keys.notified();
     lab.until(10_000, "begun", |lab| lab.read::<Notified>(&lab.keys.notified()).is_some());
@@ -234,7 +234,7 @@ fn a_change_of_leader_repeats_no_notification() {
 }
 
 #[test]
-fn the_next_leader_delivers_stored_notifications_under_the_same_id() {
+fn next_leader_delivers_with_the_same_id() {
     let mut lab = lab();
     lab.delivery_outcome = DeliveryOutcome::Failed("connection refused".to_owned());
     bring_into_error(&mut lab, &["web"]);
@@ -262,7 +262,7 @@ fn an_unrecorded_delivery_is_repeated_under_the_same_id() {
 }
 
 #[test]
-fn commits_whose_outcome_is_unknown_lose_and_repeat_nothing() {
+fn unknown_commits_lose_no_notification() {
     for applied in [true, false] {
         let mut lab = lab();
         bring_into_error(&mut lab, &["web"]);
@@ -278,7 +278,7 @@ fn commits_whose_outcome_is_unknown_lose_and_repeat_nothing() {
 }
 
 #[test]
-fn an_unreachable_target_is_retried_with_pauses_and_gets_everything_in_order() {
+fn unreachable_target_is_retried_in_order() {
     let mut lab = lab();
     lab.delivery_outcome = DeliveryOutcome::Failed("connection refused".to_owned());
     bring_into_error(&mut lab, &["a"]);
@@ -399,7 +399,7 @@ fn a_full_queue_drops_the_oldest_notification_and_reports_it() {
 }
 
 #[test]
-fn the_queue_is_bounded_in_bytes_so_that_the_store_accepts_it() {
+fn notification_queue_fits_into_an_etcd_value() {
     // The largest possible notification: every item has a message of maximum length, in three-byte characters.
     let (mut lab, _) = with_waiting(30, |large| {
         large.items = vec![large.items[0].clone(); 20];

@@ -27,7 +27,7 @@ fn has_ready_reason(lab: &Lab, name: &str, reason: Reason) -> bool {
 }
 
 #[test]
-fn a_new_resource_waits_for_no_node_whose_agent_was_stopped_and_that_node_answers_on_its_return() {
+fn a_new_resource_waits_for_no_node_without_agent() {
     let mut lab = lab();
     lab.agent("node2").leave(Mode::Restart);
     lab.run(2_000);
@@ -49,7 +49,7 @@ fn a_new_resource_waits_for_no_node_whose_agent_was_stopped_and_that_node_answer
 }
 
 #[test]
-fn what_was_ignored_waits_also_for_a_node_whose_agent_was_stopped() {
+fn what_was_ignored_waits_for_stopped_agents() {
     let mut lab = lab();
     named(&mut lab, "web", "vm1");
     lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
@@ -81,7 +81,7 @@ fn a_second_resource_of_one_identity_stays_queued_until_the_first_is_gone() {
 }
 
 #[test]
-fn the_identity_of_a_copy_that_the_spec_does_not_name_stays_taken() {
+fn identity_of_an_existing_copy_stays_taken() {
     let mut lab = lab();
     named(&mut lab, "web", "vm1");
     lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
@@ -101,7 +101,7 @@ fn the_identity_of_a_copy_that_the_spec_does_not_name_stays_taken() {
 }
 
 #[test]
-fn a_service_that_is_renamed_while_its_node_is_cut_off_waits_and_is_adopted_where_it_runs() {
+fn a_service_that_is_renamed_waits_for_isolated_node() {
     let mut lab = lab();
     named(&mut lab, "web", "vm1");
     lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
@@ -126,7 +126,7 @@ fn a_service_that_is_renamed_while_its_node_is_cut_off_waits_and_is_adopted_wher
 }
 
 #[test]
-fn a_tombstone_of_another_identity_outlives_a_resource_of_its_name() {
+fn tombstone_of_another_identity_outlives_new_resource() {
     let mut lab = lab();
     named(&mut lab, "web", "vm1");
     lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));

@@ -188,7 +188,7 @@ proptest! {
     /// A service never runs twice (checked at every step), epochs rise, and every leader's write has the leader's
     /// guard. After the faults end, every service that is requested to run does so once.
     #[test]
-    fn after_random_failures_never_two_copies_and_finally_one(faults in proptest::collection::vec(fault(), 1..40)) {
+    fn random_failures_end_with_exactly_one_copy(faults in proptest::collection::vec(fault(), 1..40)) {
         let mut lab = Lab::new(2, &NODES);
         lab.wait_until_nodes_online();
         for name in SERVICES {
@@ -323,7 +323,7 @@ proptest! {
     /// No sequence of inputs makes the core panic, emit effects endlessly, or write without the leader's guard or a
     /// guard of the written key.
     #[test]
-    fn no_sequence_of_inputs_makes_the_core_panic(inputs in proptest::collection::vec((input(), 0..5_000_u64), 1..60)) {
+    fn random_inputs_never_panic_the_core(inputs in proptest::collection::vec((input(), 0..5_000_u64), 1..60)) {
         let mut core = Replica::new(Config {
             cluster: "lab".to_owned(), id: "c0".to_owned(), instance: "c0-1".to_owned(), ..Config::default()
         });

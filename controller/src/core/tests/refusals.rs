@@ -97,7 +97,7 @@ fn an_ineligible_target_is_refused() {
 }
 
 #[test]
-fn a_target_used_by_a_negative_partner_is_refused_with_its_name() {
+fn target_of_anti_affinity_partner_is_refused() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let target = other(&lab, &node);
     let apart = ResourceAffinity {
@@ -116,7 +116,7 @@ fn a_target_used_by_a_negative_partner_is_refused_with_its_name() {
 }
 
 #[test]
-fn an_operation_that_the_state_rules_out_is_refused() {
+fn operation_impossible_in_current_state_is_refused() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let target = other(&lab, &node);
     let web = |action: OperationAction| operation(action, Some(&target));

@@ -138,7 +138,7 @@ fn replacing() -> Lab {
 }
 
 #[test]
-fn the_new_secondary_counts_until_another_one_is_declared() {
+fn new_secondary_is_used_until_redeclared() {
     let mut lab = replicated();
     let before = lab.assignment("web").unwrap();
     request_replacement(&mut lab, "replace", "node3");
@@ -163,7 +163,7 @@ fn the_new_secondary_counts_until_another_one_is_declared() {
 }
 
 #[test]
-fn a_hook_that_fails_leaves_the_old_secondary() {
+fn failed_replacement_hook_keeps_old_secondary() {
     let mut lab = replicated();
     lab.agent("node1").faults.replacement_outcome = ReplacementOutcome::Fails;
     request_replacement(&mut lab, "replace", "node3");
@@ -178,7 +178,7 @@ fn a_hook_that_fails_leaves_the_old_secondary() {
 }
 
 #[test]
-fn a_node_lost_during_a_replacement_is_recovered_on_the_old_secondary() {
+fn node_loss_during_replacement_uses_old_secondary() {
     let mut lab = replacing();
     lab.agent("node1").power_off();
     lab.until(30_000, "recovered", |lab| lab.running_nodes("web") == ["node2"]);
@@ -194,7 +194,7 @@ fn a_node_lost_during_a_replacement_is_recovered_on_the_old_secondary() {
 }
 
 #[test]
-fn a_node_lost_after_it_reported_success_is_recovered_on_the_new_secondary() {
+fn node_loss_after_replacement_uses_new_secondary() {
     let mut lab = replacing();
     // The leader is down when the node reports the outcome, and then the node dies.
     lab.members[0].running = false;
@@ -208,7 +208,7 @@ fn a_node_lost_after_it_reported_success_is_recovered_on_the_new_secondary() {
 }
 
 #[test]
-fn the_last_report_of_a_node_is_recorded_before_it_is_admitted_again() {
+fn replacement_report_is_recorded_before_readmission() {
     for lost in 0..3 {
         let mut lab = replacing();
         // The leader closes the epoch and dies before it receives the success of the replacement.
@@ -247,7 +247,7 @@ fn the_last_report_of_a_node_is_recorded_before_it_is_admitted_again() {
 }
 
 #[test]
-fn no_move_begins_during_a_replacement_and_a_stop_cancels_it() {
+fn replacement_blocks_moves_and_stop_cancels_it() {
     let mut lab = replacing();
     lab.operate("move", operation(OperationAction::Migrate, Some("node2")));
     lab.edit::<NodeSpec>("node1", |node| node.spec.maintenance = true);
@@ -307,7 +307,7 @@ fn another_leader_continues_a_replacement() {
 }
 
 #[test]
-fn replacements_of_a_node_are_limited() {
+fn concurrent_replacements_per_node_are_limited() {
     let mut lab = replacing();
     for name in ["two", "three"] {
         lab.agent("node1").running.insert(name.into());

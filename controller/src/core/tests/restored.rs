@@ -6,7 +6,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Incarnation, REVISION_RAISE, Restored, keys_deleted_by_restore};
 
 #[test]
-fn an_operation_of_before_the_restore_is_not_carried_out() {
+fn operations_from_before_a_restore_are_discarded() {
     let mut lab = Lab::new(1, &["node1"]);
     lab.wait_until_nodes_online();
     let spec = OperationSpec {

@@ -68,7 +68,7 @@ fn a_resource_is_probed_placed_started_and_ready() {
 }
 
 #[test]
-fn queued_waits_for_every_node_and_names_the_one_that_is_silent() {
+fn queued_waits_for_every_node_and_names_silent() {
     let mut lab = lab(&["node1", "node2"]);
     lab.agent("node2").faults.ignores_probes = true;
     lab.resource("web");
@@ -89,7 +89,7 @@ fn queued_waits_for_every_node_and_names_the_one_that_is_silent() {
 }
 
 #[test]
-fn a_name_never_managed_counts_a_closed_node_as_empty_and_reports_it() {
+fn new_resource_counts_closed_node_as_empty() {
     let mut lab = lab(&["node1", "node2"]);
     lab.agent("node2").power_off();
     lab.resource("web");
@@ -98,7 +98,7 @@ fn a_name_never_managed_counts_a_closed_node_as_empty_and_reports_it() {
 }
 
 #[test]
-fn one_running_copy_is_adopted_where_it_is() {
+fn one_running_copy_is_adopted_in_place() {
     let mut lab = lab(&["node1", "node2", "node3"]);
     lab.agent("node3").running.insert("web".into());
     lab.start("web");
@@ -107,7 +107,7 @@ fn one_running_copy_is_adopted_where_it_is() {
 }
 
 #[test]
-fn two_running_copies_are_an_error_that_names_both_and_nothing_is_started() {
+fn two_running_copies_are_an_error() {
     let mut lab = Lab::new(1, &["node1", "node2", "node3"]);
     lab.wait_until_nodes_online();
     lab.agent("node2").running.insert("web".into());
@@ -136,7 +136,7 @@ fn two_running_copies_are_an_error_that_names_both_and_nothing_is_started() {
 }
 
 #[test]
-fn stopped_and_started_again() {
+fn service_stops_and_starts_by_requested_state() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.set_requested_state("web", RequestedState::Stopped);
     lab.until(2_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
@@ -148,7 +148,7 @@ fn stopped_and_started_again() {
 }
 
 #[test]
-fn a_stopped_service_gets_another_node_without_a_fence() {
+fn stopped_service_is_reassigned_without_fencing() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.set_requested_state("web", RequestedState::Stopped);
     lab.until(2_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
@@ -169,7 +169,7 @@ fn a_disabled_service_stays_assigned_to_its_node() {
 }
 
 #[test]
-fn a_start_fails_four_times_on_two_nodes_before_it_is_an_error() {
+fn failed_starts_on_two_nodes_become_error() {
     let mut lab = lab(&["node1", "node2", "node3"]);
     for node in ["node1", "node2", "node3"] {
         lab.agent(node).faults.fails_start.insert("web".into(), FailureClass::RetryHere);
@@ -192,7 +192,7 @@ fn a_start_fails_four_times_on_two_nodes_before_it_is_an_error() {
 }
 
 #[test]
-fn a_failed_node_is_tried_last_and_a_start_that_succeeds_clears_it() {
+fn nodes_with_failed_starts_are_tried_last() {
     let mut lab = lab(&["node1", "node2"]);
     lab.agent("node1").faults.fails_start.insert("web".into(), FailureClass::RetryHere);
     lab.start("web");
@@ -214,7 +214,7 @@ fn without_another_node_a_failed_start_is_retried_in_place() {
 }
 
 #[test]
-fn a_second_copy_started_by_hand_is_an_error_that_names_both_and_is_cleared_by_stopping_both() {
+fn manually_started_second_copy_is_an_error() {
     let (mut lab, node) = started(&["node1", "node2", "node3"]);
     let second = other(&lab, &node);
     // The second copy is only reported, because the lab fails a test in which two copies run.
@@ -244,7 +244,7 @@ fn a_second_copy_started_by_hand_is_an_error_that_names_both_and_is_cleared_by_s
 }
 
 #[test]
-fn a_node_that_can_never_run_it_is_skipped() {
+fn node_that_can_never_run_service_is_skipped() {
     let mut lab = lab(&["node1"]);
     lab.agent("node1").faults.fails_start.insert("web".into(), FailureClass::NeverHere);
     lab.resource("web");
@@ -263,7 +263,7 @@ fn disabling_a_service_clears_its_error() {
 }
 
 #[test]
-fn a_stop_that_fails_is_an_unconfirmed_error_that_is_fenced_for_and_never_placed_elsewhere() {
+fn a_stop_that_fails_is_an_unconfirmed_error() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.agent(&node).faults.fails_stop.insert("web".into());
     lab.set_requested_state("web", RequestedState::Stopped);
@@ -278,7 +278,7 @@ fn a_stop_that_fails_is_an_unconfirmed_error_that_is_fenced_for_and_never_placed
 }
 
 #[test]
-fn leaving_an_unconfirmed_error_goes_through_a_stop() {
+fn clearing_an_unconfirmed_error_stops_the_service() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.agent(&node).faults.fails_stop.insert("web".into());
     lab.set_requested_state("web", RequestedState::Stopped);
@@ -291,7 +291,7 @@ fn leaving_an_unconfirmed_error_goes_through_a_stop() {
 }
 
 #[test]
-fn ignored_is_not_managed_and_is_probed_anew_when_it_is_managed_again() {
+fn ignored_is_not_managed_and_later_probed_again() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.set_requested_state("web", RequestedState::Ignored);
     lab.until(2_000, "ignored", |lab| lab.is_in_state("web", ServiceState::Ignored));
@@ -323,7 +323,7 @@ fn a_node_whose_services_are_all_ignored_is_not_fenced() {
 }
 
 #[test]
-fn deleting_leaves_the_service_and_a_tombstone_where_it_may_run() {
+fn deletion_leaves_service_running_and_tombstone() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.delete("web");
     lab.until(2_000, "gone", |lab| {
@@ -340,7 +340,7 @@ fn deleting_leaves_the_service_and_a_tombstone_where_it_may_run() {
 }
 
 #[test]
-fn a_recreated_resource_waits_for_the_nodes_of_its_tombstone_to_be_fenced() {
+fn a_recreated_resource_waits_for_tombstone_nodes() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.agent(&node).isolated = true;
     lab.delete("web");
@@ -353,7 +353,7 @@ fn a_recreated_resource_waits_for_the_nodes_of_its_tombstone_to_be_fenced() {
 }
 
 #[test]
-fn what_a_node_killed_while_it_was_cut_off_starts_again_in_place_under_a_new_action() {
+fn service_killed_on_isolated_node_restarts_there() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let before = lab.status("web").action_uid;
     lab.agent(&node).isolated = true;
@@ -366,7 +366,7 @@ fn what_a_node_killed_while_it_was_cut_off_starts_again_in_place_under_a_new_act
 }
 
 #[test]
-fn a_service_that_is_safe_to_run_twice_moves_without_waiting_for_the_fence() {
+fn nonexclusive_service_moves_before_fencing_completes() {
     let mut lab = lab(&["node1", "node2"]);
     lab.resource("web");
     lab.edit::<ResourceSpec>("web", |resource| resource.spec.exclusive = false);
@@ -398,7 +398,7 @@ fn a_service_starts_after_its_dependencies() {
 }
 
 #[test]
-fn impossible_operations_are_refused_and_old_ones_removed() {
+fn impossible_operations_are_refused_and_later_removed() {
     let (mut lab, _) = started(&["node1"]);
     lab.operate("unknown", OperationSpec { resource: Some("nix".to_owned()), ..OperationSpec::default() });
     lab.operate("clear", operation(OperationAction::ClearError, None));
@@ -412,7 +412,7 @@ fn impossible_operations_are_refused_and_old_ones_removed() {
 }
 
 #[test]
-fn nothing_is_written_when_nothing_changes() {
+fn unchanged_cluster_causes_no_writes() {
     let (mut lab, _) = started(&["node1", "node2"]);
     // By then the set of nodes counts as complete, so the N+1 check has been published.
     lab.run(60_000);
@@ -430,7 +430,7 @@ fn nothing_is_written_when_nothing_changes() {
 }
 
 #[test]
-fn lost_answers_change_nothing_in_the_end() {
+fn lost_etcd_answers_change_no_final_state() {
     for pattern in 0..32_u32 {
         let mut lab = lab(&["node1", "node2"]);
         lab.lost_commits = (0..5).map(|bit| pattern >> bit & 1 == 1).collect();
@@ -440,7 +440,7 @@ fn lost_answers_change_nothing_in_the_end() {
 }
 
 #[test]
-fn every_leader_write_is_signed_and_guards_what_it_writes() {
+fn every_leader_write_is_signed_and_guarded() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.agent(&node).power_off();
     lab.run(20_000);
@@ -484,7 +484,7 @@ fn every_leader_write_is_signed_and_guards_what_it_writes() {
 }
 
 #[test]
-fn an_agent_that_does_not_return_from_a_restart_is_reported() {
+fn agent_missing_after_restart_is_reported() {
     let (mut lab, node) = started(&["node1"]);
     lab.agent(&node).leave(ha_api_types::record::Mode::Restart);
     lab.run(2_000);

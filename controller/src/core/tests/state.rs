@@ -3,7 +3,7 @@
 use super::lab::Lab;
 
 #[test]
-fn the_state_of_the_core_shows_who_leads_and_which_node_is_silent() {
+fn core_state_shows_leader_and_silent_nodes() {
     let mut lab = Lab::new(2, &["node1", "node2"]);
     lab.wait_until_nodes_online();
     lab.agent("node2").isolated = true;

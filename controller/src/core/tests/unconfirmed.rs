@@ -24,7 +24,7 @@ fn clear_error(lab: &mut Lab, name: &str) {
 
 /// Returns a node that registers again in the same boot, while its epoch is open, and names a service that it could
 /// not stop.
-fn registered_with_what_it_could_not_stop() -> (Lab, NodeName) {
+fn registered_with_unstopped_service() -> (Lab, NodeName) {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).faults.fails_stop.insert("web".into());
     lab.agent(&node).lose_journal();
@@ -35,8 +35,8 @@ fn registered_with_what_it_could_not_stop() -> (Lab, NodeName) {
 }
 
 #[test]
-fn what_the_same_boot_could_not_stop_before_it_registered_anew_is_an_unconfirmed_error() {
-    let (mut lab, node) = registered_with_what_it_could_not_stop();
+fn unstopped_service_of_same_boot_is_error() {
+    let (mut lab, node) = registered_with_unstopped_service();
     let status = lab.status("web");
     assert_eq!((status.state, status.stop_confirmed), (ServiceState::Error, Some(false)), "{}", lab.show());
     lab.run(5_000);
@@ -44,8 +44,8 @@ fn what_the_same_boot_could_not_stop_before_it_registered_anew_is_an_unconfirmed
 }
 
 #[test]
-fn a_cleared_error_is_stopped_where_it_may_run_although_its_assignment_is_of_an_earlier_epoch() {
-    let (mut lab, node) = registered_with_what_it_could_not_stop();
+fn clearing_an_error_stops_possible_copies() {
+    let (mut lab, node) = registered_with_unstopped_service();
     clear_error(&mut lab, "first");
     lab.run(5_000);
     assert_eq!(lab.running_nodes("web"), [node.as_str()], "{}", lab.show());
@@ -57,7 +57,7 @@ fn a_cleared_error_is_stopped_where_it_may_run_although_its_assignment_is_of_an_
 }
 
 #[test]
-fn an_error_that_is_cleared_while_its_node_registers_does_not_hold_up_the_registration() {
+fn clearing_an_error_does_not_delay_registration() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).faults.fails_stop.insert("web".into());
     lab.agent(&node).lose_journal();
@@ -72,8 +72,8 @@ fn an_error_that_is_cleared_while_its_node_registers_does_not_hold_up_the_regist
 }
 
 #[test]
-fn a_cleared_error_waits_for_the_proof_when_its_node_is_lost_before_the_stop() {
-    let (mut lab, node) = registered_with_what_it_could_not_stop();
+fn cleared_error_waits_for_fencing_of_lost_node() {
+    let (mut lab, node) = registered_with_unstopped_service();
     lab.agent(&node).armed = false;
     lab.run(3_000);
     lab.agent(&node).isolated = true;
@@ -84,7 +84,7 @@ fn a_cleared_error_waits_for_the_proof_when_its_node_is_lost_before_the_stop() {
 }
 
 #[test]
-fn a_service_found_running_on_a_node_that_is_being_fenced_waits_for_the_proof() {
+fn service_on_fencing_node_waits_for_proof() {
     let mut lab = Lab::new(1, &["node1", "node2", "node3"]);
     lab.agent("node3").faults.ignores_probes = true;
     lab.wait_until_nodes_online();
@@ -103,7 +103,7 @@ fn a_service_found_running_on_a_node_that_is_being_fenced_waits_for_the_proof() 
 }
 
 #[test]
-fn a_copy_that_was_not_guarded_is_not_released_for_an_exclusive_start() {
+fn unguarded_copy_blocks_an_exclusive_start() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
     lab.wait_until_nodes_online();
     let node = lab.start_non_exclusive("web");
@@ -131,7 +131,7 @@ fn a_copy_that_was_not_guarded_is_not_released_for_an_exclusive_start() {
 }
 
 #[test]
-fn a_service_that_may_run_twice_is_moved_without_waiting_for_the_proof_of_the_others() {
+fn nonexclusive_service_moves_before_fencing_proof() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
     lab.wait_until_nodes_online();
     lab.start("web");
@@ -151,7 +151,7 @@ fn a_service_that_may_run_twice_is_moved_without_waiting_for_the_proof_of_the_ot
 }
 
 #[test]
-fn a_registration_of_the_same_boot_says_nothing_about_what_was_not_managed() {
+fn same_boot_registration_proves_nothing_about_unmanaged() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
     lab.wait_until_nodes_online();
     lab.resource("web");
@@ -177,7 +177,7 @@ fn a_registration_of_the_same_boot_says_nothing_about_what_was_not_managed() {
 }
 
 #[test]
-fn a_service_found_running_where_nobody_assigned_it_is_stopped_before_it_starts() {
+fn unassigned_running_copy_stops_before_any_start() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
     lab.wait_until_nodes_online();
     lab.resource("web");
@@ -196,7 +196,7 @@ fn a_service_found_running_where_nobody_assigned_it_is_stopped_before_it_starts(
 }
 
 #[test]
-fn the_tombstone_of_a_resource_deleted_while_it_moves_names_both_sides() {
+fn tombstone_of_moving_resource_names_both_nodes() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let other = if node == "node1" { "node2" } else { "node1" };
     lab.agent(&node).faults.idle = true;
@@ -212,8 +212,8 @@ fn the_tombstone_of_a_resource_deleted_while_it_moves_names_both_sides() {
 }
 
 #[test]
-fn the_tombstone_of_an_unconfirmed_error_names_its_node_before_that_has_reported() {
-    let (mut lab, node) = registered_with_what_it_could_not_stop();
+fn tombstone_of_unconfirmed_error_names_its_node() {
+    let (mut lab, node) = registered_with_unstopped_service();
     lab.delete("web");
     lab.run(1_000);
     let tombstone: Tombstone = lab.read(&lab.keys.tombstone(&"web".into())).expect("a tombstone");
@@ -221,7 +221,7 @@ fn the_tombstone_of_an_unconfirmed_error_names_its_node_before_that_has_reported
 }
 
 #[test]
-fn a_second_process_of_the_same_boot_proves_nothing_while_the_first_ones_heartbeat_is_fresh() {
+fn a_second_process_of_same_boot_proves_nothing() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let key = lab.keys.node_report(&node);
     let entry = lab.state.get(&key).entries[0].clone();

@@ -196,7 +196,7 @@ fn an_unknown_field_keeps_a_value_readable() {
 /// For each stored word, a version that cannot read the word causes neither a second copy nor a lost failover. The
 /// services recover once every process has the same version again.
 #[test]
-fn no_unknown_word_causes_a_second_copy_or_a_lost_failover() {
+fn unknown_enum_values_cause_no_second_copy() {
     let locations = stored_words();
     for known in [
         "fence",
@@ -214,14 +214,14 @@ fn no_unknown_word_causes_a_second_copy_or_a_lost_failover() {
     }
     assert!(locations.len() > 25, "{locations:?}");
     for location in &locations {
-        agents_first(location);
-        rolled_back(location);
+        upgrade_agents_first(location);
+        roll_back_after_unknown_word(location);
     }
 }
 
 /// Agents and a former leader write the word, and the current leader cannot read it. A node dies. Then the upgrade
 /// ends.
-fn agents_first(location: &WordLocation) {
+fn upgrade_agents_first(location: &WordLocation) {
     let (mut lab, node) = running_on(&["node1", "node2", "node3"]);
     lab.replace_controller(0, "old", Some(unreadable_word_lens(&lab.keys, location, None)));
     // This case cannot occur for the leader's own keys, because a leader can read every word that it writes. In this
@@ -244,7 +244,7 @@ fn agents_first(location: &WordLocation) {
 
 /// The version before a rollback stored the word. The process that now writes the key cannot read the word, and a node
 /// dies.
-fn rolled_back(location: &WordLocation) {
+fn roll_back_after_unknown_word(location: &WordLocation) {
     let (mut lab, node) = running_on(&["node1", "node2", "node3"]);
     let until = lab.state.revision();
     lab.replace_controller(0, "old", Some(unreadable_word_lens(&lab.keys, location, Some(until))));
@@ -349,7 +349,7 @@ fn an_unreadable_fence_counts_as_fencing_until_an_operator_confirms() {
 }
 
 #[test]
-fn an_unreadable_cluster_changes_nothing_also_for_a_new_process() {
+fn unreadable_cluster_object_changes_nothing() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.edit::<ClusterSpec>(CLUSTER_NAME, |cluster| cluster.spec.disarmed = Some(Disarmed::Freeze));
     lab.run(3_000);
@@ -393,7 +393,7 @@ fn an_unreadable_cluster_changes_nothing_also_for_a_new_process() {
 }
 
 #[test]
-fn the_lowest_version_of_controllers_and_registered_nodes_is_kept() {
+fn cluster_keeps_the_lowest_protocol_version() {
     let mut lab = Lab::new(2, &["node1", "node2"]);
     lab.wait_until_nodes_online();
     let protocol = |lab: &Lab| {

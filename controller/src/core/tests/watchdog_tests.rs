@@ -11,7 +11,7 @@ use ha_api_types::reason::Reason;
 use ha_store::{Guard, Transaction};
 use serde_json::{Value, json};
 
-fn test_of(lab: &Lab, node: &str) -> OperationSpec {
+fn watchdog_test_spec(lab: &Lab, node: &str) -> OperationSpec {
     OperationSpec {
         action: OperationAction::TestWatchdog,
         node: Some(node.into()),
@@ -41,7 +41,7 @@ fn node_in_maintenance(lab: &mut Lab, busy: &str) -> String {
 fn only_an_idle_online_node_may_test_its_watchdog() {
     use OperationPhase::{Refused, Running};
     let (mut lab, busy) = running_on(&["node1", "node2"]);
-    let spec = test_of(&lab, &busy);
+    let spec = watchdog_test_spec(&lab, &busy);
     check(
         &mut lab,
         "at-work",
@@ -54,19 +54,19 @@ fn only_an_idle_online_node_may_test_its_watchdog() {
     let other = node_in_maintenance(&mut lab, &busy);
     lab.edit::<NodeSpec>(&busy, |node| node.spec.maintenance = true);
     lab.run(500);
-    let spec = test_of(&lab, &busy);
+    let spec = watchdog_test_spec(&lab, &busy);
     check(&mut lab, "busy", spec, Refused, Reason::Refused, "Services are still active on");
     let idle = other;
-    let spec = OperationSpec { boot_id: Some("another".into()), ..test_of(&lab, &idle) };
+    let spec = OperationSpec { boot_id: Some("another".into()), ..watchdog_test_spec(&lab, &idle) };
     check(&mut lab, "old", spec, Refused, Reason::Outdated, "has rebooted");
-    let spec = OperationSpec { node: Some("nix".into()), ..test_of(&lab, &idle) };
+    let spec = OperationSpec { node: Some("nix".into()), ..watchdog_test_spec(&lab, &idle) };
     check(&mut lab, "nobody", spec, Refused, Reason::NotFound, "Node nix not found");
-    let spec = test_of(&lab, &idle);
+    let spec = watchdog_test_spec(&lab, &idle);
     check(&mut lab, "test", spec, Running, Reason::InProgress, "Waiting for the watchdog of");
 }
 
 #[test]
-fn a_machine_that_returns_reports_whether_its_watchdog_reset_it() {
+fn returning_machine_reports_the_watchdog_test_result() {
     let earlier = "another-test";
     for (remembers, phase) in [
         (Some("test"), OperationPhase::Succeeded),
@@ -75,7 +75,7 @@ fn a_machine_that_returns_reports_whether_its_watchdog_reset_it() {
     ] {
         let (mut lab, busy) = running_on(&["node1", "node2"]);
         let idle = node_in_maintenance(&mut lab, &busy);
-        let spec = test_of(&lab, &idle);
+        let spec = watchdog_test_spec(&lab, &idle);
         check(
             &mut lab,
             "test",
@@ -97,7 +97,7 @@ fn a_machine_that_returns_reports_whether_its_watchdog_reset_it() {
 }
 
 #[test]
-fn what_was_never_tested_does_not_count_where_a_test_is_required() {
+fn what_was_never_tested_fails_required_watchdog_test() {
     let (mut lab, busy) = running_on(&["node1", "node2"]);
     let idle = node_in_maintenance(&mut lab, &busy);
     lab.edit::<ClusterSpec>("default", |cluster| cluster.spec.fencing.require_tested = true);
@@ -108,7 +108,7 @@ fn what_was_never_tested_does_not_count_where_a_test_is_required() {
     };
     assert_eq!(message(&lab), Some(Reason::WatchdogUntested));
     // The watchdog can still be tested, and is accepted afterward.
-    let spec = test_of(&lab, &idle);
+    let spec = watchdog_test_spec(&lab, &idle);
     check(&mut lab, "test", spec, OperationPhase::Running, Reason::InProgress, "Waiting for the watchdog of");
     lab.agent(&idle).power_off();
     lab.agent(&idle).tested = Some("test".into());
@@ -120,7 +120,7 @@ fn what_was_never_tested_does_not_count_where_a_test_is_required() {
 }
 
 #[test]
-fn conditions_that_an_earlier_version_stored_are_renamed_or_removed() {
+fn conditions_of_earlier_versions_are_migrated() {
     let (mut lab, busy) = running_on(&["node1", "node2"]);
     let kinds = |lab: &Lab| -> (Vec<String>, Vec<String>) {
         let kinds = |list: Vec<Condition>| list.into_iter().map(|one| one.kind).collect();

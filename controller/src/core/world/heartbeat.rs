@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_reads_the_same_after_another_as_alone() {
+    fn heartbeat_parsing_is_independent_of_previous_heartbeat() {
         let first = r#"{"instance":"a","epoch":3,"sequence":9}"#;
         for after in [
             r#"{"instance":"a","epoch":3,"sequence":10}"#,
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_unreadable_alone_is_unreadable_after_another() {
+    fn unreadable_heartbeat_stays_unreadable_after_another() {
         let first = r#"{"instance":"a","epoch":3,"sequence":9}"#;
         for after in [
             r#"{"instance":"a","epoch":3,"sequence":09}"#,

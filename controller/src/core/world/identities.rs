@@ -29,11 +29,11 @@ impl ClusterView {
     pub(super) fn update_identity(&mut self, name: &ResourceName) {
         let identities = &mut self.identities;
         let of_copies = identities.of_copies.remove(name).into_iter().flatten();
-        for known in identities.by_resource.remove(name).into_iter().chain(of_copies) {
-            if let Some(names) = identities.resources_by_identity.get_mut(&known) {
+        for identity_key in identities.by_resource.remove(name).into_iter().chain(of_copies) {
+            if let Some(names) = identities.resources_by_identity.get_mut(&identity_key) {
                 names.remove(name);
                 if names.is_empty() {
-                    identities.resources_by_identity.remove(&known);
+                    identities.resources_by_identity.remove(&identity_key);
                 }
             }
         }
@@ -45,8 +45,8 @@ impl ClusterView {
             .filter_map(|copy| copy.definition.identity())
             .filter(|found| Some(found) != identity.as_ref())
             .collect();
-        for known in identity.iter().chain(&of_copies) {
-            identities.resources_by_identity.entry(known.clone()).or_default().insert(name.clone());
+        for identity_key in identity.iter().chain(&of_copies) {
+            identities.resources_by_identity.entry(identity_key.clone()).or_default().insert(name.clone());
         }
         if !of_copies.is_empty() {
             identities.of_copies.insert(name.clone(), of_copies);

@@ -41,10 +41,10 @@ impl ClusterView {
         match self.observations.get_mut(node) {
             Some(known) if known.revision == Some(revision) => false,
             Some(known) => {
-                let late = known.revision.is_none() || now.since(known.since) >= valid_ms;
+                let is_late = known.revision.is_none() || now.since(known.since) >= valid_ms;
                 known.since = now;
                 known.revision = Some(revision);
-                late
+                is_late
             }
             None => {
                 let observation = Observation { since: now, revision: Some(revision), opened: None };
@@ -56,8 +56,8 @@ impl ClusterView {
 
     /// Records that this process granted hold to a node's agent, which counts as a heartbeat from now on.
     pub(in crate::core) fn observe_hold(&mut self, node: &NodeName, now: Mono) {
-        if let Some(known) = self.observations.get_mut(node) {
-            known.since = now;
+        if let Some(observation) = self.observations.get_mut(node) {
+            observation.since = now;
         }
     }
 
@@ -75,14 +75,14 @@ impl ClusterView {
         let Some(fence) = self.fences.get(node) else { return };
         let open =
             (fence.value.state == FenceState::Open).then_some((fence.value.epoch, fence.value.request));
-        let known = self.observations.entry(node.to_owned()).or_insert(Observation {
+        let observation = self.observations.entry(node.to_owned()).or_insert(Observation {
             since: now,
             revision: None,
             opened: None,
         });
-        if open.is_some() && known.opened != open {
-            known.opened = open;
-            known.since = now;
+        if open.is_some() && observation.opened != open {
+            observation.opened = open;
+            observation.since = now;
         }
     }
 }

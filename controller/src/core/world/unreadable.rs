@@ -258,13 +258,13 @@ impl ClusterView {
         resource: &ResourceName,
         read: Result<(), Partial<()>>,
     ) -> Result<(), String> {
-        let about = (node.to_owned(), resource.clone());
-        self.unreadable_subjects.service_reports.remove(&about);
+        let report_key = (node.to_owned(), resource.clone());
+        self.unreadable_subjects.service_reports.remove(&report_key);
         let Err(partial) = read else { return Ok(()) };
         if partial.has_lost_only(&HARMLESS_IN_SERVICE_REPORT) {
             return Err(partial.error);
         }
-        self.unreadable_subjects.service_reports.insert(about);
+        self.unreadable_subjects.service_reports.insert(report_key);
         if let Some(report) = self.service_reports.get_mut(resource).and_then(|table| table.get_mut(node)) {
             let report = &mut report.value;
             report.phase = Phase::ProbedUnknown;

@@ -114,31 +114,31 @@ impl Execution<'_> {
         number: usize,
         set_count: usize,
     ) -> Result<(), Failure> {
-        let (what, session) = (format!("job set {number} of {set_count}"), self.session);
+        let (job_set_label, session) = (format!("job set {number} of {set_count}"), self.session);
         let moving = moved_services(self.source, jobs);
         let check = self.expected.check(session, &moving);
-        let terminated = |_: Terminated| Failure::refused(format!("terminated before {what}"));
-        let interrupt_effect = format!("{what} will not start");
+        let terminated = |_: Terminated| Failure::refused(format!("terminated before {job_set_label}"));
+        let interrupt_effect = format!("{job_set_label} will not start");
         self.signals.run_to_end(session, &interrupt_effect, check).await.map_err(terminated)??;
         if self.signals.is_interrupted() {
-            return Err(Failure::refused(format!("interrupted before {what}")));
+            return Err(Failure::refused(format!("interrupted before {job_set_label}")));
         }
         let labels: Vec<&str> = jobs.iter().map(|job| job.label.as_str()).collect();
         let labels = labels.join(", ");
-        session.terminal().notice(&format!("{what}: {labels}"));
+        session.terminal().notice(&format!("{job_set_label}: {labels}"));
         let work = futures::future::join_all(jobs.iter().map(|job| execute_job(session, job)));
-        let timeout_message = format!("{what}; its operations continue");
+        let timeout_message = format!("{job_set_label}; its operations continue");
         let work = with_timeout(self.settings.timeout, &timeout_message, async { Ok(work.await) });
         let terminated = |_: Terminated| {
-            Failure::refused(format!("terminated during {what}; its operations continue: {labels}"))
+            Failure::refused(format!("terminated during {job_set_label}; its operations continue: {labels}"))
                 .help("run \"hactl get operations -w\"")
         };
-        let interrupt_effect = format!("{what} is the last job set");
+        let interrupt_effect = format!("{job_set_label} is the last job set");
         let outcomes =
             self.signals.run_to_end(session, &interrupt_effect, work).await.map_err(terminated)??;
-        self.record_outcomes(jobs, number, &what, outcomes)?;
+        self.record_outcomes(jobs, number, &job_set_label, outcomes)?;
         if self.signals.is_interrupted() {
-            return Err(Failure::refused(format!("interrupted after {what}")));
+            return Err(Failure::refused(format!("interrupted after {job_set_label}")));
         }
         Ok(())
     }
@@ -148,7 +148,7 @@ impl Execution<'_> {
         &mut self,
         jobs: &[Job<'_>],
         number: usize,
-        what: &str,
+        job_set_label: &str,
         outcomes: Vec<Result<(), Failure>>,
     ) -> Result<(), Failure> {
         let mut failures = Vec::new();
@@ -170,17 +170,17 @@ impl Execution<'_> {
                 Err(failure) => failures.push(failure),
             }
         }
-        let Some(first) = failures.first() else { return Ok(()) };
+        let Some(first_failure) = failures.first() else { return Ok(()) };
         let messages: Vec<&str> = failures.iter().map(|failure| failure.message.as_str()).collect();
-        Err(Failure::new(first.exit, format!("{what} failed: {}", messages.join("; ")))
-            .help(first.help.clone()))
+        Err(Failure::new(first_failure.exit, format!("{job_set_label} failed: {}", messages.join("; ")))
+            .help(first_failure.help.clone()))
     }
 }
 
 /// Adds to a failure how many moves are done and how many are left.
-fn with_progress(failure: Failure, done: usize, move_count: usize, command: &str) -> Failure {
-    let remaining = move_count - done;
-    let progress = format!("{} of {} done, {remaining} left", done, count(move_count, "move"));
+fn with_progress(failure: Failure, done_moves: usize, move_count: usize, command: &str) -> Failure {
+    let remaining = move_count - done_moves;
+    let progress = format!("{} of {} done, {remaining} left", done_moves, count(move_count, "move"));
     let message = format!("{}\n{progress}", failure.message);
     let help = if failure.help.is_empty() {
         format!("run \"{command}\" to plan again from the current state")
@@ -199,7 +199,9 @@ fn new_job<'a>(source: &Source, group_plan: &'a GroupPlan, step: &'a Step) -> Jo
         source.placement(problem, step.to)
     );
     let actions = actions(source, group_plan, step);
-    let names = problem.guests[step.guest].instances().map(|at| &source.cluster.instances[at].name);
+    let names = problem.guests[step.guest]
+        .instances()
+        .map(|instance_index| &source.cluster.instances[instance_index].name);
     let followers =
         names.filter(|name| actions.iter().all(|action| action.resource != **name)).cloned().collect();
     Job {
@@ -215,7 +217,10 @@ fn new_job<'a>(source: &Source, group_plan: &'a GroupPlan, step: &'a Step) -> Jo
 /// Returns the services that a set moves.
 fn moved_services<'a>(source: &'a Source, jobs: &[Job<'a>]) -> Vec<&'a str> {
     let guests = jobs.iter().map(|job| &job.group_plan.problem.guests[job.step.guest]);
-    guests.flat_map(Guest::instances).map(|at| source.cluster.instances[at].name.as_str()).collect()
+    guests
+        .flat_map(Guest::instances)
+        .map(|instance_index| source.cluster.instances[instance_index].name.as_str())
+        .collect()
 }
 
 /// Executes the operations of a job one at a time, and then waits for the services that a rule moves along.
@@ -233,10 +238,15 @@ async fn execute_job(session: &Session, job: &Job<'_>) -> Result<(), Failure> {
             | OperationPhase::Refused
             | OperationPhase::Pending
             | OperationPhase::Running => {
-                let why = status_explanation(&status);
-                let why = if why.is_empty() { String::new() } else { format!(": {why}") };
-                let message =
-                    format!("{verb} {} {}: {}{why}", action.resource, action.node, phase_word(status.phase));
+                let explanation = status_explanation(&status);
+                let explanation =
+                    if explanation.is_empty() { String::new() } else { format!(": {explanation}") };
+                let message = format!(
+                    "{verb} {} {}: {}{explanation}",
+                    action.resource,
+                    action.node,
+                    phase_word(status.phase)
+                );
                 return Err(Failure::new(Exit::Refused, message)
                     .help(format!("run \"hactl why {}\"", action.resource)));
             }

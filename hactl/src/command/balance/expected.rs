@@ -75,8 +75,8 @@ impl Expected {
     /// Fails with the first difference, as a sentence.
     pub(super) async fn check(&self, session: &Session, moving: &[&str]) -> Result<(), Failure> {
         let now = Source::read_live_cluster(session.client()?).await?;
-        self.compare(&now, moving).map_err(|what| {
-            Failure::refused(format!("the cluster has changed since the plan: {what}"))
+        self.compare(&now, moving).map_err(|difference| {
+            Failure::refused(format!("the cluster has changed since the plan: {difference}"))
                 .help(format!("run \"{}\" to plan again", self.command))
         })
     }

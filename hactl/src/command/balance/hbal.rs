@@ -65,8 +65,8 @@ impl Abort {
         Abort { exit: Exit::Refused, message: message.into() }
     }
 
-    fn load_failure(why: impl std::fmt::Display) -> Abort {
-        Abort::new(format!("Error: failed to load data, aborting: {why}"))
+    fn load_failure(cause: impl std::fmt::Display) -> Abort {
+        Abort::new(format!("Error: failed to load data, aborting: {cause}"))
     }
 }
 
@@ -78,9 +78,9 @@ impl From<Failure> for Abort {
 }
 
 /// Runs the program with the arguments after its name.
-pub(crate) fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let words: Vec<OsString> = words.map(with_equals_sign).collect();
-    let result = parse_arguments(words).and_then(|arguments| {
+pub(crate) fn main(arguments_given: impl Iterator<Item = OsString>) -> ExitCode {
+    let arguments_given: Vec<OsString> = arguments_given.map(with_equals_sign).collect();
+    let result = parse_arguments(arguments_given).and_then(|arguments| {
         let session = Session::new(&arguments.flags());
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -100,12 +100,12 @@ pub(crate) fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 /// Parses the arguments, and handles those that only print something.
-fn parse_arguments(words: Vec<OsString>) -> Result<Arguments, Abort> {
-    if let Some(message) = unsupported_source(&words) {
+fn parse_arguments(arguments_given: Vec<OsString>) -> Result<Arguments, Abort> {
+    if let Some(message) = unsupported_source(&arguments_given) {
         return Err(Abort::new(message));
     }
-    let words = std::iter::once(OsString::from("hbal")).chain(words);
-    let mut arguments = Arguments::try_parse_from(words).map_err(|error| {
+    let arguments_given = std::iter::once(OsString::from("hbal")).chain(arguments_given);
+    let mut arguments = Arguments::try_parse_from(arguments_given).map_err(|error| {
         let argument = match error.get(ContextKind::InvalidArg) {
             Some(ContextValue::String(argument)) => argument.clone(),
             Some(_) | None => String::new(),
@@ -139,8 +139,8 @@ fn parse_arguments(words: Vec<OsString>) -> Result<Arguments, Abort> {
 }
 
 /// Inserts the equals sign that `-CFILE`, `-pFIELDS` and `-LPATH` lack before their value.
-fn with_equals_sign(word: OsString) -> OsString {
-    let Some(text) = word.to_str() else { return word };
+fn with_equals_sign(argument: OsString) -> OsString {
+    let Some(text) = argument.to_str() else { return argument };
     // Long options may be abbreviated, as with every program of Ganeti; this one is in use.
     if text == "--prio" {
         return "--priority".into();
@@ -156,32 +156,32 @@ fn with_equals_sign(word: OsString) -> OsString {
             Some(_) | None => {}
         }
     }
-    word
+    argument
 }
 
 /// Returns the message for a source of data that this program does not support, or for more than one source.
-fn unsupported_source(words: &[OsString]) -> Option<String> {
+fn unsupported_source(arguments_given: &[OsString]) -> Option<String> {
     let has = |sources: &[&str]| {
-        words.iter().filter_map(|word| word.to_str()).any(|word| {
+        arguments_given.iter().filter_map(|argument| argument.to_str()).any(|argument| {
             sources.iter().any(|source| {
-                word == *source
-                    || (word.starts_with(source) && !source.starts_with("--"))
-                    || word.starts_with(&format!("{source}="))
+                argument == *source
+                    || (argument.starts_with(source) && !source.starts_with("--"))
+                    || argument.starts_with(&format!("{source}="))
             })
         })
     };
     let (rapi, luxi, file) = (has(&["-m", "--master"]), has(&["-L", "--luxi"]), has(&["-t", "--text-data"]));
-    if [rapi, luxi, file].into_iter().filter(|given| *given).count() > 1 {
+    if [rapi, luxi, file].into_iter().filter(|is_given| *is_given).count() > 1 {
         return Some("Error: Only one of the rapi, luxi, and data files options should be given.".to_owned());
     }
-    let why = if rapi {
+    let cause = if rapi {
         "-m: RAPI access to a Ganeti cluster is not supported"
     } else if has(&["-I", "--ialloc-src"]) {
         "-I: iallocator requests are not supported"
     } else {
         return None;
     };
-    Some(format!("Error: {why}\nhint: add -t FILE, or -L for the live cluster"))
+    Some(format!("Error: {cause}\nhint: add -t FILE, or -L for the live cluster"))
 }
 
 impl Arguments {
@@ -321,9 +321,9 @@ impl Arguments {
         };
         if let Some(name) = &self.options.group {
             return find_group(cluster, name).map_err(|_| {
-                let known = list(&mut (0..cluster.groups.len()));
+                let known_groups = list(&mut (0..cluster.groups.len()));
                 Abort::new(format!(
-                    "Node group {name} not found. Node group list is:\n{known}Error: Aborting."
+                    "Node group {name} not found. Node group list is:\n{known_groups}Error: Aborting."
                 ))
             });
         }
@@ -508,37 +508,37 @@ fn read_cluster(path: &Path) -> Result<Source, Abort> {
 
 /// Reads measured usage. As in hbal, lines about unknown instances are ignored.
 fn read_utilization(cluster: &mut Cluster, text: &str) -> Result<(), String> {
-    let mut known = String::new();
+    let mut known_lines = String::new();
     for line in text.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [name, amounts @ ..] = words.as_slice() else { continue };
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [name, amounts @ ..] = fields.as_slice() else { continue };
         if amounts.len() != 4 {
             return Err(format!("Cannot parse line {line}"));
         }
-        if let Some(wrong) = amounts.iter().find(|amount| amount.parse::<f64>().is_err()) {
-            return Err(format!("{name}: cannot parse string '{wrong}'"));
+        if let Some(invalid_amount) = amounts.iter().find(|amount| amount.parse::<f64>().is_err()) {
+            return Err(format!("{name}: cannot parse string '{invalid_amount}'"));
         }
         if cluster.instances.iter().any(|instance| instance.name == *name) {
-            known += &format!("{line}\n");
+            known_lines += &format!("{line}\n");
         }
     }
-    text::read_utilisation(cluster, &known).map_err(|error| error.to_string())
+    text::read_utilisation(cluster, &known_lines).map_err(|error| error.to_string())
 }
 
 /// Warns of nodes that use more memory or disk than the node itself and its instances account for.
 fn warn_of_unaccounted_usage(terminal: &Terminal, cluster: &Cluster) {
-    let mut used: BTreeMap<usize, (i64, i64)> = BTreeMap::new();
+    let mut used_by_node: BTreeMap<usize, (i64, i64)> = BTreeMap::new();
     for instance in cluster.instances.iter().filter(|instance| !instance.forthcoming) {
         if instance.status.is_running() {
-            used.entry(instance.primary).or_default().0 += instance.memory;
+            used_by_node.entry(instance.primary).or_default().0 += instance.memory;
         }
         // hbal counts every disk here, also one on shared storage.
         for node in [Some(instance.primary), instance.secondary].into_iter().flatten() {
-            used.entry(node).or_default().1 += instance.disk;
+            used_by_node.entry(node).or_default().1 += instance.disk;
         }
     }
-    let missing = |(at, node): (usize, &Node)| {
-        let (memory, disk) = used.get(&at).copied().unwrap_or_default();
+    let missing = |(node_index, node): (usize, &Node)| {
+        let (memory, disk) = used_by_node.get(&node_index).copied().unwrap_or_default();
         let memory = node.memory_total - node.memory_own - node.memory_free - memory;
         let disk = node.disk_total - node.disk_free - disk;
         (memory > 512 || disk > 1024).then(|| {
@@ -574,12 +574,12 @@ fn common_suffix(cluster: &Cluster) -> String {
         .iter()
         .map(|node| node.name.as_str())
         .chain(cluster.instances.iter().map(|instance| instance.name.as_str()));
-    let first = names.next().unwrap_or_default();
-    let others: Vec<&str> = names.collect();
-    first
+    let first_name = names.next().unwrap_or_default();
+    let other_names: Vec<&str> = names.collect();
+    first_name
         .match_indices('.')
-        .map(|(at, _)| &first[at..])
-        .find(|suffix| others.iter().all(|name| name.ends_with(suffix)))
+        .map(|(start, _)| &first_name[start..])
+        .find(|suffix| other_names.iter().all(|name| name.ends_with(suffix)))
         .unwrap_or_default()
         .to_owned()
 }

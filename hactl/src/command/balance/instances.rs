@@ -17,10 +17,10 @@ pub(super) fn table(cluster: &Cluster, problem: &Problem, placements: &[Placemen
         .to_vec(),
     ];
     let placed_guests = problem.guests.iter().zip(placements);
-    for (guest, placement, at) in
-        placed_guests.flat_map(|(guest, placement)| guest.instances().map(move |at| (guest, placement, at)))
-    {
-        let facts = &cluster.instances[at];
+    for (guest, placement, instance_index) in placed_guests.flat_map(|(guest, placement)| {
+        guest.instances().map(move |instance_index| (guest, placement, instance_index))
+    }) {
+        let facts = &cluster.instances[instance_index];
         let load = if guest.partners.is_empty() { guest.load } else { facts.load };
         let mut row = vec![
             if facts.status.is_running() { "R" } else { " " }.to_owned(),

@@ -66,8 +66,8 @@ const COLUMNS: [Column; 22] = [
 /// An empty `fields`, or one that begins with a plus sign, selects all columns.
 pub(super) fn table(cluster: &Cluster, problem: &Problem, placements: &[Placement], fields: &str) -> String {
     let named: Vec<&str> = fields.split(',').filter(|name| !name.is_empty()).collect();
-    let all = named.is_empty() || fields.starts_with('+');
-    let columns: Vec<&Column> = if all {
+    let has_default_columns = named.is_empty() || fields.starts_with('+');
+    let columns: Vec<&Column> = if has_default_columns {
         COLUMNS.iter().collect()
     } else {
         named.iter().filter_map(|name| COLUMNS.iter().find(|column| column.0 == *name)).collect()
@@ -86,8 +86,8 @@ pub(super) fn table(cluster: &Cluster, problem: &Problem, placements: &[Placemen
     aligned(&rows, |column| is_left_aligned[column])
 }
 
-fn fraction(part: i64, whole: i64) -> String {
-    format!("{:.4}", part as f64 / whole.max(1) as f64)
+fn fraction(part: i64, total: i64) -> String {
+    format!("{:.4}", part as f64 / total.max(1) as f64)
 }
 
 fn load(amount: i64) -> String {

@@ -163,26 +163,30 @@ impl Options {
     }
 
     /// Writes the files of `--save`.
-    pub(crate) fn save(&self, before: &Cluster, after: &Cluster) -> Result<(), Failure> {
+    pub(crate) fn save(&self, cluster_before: &Cluster, cluster_after: &Cluster) -> Result<(), Failure> {
         let Some(base) = &self.save else { return Ok(()) };
-        save_before_and_after(base, before, after)?;
+        save_before_and_after(base, cluster_before, cluster_after)?;
         if self.text_data.is_none() {
-            save_text(&with_extension(base, ".usage"), &text::write_utilisation(before))?;
+            save_text(&with_extension(base, ".usage"), &text::write_utilisation(cluster_before))?;
         }
         Ok(())
     }
 }
 
 /// Writes the cluster before and after a plan to FILE.original and FILE.balanced.
-pub(crate) fn save_before_and_after(base: &Path, before: &Cluster, after: &Cluster) -> Result<(), Failure> {
-    save_text(&with_extension(base, ".original"), &text::write(before))?;
-    save_text(&with_extension(base, ".balanced"), &text::write(after))
+pub(crate) fn save_before_and_after(
+    base: &Path,
+    cluster_before: &Cluster,
+    cluster_after: &Cluster,
+) -> Result<(), Failure> {
+    save_text(&with_extension(base, ".original"), &text::write(cluster_before))?;
+    save_text(&with_extension(base, ".balanced"), &text::write(cluster_after))
 }
 
 /// Appends an ending to a file name.
-fn with_extension(base: &Path, end: &str) -> PathBuf {
+fn with_extension(base: &Path, extension: &str) -> PathBuf {
     let mut name = base.to_owned().into_os_string();
-    name.push(end);
+    name.push(extension);
     name.into()
 }
 

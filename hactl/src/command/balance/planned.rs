@@ -129,8 +129,8 @@ impl Source {
 
 /// Returns the index of the group that `-G` gives by name or uuid.
 pub(crate) fn find_group(cluster: &Cluster, name: &str) -> Result<usize, Failure> {
-    let found = cluster.groups.iter().position(|group| group.name == name || group.uuid == name);
-    found.ok_or_else(|| Failure::usage(format!("-G: group {name:?} not found")))
+    let group_index = cluster.groups.iter().position(|group| group.name == name || group.uuid == name);
+    group_index.ok_or_else(|| Failure::usage(format!("-G: group {name:?} not found")))
 }
 
 /// Returns a clock for one of several groups. The clock returns the used share of the group's time budget. The next

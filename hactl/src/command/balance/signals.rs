@@ -53,7 +53,7 @@ impl Signals {
                     }
                     self.interrupted = true;
                 }
-                done = &mut work => return Ok(done),
+                outcome = &mut work => return Ok(outcome),
             }
         }
     }

@@ -28,7 +28,7 @@ pub(super) fn text(source: &Source, group_plan: &GroupPlan) -> String {
 /// Returns a step as JSON.
 pub(super) fn document(source: &Source, group_plan: &GroupPlan, step: &Step) -> Value {
     let problem = &group_plan.problem;
-    let name = |at: usize| source.cluster.instances[at].name.as_str();
+    let name = |instance_index: usize| source.cluster.instances[instance_index].name.as_str();
     let guest = &problem.guests[step.guest];
     let mut document = json!({
         "instance": name(guest.instance),
@@ -38,7 +38,7 @@ pub(super) fn document(source: &Source, group_plan: &GroupPlan, step: &Step) -> 
         "ops": operations(source, group_plan, step),
     });
     if !guest.partners.is_empty() {
-        document["with"] = guest.partners.iter().map(|&at| name(at)).collect();
+        document["with"] = guest.partners.iter().map(|&instance_index| name(instance_index)).collect();
     }
     document
 }

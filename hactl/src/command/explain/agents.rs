@@ -60,40 +60,46 @@ async fn list_agents(terminal: &Terminal, agents: &[AgentName], requested: &str,
 async fn explain_agent(terminal: &Terminal, agent: &AgentName, root: &Path) -> Outcome {
     let program = agent.program(root);
     if !program.is_file() {
-        let all: Vec<String> = installed(root).iter().map(ToString::to_string).collect();
-        let hint = most_similar(&agent.to_string(), all.iter().map(String::as_str));
+        let installed_names: Vec<String> = installed(root).iter().map(ToString::to_string).collect();
+        let hint = most_similar(&agent.to_string(), installed_names.iter().map(String::as_str));
         let hint = hint.map(|similar| format!("; did you mean {similar}?")).unwrap_or_default();
         return Err(Failure::usage(format!("{agent} is not installed on this host{hint}"))
             .help("run \"hactl explain ocf\""));
     }
-    let found = metadata(agent, root).await.map_err(|error| Failure::usage(format!("{agent}: {error}")))?;
-    terminal.print(&agent_text(terminal, agent, &program, &found));
+    let agent_metadata =
+        metadata(agent, root).await.map_err(|error| Failure::usage(format!("{agent}: {error}")))?;
+    terminal.print(&agent_text(terminal, agent, &program, &agent_metadata));
     Ok(Exit::Done)
 }
 
-fn agent_text(terminal: &Terminal, agent: &AgentName, program: &Path, found: &AgentMetadata) -> String {
+fn agent_text(
+    terminal: &Terminal,
+    agent: &AgentName,
+    program: &Path,
+    agent_metadata: &AgentMetadata,
+) -> String {
     let mut text = format!(
         "{}  {}\n",
         terminal.paint(Style::Bold, &agent.to_string()),
         terminal.paint(Style::Dim, &program.display().to_string())
     );
-    for paragraph in [&one_line(&found.short), &found.long] {
+    for paragraph in [&one_line(&agent_metadata.short), &agent_metadata.long] {
         if !paragraph.is_empty() {
             text += &format!("\n{}\n", super::indented(paragraph, 2));
         }
     }
-    if !found.parameters.is_empty() {
+    if !agent_metadata.parameters.is_empty() {
         text += &format!("\n{}\n", terminal.paint(Style::Bold, "Parameters"));
         // Required parameters come first.
-        let (required, others): (Vec<_>, Vec<_>) =
-            found.parameters.iter().partition(|parameter| parameter.required);
-        for parameter in required.into_iter().chain(others) {
+        let (required, optional): (Vec<_>, Vec<_>) =
+            agent_metadata.parameters.iter().partition(|parameter| parameter.required);
+        for parameter in required.into_iter().chain(optional) {
             text += &parameter_text(terminal, parameter);
         }
     }
-    if !found.actions.is_empty() {
+    if !agent_metadata.actions.is_empty() {
         text += &format!("\n{}\n", terminal.paint(Style::Bold, "Actions"));
-        for action in &found.actions {
+        for action in &agent_metadata.actions {
             let name = terminal.paint(Style::Bold, &format!("{:12}", action.name));
             text +=
                 format!("  {name}  {}", terminal.paint(Style::Dim, &suggested_settings(action))).trim_end();
@@ -141,10 +147,10 @@ fn suggested_settings(action: &Action) -> String {
 fn installed(root: &Path) -> Vec<AgentName> {
     let names = |directory: &Path| -> Vec<(String, fs::Metadata)> {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-        let found = entries.filter_map(|entry| {
+        let agent_names = entries.filter_map(|entry| {
             Some((entry.file_name().into_string().ok()?, fs::metadata(entry.path()).ok()?))
         });
-        found.collect()
+        agent_names.collect()
     };
     let directory = agents_directory(root);
     let mut agents = Vec::new();

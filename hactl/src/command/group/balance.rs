@@ -35,51 +35,51 @@ impl Balance {
         let format = session.format(&[Format::Yaml, Format::Json])?;
         let loaded = self.input.read(session).await?;
         let all_groups = loaded.all_groups();
-        let found = balance_load(&all_groups, self.min_gain, self.max_length.unwrap_or(usize::MAX));
-        let moves = Moves::new(&loaded, &all_groups, &found.moved);
-        let end = if found.moved.is_empty() {
+        let balanced = balance_load(&all_groups, self.min_gain, self.max_length.unwrap_or(usize::MAX));
+        let moves = Moves::new(&loaded, &all_groups, &balanced.moved);
+        let final_text = if balanced.moved.is_empty() {
             "Nothing to move.\n".to_owned()
         } else {
             moves.text() + &moves.cost()
         };
-        let value = moves.with_moves(document(&loaded, &found));
-        let rendered = (text(session, &loaded, &found) + &end, value);
+        let value = moves.with_moves(document(&loaded, &balanced));
+        let rendered = (text(session, &loaded, &balanced) + &final_text, value);
         moves.output_and_apply(session, &self.output, "hactl group balance", format, rendered).await?;
         Ok(Exit::Done)
     }
 }
 
-fn text(session: &Session, loaded: &LoadedCluster, found: &BalancedGroups) -> String {
+fn text(session: &Session, loaded: &LoadedCluster, balanced: &BalancedGroups) -> String {
     let mut table = Table::new(&["GROUP", "LOAD BEFORE", "AFTER", ""]);
-    for group in &found.groups {
+    for group in &balanced.groups {
         table.add_row(vec![
             Cell::plain(loaded.group(group.group)),
             Cell::plain(&format!("{:.4}", group.before)),
             Cell::plain(&format!("{:.4}", group.after)),
-            Cell::plain(&group.skipped.map_or_else(String::new, |why| format!("skipped: {why}"))),
+            Cell::plain(&group.skipped.map_or_else(String::new, |reason| format!("skipped: {reason}"))),
         ]);
     }
     table.add_row(vec![
         Cell::plain("deviation"),
-        Cell::plain(&format!("{:.4}", found.before)),
-        Cell::plain(&format!("{:.4}", found.after)),
+        Cell::plain(&format!("{:.4}", balanced.before)),
+        Cell::plain(&format!("{:.4}", balanced.after)),
         Cell::plain(""),
     ]);
     table.render(session.terminal(), 0)
 }
 
-fn document(loaded: &LoadedCluster, found: &BalancedGroups) -> Value {
-    let groups = found.groups.iter().map(|group| {
+fn document(loaded: &LoadedCluster, balanced: &BalancedGroups) -> Value {
+    let groups = balanced.groups.iter().map(|group| {
         json!({
             "group": loaded.group(group.group),
             "loadBefore": group.before,
             "loadAfter": group.after,
-            "skipped": group.skipped.map(|why| why.to_string()),
+            "skipped": group.skipped.map(|reason| reason.to_string()),
         })
     });
     json!({
         "groups": groups.collect::<Vec<_>>(),
-        "initialScore": found.before,
-        "finalScore": found.after,
+        "initialScore": balanced.before,
+        "finalScore": balanced.after,
     })
 }

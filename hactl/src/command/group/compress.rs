@@ -39,11 +39,11 @@ impl Compress {
         let moves = Moves::new(&loaded, &all_groups, chosen.map_or(&[], |(_, moved)| moved));
         let emptied_group = chosen.map(|(candidate, _)| loaded.group(candidate.group));
         let value = moves.with_moves(document(&loaded, &all_groups, &candidates, emptied_group));
-        let end = match emptied_group {
+        let final_text = match emptied_group {
             None => "\nNo group can be emptied. Nothing to move.\n".to_owned(),
             Some(group) => format!("\nMoves that empty group {group}:\n{}{}", moves.text(), moves.cost()),
         };
-        let rendered = (text(session, &loaded, &all_groups, &candidates) + &end, value);
+        let rendered = (text(session, &loaded, &all_groups, &candidates) + &final_text, value);
         moves.output_and_apply(session, &self.output, "hactl group compress", format, rendered).await?;
         Ok(Exit::Done)
     }
@@ -53,7 +53,7 @@ impl Compress {
 fn verdict(all_groups: &AllGroups<'_>, candidate: &Candidate) -> (String, Style) {
     match &candidate.verdict {
         Verdict::Empty => ("already empty".to_owned(), Style::Good),
-        Verdict::Excluded(why) => (format!("no: {why}"), Style::Plain),
+        Verdict::Excluded(reason) => (format!("no: {reason}"), Style::Plain),
         Verdict::TooMuch(lack) => (format!("no: {lack} elsewhere"), Style::Plain),
         Verdict::NoEligibleGroup(no_eligible_group) => {
             let instance = all_groups.name(no_eligible_group.guest);

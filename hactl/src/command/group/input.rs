@@ -99,20 +99,20 @@ impl LoadedCluster {
     /// Removes the limits of unknown capacities of live nodes. The cluster model otherwise sets them just large enough for
     /// the running services.
     pub(crate) fn without_unknown_limits(mut self) -> LoadedCluster {
-        const UNLIMITED: i64 = 1 << 36;
+        const UNLIMITED_AMOUNT: i64 = 1 << 36;
         for (node, facts) in
             self.cluster.nodes.iter_mut().zip(self.view.iter().flat_map(|view| view.nodes.values()))
         {
             if facts.capacity.memory.is_none() {
-                node.memory_total += UNLIMITED;
-                node.memory_free += UNLIMITED;
+                node.memory_total += UNLIMITED_AMOUNT;
+                node.memory_free += UNLIMITED_AMOUNT;
             }
             if facts.capacity.disk.is_none() {
-                node.disk_total += UNLIMITED;
-                node.disk_free += UNLIMITED;
+                node.disk_total += UNLIMITED_AMOUNT;
+                node.disk_free += UNLIMITED_AMOUNT;
             }
             if facts.capacity.cpu.is_none() {
-                node.cpus += UNLIMITED;
+                node.cpus += UNLIMITED_AMOUNT;
             }
         }
         self

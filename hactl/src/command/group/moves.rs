@@ -150,11 +150,11 @@ impl<'a> Moves<'a> {
             )?;
         }
         if let Some(base) = &output.save {
-            let before = &self.source.cluster;
+            let cluster_before = &self.source.cluster;
             save_before_and_after(
                 base,
-                before,
-                &self.group_plan.plan.applied(before, &self.group_plan.problem),
+                cluster_before,
+                &self.group_plan.plan.applied(cluster_before, &self.group_plan.problem),
             )?;
         }
         let mut failure = None;

@@ -31,36 +31,36 @@ impl Redistribute {
         let format = session.format(&[Format::Yaml, Format::Json])?;
         let loaded = self.input.read(session).await?;
         let all_groups = loaded.all_groups();
-        let found = redistribute(&all_groups);
-        let moved = found.result.as_deref().unwrap_or_default();
+        let redistribution = redistribute(&all_groups);
+        let moved = redistribution.result.as_deref().unwrap_or_default();
         let moves = Moves::new(&loaded, &all_groups, moved);
         let rendered = (
-            text(&loaded, &all_groups, &found, &moves),
-            moves.with_moves(document(&loaded, &all_groups, &found)),
+            text(&loaded, &all_groups, &redistribution, &moves),
+            moves.with_moves(document(&loaded, &all_groups, &redistribution)),
         );
         moves.output_and_apply(session, &self.output, "hactl group redistribute", format, rendered).await?;
-        Ok(if found.repairs_all() { Exit::Done } else { Exit::Refused })
+        Ok(if redistribution.repairs_all() { Exit::Done } else { Exit::Refused })
     }
 }
 
 fn text(
     loaded: &LoadedCluster,
     all_groups: &AllGroups<'_>,
-    found: &Redistribution,
+    redistribution: &Redistribution,
     moves: &Moves<'_>,
 ) -> String {
-    if found.unhealthy.is_empty() {
+    if redistribution.unhealthy.is_empty() {
         return "All groups are healthy. Nothing to move.\n".to_owned();
     }
     let health_line = |(group, health): &(usize, Health), when: &str| {
-        let (_, word, _) = health_words(health);
-        format!("Group {} is {word}{when}: {}\n", loaded.group(*group), reason_text(loaded, health))
+        let (_, health_word, _) = health_words(health);
+        format!("Group {} is {health_word}{when}: {}\n", loaded.group(*group), reason_text(loaded, health))
     };
-    let mut text: String = found.unhealthy.iter().map(|group| health_line(group, "")).collect();
-    for (group, why) in &found.skipped {
-        text += &format!("Group {} is skipped: {why}\n", loaded.group(*group));
+    let mut text: String = redistribution.unhealthy.iter().map(|group| health_line(group, "")).collect();
+    for (group, reason) in &redistribution.skipped {
+        text += &format!("Group {} is skipped: {reason}\n", loaded.group(*group));
     }
-    match &found.result {
+    match &redistribution.result {
         Err(blocked) => {
             text += &format!("Cannot redistribute: {}\n", blocked_reason(loaded, all_groups, blocked));
         }
@@ -68,7 +68,7 @@ fn text(
         Ok(_) => {
             text += &moves.text();
             text += &moves.cost();
-            text.extend(found.remaining.iter().map(|group| health_line(group, " after the moves")));
+            text.extend(redistribution.remaining.iter().map(|group| health_line(group, " after the moves")));
         }
     }
     text
@@ -92,7 +92,7 @@ fn blocked_reason(loaded: &LoadedCluster, all_groups: &AllGroups<'_>, blocked: &
     }
 }
 
-fn document(loaded: &LoadedCluster, all_groups: &AllGroups<'_>, found: &Redistribution) -> Value {
+fn document(loaded: &LoadedCluster, all_groups: &AllGroups<'_>, redistribution: &Redistribution) -> Value {
     let one = |(group, health): &(usize, Health)| {
         let (offline, failing) = unhealthy_nodes(health);
         json!({
@@ -102,15 +102,15 @@ fn document(loaded: &LoadedCluster, all_groups: &AllGroups<'_>, found: &Redistri
             "failingNodes": loaded.nodes(failing),
         })
     };
-    let skipped = found
+    let skipped = redistribution
         .skipped
         .iter()
-        .map(|(group, why)| json!({ "group": loaded.group(*group), "reason": why.to_string() }));
+        .map(|(group, reason)| json!({ "group": loaded.group(*group), "reason": reason.to_string() }));
     json!({
-        "unhealthy": found.unhealthy.iter().map(one).collect::<Vec<_>>(),
+        "unhealthy": redistribution.unhealthy.iter().map(one).collect::<Vec<_>>(),
         "skipped": skipped.collect::<Vec<_>>(),
-        "blocked": found.result.as_ref().err().map(|blocked| blocked_reason(loaded, all_groups, blocked)),
-        "remaining": found.remaining.iter().map(one).collect::<Vec<_>>(),
-        "heals": found.repairs_all(),
+        "blocked": redistribution.result.as_ref().err().map(|blocked| blocked_reason(loaded, all_groups, blocked)),
+        "remaining": redistribution.remaining.iter().map(one).collect::<Vec<_>>(),
+        "heals": redistribution.repairs_all(),
     })
 }

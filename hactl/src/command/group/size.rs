@@ -17,7 +17,7 @@ pub(crate) fn parse_size(text: &str, loaded: &LoadedCluster) -> Result<NewServic
     let Some(view) = &loaded.view else { return parse(text, &loaded.cluster) };
     let parts: Vec<&str> = text.split(',').collect();
     let pool = parts.iter().find_map(|part| part.strip_prefix("pool="));
-    let invalid = |what: String| Failure::usage(what).with_context(&format!("`{text}`"));
+    let invalid = |message: String| Failure::usage(message).with_context(&format!("`{text}`"));
     if text.contains("template=") {
         return Err(invalid("template= is valid only with -t".to_owned()).help("specify pool=NAME"));
     }
@@ -26,8 +26,8 @@ pub(crate) fn parse_size(text: &str, loaded: &LoadedCluster) -> Result<NewServic
     {
         return Err(invalid(format!("no node has the storage pool {pool}")));
     }
-    let rest: Vec<&str> = parts.into_iter().filter(|part| !part.starts_with("pool=")).collect();
-    Ok(for_live_cluster(parse(&rest.join(","), &loaded.cluster)?, view, pool))
+    let size_parts: Vec<&str> = parts.into_iter().filter(|part| !part.starts_with("pool=")).collect();
+    Ok(for_live_cluster(parse(&size_parts.join(","), &loaded.cluster)?, view, pool))
 }
 
 /// Converts a size to a service of the live cluster.
@@ -42,7 +42,7 @@ pub(crate) fn for_live_cluster(mut size: NewService, view: &View, pool: Option<&
 
 /// Parses a size for a cluster from a file. The default template is the first one of the cluster's policy, or drbd.
 fn parse(text: &str, cluster: &Cluster) -> Result<NewService, Failure> {
-    let invalid = |what: String| Failure::usage(what).with_context(&format!("`{text}`")).help(HELP);
+    let invalid = |message: String| Failure::usage(message).with_context(&format!("`{text}`")).help(HELP);
     let mut size = NewService {
         memory: 0,
         disk: 0,
@@ -53,7 +53,7 @@ fn parse(text: &str, cluster: &Cluster) -> Result<NewService, Failure> {
         nodes: None,
     };
     if text.contains('=') {
-        let mut seen = Vec::new();
+        let mut seen_keys = Vec::new();
         for part in text.split(',') {
             let (key, value) =
                 part.split_once('=').ok_or_else(|| invalid(format!("`{part}` is not KEY=VALUE")))?;
@@ -62,10 +62,10 @@ fn parse(text: &str, cluster: &Cluster) -> Result<NewService, Failure> {
                 "cpu" | "cpus" => "vcpus",
                 other => other,
             };
-            if seen.contains(&key) {
+            if seen_keys.contains(&key) {
                 return Err(invalid(format!("{key} is specified twice")));
             }
-            seen.push(key);
+            seen_keys.push(key);
             match key {
                 "memory" => size.memory = parse_mebibytes(value).map_err(&invalid)?,
                 "disk" => size.disk = parse_mebibytes(value).map_err(&invalid)?,
@@ -105,8 +105,10 @@ pub(crate) fn default_template(cluster: &Cluster) -> Template {
 /// Parses a template.
 pub(crate) fn parse_template(text: &str) -> Result<Template, String> {
     let words: Vec<&str> = Template::WORDS.iter().map(|(_, word)| *word).collect();
-    let found = Template::WORDS.iter().find(|(_, word)| *word == text).map(|(template, _)| *template);
-    found.ok_or_else(|| format!("`{text}` is not a valid template; valid templates: {}", words.join(", ")))
+    let template_found =
+        Template::WORDS.iter().find(|(_, word)| *word == text).map(|(template, _)| *template);
+    template_found
+        .ok_or_else(|| format!("`{text}` is not a valid template; valid templates: {}", words.join(", ")))
 }
 
 /// Returns a size as text.

@@ -90,9 +90,9 @@ impl Pve {
             }
         };
         let (path, text) = resources;
-        let known = resources::read(&text, &path, &groups, &mut guests, &mut imported)
+        let known_guests = resources::read(&text, &path, &groups, &mut guests, &mut imported)
             .map_err(|problem| file_failure(&path, &problem))?;
-        if known.is_empty() {
+        if known_guests.is_empty() {
             imported.add_note(&path, "no vm and no ct found");
         }
         if let Some((path, text)) = read_ha_file("fence.cfg")?
@@ -102,7 +102,7 @@ impl Pve {
             imported.add_note(&format!("{path}:{}", line + 1), text);
         }
         if let Some((path, text)) = read_ha_file("rules.cfg")? {
-            rules::read(&text, &path, &known, &mut imported)
+            rules::read(&text, &path, &known_guests, &mut imported)
                 .map_err(|problem| file_failure(&path, &problem))?;
         }
         imported.notes.extend(guests.notes());
@@ -143,8 +143,8 @@ fn read_text(path: &Path) -> Result<Option<String>, Failure> {
         }
     };
     let text = String::from_utf8(bytes).map_err(|error| {
-        let before = error.as_bytes().iter().take(error.utf8_error().valid_up_to());
-        let line = 1 + before.filter(|byte| **byte == b'\n').count();
+        let valid_bytes = error.as_bytes().iter().take(error.utf8_error().valid_up_to());
+        let line = 1 + valid_bytes.filter(|byte| **byte == b'\n').count();
         Failure::usage(format!("{}:{line}: invalid UTF-8", path.display()))
             .help("nothing was written; convert the file, for example with \"iconv -f LATIN1 -t UTF-8\"")
     })?;

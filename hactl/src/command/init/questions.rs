@@ -63,13 +63,17 @@ impl<R: BufRead, W: Write> Questions<R, W> {
         }
         if is_node {
             self.ask_text(&mut flags.node, "Name of this node", &node_name())?;
-            let found = watchdog_identities(Path::new(WATCHDOG_CLASS_DIRECTORY));
-            let found = if found.is_empty() {
+            let devices_text = watchdog_identities(Path::new(WATCHDOG_CLASS_DIRECTORY));
+            let devices_text = if devices_text.is_empty() {
                 "no watchdog device found".to_owned()
             } else {
-                format!("found: {found}")
+                format!("found: {devices_text}")
             };
-            self.ask_text(&mut flags.watchdog, &format!("Watchdog kernel module ({found})"), "softdog")?;
+            self.ask_text(
+                &mut flags.watchdog,
+                &format!("Watchdog kernel module ({devices_text})"),
+                "softdog",
+            )?;
         }
         if is_controller {
             let default = if flags.etcd_ca.is_some() { "0.0.0.0:7443" } else { "127.0.0.1:7443" };
@@ -152,56 +156,56 @@ mod tests {
         init: Init,
     }
 
-    fn flags(words: &[&str]) -> Init {
-        Line::parse_from(["init"].iter().chain(words)).init
+    fn flags(arguments: &[&str]) -> Init {
+        Line::parse_from(["init"].iter().chain(arguments)).init
     }
 
     /// Returns the questions that were asked, and the result of the answers.
-    fn check(words: &[&str], answers: &str) -> (String, Result<Init, Failure>) {
-        let (mut asked, mut flags) = (Vec::new(), flags(words));
-        let outcome = Questions::new(answers.as_bytes(), &mut asked).ask_missing(&mut flags);
-        (String::from_utf8_lossy(&asked).into_owned(), outcome.map(|()| flags))
+    fn check(arguments: &[&str], answers: &str) -> (String, Result<Init, Failure>) {
+        let (mut printed_questions, mut flags) = (Vec::new(), flags(arguments));
+        let outcome = Questions::new(answers.as_bytes(), &mut printed_questions).ask_missing(&mut flags);
+        (String::from_utf8_lossy(&printed_questions).into_owned(), outcome.map(|()| flags))
     }
 
     #[test]
     fn empty_answers_take_the_defaults() {
-        let (asked, flags) = check(&[], "\n\n\n\n\n\n");
+        let (printed_questions, flags) = check(&[], "\n\n\n\n\n\n");
         let flags = flags.expect("answered");
         assert_eq!(flags.etcd_endpoints, ["http://127.0.0.1:2379"]);
         assert_eq!(flags.roles, [Role::Controller, Role::Node]);
         assert_eq!(flags.watchdog.as_deref(), Some("softdog"));
         assert_eq!(flags.listen.as_deref(), Some("127.0.0.1:7443"));
         assert_eq!(flags.profile, Some(ProfileName::Default));
-        assert!(!asked.contains("certificate"), "{asked}");
+        assert!(!printed_questions.contains("certificate"), "{printed_questions}");
     }
 
     #[test]
-    fn https_asks_for_certificates() {
+    fn https_endpoints_require_certificate_answers() {
         let answers = "https://a:2379, https://b:2379\nnode\n/ca\n/cert\n/key\nn1\niTCO_wdt\n";
-        let (asked, flags) = check(&[], answers);
+        let (printed_questions, flags) = check(&[], answers);
         let flags = flags.expect("answered");
         assert_eq!(flags.etcd_endpoints, ["https://a:2379", "https://b:2379"]);
         assert_eq!(flags.etcd_key, Some(PathBuf::from("/key")));
         assert_eq!((flags.node.as_deref(), flags.watchdog.as_deref()), (Some("n1"), Some("iTCO_wdt")));
-        assert!(!asked.contains("Listen address of the API"), "{asked}");
+        assert!(!printed_questions.contains("Listen address of the API"), "{printed_questions}");
     }
 
     #[test]
-    fn values_of_flags_are_not_asked() {
-        let (asked, flags) = check(&["--role", "node", "--node", "n1", "--watchdog", ""], "\n");
+    fn values_given_as_flags_are_not_prompted() {
+        let (printed_questions, flags) = check(&["--role", "node", "--node", "n1", "--watchdog", ""], "\n");
         assert_eq!(flags.expect("answered").watchdog.as_deref(), Some(""));
-        assert_eq!(asked, "Client URLs of etcd, separated by commas [http://127.0.0.1:2379]: ");
+        assert_eq!(printed_questions, "Client URLs of etcd, separated by commas [http://127.0.0.1:2379]: ");
     }
 
     #[test]
-    fn a_wrong_answer_is_asked_for_again() {
-        let (asked, flags) =
+    fn invalid_answers_are_prompted_again() {
+        let (printed_questions, flags) =
             check(&["--role", "controller", "--listen", "127.0.0.1:1"], "a:2379\n\nslow\nfast\n");
         assert_eq!(flags.expect("answered").profile, Some(ProfileName::Fast));
         assert!(
-            asked.contains("is not an http or https URL")
-                && asked.contains("enter fast, default or conservative"),
-            "{asked}"
+            printed_questions.contains("is not an http or https URL")
+                && printed_questions.contains("enter fast, default or conservative"),
+            "{printed_questions}"
         );
         let (_, ended) = check(&[], "\n");
         assert!(ended.expect_err("too few answers").message.contains("unexpected end of input"));

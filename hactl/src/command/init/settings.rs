@@ -173,10 +173,10 @@ fn node(flags: &Init) -> Result<Node, Failure> {
 }
 
 fn controller(flags: &Init, etcd_tls: &Tls) -> Result<Controller, Failure> {
-    let given =
+    let given_flag =
         certificate_and_key("--tls-cert", flags.tls_cert.as_deref(), "--tls-key", flags.tls_key.as_deref())?;
     let authority = flags.client_ca.as_deref().map(absolute).or_else(|| etcd_tls.authority.clone());
-    let tls = match (authority, given.or_else(|| etcd_tls.identity.clone())) {
+    let tls = match (authority, given_flag.or_else(|| etcd_tls.identity.clone())) {
         (Some(authority), Some(identity)) => {
             Some(Tls { authority: Some(authority), identity: Some(identity) })
         }
@@ -185,14 +185,13 @@ fn controller(flags: &Init, etcd_tls: &Tls) -> Result<Controller, Failure> {
     // Without flags for the API, missing certificates only mean that the API has no TLS. A given flag must not be
     // ignored silently.
     if tls.is_none() && (flags.tls_cert.is_some() || flags.client_ca.is_some()) {
-        let (given, missing) = if flags.tls_cert.is_some() {
+        let (given_flag, missing) = if flags.tls_cert.is_some() {
             ("--tls-cert", "--client-ca FILE (or --etcd-ca)")
         } else {
             ("--client-ca", "--tls-cert FILE and --tls-key FILE (or --etcd-cert and --etcd-key)")
         };
-        return Err(
-            Failure::usage(format!("{given} alone does not enable https")).help(format!("add {missing}"))
-        );
+        return Err(Failure::usage(format!("{given_flag} alone does not enable https"))
+            .help(format!("add {missing}")));
     }
     let listen: SocketAddr = match &flags.listen {
         Some(text) => text.parse().map_err(|_| {

@@ -29,8 +29,13 @@ impl LogFollower {
 fn overlap_length(printed: &[String], read: &[&str]) -> usize {
     let is_end = |length: usize| {
         let shared = length.min(printed.len());
-        let known = &printed[printed.len() - shared..];
-        shared > 0 && known.iter().rev().zip(read[..length].iter().rev()).all(|(known, read)| known == read)
+        let printed_tail = &printed[printed.len() - shared..];
+        shared > 0
+            && printed_tail
+                .iter()
+                .rev()
+                .zip(read[..length].iter().rev())
+                .all(|(printed_tail, read)| printed_tail == read)
     };
     (1..=read.len()).rev().find(|length| is_end(*length)).unwrap_or(0)
 }
@@ -47,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn each_line_is_printed_once() {
+    fn follower_prints_each_line_once() {
         // Readings of the whole file, then of newer lines only.
         check(&[("a\nb\n", "a\nb\n"), ("a\nb\nc\n", "c\n"), ("a\nb\nc\n", ""), ("c\nd\n", "d\n"), ("", "")]);
         // A reading that begins before the first printed line, as of a file without times.
@@ -58,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_being_written_is_printed_when_it_ends() {
+    fn incomplete_lines_are_printed_when_complete() {
         check(&[("a\nb", "a\n"), ("a\nbc\n", "bc\n"), ("no end", ""), ("bc\nno end\n", "no end\n")]);
     }
 
@@ -70,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded() {
+    fn follower_memory_is_bounded() {
         let mut follower = LogFollower::default();
         for round in 0..3 {
             let text: String = (0..6000).map(|line| format!("{round}-{line}\n")).collect();

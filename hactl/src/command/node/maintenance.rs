@@ -155,7 +155,7 @@ async fn wait_until_empty(
 ) -> Result<(), Failure> {
     let mut watcher = Watcher::new(session.client()?, Collection::Kind(Kind::Resource), Vec::new());
     let mut synced = false;
-    let mut shown = String::new();
+    let mut printed_line = String::new();
     let mut shown_services: BTreeMap<String, RemainingService> = BTreeMap::new();
     loop {
         match watcher.next().await? {
@@ -181,9 +181,9 @@ async fn wait_until_empty(
         }
         let names: Vec<&str> = remaining_services.keys().map(String::as_str).collect();
         let line = format!("services left on {node} ({}): {}", remaining_services.len(), names.join(", "));
-        if line != shown {
+        if line != printed_line {
             session.terminal().progress(&line);
-            shown = line;
+            printed_line = line;
         }
         for (service, one) in
             remaining_services.iter().filter(|(service, one)| shown_services.get(*service) != Some(*one))
@@ -229,9 +229,9 @@ async fn disable(session: &Session, node: &TypedObject<NodeSpec>, wait: &WaitFla
     if !wait.wait {
         return Ok(());
     }
-    let what = format!("node/{name} is still in maintenance");
+    let timeout_message = format!("node/{name} is still in maintenance");
     let mut watcher = Watcher::object(session.client()?, Kind::Node, name);
-    with_timeout(wait.timeout, &what, async {
+    with_timeout(wait.timeout, &timeout_message, async {
         loop {
             match watcher.next().await? {
                 Change::Applied(node) if AnyObject::from_value(&node).status.state != "Maintenance" => {
@@ -266,8 +266,8 @@ mod tests {
         check(failed, "False", "Started on node1: its move to node2 failed", true, false);
         let nowhere = ready("True", "Draining", "no node can take it");
         check(nowhere, "True", "Started on node1: no node can take it", true, true);
-        let waits = ready("False", "Waiting", "it waits");
-        check(waits, "False", "Started on node1: it waits", true, false);
+        let waiting = ready("False", "Waiting", "it waits");
+        check(waiting, "False", "Started on node1: it waits", true, false);
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl Watchdog {
 
 fn rows(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
     let yes_or_no = |holds: bool| if holds { "yes" } else { "no" }.to_owned();
-    let seen = watchdog.seen.as_ref();
+    let facts = watchdog.seen.as_ref();
     let or_unknown =
         |text: Option<String>| text.unwrap_or_else(|| "unknown while the watchdog is not armed".to_owned());
     let kind = if watchdog.sliding {
@@ -55,16 +55,17 @@ fn rows(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
         (
             "Supported timeouts",
             or_unknown(
-                seen.map(|seen| format!("{} to {} s", seen.min_timeout_seconds, seen.max_timeout_seconds)),
+                facts
+                    .map(|facts| format!("{} to {} s", facts.min_timeout_seconds, facts.max_timeout_seconds)),
             ),
         ),
         ("Timeout type", kind.to_owned()),
         ("Descriptor retained", yes_or_no(watchdog.descriptor_retained)),
-        ("nowayout", or_unknown(seen.map(|seen| yes_or_no(seen.nowayout)))),
+        ("nowayout", or_unknown(facts.map(|facts| yes_or_no(facts.nowayout)))),
         (
             "Pretimeout",
-            or_unknown(seen.map(|seen| {
-                seen.pretimeout_seconds.map_or_else(|| "none".to_owned(), |seconds| format!("{seconds} s"))
+            or_unknown(facts.map(|facts| {
+                facts.pretimeout_seconds.map_or_else(|| "none".to_owned(), |seconds| format!("{seconds} s"))
             })),
         ),
         ("Armed", yes_or_no(watchdog.armed)),
@@ -73,20 +74,22 @@ fn rows(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
         (
             "Smallest margin",
             or_unknown(
-                seen.and_then(|seen| seen.min_margin_seconds)
+                facts
+                    .and_then(|facts| facts.min_margin_seconds)
                     .map(|margin| format!("{} ms left at a renewal", margin.ms())),
             ),
         ),
         (
             "Largest delay",
             or_unknown(
-                seen.and_then(|seen| seen.max_delay_seconds)
+                facts
+                    .and_then(|facts| facts.max_delay_seconds)
                     .map(|delay| format!("{} ms in the renewal loop", delay.ms())),
             ),
         ),
         (
             "Daemon",
-            or_unknown(seen.map(|seen| match (seen.real_time, seen.memory_locked) {
+            or_unknown(facts.map(|facts| match (facts.real_time, facts.memory_locked) {
                 (true, true) => "real-time, memory locked".to_owned(),
                 (true, false) => "real-time, memory not locked".to_owned(),
                 (false, true) => "not real-time, memory locked".to_owned(),

@@ -44,9 +44,10 @@ impl BackupFacts {
 
     /// Returns the questions that must be confirmed before the backup may be used.
     pub(super) fn questions(&self, cluster: &str, is_empty: bool) -> Vec<String> {
-        let of = |what: &str| format!("Is {what} stopped or connected to the new etcd?");
-        let controllers = self.controllers.iter().map(|id| of(&format!("controller {id}")));
-        let nodes = self.nodes.iter().map(|node| of(&format!("node {node}")));
+        let question_about =
+            |component: &str| format!("Is {component} stopped or connected to the new etcd?");
+        let controllers = self.controllers.iter().map(|id| question_about(&format!("controller {id}")));
+        let nodes = self.nodes.iter().map(|node| question_about(&format!("node {node}")));
         let mut questions: Vec<String> = controllers.chain(nodes).collect();
         if is_empty {
             questions.push(format!(
@@ -83,7 +84,7 @@ mod tests {
     use ha_api_types::timing::Timings;
 
     #[test]
-    fn every_controller_and_node_of_the_backup_is_asked_for() {
+    fn backup_questions_cover_every_controller_and_node() {
         let keys = Keys::new("lab");
         let timings = Timings { io_drain_ms: 600_000, ..Timings::default() };
         let mut report =

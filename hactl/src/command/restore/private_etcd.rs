@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
 /// Name of the only member.
-const MEMBER: &str = "hactl-restore";
+const MEMBER_NAME: &str = "hactl-restore";
 /// Time within which etcd answers, even with gigabytes of data on a slow disk.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -71,7 +71,12 @@ impl Programs {
         })?;
         let mut command = Command::new(&self.etcdutl);
         command.args(["snapshot", "restore"]).arg(backup).arg("--data-dir").arg(data);
-        command.args(["--name", MEMBER, "--initial-cluster", &format!("{MEMBER}=http://localhost:2380")]);
+        command.args([
+            "--name",
+            MEMBER_NAME,
+            "--initial-cluster",
+            &format!("{MEMBER_NAME}=http://localhost:2380"),
+        ]);
         command.args(["--initial-advertise-peer-urls", "http://localhost:2380"]);
         command.args(["--bump-revision", &revision_increase.to_string(), "--mark-compacted"]);
         if skip_hash_check {
@@ -107,11 +112,11 @@ impl PrivateEtcd {
         // An existing data directory keeps its own members.
         command.args([
             "--initial-cluster",
-            &format!("{MEMBER}={peers}"),
+            &format!("{MEMBER_NAME}={peers}"),
             "--initial-advertise-peer-urls",
             &peers,
         ]);
-        command.args(["--name", MEMBER, "--log-level", "error", "--log-outputs"]).arg(&log);
+        command.args(["--name", MEMBER_NAME, "--log-level", "error", "--log-outputs"]).arg(&log);
         command.arg("--data-dir").arg(data);
         command.args(["--listen-client-urls", &endpoint, "--advertise-client-urls", &endpoint]);
         // The only member has no peers, but etcd binds the port anyway.
@@ -128,8 +133,8 @@ impl PrivateEtcd {
             let Err(failure) = etcd.etcdctl(["endpoint", "health"]).await else { return Ok(etcd) };
             if let Ok(Some(status)) = etcd.child.try_wait() {
                 let log_text = std::fs::read_to_string(&log).unwrap_or_default();
-                let last = log_text.lines().last().unwrap_or_default();
-                return Err(Failure::refused(format!("etcd failed on the backup ({status}): {last}")));
+                let last_line = log_text.lines().last().unwrap_or_default();
+                return Err(Failure::refused(format!("etcd failed on the backup ({status}): {last_line}")));
             }
             if started_at.elapsed() > START_TIMEOUT {
                 return Err(failure);
@@ -208,14 +213,14 @@ async fn run(command: &mut Command) -> Result<Output, Failure> {
         return Ok(output);
     }
     let error_output = String::from_utf8_lossy(&output.stderr);
-    let last = error_output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no output");
-    Err(Failure::refused(format!("{program} failed ({}): {last}", output.status)))
+    let last_line = error_output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no output");
+    Err(Failure::refused(format!("{program} failed ({}): {last_line}", output.status)))
 }
 
 /// Returns two free ports.
 fn free_ports() -> Result<[u16; 2], Failure> {
     let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let port = |listener: &TcpListener| listener.local_addr().map(|address| address.port());
-    let both = bind().and_then(|first| Ok([port(&first)?, port(&bind()?)?]));
-    both.map_err(|error| Failure::refused(format!("cannot find a free port on loopback: {error}")))
+    let ports = bind().and_then(|first_listener| Ok([port(&first_listener)?, port(&bind()?)?]));
+    ports.map_err(|error| Failure::refused(format!("cannot find a free port on loopback: {error}")))
 }

@@ -82,7 +82,11 @@ fn hours(result: &CampaignResult) -> f64 {
 fn summary(seeds: SeedRange, result: &CampaignResult) -> Value {
     let violations = |failed: &FailedSeed| -> Vec<Value> {
         let one = |at: u64, invariant: &str, detail: &str| json!({"at": at as f64 / 1000.0, "invariant": invariant, "detail": detail});
-        failed.violations.iter().map(|found| one(found.at, found.invariant, &found.detail)).collect()
+        failed
+            .violations
+            .iter()
+            .map(|violation| one(violation.at, violation.invariant, &violation.detail))
+            .collect()
     };
     let failed: Vec<Value> = result
         .failed
@@ -100,11 +104,12 @@ fn text(session: &Session, result: &CampaignResult) -> Result<String, Failure> {
     let terminal = session.terminal();
     let mut text = String::new();
     for (at, failed) in result.failed.iter().enumerate() {
-        let first = failed.violations.first();
-        let what = first.map_or_else(String::new, |found| {
-            format!("{} at {} s: {}", found.invariant, found.at as f64 / 1000.0, found.detail)
+        let first_violation = failed.violations.first();
+        let violation_text = first_violation.map_or_else(String::new, |violation| {
+            format!("{} at {} s: {}", violation.invariant, violation.at as f64 / 1000.0, violation.detail)
         });
-        text += &format!("# seed {}: {}: {what}\n", failed.seed, terminal.paint(Style::Bad, "failed"));
+        text +=
+            &format!("# seed {}: {}: {violation_text}\n", failed.seed, terminal.paint(Style::Bad, "failed"));
         if at < MAX_SHRUNK_SEEDS {
             text += &format!("{}---\n", render::yaml(&failed.scenario)?);
         }

@@ -79,22 +79,22 @@ fn redacted_text(text: &str) -> String {
         redact(&mut inner);
         return inner.to_string();
     }
-    let mut rest = text;
+    let mut remaining = text;
     let mut redacted = String::new();
     // The earliest match decides, so that the text before it is kept.
-    while let Some(at) = ["passwd=", "password="].iter().filter_map(|name| rest.find(name)).min() {
-        let value_start = at + rest[at..].find('=').unwrap_or(0) + 1;
-        redacted.push_str(&rest[..value_start]);
-        rest = &rest[value_start..];
-        let quote = rest.chars().next().filter(|first| ['"', '\''].contains(first));
+    while let Some(at) = ["passwd=", "password="].iter().filter_map(|name| remaining.find(name)).min() {
+        let value_start = at + remaining[at..].find('=').unwrap_or(0) + 1;
+        redacted.push_str(&remaining[..value_start]);
+        remaining = &remaining[value_start..];
+        let quote = remaining.chars().next().filter(|first| ['"', '\''].contains(first));
         let length = match quote {
-            Some(quote) => rest[1..].find(quote).map_or(rest.len(), |end| end + 2),
-            None => rest.find(char::is_whitespace).unwrap_or(rest.len()),
+            Some(quote) => remaining[1..].find(quote).map_or(remaining.len(), |end| end + 2),
+            None => remaining.find(char::is_whitespace).unwrap_or(remaining.len()),
         };
         redacted.push_str(REDACTED);
-        rest = &rest[length..];
+        remaining = &remaining[length..];
     }
-    redacted + rest
+    redacted + remaining
 }
 
 /// Returns a URL without its password and its query, which may contain tokens; `None` if the text is not a URL.
@@ -121,7 +121,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_secrets_are_redacted() {
+    fn only_secret_values_are_redacted() {
         let check = |mut value: Value, expected: Value| {
             redact(&mut value);
             assert_eq!(value, expected);

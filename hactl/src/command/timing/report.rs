@@ -197,14 +197,14 @@ impl Failover {
     fn phases(&self, terminal: &Terminal) -> String {
         let differs = self.node.total_ms != self.leader_node.total_ms;
         let mut table = Table::new(if differs { &["", "NODE", "LEADER'S NODE", ""] } else { &["", "", ""] });
-        for ((phase, ms, until), (_, leader_ms, _)) in
+        for ((phase, ms, phase_end), (_, leader_ms, _)) in
             self.node.phases().into_iter().zip(self.leader_node.phases())
         {
             let mut cells = vec![Cell::plain(phase), Cell::plain(&seconds(ms))];
             if differs {
                 cells.push(Cell::plain(&seconds(leader_ms)));
             }
-            cells.push(Cell::styled(until, Style::Dim));
+            cells.push(Cell::styled(phase_end, Style::Dim));
             table.add_row(cells);
         }
         table.render(terminal, 0)
@@ -245,21 +245,21 @@ impl Failover {
             (false, _) => "late watchdog renewal and closed descriptor, two more timeouts",
         };
         let mut table = Table::new(&["PART", "NODE", "LEADER'S NODE"]);
-        let mut row = |what: &str, one: Millis, leader: Millis, style: Style| {
+        let mut row = |label: &str, one: Millis, leader: Millis, style: Style| {
             let cell = |ms: Millis| Cell::styled(&seconds(ms), style);
-            table.add_row(vec![Cell::styled(what, style), cell(one), cell(leader)]);
+            table.add_row(vec![Cell::styled(label, style), cell(one), cell(leader)]);
         };
-        let mut both = |what: &str, ms: Millis, style: Style| row(what, ms, ms, style);
-        both("heartbeat lifetime", wait.heartbeat_valid_ms, Style::Plain);
-        both("clock error of the node", wait.heartbeat_rate_ms, Style::Plain);
-        both("watchdog timeout", wait.watchdog_timeout_ms, Style::Plain);
-        both("clock error of the watchdog", wait.watchdog_rate_ms, Style::Plain);
-        both("lateness of the watchdog", wait.watchdog_lateness_ms, Style::Plain);
-        both(late_pet, wait.late_pet_ms, Style::Plain);
-        both("pending writes to storage", wait.io_drain_ms, Style::Plain);
-        both("clock error of the observer, rounded up", wait.observer_ms, Style::Plain);
-        both("fencing delay", wait.total_ms(), Style::Bold);
-        both("observation of the last heartbeat", one.observed_ms, Style::Plain);
+        let mut equal_row = |label: &str, ms: Millis, style: Style| row(label, ms, ms, style);
+        equal_row("heartbeat lifetime", wait.heartbeat_valid_ms, Style::Plain);
+        equal_row("clock error of the node", wait.heartbeat_rate_ms, Style::Plain);
+        equal_row("watchdog timeout", wait.watchdog_timeout_ms, Style::Plain);
+        equal_row("clock error of the watchdog", wait.watchdog_rate_ms, Style::Plain);
+        equal_row("lateness of the watchdog", wait.watchdog_lateness_ms, Style::Plain);
+        equal_row(late_pet, wait.late_pet_ms, Style::Plain);
+        equal_row("pending writes to storage", wait.io_drain_ms, Style::Plain);
+        equal_row("clock error of the observer, rounded up", wait.observer_ms, Style::Plain);
+        equal_row("fencing delay", wait.total_ms(), Style::Bold);
+        equal_row("observation of the last heartbeat", one.observed_ms, Style::Plain);
         row(
             "restart of failure detection by a candidate",
             one.candidate_check_ms,

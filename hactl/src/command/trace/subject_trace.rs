@@ -89,22 +89,25 @@ impl SubjectTrace {
                 event.related.as_ref().is_some_and(is) || is(&event.involved_object)
             }
         };
-        let mut known = BTreeSet::new();
+        let mut known_uids = BTreeSet::new();
         let mut actions = Vec::new();
         if let Subject::Action(uid) = &subject {
-            known.insert(uid.clone());
+            known_uids.insert(uid.clone());
             actions.push(uid.clone());
         }
         for event in events.iter().filter(|event| is_of_operation(event)) {
             let uid = event.annotation(ACTION_UID_ANNOTATION);
             // Only actions that began for the operation count, not those of a service that already ran.
             let first_event = events.iter().find(|event| event.annotation(ACTION_UID_ANNOTATION) == uid);
-            if !uid.is_empty() && first_event.is_some_and(&is_of_operation) && known.insert(uid.to_owned()) {
+            if !uid.is_empty()
+                && first_event.is_some_and(&is_of_operation)
+                && known_uids.insert(uid.to_owned())
+            {
                 actions.push(uid.to_owned());
             }
         }
         let is_of_subject = |event: &&CoreEvent| {
-            is_of_operation(event) || known.contains(event.annotation(ACTION_UID_ANNOTATION))
+            is_of_operation(event) || known_uids.contains(event.annotation(ACTION_UID_ANNOTATION))
         };
         let subject_events: Vec<&CoreEvent> = events.iter().filter(is_of_subject).collect();
         let begin = subject_events.first().and_then(|event| parse_time(event.time()));
@@ -182,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_agents_belong_to_the_operation_of_their_action() {
+    fn agent_events_are_attributed_to_their_operation() {
         let events = [
             event(1, "Scheduled", "old", ""),
             event(2, "Stopping", "a1", "move"),
@@ -195,12 +198,13 @@ mod tests {
         let check = |subject: Subject, actions: &[&str], expected: &[&str]| {
             let trace = SubjectTrace::new(subject, &events);
             assert_eq!(trace.actions, actions);
-            let shown: Vec<String> =
+            let shown_steps: Vec<String> =
                 trace.steps.iter().map(|step| format!("{} {}", step.elapsed_text(), step.reason)).collect();
-            assert_eq!(shown, expected);
+            assert_eq!(shown_steps, expected);
         };
-        let of = |operation: Value| Subject::Operation(Box::new(TypedObject::from_value(operation)));
-        let operation = |name: &str| of(json!({"metadata": {"name": name}}));
+        let parsed_subject =
+            |operation: Value| Subject::Operation(Box::new(TypedObject::from_value(operation)));
+        let operation = |name: &str| parsed_subject(json!({"metadata": {"name": name}}));
         check(
             operation("move"),
             &["a1", "a2"],
@@ -218,11 +222,11 @@ mod tests {
             "metadata": {"name": "copy", "creationTimestamp": "2026-01-01T00:00:00Z"},
             "status": {"phase": "Succeeded", "completionTime": "2026-01-01T00:00:09Z"},
         });
-        check(of(silent), &[], &[" Asked", " Succeeded"]);
+        check(parsed_subject(silent), &[], &[" Asked", " Succeeded"]);
     }
 
     #[test]
-    fn a_title_contains_the_outcome() {
+    fn trace_title_contains_the_outcome() {
         let operation = json!({
             "metadata": {"name": "m1"},
             "spec": {"action": "Migrate", "resource": "web", "node": "node2"},

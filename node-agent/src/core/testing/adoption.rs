@@ -6,7 +6,7 @@ use ha_api_types::record::Mode;
 use ha_api_types::resource::RequestedState;
 
 #[test]
-fn a_new_process_of_the_same_boot_heartbeats_first_then_probes_and_adopts() {
+fn restarted_agent_heartbeats_before_probing_and_adopting() {
     let mut world = World::running();
     world.advance(2_000);
     world.executed.clear();
@@ -35,7 +35,7 @@ fn a_new_process_of_the_same_boot_heartbeats_first_then_probes_and_adopts() {
 }
 
 #[test]
-fn a_service_that_died_during_an_agent_restart_is_restarted_in_place() {
+fn service_crash_during_agent_restart_restarts_service() {
     let mut world = World::running();
     world.copies.get_mut("web").expect("there").running = false;
     world.restart_agent("boot-1");
@@ -45,7 +45,7 @@ fn a_service_that_died_during_an_agent_restart_is_restarted_in_place() {
 }
 
 #[test]
-fn an_action_killed_before_the_deadline_stays_spent_after_a_restart() {
+fn killed_action_stays_spent_after_agent_restart() {
     let mut world = World::running();
     let uid = world.service("web").action_uid;
     world.net = Net::Down;
@@ -70,7 +70,7 @@ fn an_agent_without_its_journal_registers_again() {
 }
 
 #[test]
-fn a_copy_of_another_identity_is_reported_with_the_definition_under_which_it_runs() {
+fn foreign_copy_is_reported_with_its_definition() {
     for restarts in [false, true] {
         let mut world = World::running();
         let definition = world.definition("web");
@@ -129,7 +129,7 @@ impl World {
 }
 
 #[test]
-fn an_unassigned_running_copy_is_reported_then_adopted_under_a_permit() {
+fn unassigned_copy_is_reported_then_adopted() {
     let mut world = World::found_running();
     world.assign("web", Action::Start);
     world.advance(1_000);
@@ -138,7 +138,7 @@ fn an_unassigned_running_copy_is_reported_then_adopted_under_a_permit() {
 }
 
 #[test]
-fn each_uid_is_probed_once_and_again_when_it_was_ignored() {
+fn each_uid_is_probed_once_unless_ignored() {
     let mut world = World::active();
     world.resource("web");
     world.advance(1_000);

@@ -68,10 +68,10 @@ impl World {
     /// runs in time.
     fn check_replacement(&self, service: &ServiceDefinition) {
         let report = self.service(&service.name);
-        let begun = report.replacement.expect("begun before it is");
-        assert_eq!((report.phase, begun.phase), (Phase::Running, ReplacementPhase::Begun));
+        let replacement = report.replacement.expect("begun before it is");
+        assert_eq!((report.phase, replacement.phase), (Phase::Running, ReplacementPhase::Begun));
         assert_eq!(self.count(&service.name, "replace-secondary"), self.replacements.len());
-        assert!(!self.replacements.contains(&begun.uid), "{} was begun before", begun.uid);
+        assert!(!self.replacements.contains(&replacement.uid), "{} was begun before", replacement.uid);
         let timings = self.core.active_timings;
         let proven = self.proven_ms.expect("a heartbeat of this process");
         assert!(self.now_ms + timings.stop_margin_ms < proven + timings.heartbeat_valid_ms, "after D − Ts");
@@ -94,11 +94,11 @@ impl World {
             let ha_store::Write::Put { value, .. } = write else { continue };
             let report: ServiceReport = serde_json::from_slice(value).expect("legible");
             let stored: Option<ServiceReport> = self.value(key);
-            let fresh = stored.is_none_or(|known| known.action_uid != report.action_uid);
-            if fresh && matches!(report.phase, Phase::Starting | Phase::Receiving) {
+            let is_new_action = stored.is_none_or(|known| known.action_uid != report.action_uid);
+            if is_new_action && matches!(report.phase, Phase::Starting | Phase::Receiving) {
                 self.check_permit(&name, &report, transaction);
             }
-            assert!(!(fresh && report.phase == Phase::Running && report.action_uid.is_none()));
+            assert!(!(is_new_action && report.phase == Phase::Running && report.action_uid.is_none()));
         }
     }
 
@@ -120,9 +120,9 @@ impl World {
             let Some(Guard::Unchanged(at)) = guards.get(&self.keys.node_report(&own_node())) else {
                 panic!("guards armed")
             };
-            let found = self.state.get(&self.keys.node_report(&own_node()));
-            if found.entries[0].mod_revision == *at {
-                let node: NodeReport = serde_json::from_slice(&found.entries[0].value).expect("legible");
+            let reading = self.state.get(&self.keys.node_report(&own_node()));
+            if reading.entries[0].mod_revision == *at {
+                let node: NodeReport = serde_json::from_slice(&reading.entries[0].value).expect("legible");
                 assert!(node.armed, "a permit guards a report with the watchdog armed");
             }
             assert!(

@@ -48,8 +48,8 @@ impl World {
 
     /// Opens an epoch for the stored request, as the leader does.
     pub(super) fn open(&mut self) {
-        let found = self.state.get(&self.keys.node_report(&own_node())).entries;
-        let entry = found.first().expect("a request");
+        let request_entries = self.state.get(&self.keys.node_report(&own_node())).entries;
+        let entry = request_entries.first().expect("a request");
         let report: NodeReport = serde_json::from_slice(&entry.value).expect("legible");
         let fence = Fence {
             epoch: self.fence().epoch + 1,
@@ -87,10 +87,10 @@ impl World {
         };
         change(&mut spec);
         let key = self.keys.spec(Kind::Resource, name);
-        let before: Option<Resource> = self.value(&key);
+        let stored: Option<Resource> = self.value(&key);
         let mut resource = Resource::new(name, spec);
         resource.metadata.uid = format!("uid-{name}");
-        resource.metadata.generation = before.map_or(1, |before| before.metadata.generation + 1);
+        resource.metadata.generation = stored.map_or(1, |stored| stored.metadata.generation + 1);
         self.write(&key, &resource);
         self.deliver();
     }

@@ -9,7 +9,7 @@ use ha_api_types::record::Mode;
 use ha_api_types::timing::Profile;
 
 #[test]
-fn a_permit_from_before_a_stay_starts_nothing_until_the_daemon_follows_a_deadline_again() {
+fn old_permit_starts_nothing_without_daemon_deadline() {
     let mut world = World::running();
     world.resource("mail");
     // The permit is applied, but the answer is lost, and etcd stays unreachable past D − Ts.
@@ -38,19 +38,19 @@ fn a_permit_from_before_a_stay_starts_nothing_until_the_daemon_follows_a_deadlin
 }
 
 #[test]
-fn an_agent_that_starts_without_etcd_does_not_pet_an_abandoned_device() {
+fn agent_without_etcd_pets_no_abandoned_watchdog() {
     let mut world = World::running();
     // Both processes are replaced, and the descriptor was not kept: the device keeps counting.
     world.daemon = daemon::Core::new(protocol::Privileges::default());
-    world.restart_agent_without_a_store();
+    world.restart_agent_without_etcd();
     world.advance(60_000);
     assert!(world.reset, "{:?} {:?}", world.requests, world.logs);
 }
 
 #[test]
-fn the_next_agent_kills_a_found_service_before_the_deadline() {
+fn restarted_agent_kills_adopted_service_before_deadline() {
     let mut world = World::found_running();
-    world.restart_agent_without_a_store();
+    world.restart_agent_without_etcd();
     world.advance(60_000);
     assert!(!world.copies["web"].running && !world.reset, "{:?}", world.logs);
 }
@@ -72,7 +72,7 @@ fn a_service_added_during_clearing_is_also_probed() {
 }
 
 #[test]
-fn a_service_that_becomes_exclusive_is_armed_for_and_killed_before_the_deadline() {
+fn newly_exclusive_service_is_killed_before_deadline() {
     let mut world = World::active();
     world.resource_with("web", |spec| spec.exclusive = false);
     world.assign("web", Action::Start);
@@ -98,7 +98,7 @@ fn set_profile(world: &mut World, profile: Profile) {
 }
 
 #[test]
-fn a_shorter_validity_is_committed_only_once_the_daemon_follows_it_and_kills_nothing() {
+fn a_shorter_validity_is_committed_after_the_daemon() {
     let mut world = World::active();
     set_profile(&mut world, Profile::Conservative);
     world.advance(5_000);
@@ -126,7 +126,7 @@ fn a_shorter_validity_is_committed_only_once_the_daemon_follows_it_and_kills_not
 
 /// R5.6: the daemon still has the longer deadline.
 #[test]
-fn a_shorter_validity_waits_for_a_daemon_that_does_not_answer() {
+fn a_shorter_validity_waits_for_unresponsive_daemon() {
     let mut world = World::active();
     set_profile(&mut world, Profile::Conservative);
     world.resource("web");
@@ -142,7 +142,7 @@ fn a_shorter_validity_waits_for_a_daemon_that_does_not_answer() {
 }
 
 #[test]
-fn a_deadline_that_reaches_the_daemon_too_late_is_sent_once() {
+fn late_deadline_is_sent_to_daemon_once() {
     let mut world = World::running();
     world.resource("mail");
     world.advance(2_000);
@@ -157,18 +157,19 @@ fn a_deadline_that_reaches_the_daemon_too_late_is_sent_once() {
     world.copies.entry("mail".into()).or_default().running = true;
     world.input(Input::Driver(DriverEvent::Appeared { name: "mail".into(), uid: "uid-mail".into() }));
     world.advance(400);
-    let asked = world.requests.iter().filter(|request| matches!(request, protocol::Request::Deadline(_)));
-    assert_eq!(asked.count(), 1, "{:?}", world.requests);
+    let deadline_requests =
+        world.requests.iter().filter(|request| matches!(request, protocol::Request::Deadline(_)));
+    assert_eq!(deadline_requests.count(), 1, "{:?}", world.requests);
 }
 
 #[test]
-fn without_the_daemon_services_are_stopped_and_reported_before_the_reset() {
+fn missing_daemon_stops_services_before_reset() {
     let mut world = World::running();
     let timeout_ms = 2_500;
-    world.lose_the_daemon();
+    world.disconnect_watchdog_daemon();
     world.advance(timeout_ms - 100);
     assert!(world.copies["web"].running && world.report().watchdog.problem.is_empty());
-    let before = world.commits.len();
+    let commit_count = world.commits.len();
     world.advance(600);
     assert!(!world.copies["web"].running && !world.reset, "{:?}", world.logs);
     let report = world.service("web");
@@ -177,22 +178,25 @@ fn without_the_daemon_services_are_stopped_and_reported_before_the_reset() {
     // Otherwise the leader would start the service here again.
     let keys = [world.keys.node_report(&own_node()), world.keys.service_report(&own_node(), &"web".into())];
     let wrote = |key: &String| {
-        let of = |(transaction, _): &(Transaction, Outcome)| transaction.writes_key(key);
-        world.commits[before..].iter().position(of).expect("the key was written")
+        let writes_the_key = |(transaction, _): &(Transaction, Outcome)| transaction.writes_key(key);
+        world.commits[commit_count..].iter().position(writes_the_key).expect("the key was written")
     };
     assert!(wrote(&keys[0]) < wrote(&keys[1]));
     world.advance(3_000);
     assert!(world.reset, "no process could release the device");
     assert!(
-        world.journal.last_words.is_some_and(|words| words.message.contains("ha-watchdogd was not running"))
+        world
+            .journal
+            .last_words
+            .is_some_and(|shutdown_record| shutdown_record.message.contains("ha-watchdogd was not running"))
     );
 }
 
 #[test]
-fn a_daemon_that_returns_in_time_stops_no_service() {
+fn short_daemon_outage_stops_no_service() {
     let mut world = World::running();
     for _ in 0..5 {
-        world.lose_the_daemon();
+        world.disconnect_watchdog_daemon();
         world.advance(2_000);
         world.daemon_up = true;
         world.reconnect();
@@ -203,9 +207,9 @@ fn a_daemon_that_returns_in_time_stops_no_service() {
 }
 
 #[test]
-fn without_the_daemon_no_action_begins_for_a_found_service() {
+fn missing_daemon_blocks_actions_on_adopted_service() {
     let mut world = World::found_running();
-    world.lose_the_daemon();
+    world.disconnect_watchdog_daemon();
     let (target, target_boot_id) = ("n2".into(), "boot-n2".into());
     world.assign("web", Action::Migrate { target, target_epoch: Epoch(1), target_boot_id });
     // Otherwise the agent would alternate between probes and kills indefinitely.

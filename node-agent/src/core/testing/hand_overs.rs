@@ -1,7 +1,7 @@
 //! Tests of R8.5, R8.10 to R8.12, R4.40 and R4.41: from the hand-over to its driver, and services that may still
 //! arrive.
 
-use super::migrations::to_peer;
+use super::migrations::migrate_to_peer;
 use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec};
 use ha_api_types::id::ActionUid;
@@ -13,7 +13,7 @@ impl World {
     fn handing_over() -> (World, ActionUid) {
         let mut world = World::running();
         world.register_peer();
-        let uid = world.assign("web", to_peer());
+        let uid = world.assign("web", migrate_to_peer());
         world.hold_journal = true;
         world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
         world.advance(1_000);
@@ -36,7 +36,7 @@ impl World {
 }
 
 #[test]
-fn the_driver_begins_once_the_target_is_read_and_as_guarded() {
+fn driver_begins_after_unchanged_target_is_read() {
     let (mut world, uid) = World::handing_over();
     world.commands_to_hold.insert("migrate");
     world.answer_held_reads();
@@ -49,10 +49,10 @@ fn the_driver_begins_once_the_target_is_read_and_as_guarded() {
 }
 
 #[test]
-fn the_driver_never_begins_when_the_target_has_changed_or_the_answer_is_late_or_missing() {
-    for what in ["report", "fence", "late", "none", "canceled"] {
+fn changed_or_late_target_prevents_migration() {
+    for case in ["report", "fence", "late", "none", "canceled"] {
         let (mut world, uid) = World::handing_over();
-        match what {
+        match case {
             "report" => world.peer_reports("web", &uid, Phase::Stopped, Reason::LeaseLost),
             "fence" => world.fence_peer(),
             "late" => {
@@ -81,12 +81,12 @@ fn the_driver_never_begins_when_the_target_has_changed_or_the_answer_is_late_or_
         // A new assignment continues the service in place.
         world.assign("web", Action::Start);
         world.advance(1_000);
-        assert_eq!((world.service("web").phase, world.copies["web"].starts), (Phase::Running, 1), "{what}");
+        assert_eq!((world.service("web").phase, world.copies["web"].starts), (Phase::Running, 1), "{case}");
     }
 }
 
 #[test]
-fn a_hand_over_is_committed_only_with_a_worker_at_hand() {
+fn cutover_is_committed_only_with_free_worker() {
     let mut world = World::running();
     let spec = ClusterSpec { max_workers: 1, ..ClusterSpec::default() };
     world.write(&world.keys.spec(Kind::Cluster, "default"), &Cluster::new("default", spec));
@@ -97,7 +97,7 @@ fn a_hand_over_is_committed_only_with_a_worker_at_hand() {
     world.commands_to_hold.insert("stop");
     world.assign("other", Action::Stop { timeout_ms: None });
     world.register_peer();
-    let uid = world.assign("web", to_peer());
+    let uid = world.assign("web", migrate_to_peer());
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(3_000);
     assert_ne!(world.service("web").phase, Phase::HandingOver, "the only worker is busy");
@@ -116,10 +116,10 @@ fn a_hand_over_is_committed_only_with_a_worker_at_hand() {
 }
 
 #[test]
-fn an_agent_that_restarts_never_begins_a_hand_over_that_its_journal_does_not_have() {
+fn restarted_agent_begins_no_unjournaled_cutover() {
     let mut world = World::running();
     world.register_peer();
-    let uid = world.assign("web", to_peer());
+    let uid = world.assign("web", migrate_to_peer());
     world.hold_journal = true;
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(1_000);
@@ -130,7 +130,7 @@ fn an_agent_that_restarts_never_begins_a_hand_over_that_its_journal_does_not_hav
 }
 
 #[test]
-fn a_restarted_agent_ends_the_driver_before_it_probes() {
+fn restarted_agent_ends_migration_before_probing() {
     for (runs, phase) in [(true, Phase::MoveFailed), (false, Phase::HandedOver)] {
         let (mut world, uid) = World::handing_over();
         world.commands_to_hold.insert("migrate");
@@ -153,10 +153,10 @@ fn a_restarted_agent_ends_the_driver_before_it_probes() {
 }
 
 #[test]
-fn a_hand_over_that_cannot_be_journaled_never_begins_and_stops_nothing() {
+fn unjournaled_cutover_never_begins() {
     let mut world = World::running();
     world.register_peer();
-    let uid = world.assign("web", to_peer());
+    let uid = world.assign("web", migrate_to_peer());
     world.journal_fails = true;
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(2_000);
@@ -165,7 +165,7 @@ fn a_hand_over_that_cannot_be_journaled_never_begins_and_stops_nothing() {
 }
 
 #[test]
-fn an_arrived_service_runs_only_under_a_permit_that_follows_the_hand_over() {
+fn arrived_service_needs_permit_after_cutover() {
     let mut world = World::active();
     let uid = world.migrate_here();
     world.advance(2_000);
@@ -191,7 +191,7 @@ fn an_arrived_service_runs_only_under_a_permit_that_follows_the_hand_over() {
 }
 
 #[test]
-fn an_isolated_target_stays_only_if_its_driver_confirms_that_nothing_more_arrives() {
+fn isolated_target_stays_only_without_open_reception() {
     for gated in [true, false] {
         let mut world = World::active();
         world.migrate_here_with_spec(|spec| {
@@ -207,7 +207,7 @@ fn an_isolated_target_stays_only_if_its_driver_confirms_that_nothing_more_arrive
 }
 
 #[test]
-fn a_reception_is_over_with_the_end_of_its_source() {
+fn reception_ends_with_its_source() {
     let mut world = World::active();
     let uid = world.migrate_here_with_spec(|spec| {
         spec.driver.simulated = Some(SimulatedDriver { gated: false, ..SimulatedDriver::default() });
@@ -224,7 +224,7 @@ fn a_reception_is_over_with_the_end_of_its_source() {
 }
 
 #[test]
-fn a_service_that_may_have_arrived_is_stopped_though_it_was_last_seen_stopped() {
+fn possibly_arrived_service_is_stopped() {
     for (gated, stops) in [(true, 0), (false, 1)] {
         let mut world = World::active();
         world.resource_with("web", |spec| {
@@ -239,7 +239,7 @@ fn a_service_that_may_have_arrived_is_stopped_though_it_was_last_seen_stopped() 
 }
 
 #[test]
-fn a_source_that_handed_over_and_left_is_heard_before_what_arrived_is_given_up() {
+fn target_waits_for_report_of_departed_source() {
     let mut world = World::active();
     let uid = world.migrate_here();
     world.advance(2_000);

@@ -7,7 +7,7 @@ use ha_api_types::record::Mode;
 use ha_api_types::timing::Profile;
 
 #[test]
-fn every_heartbeat_guards_alive_fence_and_report_and_names_its_lease() {
+fn every_heartbeat_guards_its_keys_and_lease() {
     let mut world = World::active();
     world.commits.clear();
     world.advance(5_000);
@@ -22,13 +22,13 @@ fn every_heartbeat_guards_alive_fence_and_report_and_names_its_lease() {
 }
 
 #[test]
-fn the_deadline_counts_from_the_clock_read_before_the_commit() {
+fn the_deadline_counts_from_before_the_commit() {
     let mut world = World::active();
     let timings = world.core.active_timings;
-    let before = world.now_ms;
+    let before_ms = world.now_ms;
     world.advance(timings.heartbeat_interval_ms);
     let proven = world.proven_ms.expect("heartbeat");
-    assert!(proven >= before);
+    assert!(proven >= before_ms);
     let deadline = world.core.deadline.expect("D");
     assert_eq!(deadline.monotonic_raw_ns / 1_000_000, proven + timings.heartbeat_valid_ms);
     assert_eq!(
@@ -39,7 +39,7 @@ fn the_deadline_counts_from_the_clock_read_before_the_commit() {
 }
 
 #[test]
-fn an_unknown_heartbeat_extends_nothing_and_the_next_may_simply_follow() {
+fn an_unknown_heartbeat_does_not_extend_deadline() {
     let mut world = World::running();
     let deadline = world.core.deadline;
     world.net = Net::AnswersLost;
@@ -53,7 +53,7 @@ fn an_unknown_heartbeat_extends_nothing_and_the_next_may_simply_follow() {
 }
 
 #[test]
-fn an_outage_shorter_than_the_margin_allows_changes_nothing() {
+fn outage_within_the_margin_changes_nothing() {
     let mut world = World::running();
     let t = world.core.active_timings;
     world.net = Net::Down;
@@ -65,7 +65,7 @@ fn an_outage_shorter_than_the_margin_allows_changes_nothing() {
 }
 
 #[test]
-fn a_vanished_alive_is_created_again_and_nothing_stops() {
+fn deleted_alive_key_is_created_again() {
     let mut world = World::running();
     world.delete(&world.keys.alive(&own_node()));
     world.advance(2_000);
@@ -76,7 +76,7 @@ fn a_vanished_alive_is_created_again_and_nothing_stops() {
 }
 
 #[test]
-fn a_lease_that_is_gone_is_replaced_and_alive_created_again() {
+fn expired_lease_is_replaced_with_alive_key() {
     let mut world = World::running();
     let lease = world.lease_of_alive();
     world.state.revoke_lease(lease).expect("there");
@@ -86,7 +86,7 @@ fn a_lease_that_is_gone_is_replaced_and_alive_created_again() {
 }
 
 #[test]
-fn another_instance_in_alive_ends_this_process_without_touching_services() {
+fn another_instance_in_alive_key_ends_this_process() {
     let mut world = World::running();
     world.delete(&world.keys.alive(&own_node()));
     world.write(
@@ -102,7 +102,7 @@ fn another_instance_in_alive_ends_this_process_without_touching_services() {
 }
 
 #[test]
-fn a_fence_rewritten_with_our_epoch_boot_and_request_changes_nothing() {
+fn equivalent_fence_rewrite_changes_nothing() {
     let mut world = World::running();
     let fence = Fence { at: ha_api_types::time::Timestamp("later".into()), ..world.fence() };
     world.write(&world.keys.fence(&own_node()), &fence);
@@ -113,7 +113,7 @@ fn a_fence_rewritten_with_our_epoch_boot_and_request_changes_nothing() {
 }
 
 #[test]
-fn a_restored_store_is_another_epoch() {
+fn restored_etcd_counts_as_closed_epoch() {
     let mut world = World::running();
     let revision = world.state.revision();
     world.journal.revision = revision + 1_000;
@@ -124,7 +124,7 @@ fn a_restored_store_is_another_epoch() {
 }
 
 #[test]
-fn an_etcd_restored_to_an_older_revision_is_read_again_and_registered_with() {
+fn agent_registers_again_after_etcd_restore() {
     let mut world = World::running();
     let backup = world.state.clone();
     // The backup does not contain the registration that follows.
@@ -134,10 +134,10 @@ fn an_etcd_restored_to_an_older_revision_is_read_again_and_registered_with() {
     world.assign("web", Action::Start);
     world.advance(20_000);
     assert!(world.copies["web"].running, "{:#?}", world.logs);
-    let seen = world.journal.revision;
+    let seen_revision = world.journal.revision;
     // The plain backup, restored without `hactl restore`, is below every revision that the agent has seen.
     world.state = backup;
-    assert!(world.state.revision() < seen);
+    assert!(world.state.revision() < seen_revision);
     world.advance(3_000);
     assert_eq!(world.running_copies(), 0, "{:#?}", world.logs);
     // The shells list again within a minute, and see the older revision.
@@ -148,7 +148,7 @@ fn an_etcd_restored_to_an_older_revision_is_read_again_and_registered_with() {
     world.open();
     world.advance(3_000);
     assert_eq!(world.report().mode, Mode::Active, "{:#?}", world.logs);
-    assert!(world.journal.revision < seen, "the revisions of the lost store are forgotten");
+    assert!(world.journal.revision < seen_revision, "the revisions of the lost store are forgotten");
     // The next process of this boot continues with the same etcd data.
     world.assign("web", Action::Start);
     world.advance(3_000);
@@ -160,7 +160,7 @@ fn an_etcd_restored_to_an_older_revision_is_read_again_and_registered_with() {
 }
 
 #[test]
-fn new_timings_hold_from_the_heartbeat_that_commits_them() {
+fn new_timings_apply_from_their_committed_heartbeat() {
     let mut world = World::active();
     let mut cluster = Cluster::new("default", ha_api_types::cluster::ClusterSpec::default());
     cluster.spec.timing.profile = Profile::Fast;
@@ -172,12 +172,12 @@ fn new_timings_hold_from_the_heartbeat_that_commits_them() {
     world.advance(3_000);
     assert_eq!(world.report().timings.heartbeat_valid_ms, 4_000);
     assert_eq!(world.core.active_timings.heartbeat_valid_ms, 4_000);
-    let left = world.core.left_ms(&world.now()).expect("D");
-    assert!(left <= 4_000);
+    let left_ms = world.core.left_ms(&world.now()).expect("D");
+    assert!(left_ms <= 4_000);
 }
 
 #[test]
-fn a_shorter_validity_counts_from_the_attempt_on_whatever_its_outcome() {
+fn shorter_validity_applies_from_first_attempt() {
     let mut world = World::running();
     let mut cluster = Cluster::new("default", ha_api_types::cluster::ClusterSpec::default());
     cluster.spec.timing.profile = Profile::Fast;
@@ -190,8 +190,8 @@ fn a_shorter_validity_counts_from_the_attempt_on_whatever_its_outcome() {
     world.net = Net::AnswersLost;
     world.advance(1_100);
     assert_eq!(world.report().timings.heartbeat_valid_ms, 4_000, "applied, but not seen");
-    let left = world.core.left_ms(&world.now()).expect("D");
-    assert!(left <= 4_000, "{left}");
+    let left_ms = world.core.left_ms(&world.now()).expect("D");
+    assert!(left_ms <= 4_000, "{left_ms}");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn an_idle_node_is_never_armed_and_never_reset() {
 }
 
 #[test]
-fn armed_is_committed_before_the_first_permit_and_released_after_the_last_stop() {
+fn armed_covers_first_permit_to_last_stop() {
     let mut world = World::running();
     assert!(world.report().armed);
     world.assign("web", Action::Stop { timeout_ms: None });
@@ -228,7 +228,7 @@ fn armed_is_committed_before_the_first_permit_and_released_after_the_last_stop()
 }
 
 #[test]
-fn the_watchdog_stays_until_armed_false_is_known_to_be_committed() {
+fn watchdog_stays_armed_until_disarm_is_committed() {
     let mut world = World::running();
     world.commands_to_hold.insert("stop");
     world.assign("web", Action::Stop { timeout_ms: None });
@@ -246,7 +246,7 @@ fn the_watchdog_stays_until_armed_false_is_known_to_be_committed() {
 }
 
 #[test]
-fn only_a_new_candidate_triggers_a_follow_up() {
+fn only_new_candidates_trigger_another_heartbeat() {
     let mut world = World::active();
     let key = world.keys.candidate("c9");
     let now = world.now();
@@ -271,7 +271,7 @@ fn only_a_new_candidate_triggers_a_follow_up() {
 }
 
 #[test]
-fn invalid_timings_are_logged_and_the_active_ones_stay() {
+fn invalid_timings_are_logged_and_ignored() {
     let mut world = World::active();
     let in_force = world.report().timings;
     let mut cluster = Cluster::new("default", ha_api_types::cluster::ClusterSpec::default());
@@ -279,17 +279,17 @@ fn invalid_timings_are_logged_and_the_active_ones_stay() {
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
     world.advance(3_000);
     assert_eq!(world.report().timings, in_force);
-    let told: Vec<&String> =
+    let warnings: Vec<&String> =
         world.logs.iter().filter(|line| line.contains("cannot use the timings")).collect();
-    assert_eq!(told.len(), 1, "{:?}", world.logs);
+    assert_eq!(warnings.len(), 1, "{:?}", world.logs);
     assert!(
-        told[0].contains("spec.timing.heartbeatValidSeconds is 6") && told[0].contains("more than 1"),
-        "{told:?}"
+        warnings[0].contains("spec.timing.heartbeatValidSeconds is 6") && warnings[0].contains("more than 1"),
+        "{warnings:?}"
     );
 }
 
 #[test]
-fn a_write_that_fails_again_and_again_is_logged_at_each_transition() {
+fn write_failures_are_logged_on_change() {
     let mut world = World::running();
     let mut check = |outcome: &Outcome, logged: &[&str]| {
         world.core.log_outcome("report of web", outcome);

@@ -26,7 +26,7 @@ fn policy(world: &mut World, on_etcd_loss: OnEtcdLoss) {
 }
 
 /// Creates a node that runs `web` under Hold, with controllers of these names.
-fn held_by(candidates: &[&str]) -> World {
+fn node_held_by(candidates: &[&str]) -> World {
     let mut world = World::running();
     policy(&mut world, OnEtcdLoss::Hold);
     for id in candidates {
@@ -48,8 +48,8 @@ fn survives(world: &mut World) -> bool {
 }
 
 #[test]
-fn while_every_controller_grants_nothing_stops() {
-    let mut world = held_by(&["c1", "c2"]);
+fn services_continue_while_every_controller_grants() {
+    let mut world = node_held_by(&["c1", "c2"]);
     world.controllers.insert("c1".to_owned(), granted());
     world.controllers.insert("c2".to_owned(), granted());
     assert!(survives(&mut world), "{:#?}", world.logs);
@@ -65,30 +65,30 @@ fn while_every_controller_grants_nothing_stops() {
     // etcd returns: heartbeats commit, nothing was stopped, and no controller is asked again.
     world.net = Net::Up;
     world.advance(3_000);
-    let asked = world.questions.len();
+    let question_count = world.questions.len();
     world.advance(10_000);
-    assert_eq!(world.questions.len(), asked);
+    assert_eq!(world.questions.len(), question_count);
     assert_eq!((world.copies["web"].starts, world.fence().epoch), (1, Epoch(1)));
 }
 
 #[test]
-fn a_refusal_a_missing_answer_or_no_controller_ends_the_hold() {
-    let mut world = held_by(&["c1", "c2"]);
+fn missing_grant_ends_the_hold() {
+    let mut world = node_held_by(&["c1", "c2"]);
     world.controllers.insert("c1".to_owned(), granted());
     world.controllers.insert("c2".to_owned(), refused());
     assert!(!survives(&mut world));
 
-    let mut world = held_by(&["c1", "c2"]);
+    let mut world = node_held_by(&["c1", "c2"]);
     world.controllers.insert("c1".to_owned(), granted());
     assert!(!survives(&mut world));
 
-    let mut world = held_by(&[]);
+    let mut world = node_held_by(&[]);
     assert!(!survives(&mut world));
 }
 
 #[test]
-fn a_controller_that_joined_is_asked_too() {
-    let mut world = held_by(&["c1"]);
+fn hold_requires_grant_of_joined_controller() {
+    let mut world = node_held_by(&["c1"]);
     world.controllers.insert("c1".to_owned(), granted());
     candidate(&mut world, "c2");
     world.advance(3_000);
@@ -96,8 +96,8 @@ fn a_controller_that_joined_is_asked_too() {
 }
 
 #[test]
-fn a_controller_that_left_is_asked_no_more_once_the_fence_was_seen_unchanged_since() {
-    let mut world = held_by(&["c1", "c2"]);
+fn a_controller_that_left_needs_no_grant() {
+    let mut world = node_held_by(&["c1", "c2"]);
     world.controllers.insert("c1".to_owned(), granted());
     world.delete(&world.keys.candidate("c2"));
     world.advance(3_000);
@@ -105,7 +105,7 @@ fn a_controller_that_left_is_asked_no_more_once_the_fence_was_seen_unchanged_sin
 
     // The departure of c1 is the last change that the node sees, so c1 may have closed the epoch before it left. (c1 is
     // the older candidate: the departure of the newest would also change the node's report, which also ends hold.)
-    let mut world = held_by(&["c1", "c2"]);
+    let mut world = node_held_by(&["c1", "c2"]);
     world.controllers.insert("c2".to_owned(), granted());
     let key = world.keys.candidate("c1");
     world.delete(&key);
@@ -116,19 +116,19 @@ fn a_controller_that_left_is_asked_no_more_once_the_fence_was_seen_unchanged_sin
 }
 
 #[test]
-fn the_deadline_counts_from_the_request_not_from_the_grants() {
-    let mut world = held_by(&["c1"]);
+fn hold_deadline_counts_from_the_request() {
+    let mut world = node_held_by(&["c1"]);
     let timings = world.core.active_timings;
     world.net = Net::Down;
     world.advance(timings.heartbeat_interval_ms + 500);
-    let (asked, id, _, _) = world.questions.last().expect("the agent has asked for hold").clone();
+    let (asked_at_ms, id, _, _) = world.questions.last().expect("the agent has asked for hold").clone();
     let late_ms = timings.heartbeat_interval_ms / 4;
     world.advance(late_ms);
     let newest = world.questions.last().expect("the agent has asked for hold").clone();
-    assert_eq!((newest.0, newest.1), (asked, id), "the same question");
+    assert_eq!((newest.0, newest.1), (asked_at_ms, id), "the same question");
     world.input(Input::HoldAnswered { id, candidate: "c1".to_owned(), answer: Ok(granted()) });
     let moment = world.core.deadline_moment().expect("a deadline");
-    assert_eq!(moment.monotonic_raw_ns / 1_000_000, asked + timings.heartbeat_valid_ms);
+    assert_eq!(moment.monotonic_raw_ns / 1_000_000, asked_at_ms + timings.heartbeat_valid_ms);
     // A grant for an older question does not count.
     world.advance(timings.heartbeat_interval_ms);
     world.input(Input::HoldAnswered { id, candidate: "c1".to_owned(), answer: Ok(granted()) });
@@ -136,7 +136,7 @@ fn the_deadline_counts_from_the_request_not_from_the_grants() {
 }
 
 #[test]
-fn a_node_without_hold_in_its_report_asks_no_controller() {
+fn node_without_reported_hold_requests_none() {
     let mut world = World::running();
     policy(&mut world, OnEtcdLoss::Stop);
     candidate(&mut world, "c1");
@@ -147,8 +147,8 @@ fn a_node_without_hold_in_its_report_asks_no_controller() {
 }
 
 #[test]
-fn an_idle_node_asks_no_controller() {
-    let mut world = held_by(&["c1"]);
+fn idle_node_requests_no_hold() {
+    let mut world = node_held_by(&["c1"]);
     world.controllers.insert("c1".to_owned(), granted());
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(5_000);

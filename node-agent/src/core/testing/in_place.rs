@@ -53,7 +53,7 @@ fn a_confirmed_definition_is_adopted_without_a_stop() {
 }
 
 #[test]
-fn a_stop_that_failed_is_tried_again_at_once_under_the_confirmed_definition() {
+fn failed_stop_is_retried_with_confirmed_definition() {
     let mut world = World::running();
     world.copies.get_mut("web").expect("there").stop_fails = true;
     world.assign("web", Action::Stop { timeout_ms: None });
@@ -79,10 +79,10 @@ fn a_definition_of_another_service_is_never_adopted() {
     let changes: [fn(&mut ServiceDefinition); 2] = [other_identity, not_exclusive];
     for change in changes {
         let mut world = World::running();
-        let before = world.journal.services["web"].definition.clone();
+        let definition_before = world.journal.services["web"].definition.clone();
         rewrite(&mut world, Some("fix"), change);
         world.advance(3_000);
-        assert_eq!(world.journal.services["web"].definition, before);
+        assert_eq!(world.journal.services["web"].definition, definition_before);
         assert!(world.copies["web"].running && world.report().armed);
     }
 }

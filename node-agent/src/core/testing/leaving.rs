@@ -34,7 +34,7 @@ fn waits(world: &mut World, leave: Leave) -> bool {
 }
 
 #[test]
-fn only_migrate_and_maintenance_make_a_shutdown_wait() {
+fn only_migrate_and_maintenance_delay_shutdown() {
     for leave in [Leave::Poweroff, Leave::Reboot] {
         for (chosen, maintenance, expected) in [
             (ShutdownPolicy::Conditional, false, false),
@@ -57,7 +57,7 @@ fn only_migrate_and_maintenance_make_a_shutdown_wait() {
 }
 
 #[test]
-fn a_shutdown_that_waits_goes_on_when_its_services_have_left_or_the_time_is_up() {
+fn shutdown_continues_without_services_or_after_timeout() {
     let mut world = World::running();
     policy(&mut world, ShutdownPolicy::Migrate, 1800.0);
     assert!(waits(&mut world, Leave::Reboot));
@@ -80,7 +80,7 @@ fn a_shutdown_that_waits_goes_on_when_its_services_have_left_or_the_time_is_up()
 }
 
 #[test]
-fn only_a_command_for_this_boot_after_the_shutdown_began_ends_the_wait() {
+fn continue_shutdown_must_match_boot_and_time() {
     let mut world = World::running();
     policy(&mut world, ShutdownPolicy::Migrate, 0.0);
     continue_shutdown(&mut world, "too-early", "boot-1");
@@ -94,7 +94,7 @@ fn only_a_command_for_this_boot_after_the_shutdown_began_ends_the_wait() {
 }
 
 #[test]
-fn a_machine_that_waits_starts_nothing_new_and_keeps_its_watchdog() {
+fn waiting_shutdown_starts_nothing_and_stays_armed() {
     let mut world = World::running();
     policy(&mut world, ShutdownPolicy::Migrate, 0.0);
     assert!(waits(&mut world, Leave::Reboot));

@@ -32,7 +32,7 @@ fn verdict(report: &DoctorReport, name: &str) -> Option<Verdict> {
 }
 
 #[test]
-fn findings_are_written_once() {
+fn doctor_findings_are_written_once() {
     let mut world = World::running();
     let node_report = world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
     let busy = MachineFacts {
@@ -40,9 +40,9 @@ fn findings_are_written_once() {
         ..MachineFacts::default()
     };
     world.examine(busy.clone());
-    let found = world.doctor().expect("the doctor's report was written");
-    assert_eq!(verdict(&found, "watchdog-owner"), Some(Verdict::Fail));
-    assert!(found.watchdog.is_some_and(|seen| seen.smallest_margin_ms.is_some()));
+    let report = world.doctor().expect("the doctor's report was written");
+    assert_eq!(verdict(&report, "watchdog-owner"), Some(Verdict::Fail));
+    assert!(report.watchdog.is_some_and(|watchdog| watchdog.smallest_margin_ms.is_some()));
     let revision = world.state.get(&world.keys.doctor_report(&own_node())).entries[0].mod_revision;
     world.examine(busy);
     assert_eq!(world.state.get(&world.keys.doctor_report(&own_node())).entries[0].mod_revision, revision);
@@ -53,7 +53,7 @@ fn findings_are_written_once() {
 }
 
 #[test]
-fn a_changed_setting_applies_immediately() {
+fn changed_doctor_setting_applies_immediately() {
     let mut world = World::active();
     world.examine(MachineFacts::default());
     let tested = |world: &World| verdict(&world.doctor().expect("written"), "watchdog-tested");
@@ -67,12 +67,12 @@ fn a_changed_setting_applies_immediately() {
 }
 
 #[test]
-fn only_a_device_that_confirms_fencing_satisfies_the_virtual_machine_check() {
+fn virtual_machine_check_needs_confirming_fence_device() {
     let mut world = World::active();
     world.core.config.is_virtual = true;
     world.examine(MachineFacts::default());
-    let found = |world: &World| verdict(&world.doctor().expect("written"), "machine");
-    assert_eq!(found(&world), Some(Verdict::Fail));
+    let machine_verdict = |world: &World| verdict(&world.doctor().expect("written"), "machine");
+    assert_eq!(machine_verdict(&world), Some(Verdict::Fail));
     let mut device = FenceDevice { parts: vec![FencePart::default()], ..FenceDevice::default() };
     let mut set = |device: &FenceDevice| {
         let mut node = Node::new(NODE, NodeSpec::default());
@@ -80,7 +80,7 @@ fn only_a_device_that_confirms_fencing_satisfies_the_virtual_machine_check() {
         world.write(&world.keys.spec(Kind::Node, NODE), &node);
         world.deliver();
         world.advance(500);
-        found(&world)
+        machine_verdict(&world)
     };
     device.kind = FenceKind::Fabric;
     assert_eq!(set(&device), Some(Verdict::Fail), "without coversStorage, a fabric device proves nothing");
@@ -121,15 +121,18 @@ fn a_node_without_an_epoch_writes_nothing() {
 }
 
 #[test]
-fn the_shutdown_record_is_written_before_the_deadline_and_reported_by_the_next_boot() {
+fn shutdown_record_is_reported_by_next_boot() {
     let mut world = World::running();
     world.copies.get_mut("web").expect("Service running").kill_fails = true;
     world.net = Net::Down;
     while !world.reset {
         world.advance(100);
     }
-    let words = world.journal.last_words.clone().expect("written before the reset");
-    assert!(words.boot_id == "boot-1" && words.message.contains("web had not stopped yet"), "{words:?}");
+    let shutdown_record = world.journal.last_words.clone().expect("written before the reset");
+    assert!(
+        shutdown_record.boot_id == "boot-1" && shutdown_record.message.contains("web had not stopped yet"),
+        "{shutdown_record:?}"
+    );
     // The machine is on again; its disk is unchanged.
     world.copies.clear();
     world.net = Net::Up;
@@ -142,14 +145,15 @@ fn the_shutdown_record_is_written_before_the_deadline_and_reported_by_the_next_b
     world.advance(500);
     world.open();
     world.advance(2_000);
-    let told = world.unclean_shutdown_events();
-    assert_eq!(told.len(), 1, "{:?}", world.events);
+    let shutdown_events = world.unclean_shutdown_events();
+    assert_eq!(shutdown_events.len(), 1, "{:?}", world.events);
     assert!(
-        told[0].message.contains("web had not stopped yet") && told[0].message.contains("watchdog reports"),
-        "{told:?}"
+        shutdown_events[0].message.contains("web had not stopped yet")
+            && shutdown_events[0].message.contains("watchdog reports"),
+        "{shutdown_events:?}"
     );
     world.examine(reset);
-    let last_end = world.doctor().and_then(|found| found.last_end).expect("shown with the node");
+    let last_end = world.doctor().and_then(|report| report.last_end).expect("shown with the node");
     assert_eq!(last_end.boot_id, "boot-1");
     assert!(last_end.message.contains("web had not stopped yet"), "{last_end:?}");
     assert_eq!(world.journal.last_words, None);
@@ -157,7 +161,7 @@ fn the_shutdown_record_is_written_before_the_deadline_and_reported_by_the_next_b
     world.restart_agent("boot-2");
     world.advance(2_000);
     world.examine(MachineFacts { crash_records: vec!["x".to_owned()], ..MachineFacts::default() });
-    assert_eq!(world.doctor().and_then(|found| found.last_end), Some(last_end));
+    assert_eq!(world.doctor().and_then(|report| report.last_end), Some(last_end));
     assert_eq!(world.unclean_shutdown_events().len(), 1);
 }
 
@@ -166,8 +170,8 @@ fn the_shutdown_record_is_removed_when_heartbeats_commit_again() {
     let mut world = World::running();
     world.net = Net::Down;
     world.advance(4_000);
-    let words = world.journal.last_words.clone().expect("the margin has come");
-    assert!(words.message.contains("all exclusive services were stopped"), "{words:?}");
+    let shutdown_record = world.journal.last_words.clone().expect("the margin has come");
+    assert!(shutdown_record.message.contains("all exclusive services were stopped"), "{shutdown_record:?}");
     world.net = Net::Up;
     world.advance(4_000);
     assert_eq!(world.journal.last_words, None);

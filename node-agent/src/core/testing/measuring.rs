@@ -29,11 +29,12 @@ impl World {
         };
         let read =
             |service: &ServiceDefinition| Some((service.name.clone(), *self.loads.get(&service.name)?));
-        let found: BTreeMap<ResourceName, (u64, u64)> = services.iter().filter_map(read).collect();
-        let all = found.values().copied().reduce(|one, other| (one.0 + other.0, one.1 + other.1));
+        let load_of_services: BTreeMap<ResourceName, (u64, u64)> = services.iter().filter_map(read).collect();
+        let total_load =
+            load_of_services.values().copied().reduce(|one, other| (one.0 + other.0, one.1 + other.1));
         let measured = Measured {
-            machine: all.map(sample),
-            services: found.into_iter().map(|(name, load)| (name, sample(load))).collect(),
+            machine: total_load.map(sample),
+            services: load_of_services.into_iter().map(|(name, load)| (name, sample(load))).collect(),
         };
         self.input(Input::Measured { id, measured });
     }
@@ -49,7 +50,7 @@ impl World {
 }
 
 #[test]
-fn only_significant_changes_are_written() {
+fn only_significant_usage_changes_are_written() {
     let mut world = World::running();
     let node_report = world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
     world.advance(120_000);
@@ -74,7 +75,7 @@ fn only_significant_changes_are_written() {
 }
 
 #[test]
-fn continuous_changes_are_written_at_most_once_per_interval() {
+fn usage_is_written_once_per_interval() {
     let mut world = World::running();
     for round in 0..40 {
         world.load("web", if round % 2 == 0 { 500 } else { 4000 }, 100);
@@ -84,7 +85,7 @@ fn continuous_changes_are_written_at_most_once_per_interval() {
 }
 
 #[test]
-fn small_changes_are_written_when_the_report_is_old() {
+fn old_usage_reports_include_small_changes() {
     let mut world = World::running();
     world.load("web", 2000, 4096);
     world.advance(16_000);
@@ -96,7 +97,7 @@ fn small_changes_are_written_when_the_report_is_old() {
 }
 
 #[test]
-fn a_stopped_service_is_not_reported() {
+fn usage_of_stopped_service_is_not_reported() {
     let mut world = World::running();
     world.load("web", 2000, 4096);
     world.advance(16_000);
@@ -107,7 +108,7 @@ fn a_stopped_service_is_not_reported() {
 }
 
 #[test]
-fn an_unreadable_figure_is_not_reported() {
+fn unreadable_usage_is_not_reported() {
     let mut world = World::running();
     world.load("web", 2000, 4096);
     world.advance(16_000);
@@ -119,7 +120,7 @@ fn an_unreadable_figure_is_not_reported() {
 }
 
 #[test]
-fn a_new_epoch_starts_a_new_measurement() {
+fn new_epoch_starts_new_usage_measurement() {
     let mut world = World::running();
     world.load("web", 2000, 4096);
     world.advance(16_000);
@@ -142,17 +143,17 @@ fn a_new_epoch_starts_a_new_measurement() {
 }
 
 #[test]
-fn failed_writes_are_not_retried_at_every_reading() {
+fn failed_usage_writes_are_retried_later() {
     let mut world = World::running();
-    let before = world.readings;
-    while world.readings == before {
+    let readings_before = world.readings;
+    while world.readings == readings_before {
         world.advance(100);
     }
     world.advance(14_000);
     world.load("web", 2000, 4096);
     world.net = Net::Down;
     world.advance(2_000);
-    assert_eq!((world.readings, world.writes()), (before + 2, 1));
+    assert_eq!((world.readings, world.writes()), (readings_before + 2, 1));
     world.net = Net::Up;
     world.deliver();
     world.advance(16_000);
@@ -160,7 +161,7 @@ fn failed_writes_are_not_retried_at_every_reading() {
 }
 
 #[test]
-fn a_reading_does_not_delay_due_work() {
+fn usage_measurement_delays_no_due_work() {
     let mut world = World::running();
     let due = loop {
         let (at, why) = world.core.deadline().expect("heartbeats are due again and again");

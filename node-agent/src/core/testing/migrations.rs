@@ -8,15 +8,15 @@ use ha_api_types::resource::{RequestedState, ResourceSpec};
 
 pub(super) const PEER: &str = "n2";
 
-pub(super) fn to_peer() -> Action {
+pub(super) fn migrate_to_peer() -> Action {
     Action::Migrate { target: PEER.into(), target_epoch: Epoch(1), target_boot_id: "peer-boot".into() }
 }
 
 #[test]
-fn the_source_hands_over_only_once_the_target_is_ready() {
+fn the_source_hands_over_after_target_is_ready() {
     let mut world = World::running();
     world.register_peer();
-    let uid = world.assign("web", to_peer());
+    let uid = world.assign("web", migrate_to_peer());
     world.advance(2_000);
     assert_eq!(world.count("web", "migrate"), 0);
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Waiting);
@@ -54,7 +54,7 @@ fn a_failed_migration_is_resolved_by_a_probe() {
         let mut world = World::running();
         world.register_peer();
         world.commands_to_hold.insert("migrate");
-        let uid = world.assign("web", to_peer());
+        let uid = world.assign("web", migrate_to_peer());
         world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
         world.advance(1_000);
         let (id, _, _) = world.held_commands.pop().expect("a migration");
@@ -75,7 +75,7 @@ fn a_failed_migration_is_resolved_by_a_probe() {
 fn a_source_reports_nothing_while_its_probe_is_inconclusive() {
     let mut world = World::running();
     world.register_peer();
-    let uid = world.assign("web", to_peer());
+    let uid = world.assign("web", migrate_to_peer());
     world.copies.get_mut("web").expect("there").probe_unknown = true;
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(5_000);
@@ -86,10 +86,10 @@ fn a_source_reports_nothing_while_its_probe_is_inconclusive() {
 }
 
 #[test]
-fn a_target_that_gives_up_ends_the_move_on_the_source() {
+fn failed_target_ends_migration_on_source() {
     let mut world = World::running();
     world.register_peer();
-    let uid = world.assign("web", to_peer());
+    let uid = world.assign("web", migrate_to_peer());
     world.peer_reports("web", &uid, Phase::Failed, Reason::DriverMissing);
     world.advance(1_000);
     assert_eq!(world.service("web").phase, Phase::MoveFailed);
@@ -101,7 +101,7 @@ fn a_copy_killed_before_the_deadline_is_reported_as_handed_over() {
     let mut world = World::running();
     world.register_peer();
     world.commands_to_hold.insert("migrate");
-    let uid = world.assign("web", to_peer());
+    let uid = world.assign("web", migrate_to_peer());
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(1_000);
     world.net = Net::Down;
@@ -132,7 +132,7 @@ impl World {
 }
 
 #[test]
-fn the_target_commits_receiving_armed_and_reports_running_after_the_arrival() {
+fn target_is_armed_before_arrival() {
     let mut world = World::active();
     let uid = world.migrate_here();
     world.advance(2_000);
@@ -157,7 +157,7 @@ fn the_target_commits_receiving_armed_and_reports_running_after_the_arrival() {
 }
 
 #[test]
-fn a_missing_arrival_fails_and_an_unneeded_copy_is_killed() {
+fn missing_arrival_fails_the_migration() {
     for (reported, phase) in [(Phase::HandedOver, Phase::Failed), (Phase::MoveFailed, Phase::Stopped)] {
         let mut world = World::active();
         let uid = world.migrate_here();
@@ -233,14 +233,14 @@ fn a_target_without_watchdog_receives_nothing() {
 }
 
 #[test]
-fn ignored_prevents_a_hand_over_but_does_not_end_one_in_progress() {
+fn ignored_resource_begins_no_cutover() {
     // Tests the source, before and after it has committed HandingOver.
-    for begun in [false, true] {
+    for in_progress in [false, true] {
         let mut world = World::running();
         world.register_peer();
-        let uid = world.assign("web", to_peer());
+        let uid = world.assign("web", migrate_to_peer());
         world.commands_to_hold.insert("migrate");
-        if begun {
+        if in_progress {
             world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
             world.advance(1_000);
             assert_eq!(world.service("web").phase, Phase::HandingOver);
@@ -248,23 +248,23 @@ fn ignored_prevents_a_hand_over_but_does_not_end_one_in_progress() {
         world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
         world.advance(2_000);
         world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
-        assert_eq!(world.report().armed, begun, "the service is guarded until the hand-over has ended");
+        assert_eq!(world.report().armed, in_progress, "the service is guarded until the hand-over has ended");
         world.commands_to_hold.clear();
         world.finish_held_commands();
         world.advance(3_000);
-        let (phase, runs) = if begun { (Phase::HandedOver, false) } else { (Phase::Running, true) };
+        let (phase, runs) = if in_progress { (Phase::HandedOver, false) } else { (Phase::Running, true) };
         assert_eq!(
             (world.service("web").phase, world.copies["web"].running),
             (phase, runs),
-            "begun: {begun}"
+            "begun: {in_progress}"
         );
-        assert_eq!(world.count("web", "migrate"), usize::from(begun));
+        assert_eq!(world.count("web", "migrate"), usize::from(in_progress));
         assert!(!world.report().armed);
     }
 }
 
 #[test]
-fn a_target_reports_the_arrival_of_a_service_that_became_ignored() {
+fn target_reports_arrival_of_ignored_service() {
     for (arrives, phase) in [(true, Phase::Running), (false, Phase::Failed)] {
         let mut world = World::active();
         let uid = world.migrate_here();
@@ -280,7 +280,7 @@ fn a_target_reports_the_arrival_of_a_service_that_became_ignored() {
 }
 
 #[test]
-fn a_target_restarted_while_it_restarts_the_arrived_copy_fails_the_move() {
+fn target_agent_restart_during_arrival_fails_migration() {
     let mut world = World::active();
     let uid = world.migrate_here_with_max_restart(3);
     world.advance(2_000);
@@ -296,7 +296,7 @@ fn a_target_restarted_while_it_restarts_the_arrived_copy_fails_the_move() {
 }
 
 #[test]
-fn a_target_keeps_an_arrived_copy_and_removes_an_unfinished_one() {
+fn target_keeps_arrived_and_removes_partial_copy() {
     // Three causes: the source is fenced, it reports HandedOver, or the leader orders the target to start the service
     // before that.
     let cases = ["fenced", "handed over", "start"].into_iter().flat_map(|cause| {
@@ -322,8 +322,8 @@ fn a_target_keeps_an_arrived_copy_and_removes_an_unfinished_one() {
             world.advance(3_000);
             // R8.20: if the source is lost, a gated driver has only a paused copy, whose memory may be older than its
             // data.
-            let kept = arrived && (cause == "handed over" || !gated);
-            let expected = match (cause, kept) {
+            let is_copy_kept = arrived && (cause == "handed over" || !gated);
+            let expected = match (cause, is_copy_kept) {
                 (_, true) => (Phase::Running, 0),
                 ("start", false) => (Phase::Running, 1),
                 (_, false) => (Phase::Failed, 0),
@@ -332,17 +332,21 @@ fn a_target_keeps_an_arrived_copy_and_removes_an_unfinished_one() {
             let case = format!("{cause}, gated: {gated}, arrived: {arrived}");
             assert_eq!((world.service("web").phase, copy.starts), expected, "{case}");
             assert!(!copy.remnant, "{case}");
-            assert_eq!(world.count("web", "kill") + world.count("web", "stop"), usize::from(!kept), "{case}");
+            assert_eq!(
+                world.count("web", "kill") + world.count("web", "stop"),
+                usize::from(!is_copy_kept),
+                "{case}"
+            );
         }
     }
 }
 
 #[test]
-fn a_migration_remnant_on_the_source_is_killed_and_counts_as_handed_over() {
+fn source_remnant_is_killed_after_migration() {
     let mut world = World::running();
     world.register_peer();
     world.commands_to_hold.insert("migrate");
-    let uid = world.assign("web", to_peer());
+    let uid = world.assign("web", migrate_to_peer());
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(1_000);
     let (id, _, _) = world.held_commands.pop().expect("a migration");
@@ -356,7 +360,7 @@ fn a_migration_remnant_on_the_source_is_killed_and_counts_as_handed_over() {
 }
 
 #[test]
-fn a_remnant_counts_as_running_until_it_is_cleared_away() {
+fn remnant_counts_as_running_until_removed() {
     // Case 1: the remnant is found by the probe that adopts running copies, and counts as a crash.
     let mut world = World::running();
     let copy = world.copies.get_mut("web").expect("there");
@@ -388,7 +392,7 @@ fn the_report_shows_the_progress_of_a_migration() {
     progress(&mut world, "too early");
     assert_eq!(world.service("web").phase, Phase::Running);
     world.commands_to_hold.insert("migrate");
-    let uid = world.assign("web", to_peer());
+    let uid = world.assign("web", migrate_to_peer());
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(1_000);
     progress(&mut world, "45 %");
@@ -403,7 +407,7 @@ fn the_report_shows_the_progress_of_a_migration() {
 }
 
 #[test]
-fn the_report_contains_the_requests_of_the_definition() {
+fn report_contains_resource_requests_of_definition() {
     let mut world = World::running();
     let memory = Some(ha_api_types::quantity::Quantity::from_units(1 << 30));
     let amounts = ha_api_types::quantity::Amounts { memory, ..Default::default() };

@@ -18,14 +18,14 @@ fn check(case: &str, prepare: impl FnOnce(&mut World), starts: bool) {
 fn a_start_needs_every_precondition() {
     check("all is well", |_| {}, true);
     check("the watchdog cannot be armed", |world| world.refuse_arm = true, false);
-    check("no daemon", World::lose_the_daemon, false);
+    check("no daemon", World::disconnect_watchdog_daemon, false);
     check("the journal cannot be written", |world| world.journal_fails = true, false);
     check("etcd is unreachable", |world| world.net = Net::Down, false);
     check("the epoch is closed", World::close, false);
 }
 
 #[test]
-fn a_node_that_is_ordered_to_verify_answers_again_and_starts_nothing_before_the_order_ends() {
+fn a_node_that_is_ordered_to_verify_starts_nothing() {
     let mut world = World::active();
     world.resource("web");
     world.resource("other");
@@ -41,7 +41,7 @@ fn a_node_that_is_ordered_to_verify_answers_again_and_starts_nothing_before_the_
 }
 
 #[test]
-fn a_copy_of_what_acts_elsewhere_is_cleared_by_the_order_to_verify() {
+fn verification_removes_copies_assigned_elsewhere() {
     let mut world = World::active();
     world.resource("web");
     world.assign_to("web", "n2", Action::Start);
@@ -55,7 +55,7 @@ fn a_copy_of_what_acts_elsewhere_is_cleared_by_the_order_to_verify() {
 }
 
 #[test]
-fn no_permit_overtakes_a_heartbeat_that_takes_armed_back() {
+fn permit_is_repeated_after_pending_disarm() {
     let mut world = World::running();
     world.hold_heartbeats = true;
     world.assign("web", Action::Stop { timeout_ms: None });
@@ -72,7 +72,7 @@ fn no_permit_overtakes_a_heartbeat_that_takes_armed_back() {
 }
 
 #[test]
-fn without_a_watchdog_only_what_may_run_twice_starts() {
+fn without_watchdog_only_nonexclusive_services_start() {
     let mut world = World::active();
     world.refuse_arm = true;
     world.resource("web");
@@ -113,7 +113,7 @@ fn an_assignment_of_another_epoch_or_boot_starts_nothing() {
 }
 
 #[test]
-fn the_permit_guards_all_that_section_6_names() {
+fn permit_guards_every_key_of_protocol() {
     let world = World::running();
     let key = world.keys.service_report(&own_node(), &"web".into());
     let (permit, _) = world
@@ -135,7 +135,7 @@ fn the_permit_guards_all_that_section_6_names() {
 }
 
 #[test]
-fn a_permit_whose_assignment_changed_meanwhile_conflicts_and_starts_nothing() {
+fn permit_for_changed_assignment_conflicts() {
     let mut world = World::active();
     world.resource("web");
     world.assign("web", Action::Start);
@@ -145,21 +145,21 @@ fn a_permit_whose_assignment_changed_meanwhile_conflicts_and_starts_nothing() {
     world.net = Net::Down;
     world.assign("web", Action::Start);
     world.net = Net::Up;
-    let first = world.value::<Assignment>(&world.keys.assignment(&"web".into())).expect("there");
-    world.deliver_assignment_late(&first);
+    let first_assignment = world.value::<Assignment>(&world.keys.assignment(&"web".into())).expect("there");
+    world.deliver_assignment_late(&first_assignment);
     assert_eq!(world.count("web", "start"), 0);
     assert_eq!(world.service("web").phase, Phase::Stopped);
 }
 
 impl World {
     /// Delivers an assignment whose successor (Stop) is already in etcd.
-    fn deliver_assignment_late(&mut self, first: &Assignment) {
+    fn deliver_assignment_late(&mut self, first_assignment: &Assignment) {
         let key = self.keys.assignment(&"web".into());
         let entry = self.state.get(&key).entries[0].clone();
         let stop = Assignment {
             action: Action::Stop { timeout_ms: None },
             action_uid: "7-99".into(),
-            ..first.clone()
+            ..first_assignment.clone()
         };
         self.write(&key, &stop);
         self.input(Input::Changed { revision: entry.mod_revision, changes: vec![Change::Put(entry)] });
@@ -168,7 +168,7 @@ impl World {
 }
 
 #[test]
-fn an_unknown_permit_is_read_again_and_counts_if_it_was_applied() {
+fn unknown_permit_outcome_is_read_again() {
     let mut world = World::active();
     world.resource("one");
     world.assign("one", Action::Start);
@@ -183,7 +183,7 @@ fn an_unknown_permit_is_read_again_and_counts_if_it_was_applied() {
 }
 
 #[test]
-fn a_permit_lost_on_the_way_is_tried_again() {
+fn lost_permit_commit_is_retried() {
     let mut world = World::active();
     world.resource("one");
     world.assign("one", Action::Start);
@@ -191,9 +191,9 @@ fn a_permit_lost_on_the_way_is_tried_again() {
     for net in [Net::Down, Net::AnswersLost] {
         let name = if net == Net::Down { "down" } else { "deaf" };
         world.resource(name);
-        world.assign_unseen(name);
+        world.assign_while_offline(name);
         world.net = net;
-        world.deliver_anyway();
+        world.deliver_assignments();
         world.advance(1_500);
         assert_eq!(world.count(name, "start"), 0, "{name}");
         world.net = Net::Up;
@@ -204,14 +204,14 @@ fn a_permit_lost_on_the_way_is_tried_again() {
 }
 
 impl World {
-    fn assign_unseen(&mut self, name: &str) {
+    fn assign_while_offline(&mut self, name: &str) {
         let net = std::mem::replace(&mut self.net, Net::Down);
         self.assign(name, Action::Start);
         self.net = net;
     }
 
     /// Delivers watch events while commits do not get through.
-    fn deliver_anyway(&mut self) {
+    fn deliver_assignments(&mut self) {
         let revision = self.state.revision();
         let reading = self.state.list(&self.keys.assignments());
         self.input(Input::Synced { prefix: self.keys.assignments(), entries: reading.entries, revision });
@@ -219,7 +219,7 @@ impl World {
 }
 
 #[test]
-fn an_action_is_begun_at_most_once_across_a_restart_of_the_agent() {
+fn an_action_begins_once_despite_agent_restart() {
     let mut world = World::active();
     world.resource("web");
     world.commands_to_hold.insert("start");
@@ -239,7 +239,7 @@ fn an_action_is_begun_at_most_once_across_a_restart_of_the_agent() {
 }
 
 #[test]
-fn an_action_interrupted_after_it_had_started_is_answered_with_running() {
+fn an_action_interrupted_after_start_reports_running() {
     let mut world = World::active();
     world.resource("web");
     world.commands_to_hold.insert("start");
@@ -254,7 +254,7 @@ fn an_action_interrupted_after_it_had_started_is_answered_with_running() {
 }
 
 #[test]
-fn a_journal_that_cannot_be_written_is_a_failure_to_try_elsewhere() {
+fn unwritable_journal_fails_the_start() {
     let mut world = World::active();
     world.resource("web");
     world.journal_fails = true;
@@ -273,7 +273,7 @@ fn a_journal_that_cannot_be_written_is_a_failure_to_try_elsewhere() {
 
 /// R6.18: the permit is committed in time, and the agent learns of it only after D − Ts.
 #[test]
-fn nothing_starts_at_or_after_the_margin() {
+fn nothing_starts_at_or_after_self_fence_margin() {
     let mut world = World::active();
     world.resource("one");
     world.assign("one", Action::Start);
@@ -282,7 +282,7 @@ fn nothing_starts_at_or_after_the_margin() {
     world.net = Net::AnswersLost;
     world.hold_reads = true;
     let uid = world.assign("web", Action::Start);
-    world.deliver_anyway();
+    world.deliver_assignments();
     let report = world.service("web");
     assert_eq!((report.phase, report.action_uid), (Phase::Starting, Some(uid)), "permitted");
     let t = world.core.active_timings;
@@ -293,7 +293,7 @@ fn nothing_starts_at_or_after_the_margin() {
 }
 
 #[test]
-fn the_queue_serves_priority_first_and_at_most_max_workers() {
+fn start_queue_respects_priority_and_worker_limit() {
     let mut world = World::active();
     world.commands_to_hold.insert("start");
     for name in ["w1", "w2", "w3", "w4"] {
@@ -309,8 +309,9 @@ fn the_queue_serves_priority_first_and_at_most_max_workers() {
     world.advance(2_000);
     assert_eq!(world.held_commands.len(), 4, "maxWorkers");
     world.finish_held_commands();
-    let begun: Vec<&str> = world.held_commands.iter().map(|(_, _, service)| service.name.as_str()).collect();
-    assert_eq!(begun, ["d", "f", "b", "e"]);
+    let running_commands: Vec<&str> =
+        world.held_commands.iter().map(|(_, _, service)| service.name.as_str()).collect();
+    assert_eq!(running_commands, ["d", "f", "b", "e"]);
     world.finish_held_commands();
     world.finish_held_commands();
     world.advance(100);
@@ -318,7 +319,7 @@ fn the_queue_serves_priority_first_and_at_most_max_workers() {
 }
 
 #[test]
-fn an_armed_watchdog_that_refuses_another_timeout_still_counts() {
+fn armed_watchdog_with_refused_timeout_remains_usable() {
     let mut world = World::running();
     world.refuse_arm = true;
     let mut cluster =

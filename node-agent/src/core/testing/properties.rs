@@ -59,7 +59,7 @@ fn random_event() -> impl Strategy<Value = RandomEvent> {
         2 => (0u64..30_000).prop_map(RandomEvent::Wait),
         4 => prop_oneof![Just(Net::Up), Just(Net::Down), Just(Net::AnswersLost)].prop_map(RandomEvent::Net),
         2 => (prop_oneof![Just("start"), Just("stop"), Just("kill"), Just("probe"), Just("migrate")], any::<bool>())
-            .prop_map(|(command, on)| RandomEvent::Hold(command, on)),
+            .prop_map(|(command, enabled)| RandomEvent::Hold(command, enabled)),
         3 => Just(RandomEvent::Finish),
         1 => Just(RandomEvent::FailHeld),
         8 => (name.clone(), 0u8..11).prop_map(|(name, kind)| RandomEvent::Assign(name, kind)),
@@ -69,9 +69,9 @@ fn random_event() -> impl Strategy<Value = RandomEvent> {
         1 => Just(RandomEvent::DeleteAlive),
         2 => (name.clone(), any::<bool>()).prop_map(|(name, stopped_externally)| RandomEvent::Exit(name, stopped_externally)),
         1 => name.clone().prop_map(RandomEvent::Appear),
-        1 => (name.clone(), any::<bool>()).prop_map(|(name, on)| RandomEvent::Stubborn(name, on)),
-        1 => (name.clone(), any::<bool>()).prop_map(|(name, on)| RandomEvent::Blind(name, on)),
-        4 => (name.clone(), 0..PEER_REPORTS.len()).prop_map(|(name, what)| RandomEvent::Peer(name, what)),
+        1 => (name.clone(), any::<bool>()).prop_map(|(name, enabled)| RandomEvent::Stubborn(name, enabled)),
+        1 => (name.clone(), any::<bool>()).prop_map(|(name, enabled)| RandomEvent::Blind(name, enabled)),
+        4 => (name.clone(), 0..PEER_REPORTS.len()).prop_map(|(name, report_index)| RandomEvent::Peer(name, report_index)),
         1 => any::<bool>().prop_map(RandomEvent::Disarm),
         1 => (name, 0u32..4).prop_map(|(name, count)| RandomEvent::FailStarts(name, count)),
         1 => Just(RandomEvent::AgentDies),
@@ -174,28 +174,28 @@ fn apply_event(world: &mut World, what: &RandomEvent) {
             let uid = format!("uid-{name}");
             world.input(Input::Driver(DriverEvent::Appeared { name: name.into(), uid }));
         }
-        RandomEvent::Stubborn(name, on) => {
+        RandomEvent::Stubborn(name, enabled) => {
             let copy = world.copies.entry(NAMES[*name].into()).or_default();
-            (copy.stop_fails, copy.kill_fails) = (*on, *on);
+            (copy.stop_fails, copy.kill_fails) = (*enabled, *enabled);
         }
-        RandomEvent::Blind(name, on) => {
-            world.copies.entry(NAMES[*name].into()).or_default().probe_unknown = *on;
+        RandomEvent::Blind(name, enabled) => {
+            world.copies.entry(NAMES[*name].into()).or_default().probe_unknown = *enabled;
         }
         RandomEvent::FailStarts(name, count) => {
             world.copies.entry(NAMES[*name].into()).or_default().fail_starts = *count;
         }
         RandomEvent::AgentDies => world.dead = true,
         RandomEvent::AgentStarts => world.restart_agent("boot-1"),
-        RandomEvent::DaemonAway(away) => {
-            if *away && world.daemon_up {
-                world.lose_the_daemon();
-            } else if !*away && !world.daemon_up {
+        RandomEvent::DaemonAway(is_down) => {
+            if *is_down && world.daemon_up {
+                world.disconnect_watchdog_daemon();
+            } else if !*is_down && !world.daemon_up {
                 world.daemon_up = true;
                 world.reconnect();
             }
         }
-        RandomEvent::RefuseArm(on) => world.refuse_arm = *on,
-        RandomEvent::JournalFails(on) => world.journal_fails = *on,
+        RandomEvent::RefuseArm(enabled) => world.refuse_arm = *enabled,
+        RandomEvent::JournalFails(enabled) => world.journal_fails = *enabled,
         RandomEvent::Resync => {
             if world.net == Net::Up {
                 world.sync();
@@ -211,8 +211,8 @@ fn apply_event(world: &mut World, what: &RandomEvent) {
         }
         RandomEvent::Restart => world.input(Input::Shutdown(Shutdown::Restart)),
         RandomEvent::Leave => world.input(Input::Shutdown(Shutdown::Leave(Leave::Reboot))),
-        RandomEvent::Disarm(on) => {
-            let disarmed = on.then_some(ha_api_types::cluster::Disarmed::Freeze);
+        RandomEvent::Disarm(enabled) => {
+            let disarmed = enabled.then_some(ha_api_types::cluster::Disarmed::Freeze);
             let cluster = Cluster::new("default", ClusterSpec { disarmed, ..ClusterSpec::default() });
             let key = world.keys.spec(Kind::Cluster, "default");
             world.write(&key, &cluster);
@@ -223,9 +223,10 @@ fn apply_event(world: &mut World, what: &RandomEvent) {
         RandomEvent::Peer(name, what) => {
             let name = NAMES[*name];
             // An assignment that this version cannot read names no action.
-            let found = world.state.get(&world.keys.assignment(&name.into())).entries;
-            let assignment =
-                found.first().and_then(|entry| serde_json::from_slice::<Assignment>(&entry.value).ok());
+            let assignment_entries = world.state.get(&world.keys.assignment(&name.into())).entries;
+            let assignment = assignment_entries
+                .first()
+                .and_then(|entry| serde_json::from_slice::<Assignment>(&entry.value).ok());
             let uid = assignment.map(|assignment| assignment.action_uid);
             let (phase, reason) = PEER_REPORTS[*what];
             world.peer_reports(name, &uid.unwrap_or_default(), phase, reason);
@@ -272,7 +273,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn whatever_happens_the_rules_hold(events in proptest::collection::vec(random_event(), 1..60)) {
+    fn random_events_violate_no_protocol_rule(events in proptest::collection::vec(random_event(), 1..60)) {
         let mut world = World::active();
         world.resource("web");
         world.resource_with("mail", |spec| spec.priority = 5);
@@ -292,7 +293,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_happened_it_works_again(events in proptest::collection::vec(random_event(), 1..40)) {
+    fn agent_works_again_after_random_events(events in proptest::collection::vec(random_event(), 1..40)) {
         let mut world = World::active();
         world.resource("web");
         world.resource_with("mail", |spec| spec.priority = 5);

@@ -20,7 +20,7 @@ fn refusing() -> World {
 }
 
 #[test]
-fn a_refusal_is_committed_and_the_device_stays_armed() {
+fn refused_pet_is_committed_and_watchdog_stays() {
     let mut world = refusing();
     let report = world.report();
     assert!(report.armed && report.watchdog_failed, "{report:?}");
@@ -32,7 +32,7 @@ fn a_refusal_is_committed_and_the_device_stays_armed() {
 }
 
 #[test]
-fn no_permit_is_committed_from_the_first_refused_pet_on() {
+fn refused_pets_block_new_permits() {
     let mut world = World::running();
     world.resource("mail");
     world.pets_fail = true;
@@ -52,7 +52,7 @@ fn no_permit_is_committed_from_the_first_refused_pet_on() {
 }
 
 #[test]
-fn a_device_is_trusted_again_after_pets_for_a_whole_timeout() {
+fn watchdog_recovers_after_one_timeout_of_pets() {
     let mut world = refusing();
     world.resource("mail");
     world.pets_fail = false;
@@ -72,7 +72,7 @@ fn a_device_is_trusted_again_after_pets_for_a_whole_timeout() {
 }
 
 #[test]
-fn an_idle_node_keeps_the_device_until_it_takes_pets_again() {
+fn idle_node_keeps_refusing_watchdog_armed() {
     let mut world = refusing();
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(5_000);
@@ -88,8 +88,8 @@ fn an_idle_node_keeps_the_device_until_it_takes_pets_again() {
 }
 
 #[test]
-fn no_grant_extends_the_deadline_of_a_node_whose_watchdog_refuses_pets() {
-    let check = |before: bool, pets_fail: bool, runs: bool| {
+fn refusing_watchdog_prevents_hold() {
+    let check = |held_before: bool, pets_fail: bool, runs: bool| {
         let mut world = World::running();
         let fencing = FencingSpec { on_etcd_loss: OnEtcdLoss::Hold, ..FencingSpec::default() };
         let cluster = Cluster::new("default", ClusterSpec { fencing, ..ClusterSpec::default() });
@@ -99,14 +99,14 @@ fn no_grant_extends_the_deadline_of_a_node_whose_watchdog_refuses_pets() {
         world.write(&world.keys.candidate("c1"), &candidate);
         world.controllers.insert("c1".to_owned(), HoldAnswer { granted: true, reason: String::new() });
         world.advance(3_000);
-        if before {
+        if held_before {
             fail(&mut world);
             world.advance(1_500);
             assert!(world.report().watchdog_failed);
         }
         world.net = Net::Down;
         world.advance(20_000);
-        assert_eq!(world.copies["web"].running, !before);
+        assert_eq!(world.copies["web"].running, !held_before);
         if pets_fail {
             fail(&mut world);
         }
@@ -121,7 +121,7 @@ fn no_grant_extends_the_deadline_of_a_node_whose_watchdog_refuses_pets() {
 }
 
 #[test]
-fn a_restarted_agent_learns_of_it_from_the_daemon() {
+fn restarted_agent_reads_pet_refusal_from_daemon() {
     let mut world = refusing();
     world.resource("mail");
     world.pets_fail = false;

@@ -5,7 +5,7 @@ use ha_api_types::id::Epoch;
 use ha_api_types::record::Mode;
 
 #[test]
-fn a_new_node_asks_guarding_that_nobody_was_there_and_creates_alive_only_for_its_own_request() {
+fn new_node_registers_only_without_existing_keys() {
     let mut world = World::new();
     let (transaction, outcome) = world.commits.last().expect("a request").clone();
     assert!(outcome.applied().is_some());
@@ -42,29 +42,29 @@ fn a_new_node_asks_guarding_that_nobody_was_there_and_creates_alive_only_for_its
 }
 
 #[test]
-fn a_request_whose_epoch_was_closed_unseen_is_repeated() {
+fn registration_is_repeated_if_epoch_was_closed() {
     let mut world = World::new();
     let request =
         |world: &World| world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
-    let first = request(&world);
+    let first_request = request(&world);
     let fence = Fence {
         epoch: Epoch(2),
         machine_id: "machine-1".into(),
         boot_id: "boot-1".into(),
-        request: Some(first),
+        request: Some(first_request),
         state: FenceState::Closed,
         ..Fence::default()
     };
     world.write(&world.keys.fence(&own_node()), &fence);
     world.advance(3_000);
-    assert!(request(&world) > first, "the leader admits no request twice");
+    assert!(request(&world) > first_request, "the leader admits no request twice");
     assert_eq!(world.report().mode, Mode::Registering);
     world.open();
     assert_eq!(world.alive().map(|alive| alive.instance), Some("i1".to_owned()));
 }
 
 #[test]
-fn another_boot_stops_and_verifies_what_it_finds_before_it_registers() {
+fn another_boot_stops_services_before_registering() {
     let mut world = World::running();
     world.commands_to_hold.insert("probe");
     world.restart_agent("boot-2");
@@ -82,7 +82,7 @@ fn another_boot_stops_and_verifies_what_it_finds_before_it_registers() {
 }
 
 #[test]
-fn an_idle_node_registers_with_what_it_could_not_stop_and_counts_it_as_running() {
+fn idle_node_registers_with_unstopped_services() {
     let mut world = World::running();
     world.copies.get_mut("web").expect("there").kill_fails = true;
     // The machine has rebooted, so its watchdog is idle.
@@ -99,7 +99,7 @@ fn an_idle_node_registers_with_what_it_could_not_stop_and_counts_it_as_running()
 }
 
 #[test]
-fn an_armed_node_that_cannot_verify_does_not_register_and_is_reset() {
+fn unverified_armed_node_is_reset() {
     let mut world = World::running();
     world.copies.get_mut("web").expect("there").kill_fails = true;
     world.close();
@@ -109,7 +109,7 @@ fn an_armed_node_that_cannot_verify_does_not_register_and_is_reset() {
 }
 
 #[test]
-fn a_resource_that_comes_while_the_node_is_cleared_is_looked_for_too() {
+fn resource_created_during_clearing_is_probed() {
     let mut world = World::running();
     world.commands_to_hold.insert("kill");
     world.close();
@@ -124,7 +124,7 @@ fn a_resource_that_comes_while_the_node_is_cleared_is_looked_for_too() {
 }
 
 #[test]
-fn an_own_request_with_an_unknown_outcome_is_adopted() {
+fn registration_with_unknown_outcome_is_adopted() {
     let mut world = World::new();
     world.open();
     world.advance(1_000);
@@ -145,7 +145,7 @@ fn an_own_request_with_an_unknown_outcome_is_adopted() {
 }
 
 #[test]
-fn a_closed_epoch_stops_every_exclusive_service_then_registers() {
+fn closed_epoch_stops_exclusive_services_before_registration() {
     let mut world = World::running();
     world.resource_with("copy", |spec| spec.exclusive = false);
     world.assign("copy", Action::Start);
@@ -162,7 +162,7 @@ fn a_closed_epoch_stops_every_exclusive_service_then_registers() {
 }
 
 #[test]
-fn registering_stops_what_runs_under_each_definition_that_is_known() {
+fn registration_stops_copies_of_every_known_definition() {
     let mut world = World::running();
     // The situation after a restore: the spec names another identity, which also runs here.
     world.resource_with("web", |spec| {
@@ -178,21 +178,22 @@ fn registering_stops_what_runs_under_each_definition_that_is_known() {
 }
 
 #[test]
-fn another_machine_of_the_same_name_waits_while_the_first_lives() {
+fn another_machine_with_same_name_waits() {
     let mut world = World::running();
     world.config.machine_id = "machine-2".into();
     world.config.boot_id = "boot-9".into();
     world.config.instance = "other".into();
-    let mut second = AgentCore::new(world.config.clone(), Journal::default());
+    let mut second_core = AgentCore::new(world.config.clone(), Journal::default());
     let now = world.now();
     for prefix in prefixes(&world.keys, &own_node()) {
         let reading = world.state.list(&prefix);
-        second.handle(&now, Input::Synced { prefix, entries: reading.entries, revision: reading.revision });
+        second_core
+            .handle(&now, Input::Synced { prefix, entries: reading.entries, revision: reading.revision });
     }
     let mut commits = 0;
     for _ in 0..50 {
         let mut answers = Vec::new();
-        while let Some(effect) = second.poll_effect() {
+        while let Some(effect) = second_core.poll_effect() {
             match effect {
                 Effect::Commit { .. } => commits += 1,
                 Effect::Read { id, keys } => {
@@ -215,14 +216,14 @@ fn another_machine_of_the_same_name_waits_while_the_first_lives() {
             }
         }
         for answer in answers {
-            second.handle(&now, answer);
+            second_core.handle(&now, answer);
         }
     }
     assert_eq!(commits, 0);
 }
 
 #[test]
-fn a_registration_that_was_admitted_and_closed_again_is_made_anew() {
+fn closed_registration_is_requested_again() {
     let mut world = World::new();
     let request = world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
     let fence = Fence {
@@ -235,13 +236,13 @@ fn a_registration_that_was_admitted_and_closed_again_is_made_anew() {
     };
     world.write(&world.keys.fence(&own_node()), &fence);
     world.advance(3_000);
-    let anew = world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
-    assert!(anew > request, "the leader never opens an epoch for the same request twice");
+    let new_request = world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
+    assert!(new_request > request, "the leader never opens an epoch for the same request twice");
     assert_eq!(world.report().mode, Mode::Registering);
 }
 
 #[test]
-fn a_request_that_somebody_overwrote_is_made_anew_after_everything_was_looked_for_again() {
+fn overwritten_registration_is_repeated_after_probing() {
     let mut world = World::running();
     world.close();
     world.advance(1_000);

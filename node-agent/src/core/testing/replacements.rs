@@ -5,7 +5,7 @@ use ha_api_types::id::ActionUid;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::ReplacementReport;
 
-const HOOK: &str = "replace-secondary";
+const REPLACE_HOOK_NAME: &str = "replace-secondary";
 
 impl World {
     fn assignment(&self, name: &str) -> Assignment {
@@ -52,27 +52,27 @@ impl World {
 /// Creates a node whose driver is running the replacement.
 fn replacing() -> World {
     let mut world = World::running();
-    world.commands_to_hold.insert(HOOK);
+    world.commands_to_hold.insert(REPLACE_HOOK_NAME);
     let replacement = world.replacement();
     world.ask_for(&replacement);
     world.advance(1_000);
-    assert_eq!(world.count("web", HOOK), 1, "{:?}", world.logs);
+    assert_eq!(world.count("web", REPLACE_HOOK_NAME), 1, "{:?}", world.logs);
     assert_eq!(world.answer_summary(), (ReplacementPhase::Begun, Reason::ReplacingSecondary));
     world
 }
 
 #[test]
-fn a_replacement_is_committed_under_every_guard_while_the_service_runs() {
+fn secondary_replacement_is_committed_under_every_guard() {
     let mut world = replacing();
     assert_eq!(
         world.executed.last().map(|(_, command)| command.clone()),
         Some(Command::ReplaceSecondary { present: Some("n2".into()), node: "n3".into() })
     );
-    let begun = |(transaction, _): &&(Transaction, Outcome)| {
+    let reports_begun_replacement = |(transaction, _): &&(Transaction, Outcome)| {
         transaction.guards().contains_key(&world.keys.assignment(&"web".into()))
             && transaction.writes().contains_key(&world.keys.service_report(&own_node(), &"web".into()))
     };
-    let (transaction, _) = world.commits.iter().rev().find(begun).expect("begun");
+    let (transaction, _) = world.commits.iter().rev().find(reports_begun_replacement).expect("begun");
     for key in
         [world.keys.alive(&own_node()), world.keys.fence(&own_node()), world.keys.node_report(&own_node())]
     {
@@ -85,7 +85,7 @@ fn a_replacement_is_committed_under_every_guard_while_the_service_runs() {
     assert_eq!(world.answer_summary(), (ReplacementPhase::Done, Reason::SecondaryReplaced));
     world.is_untouched();
     world.advance(60_000);
-    assert_eq!(world.count("web", HOOK), 1, "once");
+    assert_eq!(world.count("web", REPLACE_HOOK_NAME), 1, "once");
     assert_eq!(
         world.answer_summary().0,
         ReplacementPhase::Done,
@@ -99,7 +99,7 @@ fn a_replacement_is_committed_under_every_guard_while_the_service_runs() {
 }
 
 #[test]
-fn a_failed_replacement_is_cleaned_up_and_answered() {
+fn failed_replacement_is_cleaned_up_and_reported() {
     let mut world = replacing();
     let (id, _, _) = world.held_commands.pop().expect("the hook");
     let failure = DriverFailure {
@@ -116,7 +116,7 @@ fn a_failed_replacement_is_cleaned_up_and_answered() {
 }
 
 #[test]
-fn a_replacement_begun_by_an_earlier_agent_is_ended_as_failed() {
+fn replacement_of_previous_agent_ends_as_failed() {
     let mut world = replacing();
     world.commands_to_hold.insert("end-replacement");
     world.restart_agent("boot-1");
@@ -125,7 +125,7 @@ fn a_replacement_begun_by_an_earlier_agent_is_ended_as_failed() {
     world.finish_held_commands();
     world.advance(1_000);
     assert_eq!(world.answer_summary(), (ReplacementPhase::Failed, Reason::Interrupted));
-    assert_eq!(world.count("web", HOOK), 1, "the hook is not run twice");
+    assert_eq!(world.count("web", REPLACE_HOOK_NAME), 1, "the hook is not run twice");
     assert_eq!(world.copies["web"].starts, 1, "the service is adopted");
     assert_eq!((world.count("web", "stop"), world.count("web", "kill")), (0, 0));
 }
@@ -174,12 +174,12 @@ fn a_replacement_canceled_before_its_start_never_begins() {
     let called_off = Replacement { called_off: true, ..world.replacement() };
     world.ask_for(&called_off);
     world.advance(1_000);
-    assert_eq!(world.count("web", HOOK), 0);
+    assert_eq!(world.count("web", REPLACE_HOOK_NAME), 0);
     assert_eq!(world.answer_summary(), (ReplacementPhase::Failed, Reason::Interrupted));
 }
 
 #[test]
-fn a_crash_ends_it_and_the_service_is_restarted_under_its_permit() {
+fn service_crash_ends_the_secondary_replacement() {
     let mut world = replacing();
     world.copies.get_mut("web").expect("there").running = false;
     world.input(Input::Driver(DriverEvent::Exited {
@@ -195,7 +195,7 @@ fn a_crash_ends_it_and_the_service_is_restarted_under_its_permit() {
 }
 
 #[test]
-fn a_node_that_cannot_prove_its_lease_ends_it_with_the_service() {
+fn self_fencing_ends_the_secondary_replacement() {
     let mut world = replacing();
     world.net = Net::Down;
     world.advance(20_000);
@@ -206,7 +206,7 @@ fn a_node_that_cannot_prove_its_lease_ends_it_with_the_service() {
 }
 
 #[test]
-fn a_hook_that_cannot_be_ended_lets_the_watchdog_reset_the_machine() {
+fn unkillable_replacement_hook_causes_watchdog_reset() {
     let mut world = replacing();
     world.commands_to_hold.insert("end-replacement");
     world.net = Net::Down;
@@ -216,7 +216,7 @@ fn a_hook_that_cannot_be_ended_lets_the_watchdog_reset_the_machine() {
 }
 
 #[test]
-fn an_exiting_agent_answers_the_replacement_first() {
+fn exiting_agent_reports_the_replacement_first() {
     let mut world = replacing();
     world.input(Input::Shutdown(Shutdown::Restart));
     world.advance(1_000);

@@ -25,7 +25,7 @@ fn check(fail_starts: u32, max_restart: u32, phase: Phase, attempts: usize) {
 }
 
 #[test]
-fn max_restart_plus_one_attempts_then_failed() {
+fn start_fails_after_max_restart_attempts() {
     check(0, 1, Phase::Running, 1);
     check(1, 1, Phase::Running, 2);
     check(2, 1, Phase::Failed, 2);
@@ -34,7 +34,7 @@ fn max_restart_plus_one_attempts_then_failed() {
 }
 
 #[test]
-fn failed_is_reported_only_when_nothing_is_left() {
+fn failed_is_reported_only_without_remaining_copy() {
     let mut world = World::active();
     world.resource_with("web", |spec| spec.max_restart = 0);
     let copy = world.copies.entry("web".into()).or_default();
@@ -47,7 +47,7 @@ fn failed_is_reported_only_when_nothing_is_left() {
 }
 
 #[test]
-fn failed_needs_a_probe_that_confirms_it() {
+fn failed_needs_a_probe_that_confirms() {
     let mut world = World::active();
     world.resource_with("web", |spec| spec.max_restart = 0);
     world.advance(100);
@@ -60,7 +60,7 @@ fn failed_needs_a_probe_that_confirms_it() {
 }
 
 #[test]
-fn a_service_runs_under_the_definition_of_its_assignment() {
+fn service_uses_the_definition_of_its_assignment() {
     let mut world = World::active();
     world.resource_with("web", |spec| spec.timeouts.stop_seconds = 5.0);
     world.assign("web", Action::Start);
@@ -90,7 +90,7 @@ fn a_service_runs_under_the_definition_of_its_assignment() {
 }
 
 #[test]
-fn a_crash_is_restarted_at_once_under_the_same_permit() {
+fn crashed_service_restarts_under_same_permit() {
     let mut world = World::running();
     let uid = world.service("web").action_uid;
     world.advance(40_000);
@@ -115,7 +115,7 @@ fn a_crash_is_restarted_at_once_under_the_same_permit() {
 }
 
 #[test]
-fn crashes_within_the_stable_time_count_and_exhaust_the_attempts() {
+fn early_crashes_exhaust_the_restart_attempts() {
     let mut world = World::running();
     exit(&mut world, "web", false);
     assert!(world.copies["web"].running, "the first crash leads to an immediate restart");
@@ -131,7 +131,7 @@ fn crashes_within_the_stable_time_count_and_exhaust_the_attempts() {
 }
 
 #[test]
-fn stable_crashes_never_exhaust_them() {
+fn late_crashes_never_exhaust_restart_attempts() {
     let mut world = World::running();
     for _ in 0..5 {
         world.advance(31_000);
@@ -143,7 +143,7 @@ fn stable_crashes_never_exhaust_them() {
 }
 
 #[test]
-fn a_service_stopped_by_hand_is_started_again_and_counts_no_failure() {
+fn manually_stopped_service_restarts_without_failure() {
     let mut world = World::running();
     for _ in 0..4 {
         exit(&mut world, "web", true);
@@ -168,7 +168,7 @@ fn an_exit_of_another_uid_is_ignored() {
 }
 
 #[test]
-fn some_failures_need_no_second_attempt() {
+fn permanent_failures_are_not_retried() {
     for class in [FailureClass::TryElsewhere, FailureClass::NeverHere, FailureClass::ConfigurationWrong] {
         let mut world = World::active();
         world.resource_with("web", |spec| spec.max_restart = 9);
@@ -197,7 +197,7 @@ fn a_restart_stops_and_starts_under_one_permit() {
 }
 
 #[test]
-fn a_changed_definition_is_stopped_as_it_was_started() {
+fn changed_service_is_stopped_with_old_definition() {
     let mut world = World::running();
     world.resource_with("web", |spec| {
         spec.driver.simulated = Some(SimulatedDriver { start_seconds: 7, ..SimulatedDriver::default() });

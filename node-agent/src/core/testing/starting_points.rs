@@ -75,7 +75,7 @@ impl World {
     }
 
     /// Starts the next agent process of this boot, which cannot reach etcd.
-    pub(super) fn restart_agent_without_a_store(&mut self) {
+    pub(super) fn restart_agent_without_etcd(&mut self) {
         self.net = Net::Down;
         self.config = config("i9", "boot-1");
         self.core = AgentCore::new(self.config.clone(), self.journal.clone());
@@ -83,7 +83,7 @@ impl World {
     }
 
     /// Ends the daemon; the device keeps its last timeout.
-    pub(super) fn lose_the_daemon(&mut self) {
+    pub(super) fn disconnect_watchdog_daemon(&mut self) {
         self.daemon_up = false;
         self.input(Input::Watchdog(WatchdogEvent::Disconnected { message: "it is gone".into() }));
     }

@@ -8,7 +8,7 @@ use ha_api_types::record::{Leave, Mode};
 use ha_api_types::resource::RequestedState;
 
 #[test]
-fn from_the_margin_on_everything_exclusive_is_killed_and_then_the_node_stays() {
+fn self_fencing_kills_exclusive_services_before_deadline() {
     let mut world = World::running();
     world.resource_with("copy", |spec| spec.exclusive = false);
     world.assign("copy", Action::Start);
@@ -42,7 +42,7 @@ fn from_the_margin_on_everything_exclusive_is_killed_and_then_the_node_stays() {
 }
 
 #[test]
-fn a_service_that_cannot_be_killed_lets_the_reset_come() {
+fn unkillable_service_causes_watchdog_reset() {
     let mut world = World::running();
     world.copies.get_mut("web").expect("there").kill_fails = true;
     world.net = Net::Down;
@@ -51,7 +51,7 @@ fn a_service_that_cannot_be_killed_lets_the_reset_come() {
 }
 
 #[test]
-fn a_kill_that_does_not_end_lets_the_reset_come() {
+fn unfinished_kill_causes_watchdog_reset() {
     let mut world = World::running();
     world.commands_to_hold.insert("kill");
     world.net = Net::Down;
@@ -61,7 +61,7 @@ fn a_kill_that_does_not_end_lets_the_reset_come() {
 
 /// R4.36: the start that was cancelled could still start something after the kill has found nothing.
 #[test]
-fn a_cancelled_start_that_does_not_end_lets_the_reset_come() {
+fn a_cancelled_start_without_end_causes_reset() {
     let mut world = World::active();
     world.resource("web");
     world.commands_to_hold.insert("start");
@@ -75,7 +75,7 @@ fn a_cancelled_start_that_does_not_end_lets_the_reset_come() {
 }
 
 #[test]
-fn a_start_under_way_at_the_margin_is_cancelled_and_killed() {
+fn start_in_progress_at_margin_is_killed() {
     let mut world = World::active();
     world.resource("web");
     world.commands_to_hold.insert("start");
@@ -95,26 +95,26 @@ fn a_start_under_way_at_the_margin_is_cancelled_and_killed() {
 }
 
 #[test]
-fn an_agent_that_starts_without_a_store_still_kills_before_the_inherited_deadline() {
+fn agent_without_etcd_obeys_the_inherited_deadline() {
     let mut world = World::running();
-    world.restart_agent_without_a_store();
+    world.restart_agent_without_etcd();
     world.advance(30_000);
     assert!(!world.copies["web"].running);
     assert!(!world.reset);
 }
 
 #[test]
-fn an_agent_that_lost_its_journal_lets_the_reset_come_rather_than_call_the_node_empty() {
+fn an_agent_that_lost_its_journal_is_reset() {
     let mut world = World::running();
     world.journal = Journal::default();
-    world.restart_agent_without_a_store();
+    world.restart_agent_without_etcd();
     world.advance(30_000);
     assert!(world.copies["web"].running, "without journal and etcd, the agent has no record of the service");
     assert!(world.reset);
 }
 
 #[test]
-fn a_stop_is_answered_with_its_uid_and_enforced_from_then_on() {
+fn completed_stop_is_reported_and_enforced() {
     let mut world = World::running();
     let uid = world.assign("web", Action::Stop { timeout_ms: Some(1_234) });
     world.advance(100);
@@ -130,7 +130,7 @@ fn a_stop_is_answered_with_its_uid_and_enforced_from_then_on() {
 }
 
 #[test]
-fn a_stop_that_fails_says_so_stays_armed_and_is_tried_again() {
+fn failed_stop_is_reported_and_retried_armed() {
     let mut world = World::running();
     world.copies.get_mut("web").expect("there").stop_fails = true;
     world.assign("web", Action::Stop { timeout_ms: None });
@@ -143,7 +143,7 @@ fn a_stop_that_fails_says_so_stays_armed_and_is_tried_again() {
 }
 
 #[test]
-fn a_stop_during_a_start_cancels_it_and_stops_what_is_there() {
+fn stop_cancels_a_start_in_progress() {
     let mut world = World::active();
     world.resource("web");
     world.commands_to_hold.insert("start");
@@ -171,7 +171,7 @@ fn a_shorter_grace_period_replaces_a_stop_in_progress() {
 }
 
 #[test]
-fn leave_touches_nothing() {
+fn leave_action_does_not_touch_service() {
     let mut world = World::running();
     world.assign("web", Action::Leave);
     world.executed.clear();
@@ -187,7 +187,7 @@ fn leave_touches_nothing() {
 }
 
 #[test]
-fn a_service_assigned_to_another_node_is_killed_here() {
+fn local_copy_of_service_assigned_elsewhere_is_killed() {
     let mut world = World::running();
     world.assign_to("web", "n2", Action::Start);
     world.advance(100);
@@ -196,7 +196,7 @@ fn a_service_assigned_to_another_node_is_killed_here() {
 }
 
 #[test]
-fn a_deleted_resource_is_forgotten_and_its_service_left_alone() {
+fn service_of_deleted_resource_is_not_touched() {
     let mut world = World::running();
     world.delete(&world.keys.assignment(&"web".into()));
     world.delete(&world.keys.spec(Kind::Resource, "web"));
@@ -228,7 +228,7 @@ fn set_disarmed(world: &mut World, disarmed: Option<Disarmed>) {
 }
 
 #[test]
-fn an_agent_disarms_only_once_the_leader_says_that_it_may_and_its_workers_have_ended() {
+fn agent_disarms_after_leader_permission_and_workers() {
     let mut world = World::running();
     let cluster =
         Cluster::new("default", ClusterSpec { disarmed: Some(Disarmed::Freeze), ..ClusterSpec::default() });
@@ -249,7 +249,7 @@ fn an_agent_disarms_only_once_the_leader_says_that_it_may_and_its_workers_have_e
 }
 
 #[test]
-fn disarm_holds_once_its_acknowledgement_is_committed_and_arm_reverses_it() {
+fn disarm_applies_after_its_committed_acknowledgement() {
     let mut world = World::running();
     set_disarmed(&mut world, Some(Disarmed::Freeze));
     world.advance(2_000);
@@ -282,7 +282,7 @@ fn a_service_moved_while_disarmed_is_not_restarted_in_place() {
 }
 
 #[test]
-fn a_clean_leave_stops_all_then_says_left_and_deletes_alive_in_one_transaction() {
+fn a_clean_leave_stops_services_before_leaving() {
     for leave in [Leave::Poweroff, Leave::Reboot] {
         let mut world = World::running();
         world.commands_to_hold.insert("stop");
@@ -297,12 +297,12 @@ fn a_clean_leave_stops_all_then_says_left_and_deletes_alive_in_one_transaction()
         assert_eq!((world.report().mode, world.report().armed), (Mode::Left(leave), false));
         assert_eq!(world.alive(), None);
         assert_eq!((world.exit, world.fires_at_ms), (Some(Exit::Left), None));
-        let both = world.commits.iter().any(|(transaction, _)| {
+        let is_one_transaction = world.commits.iter().any(|(transaction, _)| {
             transaction.writes_key(&world.keys.alive(&own_node()))
                 && transaction.writes_key(&world.keys.node_report(&own_node()))
                 && matches!(transaction.writes()[&world.keys.alive(&own_node())], ha_store::Write::Delete)
         });
-        assert!(both);
+        assert!(is_one_transaction);
     }
 }
 
@@ -325,7 +325,7 @@ fn a_stop_that_fails_at_shutdown_keeps_the_watchdog_armed() {
 }
 
 #[test]
-fn an_agent_that_ends_alone_commits_restart_unarmed_and_services_go_on() {
+fn an_agent_that_ends_alone_keeps_services_running() {
     let mut world = World::running();
     world.input(Input::Shutdown(Shutdown::Restart));
     world.advance(2_000);
@@ -342,7 +342,7 @@ fn an_agent_that_ends_alone_commits_restart_unarmed_and_services_go_on() {
 }
 
 #[test]
-fn a_restart_that_cannot_be_committed_leaves_the_watchdog_armed() {
+fn a_restart_that_cannot_commit_stays_armed() {
     let mut world = World::running();
     world.net = Net::Down;
     world.input(Input::Shutdown(Shutdown::Restart));
@@ -353,7 +353,7 @@ fn a_restart_that_cannot_be_committed_leaves_the_watchdog_armed() {
 }
 
 #[test]
-fn an_agent_told_to_end_while_its_epoch_is_closed_ends_once_all_is_cleared() {
+fn agent_with_closed_epoch_exits_after_clearing() {
     let mut world = World::running();
     world.close();
     world.input(Input::Shutdown(Shutdown::Restart));
@@ -366,7 +366,7 @@ fn an_agent_told_to_end_while_its_epoch_is_closed_ends_once_all_is_cleared() {
 }
 
 #[test]
-fn a_stop_wanted_after_the_margin_waits_for_a_heartbeat() {
+fn stop_requested_after_margin_waits_for_heartbeat() {
     let mut world = World::running();
     world.copies.get_mut("web").expect("there").stop_fails = true;
     world.assign("web", Action::Stop { timeout_ms: None });
@@ -379,7 +379,7 @@ fn a_stop_wanted_after_the_margin_waits_for_a_heartbeat() {
 }
 
 #[test]
-fn a_leave_whose_outcome_was_unknown_is_repeated_also_after_the_deadline() {
+fn leave_with_unknown_outcome_is_repeated() {
     let mut world = World::active();
     world.net = Net::Down;
     world.advance(10_000);

@@ -10,7 +10,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::timing::{Profile, TimingSpec};
 
 impl World {
-    fn ask_for_test(&mut self, boot_id: &str, phase: OperationPhase) {
+    fn request_watchdog_test(&mut self, boot_id: &str, phase: OperationPhase) {
         let spec = OperationSpec {
             action: OperationAction::TestWatchdog,
             node: Some(own_node()),
@@ -59,10 +59,10 @@ impl World {
 }
 
 #[test]
-fn an_idle_node_lets_itself_be_reset_and_remembers_it() {
+fn watchdog_test_resets_idle_node_and_records() {
     let mut world = World::active();
     assert!(!world.report().watchdog.tested);
-    world.ask_for_test("boot-1", OperationPhase::Running);
+    world.request_watchdog_test("boot-1", OperationPhase::Running);
     world.until_reset();
     assert_eq!(world.journal.trial.as_ref().map(|trial| trial.operation.as_str()), Some("t1"));
     world.boot_again("boot-2");
@@ -75,10 +75,11 @@ fn an_idle_node_lets_itself_be_reset_and_remembers_it() {
     // after it.
     assert!((1_000..=3_000).contains(&test.lasted_ms), "{test:?}");
     assert_eq!(world.journal.trial, None);
-    let words = world.events.iter().find(|event| event.reason == Reason::UncleanShutdown).expect("told");
+    let shutdown_event =
+        world.events.iter().find(|event| event.reason == Reason::UncleanShutdown).expect("told");
     assert!(
-        words.message.contains("Reset by watchdog test in a test (hactl node test-watchdog)"),
-        "{words:?}"
+        shutdown_event.message.contains("Reset by watchdog test in a test (hactl node test-watchdog)"),
+        "{shutdown_event:?}"
     );
     // The request named the previous boot, so no further reset happens.
     world.advance(30_000);
@@ -100,33 +101,33 @@ fn an_idle_node_lets_itself_be_reset_and_remembers_it() {
 }
 
 #[test]
-fn only_a_test_that_the_leader_lets_go_ahead_begins() {
+fn watchdog_test_needs_approval_of_leader() {
     for (boot_id, phase) in [
         ("boot-1", OperationPhase::Pending),
         ("boot-1", OperationPhase::Refused),
         ("boot-0", OperationPhase::Running),
     ] {
         let mut world = World::active();
-        world.ask_for_test(boot_id, phase);
+        world.request_watchdog_test(boot_id, phase);
         world.advance(30_000);
         assert!(!world.reset && world.journal.trial.is_none(), "{boot_id} {phase:?}");
     }
 }
 
 #[test]
-fn a_node_with_something_active_is_not_reset() {
+fn watchdog_test_does_not_reset_active_node() {
     let mut world = World::running();
-    world.ask_for_test("boot-1", OperationPhase::Running);
+    world.request_watchdog_test("boot-1", OperationPhase::Running);
     world.advance(30_000);
     assert!(!world.reset && world.journal.trial.is_none());
     assert!(world.copies["web"].running);
 }
 
 #[test]
-fn a_node_that_is_not_in_maintenance_any_more_is_not_reset() {
+fn watchdog_test_needs_node_in_maintenance() {
     let mut world = World::active();
     world.net = Net::Down;
-    world.ask_for_test("boot-1", OperationPhase::Running);
+    world.request_watchdog_test("boot-1", OperationPhase::Running);
     world.in_maintenance(false);
     world.net = Net::Up;
     world.deliver();
@@ -135,9 +136,9 @@ fn a_node_that_is_not_in_maintenance_any_more_is_not_reset() {
 }
 
 #[test]
-fn an_exiting_agent_ends_the_test() {
+fn exiting_agent_ends_the_watchdog_test() {
     let mut world = World::active();
-    world.ask_for_test("boot-1", OperationPhase::Running);
+    world.request_watchdog_test("boot-1", OperationPhase::Running);
     world.advance(300);
     assert!(world.journal.trial.is_some() && world.fires_at_ms.is_some(), "{:?}", world.logs);
     world.input(Input::Shutdown(Shutdown::Restart));
@@ -149,21 +150,22 @@ fn an_exiting_agent_ends_the_test() {
 }
 
 #[test]
-fn a_watchdog_that_cannot_be_armed_ends_the_test() {
+fn unarmable_watchdog_ends_the_test() {
     let mut world = World::active();
     world.refuse_arm = true;
-    world.ask_for_test("boot-1", OperationPhase::Running);
+    world.request_watchdog_test("boot-1", OperationPhase::Running);
     world.advance(30_000);
     assert!(!world.reset && world.journal.trial.is_none());
-    let asked = world.requests.iter().filter(|request| matches!(request, protocol::Request::Arm(_))).count();
-    assert!((1..=10).contains(&asked), "{asked}: {:?}", world.logs);
+    let arm_requests =
+        world.requests.iter().filter(|request| matches!(request, protocol::Request::Arm(_))).count();
+    assert!((1..=10).contains(&arm_requests), "{arm_requests}: {:?}", world.logs);
     assert!(!world.report().watchdog.problem.is_empty());
 }
 
 #[test]
-fn nothing_starts_while_the_reset_is_waited_for() {
+fn watchdog_test_blocks_service_starts() {
     let mut world = World::active();
-    world.ask_for_test("boot-1", OperationPhase::Running);
+    world.request_watchdog_test("boot-1", OperationPhase::Running);
     world.resource("web");
     world.assign("web", Action::Start);
     world.until_reset();
@@ -171,18 +173,18 @@ fn nothing_starts_while_the_reset_is_waited_for() {
 }
 
 #[test]
-fn a_test_does_not_begin_without_its_journal_entry() {
+fn watchdog_test_needs_its_journal_entry() {
     let mut world = World::active();
     world.journal_fails = true;
-    world.ask_for_test("boot-1", OperationPhase::Running);
+    world.request_watchdog_test("boot-1", OperationPhase::Running);
     world.advance(30_000);
     assert!(!world.reset);
 }
 
 #[test]
-fn a_watchdog_that_does_not_fire_is_not_relied_on() {
+fn watchdog_that_failed_its_test_is_unusable() {
     let mut world = World::active();
-    world.ask_for_test("boot-1", OperationPhase::Running);
+    world.request_watchdog_test("boot-1", OperationPhase::Running);
     for _ in 0..600 {
         world.advance(100);
         // softdog can be configured not to reboot: then everything looks normal, but no reset happens.

@@ -42,10 +42,10 @@ impl View {
             },
         };
         let configured = self.cluster().map(|cluster| Timings::from(&cluster.spec.timing));
-        let found = configured.as_ref().map(problems).unwrap_or_default();
-        self.timings = configured.filter(|_| found.is_empty());
+        let problems_found = configured.as_ref().map(problems).unwrap_or_default();
+        self.timings = configured.filter(|_| problems_found.is_empty());
         let problem_texts = |(field, text): &(&str, String)| format!("spec.timing.{field} {text}");
-        let problem_texts: Vec<String> = found.iter().map(problem_texts).collect();
+        let problem_texts: Vec<String> = problems_found.iter().map(problem_texts).collect();
         self.refused_timings = (!problem_texts.is_empty()).then(|| problem_texts.join("; "));
     }
 

@@ -55,17 +55,20 @@ fn checks_of(machine: &Machine) -> Vec<Check> {
 }
 
 /// Makes one change to a machine without problems, and expects only this check to report a problem, with these texts.
-fn check(change: impl Fn(&mut Machine), name: &str, verdict: Verdict, seen: &str, help: &str) {
+fn check(change: impl Fn(&mut Machine), name: &str, verdict: Verdict, finding_part: &str, help_part: &str) {
     let mut machine = healthy_machine();
     change(&mut machine);
     let checks = checks_of(&machine);
     let not_ok: Vec<&Check> = checks.iter().filter(|check| check.verdict != Verdict::Ok).collect();
     let expected = usize::from(verdict != Verdict::Ok);
     assert_eq!(not_ok.len(), expected, "{not_ok:?}");
-    let found = checks.iter().find(|check| check.name == name).expect("the check exists");
-    assert_eq!(found.verdict, verdict, "{found:?}");
-    assert!(found.seen.contains(seen) && found.help.contains(help), "{found:?}");
-    assert_eq!(found.help.is_empty(), verdict == Verdict::Ok, "{found:?}");
+    let check_result = checks.iter().find(|check| check.name == name).expect("the check exists");
+    assert_eq!(check_result.verdict, verdict, "{check_result:?}");
+    assert!(
+        check_result.seen.contains(finding_part) && check_result.help.contains(help_part),
+        "{check_result:?}"
+    );
+    assert_eq!(check_result.help.is_empty(), verdict == Verdict::Ok, "{check_result:?}");
 }
 
 #[test]
@@ -76,7 +79,7 @@ fn a_healthy_machine_passes_all_eleven_checks() {
 }
 
 #[test]
-fn the_watchdog_is_judged() {
+fn watchdog_checks_have_expected_verdicts() {
     use Verdict::{Fail, Ok, Warn};
     check(
         |m| m.watchdog.kind = WatchdogKind::None,
@@ -154,7 +157,7 @@ fn a_simulated_watchdog_skips_the_device_checks() {
 }
 
 #[test]
-fn the_machine_around_it_is_judged() {
+fn machine_checks_have_expected_verdicts() {
     use Verdict::{Fail, Ok, Warn};
     let manager = |runtime: &'static str, reboot: &'static str| {
         move |m: &mut Machine| {
@@ -193,10 +196,10 @@ fn the_machine_around_it_is_judged() {
         "systemctl mask sleep.target",
     );
     check(sleeps(&["suspend.target"]), "sleep", Ok, "masked", "");
-    let protected = |protection: SleepProtection, other: bool| {
+    let protected = |protection: SleepProtection, other_fencing: bool| {
         move |m: &mut Machine| {
             m.context.sleep_protection = Some(protection);
-            m.context.has_other_fencing = other;
+            m.context.has_other_fencing = other_fencing;
         }
     };
     check(protected(SleepProtection::NotNeeded, false), "sleep", Ok, "cannot sleep", "");

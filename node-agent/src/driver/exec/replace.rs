@@ -27,9 +27,9 @@ pub(super) async fn replace(
     let mark = mark(context, service);
     environment.retain(|(name, _)| name != SERVICE_MARK_VARIABLE);
     let present = present.map_or("", NodeName::as_str);
-    let more =
+    let replacement_variables =
         [("HA_SECONDARY", present), ("HA_NEW_SECONDARY", node), (SERVICE_MARK_VARIABLE, mark.as_str())];
-    environment.extend(more.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    environment.extend(replacement_variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
     let run = Run {
         program: &exec.replace_secondary,
         environment,
@@ -43,8 +43,8 @@ pub(super) async fn replace(
     match context.programs.run(&service.name, run, service.timeouts.replace_ms()).await {
         Ok(End::Ended(ended)) if ended.status.success() => Ok(()),
         Ok(End::Ended(ended)) => {
-            let how = describe(ended.status);
-            let message = format!("replaceSecondary command failed: {how}{}", ended.last_line_suffix());
+            let exit_text = describe(ended.status);
+            let message = format!("replaceSecondary command failed: {exit_text}{}", ended.last_line_suffix());
             Err(failed(Reason::ReplaceFailed, &message))
         }
         Ok(End::TimedOut) => {

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 /// Exit status of a monitor command for a service that does not run. 0 means that it runs; any other status is
 /// unknown.
-const NOT_RUNNING: i32 = 7;
+const NOT_RUNNING_EXIT_STATUS: i32 = 7;
 
 /// Time after a stop during which a monitor command may still report the service as running. A killed process keeps its
 /// pid until process 1 reaps it.
@@ -39,9 +39,9 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition, e
         Observed::NotRunning => match context.programs.leftover_processes(service).await {
             Ok(leftovers) if leftovers.has_no_service_processes() => {}
             Ok(leftovers) => {
-                let left = leftovers.describe();
+                let process_list = leftovers.describe();
                 return Observed::Unknown(format!(
-                    "monitor command reports not running, but processes remain: {left}"
+                    "monitor command reports not running, but processes remain: {process_list}"
                 ));
             }
             Err(failure) => return Observed::Unknown(failure.message),
@@ -155,7 +155,7 @@ pub(super) async fn monitor(context: &Context, service: &ServiceDefinition, exec
     match run.run(context, service, exec).await {
         Ok(End::Ended(ended)) => match ended.status.code() {
             Some(0) => Observed::Running,
-            Some(NOT_RUNNING) => Observed::NotRunning,
+            Some(NOT_RUNNING_EXIT_STATUS) => Observed::NotRunning,
             Some(_) | None => Observed::Unknown(format!(
                 "monitor command failed: {}{}",
                 describe(ended.status),
@@ -176,17 +176,17 @@ async fn confirm_stopped(
     stop: Option<DriverFailure>,
 ) -> Result<(), DriverFailure> {
     context.programs.kill_leftovers(service).await?;
-    let until = Instant::now() + REAP_GRACE;
-    let seen = loop {
+    let deadline = Instant::now() + REAP_GRACE;
+    let problem = loop {
         match monitor(context, service, exec).await {
             Observed::NotRunning => return Ok(()),
-            Observed::Running if Instant::now() < until => sleep(POLL_INTERVAL).await,
+            Observed::Running if Instant::now() < deadline => sleep(POLL_INTERVAL).await,
             Observed::Running => break "monitor command reports that the service still runs".to_owned(),
             Observed::Remnant(message) | Observed::Unknown(message) => break message,
         }
     };
     let why = stop.map_or_else(String::new, |failure| format!("{}; ", failure.message));
-    Err(failed(Reason::StopFailed, &format!("{why}{seen}")))
+    Err(failed(Reason::StopFailed, &format!("{why}{problem}")))
 }
 
 /// One run of a command.
@@ -205,9 +205,9 @@ impl Command<'_> {
         context: &Context,
         service: &ServiceDefinition,
         exec: &ExecSpec,
-        what: &str,
+        command_name: &str,
     ) -> Result<(), DriverFailure> {
-        let reason = match what {
+        let reason = match command_name {
             "stop" => Reason::StopFailed,
             "migrate" => Reason::MoveFailed,
             _ => Reason::StartFailed,
@@ -215,14 +215,17 @@ impl Command<'_> {
         match self.run(context, service, exec).await {
             Ok(End::Ended(ended)) if ended.status.success() => Ok(()),
             Ok(End::Ended(ended)) => {
-                let how = describe(ended.status);
-                Err(failed(reason, &format!("{what} command failed: {how}{}", ended.last_line_suffix())))
+                let exit_text = describe(ended.status);
+                Err(failed(
+                    reason,
+                    &format!("{command_name} command failed: {exit_text}{}", ended.last_line_suffix()),
+                ))
             }
             Ok(End::TimedOut) => {
-                Err(failed(Reason::TimedOut, &format!("{what} command timed out and was killed")))
+                Err(failed(Reason::TimedOut, &format!("{command_name} command timed out and was killed")))
             }
             Ok(End::NotLaunched(failure)) => Err(failure.to_driver_failure()),
-            Err(error) => Err(io_failure(&format!("cannot run the {what} command"), &error)),
+            Err(error) => Err(io_failure(&format!("cannot run the {command_name} command"), &error)),
         }
     }
 

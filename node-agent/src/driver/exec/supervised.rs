@@ -2,7 +2,7 @@
 
 use super::order::{Report, SupervisorOrder};
 use super::script::{self, Command, working_directory};
-use super::{Context, SUPERVISE, watch};
+use super::{Context, SUPERVISE_ARGUMENT, watch};
 use crate::core::DriverFailure;
 use crate::driver::program::clearing::{KILL_TIMEOUT, POLL_INTERVAL, search_in_thread};
 use crate::driver::program::directory::Lock;
@@ -49,7 +49,7 @@ enum ServiceState {
 
 /// Reports whether the service runs, and starts watching it if so.
 pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -> Observed {
-    let until = Instant::now() + MAX_TRANSITION;
+    let deadline = Instant::now() + MAX_TRANSITION;
     loop {
         match context.query_state(service).await {
             Ok(ServiceState::Empty(_)) => return Observed::NotRunning,
@@ -57,7 +57,7 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -
                 watch::ensure(context, service, Some(&record));
                 return Observed::Running;
             }
-            Ok(ServiceState::Changing) if Instant::now() < until => sleep(POLL_INTERVAL).await,
+            Ok(ServiceState::Changing) if Instant::now() < deadline => sleep(POLL_INTERVAL).await,
             Ok(ServiceState::Changing) => {
                 return Observed::Unknown("supervisor neither runs the service nor exits".to_owned());
             }
@@ -171,9 +171,9 @@ async fn wait_until_ready(
                 let _ = timeout(MAX_TRANSITION, supervisor.ended()).await;
             }
             let directory = context.programs.directory_of(&service.name);
-            let how = directory.recorded_exit(record).ok().flatten().map_or_else(|| "service exited".to_owned(), |end| end.message);
+            let exit_message = directory.recorded_exit(record).ok().flatten().map_or_else(|| "service exited".to_owned(), |recorded_exit| recorded_exit.message);
             let last_output = output::last_line(&directory.log(), from).map_or_else(String::new, |line| format!(": {line}"));
-            Err(failed(Reason::StartFailed, &format!("service exited immediately after its start: {how}{last_output}")))
+            Err(failed(Reason::StartFailed, &format!("service exited immediately after its start: {exit_message}{last_output}")))
         }
         () = confirmed => Ok(()),
     }
@@ -188,10 +188,10 @@ pub(super) async fn stop(
 ) -> Result<(), DriverFailure> {
     context.watches.end(&service.name);
     if graceful_ms > 0 {
-        let until = Instant::now() + Duration::from_millis(graceful_ms);
+        let deadline = Instant::now() + Duration::from_millis(graceful_ms);
         match context.query_state(service).await {
             Ok(ServiceState::Running(record)) => {
-                request_stop(context, service, stop_command, &record, until, graceful_ms).await;
+                request_stop(context, service, stop_command, &record, deadline, graceful_ms).await;
             }
             // No process or supervisor can be asked. The kill below searches for all processes.
             Ok(ServiceState::Empty(_) | ServiceState::Changing | ServiceState::Leftovers(_)) | Err(_) => {}
@@ -206,7 +206,7 @@ async fn request_stop(
     service: &ServiceDefinition,
     stop_command: &[String],
     record: &Record,
-    until: Instant,
+    deadline: Instant,
     graceful_ms: Millis,
 ) {
     let was_requested = !stop_command.is_empty() && {
@@ -218,7 +218,7 @@ async fn request_stop(
         tracing::warn!(resource = service.name.as_str(), %error, "cannot send SIGTERM");
     }
     if let Ok(Some(supervisor)) = record.supervisor.open() {
-        let _ = timeout_at(until, supervisor.ended()).await;
+        let _ = timeout_at(deadline, supervisor.ended()).await;
     }
 }
 
@@ -227,7 +227,7 @@ pub(super) async fn kill(context: &Arc<Context>, service: &ServiceDefinition) ->
     context.watches.end(&service.name);
     context.programs.kill_leftovers(service).await?;
     // If the lock is free, no supervisor is being started either.
-    let until = Instant::now() + KILL_TIMEOUT;
+    let deadline = Instant::now() + KILL_TIMEOUT;
     loop {
         match context.query_state(service).await {
             Ok(ServiceState::Empty(lock)) => {
@@ -238,7 +238,7 @@ pub(super) async fn kill(context: &Arc<Context>, service: &ServiceDefinition) ->
                 return Ok(());
             }
             Ok(ServiceState::Running(_) | ServiceState::Changing | ServiceState::Leftovers(_))
-                if Instant::now() < until =>
+                if Instant::now() < deadline =>
             {
                 context.programs.kill_leftovers(service).await?;
                 sleep(POLL_INTERVAL).await;
@@ -316,18 +316,18 @@ impl Context {
             },
         };
         directory.write_order(&order)?;
-        let (ours, theirs) = UnixStream::pair()?;
+        let (agent_socket, supervisor_socket) = UnixStream::pair()?;
         let mut child = tokio::process::Command::new(&self.programs.settings.shim)
-            .arg(SUPERVISE)
+            .arg(SUPERVISE_ARGUMENT)
             .env_clear()
             .env(SUPERVISOR_MARK_VARIABLE, directory.path())
             .current_dir("/")
             .stdin(lock)
-            .stdout(OwnedFd::from(theirs))
+            .stdout(OwnedFd::from(supervisor_socket))
             .stderr(Stdio::null())
             .spawn()?;
         // Reaps the supervisor when it ends; its end is detected separately.
         tokio::spawn(async move { child.wait().await });
-        Ok(ours)
+        Ok(agent_socket)
     }
 }

@@ -78,8 +78,8 @@ async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()
     let mut stop_signals =
         [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?];
     let (reader, writer) = io::pipe()?;
-    let (channel, theirs) = UnixStream::pair()?;
-    let started = start(&order, writer.into(), theirs)?;
+    let (channel, child_socket) = UnixStream::pair()?;
+    let started = start(&order, writer.into(), child_socket)?;
     let mut supervised = Supervised {
         log: Log::new(ServiceDirectory::at(order.folder.clone()).log(), order.log_bytes_max),
         directory: ServiceDirectory::at(order.folder.clone()),
@@ -90,20 +90,20 @@ async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()
     // The record is written before the program can run, so that a running program always has a record.
     supervised.directory.write_record(&supervised.record)?;
     let mut answer = Box::pin(launched(channel, order));
-    let mut answered = None;
+    let mut reported_failure = None;
     let mut output = Some(pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?);
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let [terminate, interrupt, hangup] = &mut stop_signals;
         tokio::select! {
-            failure = &mut answer, if answered.is_none() => {
+            failure = &mut answer, if reported_failure.is_none() => {
                 send_report(report, &failure.as_ref().map_or_else(
                     || Report::Started(supervised.record.clone()),
                     |failure| Report::Failed(failure.clone()),
                 ));
                 // The agent reads this answer until the end of the stream.
                 report.shutdown(Shutdown::Both).ok();
-                answered = Some(failure);
+                reported_failure = Some(failure);
             }
             read = read_some(&mut output, &mut buffer) => supervised.handle_output(&mut output, &buffer, read),
             _ = child_ended.recv() => supervised.reap(),
@@ -113,7 +113,7 @@ async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()
             () = tokio::time::sleep(Duration::from_millis(20)), if supervised.ended => {}
         }
         // A failed search does not prove that no process is left, so it is repeated.
-        if supervised.ended && answered.is_some() && supervised.clear().unwrap_or(false) {
+        if supervised.ended && reported_failure.is_some() && supervised.clear().unwrap_or(false) {
             supervised.drain(&mut output, &mut buffer).await;
             return Ok(());
         }
@@ -211,20 +211,20 @@ impl Supervised {
         if let Some(cgroup) = &cgroup {
             cgroup.kill()?;
         }
-        let all = ProcessStatus::all()?;
-        let below = descendants(&all, self.record.supervisor.pid);
-        for process in all.iter().filter(|process| below.contains(&process.identity.pid)) {
+        let processes = ProcessStatus::all()?;
+        let descendant_pids = descendants(&processes, self.record.supervisor.pid);
+        for process in processes.iter().filter(|process| descendant_pids.contains(&process.identity.pid)) {
             process.identity.signal(Signal::KILL)?;
         }
         let members = cgroup.map_or(Ok(Vec::new()), |cgroup| cgroup.members())?;
-        Ok(below.is_empty() && members.is_empty())
+        Ok(descendant_pids.is_empty() && members.is_empty())
     }
 
     /// Reads the rest of the pipe, for at most 1 s, because a process outside the service may hold the other end.
     async fn drain(&mut self, output: &mut Option<pipe::Receiver>, buffer: &mut [u8]) {
-        let until = Instant::now() + Duration::from_secs(1);
+        let deadline = Instant::now() + Duration::from_secs(1);
         while output.is_some() {
-            match tokio::time::timeout_at(until, read_some(output, buffer)).await {
+            match tokio::time::timeout_at(deadline, read_some(output, buffer)).await {
                 Ok(read) => self.handle_output(output, buffer, read),
                 Err(_) => return,
             }

@@ -92,8 +92,8 @@ async fn ended_by_monitor(driver: &Driver, service: &ServiceDefinition, supervis
             stopped_reports += 1;
         }
         if stopped_reports == 2 {
-            let what = if supervised { " although its process is alive" } else { "" };
-            return format!("monitor command reports that the service does not run{what}");
+            let process_clause = if supervised { " although its process is alive" } else { "" };
+            return format!("monitor command reports that the service does not run{process_clause}");
         }
     }
 }

@@ -23,9 +23,9 @@ impl DriverDirectories {
 
     /// Returns the driver's program, from the first directory that contains one.
     pub(super) fn program(&self, name: &str) -> Result<PathBuf, String> {
-        let found =
+        let program_file =
             self.directories.iter().map(|directory| directory.join(name)).find(|path| is_program(path));
-        found.ok_or_else(|| {
+        program_file.ok_or_else(|| {
             format!("driver {name} is not installed on this node: no program {name} in {}", self.listed())
         })
     }

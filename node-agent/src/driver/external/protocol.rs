@@ -237,7 +237,7 @@ impl Answer {
         // Unknown actions are ignored.
         let actions = optional
             .into_iter()
-            .filter(|action| self.more.actions.iter().any(|known| known == action.name()));
+            .filter(|action| self.more.actions.iter().any(|supported| supported == action.name()));
         Ok(Description {
             version: self.more.version,
             actions: actions.collect(),
@@ -321,10 +321,10 @@ pub(super) fn failure(action: Action, message: &str) -> DriverFailure {
 
 /// Returns the output in quotes, shortened for a message.
 fn quoted(text: &str) -> String {
-    const CHARACTERS: usize = 120;
-    let short: String = text.chars().take(CHARACTERS).collect();
-    let more = if text.chars().count() > CHARACTERS { " …" } else { "" };
-    format!("{short:?}{more}")
+    const MAX_CHARACTERS: usize = 120;
+    let short: String = text.chars().take(MAX_CHARACTERS).collect();
+    let ellipsis = if text.chars().count() > MAX_CHARACTERS { " …" } else { "" };
+    format!("{short:?}{ellipsis}")
 }
 
 #[cfg(test)]
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_one_object() {
+    fn driver_request_is_one_json_object() {
         let node = "n1".into();
         let settings = BTreeMap::from([("path".to_owned(), Value::from("/srv"))]);
         let request = Request {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_a_probe() {
+    fn probe_answers_are_parsed() {
         let check = |text: &str, expected: &str| {
             let word = match answer(text).observed() {
                 Observed::Running => "running".to_owned(),
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_an_order() {
+    fn action_answers_are_parsed() {
         assert_eq!(answer(r#"{"result": "done"}"#).done(Action::Start), Ok(()));
         let check = |text: &str, action: Action, class: FailureClass, reason: Reason, message: &str| {
             let failure = answer(text).done(action).expect_err(text);
@@ -426,12 +426,15 @@ mod tests {
     }
 
     #[test]
-    fn descriptions() {
+    fn driver_descriptions_are_parsed() {
         let text = r#"{"result": "done", "name": "flag", "version": "1.2", "actions": ["monitor", "levitate"],
             "settings": {"type": "object"}}"#;
-        let found = answer(text).description("flag").expect("a description");
-        assert_eq!((found.version.as_str(), found.actions.as_slice()), ("1.2", &[Action::Monitor][..]));
-        assert!(found.has(Action::Monitor) && !found.has(Action::Kill));
+        let flag_description = answer(text).description("flag").expect("a description");
+        assert_eq!(
+            (flag_description.version.as_str(), flag_description.actions.as_slice()),
+            ("1.2", &[Action::Monitor][..])
+        );
+        assert!(flag_description.has(Action::Monitor) && !flag_description.has(Action::Kill));
         for (text, expected) in [
             (r#"{"result": "failed", "message": "zfs is missing"}"#, "zfs is missing"),
             (
@@ -444,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_and_events() {
+    fn usage_samples_and_events_are_parsed() {
         let sample = answer(r#"{"result": "done", "cpuSeconds": 1.5, "memoryBytes": 4096}"#).sample(Mono(7));
         let expected = Sample {
             at: Mono(7),

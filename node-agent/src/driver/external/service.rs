@@ -19,14 +19,14 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// Time limits of the driver's actions `describe` and `measure`.
-const DESCRIBE_MS: Millis = 5_000;
-const MEASURE_MS: Millis = 4_000;
+const DESCRIBE_TIMEOUT_MS: Millis = 5_000;
+const MEASURE_TIMEOUT_MS: Millis = 4_000;
 /// Time after a stop during which a probe may still report the service as running, and the interval between these
 /// probes.
 const REAP_GRACE: Duration = Duration::from_secs(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Time limit for the driver to kill the service, or to clean up after its processes were killed.
-const KILL_MS: Millis = 20_000;
+const KILL_TIMEOUT_MS: Millis = 20_000;
 
 /// One request to a driver, without the service.
 #[derive(Clone, Copy, Debug)]
@@ -47,12 +47,12 @@ impl Context {
     /// Returns the description of a driver. The error is the reason why this node cannot run its services.
     pub(super) async fn description(&self, name: &str) -> Result<Arc<Description>, String> {
         let program = self.directories.program(name)?;
-        if let Some(known) = self.directories.known(&program) {
-            return Ok(known);
+        if let Some(cached) = self.directories.known(&program) {
+            return Ok(cached);
         }
         let action = Action::Describe;
         let request = Request {
-            timeout_milliseconds: Some(DESCRIBE_MS),
+            timeout_milliseconds: Some(DESCRIBE_TIMEOUT_MS),
             ..Request::new(action, &self.programs.settings.node)
         };
         let input = serde_json::to_string(&request).map_err(|error| error.to_string())?;
@@ -67,8 +67,8 @@ impl Context {
             dies_with_agent: false,
         };
         // The colon prevents a collision with resources: no resource name contains one.
-        let end = self.programs.run(&format!("driver:{name}"), run, DESCRIBE_MS).await;
-        let answer = answer(action, end).map_err(|failure| failure.message)?;
+        let run_result = self.programs.run(&format!("driver:{name}"), run, DESCRIBE_TIMEOUT_MS).await;
+        let answer = answer(action, run_result).map_err(|failure| failure.message)?;
         let description = Arc::new(answer.description(name)?);
         tracing::info!(driver = name, version = description.version, actions = ?description.actions, "found a driver");
         self.directories.remember(&program, &description);
@@ -177,7 +177,7 @@ impl Context {
         };
         let has_kill = description.is_some_and(|description| description.has(Action::Kill));
         let action = if has_kill { Action::Kill } else { Action::Stop };
-        let ended = self.run_command(service, DriverRequest::new(action, KILL_MS)).await;
+        let ended = self.run_command(service, DriverRequest::new(action, KILL_TIMEOUT_MS)).await;
         self.confirm_stopped(service, ended.err()).await
     }
 
@@ -188,8 +188,8 @@ impl Context {
         stop: Option<DriverFailure>,
     ) -> Result<(), DriverFailure> {
         self.programs.kill_leftovers(service).await?;
-        let until = Instant::now() + REAP_GRACE;
-        let seen = loop {
+        let deadline = Instant::now() + REAP_GRACE;
+        let problem = loop {
             match self.observe(service).await {
                 Observed::NotRunning => {
                     if let Some(cgroup) = self.programs.cgroup_of(&service.name) {
@@ -198,13 +198,13 @@ impl Context {
                     self.watch(service, false).await;
                     return Ok(());
                 }
-                Observed::Running if Instant::now() < until => sleep(POLL_INTERVAL).await,
+                Observed::Running if Instant::now() < deadline => sleep(POLL_INTERVAL).await,
                 Observed::Running => break "driver reports that the service still runs".to_owned(),
                 Observed::Remnant(message) | Observed::Unknown(message) => break message,
             }
         };
         let why = stop.map_or_else(String::new, |failure| format!("{}; ", failure.message));
-        Err(failed(Reason::StopFailed, &format!("{why}{seen}")))
+        Err(failed(Reason::StopFailed, &format!("{why}{problem}")))
     }
 
     /// Prepares this node, the target of a live migration.
@@ -255,7 +255,7 @@ impl Context {
     ) -> Option<Sample> {
         let spec = external_spec(service).ok()?;
         if self.description(&spec.name).await.ok()?.has(Action::Measure) {
-            let answer = self.ask(service, DriverRequest::new(Action::Measure, MEASURE_MS)).await;
+            let answer = self.ask(service, DriverRequest::new(Action::Measure, MEASURE_TIMEOUT_MS)).await;
             return answer.ok()?.sample(at);
         }
         let (context, service) = (Arc::clone(self), service.clone());
@@ -273,14 +273,14 @@ impl Context {
             message,
         })?;
         let settings: Map<String, Value> = spec.settings.clone().into_iter().collect();
-        let wrong = description.settings.as_ref().map(|wanted| {
-            schema::check_value(wanted, &Value::Object(settings), "spec.driver.external.settings")
+        let schema_problems = description.settings.as_ref().map(|settings_schema| {
+            schema::check_value(settings_schema, &Value::Object(settings), "spec.driver.external.settings")
         });
-        match wrong.unwrap_or_default().as_slice() {
+        match schema_problems.unwrap_or_default().as_slice() {
             [] => Ok(description),
             problems => {
-                let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
-                Err(configuration_wrong(all.join("; ")))
+                let problem_texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                Err(configuration_wrong(problem_texts.join("; ")))
             }
         }
     }
@@ -397,15 +397,18 @@ impl Prepared {
 }
 
 /// Parses the answer of a run of a driver. The error is the reason why there is no valid answer.
-fn answer(action: Action, end: std::io::Result<End>) -> Result<Answer, DriverFailure> {
+fn answer(action: Action, run_result: std::io::Result<End>) -> Result<Answer, DriverFailure> {
     let name = action.name();
-    match end {
+    match run_result {
         Ok(End::Ended(ended)) if ended.status.success() => {
             Answer::parse(action, &ended.output).map_err(|message| failure(action, &message))
         }
         Ok(End::Ended(ended)) => {
-            let how = describe(ended.status);
-            Err(failure(action, &format!("driver action {name} failed: {how}{}", ended.last_line_suffix())))
+            let exit_text = describe(ended.status);
+            Err(failure(
+                action,
+                &format!("driver action {name} failed: {exit_text}{}", ended.last_line_suffix()),
+            ))
         }
         Ok(End::TimedOut) => {
             Err(failed(Reason::TimedOut, &format!("driver action {name} timed out and was killed")))

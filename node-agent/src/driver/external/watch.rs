@@ -22,7 +22,7 @@ const MONITOR_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration:
 const STOPPED_WATCH_TIME: Duration = Duration::from_secs(3600);
 
 /// Maximum length of a line in bytes; a longer line is not valid in the protocol.
-const LINE_BYTES_MAX: u64 = 64 * 1024;
+const MAX_LINE_BYTES: u64 = 64 * 1024;
 
 impl Context {
     /// Starts to watch a service, unless it is already watched. A service that does not run is watched only by the
@@ -39,7 +39,7 @@ impl Context {
             driver: Arc::downgrade(self),
             service: service.clone(),
             runs,
-            until: Instant::now() + STOPPED_WATCH_TIME,
+            deadline: Instant::now() + STOPPED_WATCH_TIME,
             logged: String::new(),
         };
         let key = (format!("{} {runs}", service.uid), spec.clone());
@@ -54,7 +54,7 @@ struct Watched {
     /// `true` if the service runs, as far as known.
     runs: bool,
     /// Time at which the watch ends, unless the service runs.
-    until: Instant,
+    deadline: Instant,
     /// Last problem of `monitor` that was logged.
     logged: String,
 }
@@ -66,7 +66,7 @@ impl Watched {
         let mut next_probe = Instant::now() + interval;
         let mut stream = if reports_events { self.start_monitor().await } else { None };
         let mut next_stream = Instant::now() + backoff.advance();
-        while self.runs || (reports_events && Instant::now() < self.until) {
+        while self.runs || (reports_events && Instant::now() < self.deadline) {
             tokio::select! {
                 event = next_event(&mut stream) => match event {
                     Some(Ok(event)) => {
@@ -100,8 +100,8 @@ impl Watched {
     /// Reports an event of the driver to the agent, if a probe agrees.
     async fn handle_event(&mut self, event: Event) {
         let Some(context) = self.driver.upgrade() else { return };
-        let seen = context.observe(&self.service).await;
-        match (event, seen) {
+        let observed = context.observe(&self.service).await;
+        match (event, observed) {
             (Event::Exited { message, by_hand: stopped_externally }, Observed::NotRunning) if self.runs => {
                 let message = if message.is_empty() { "reported by the driver".to_owned() } else { message };
                 self.exited(message, stopped_externally);
@@ -114,11 +114,11 @@ impl Watched {
                     uid: self.service.uid.clone(),
                 });
             }
-            (event, seen) => {
+            (event, observed) => {
                 tracing::debug!(
                     resource = self.service.name.as_str(),
                     ?event,
-                    ?seen,
+                    seen = ?observed,
                     "ignored an event that the probe does not confirm"
                 );
             }
@@ -140,7 +140,7 @@ impl Watched {
 
     fn exited(&mut self, message: String, stopped_externally: bool) {
         self.runs = false;
-        self.until = Instant::now() + STOPPED_WATCH_TIME;
+        self.deadline = Instant::now() + STOPPED_WATCH_TIME;
         if let Some(context) = self.driver.upgrade() {
             let _ = context.events.send(DriverEvent::Exited {
                 name: self.service.name.clone(),
@@ -214,7 +214,7 @@ async fn read(output: ChildStdout, events: mpsc::Sender<Result<Event, String>>) 
     loop {
         let mut line = Vec::new();
         // A read error counts as the end of the stream.
-        let length = (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await.unwrap_or(0);
+        let length = (&mut reader).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).await.unwrap_or(0);
         if length == 0 {
             return;
         }

@@ -99,7 +99,7 @@ pub(super) fn job(answer: Result<&str, &str>) -> Option<Job> {
 /// Parses an amount such as `118.723 MiB`.
 fn bytes(text: &str) -> Option<f64> {
     let (number, unit) = text.split_once(' ')?;
-    let power = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].iter().position(|known| *known == unit)?;
+    let power = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].iter().position(|symbol| *symbol == unit)?;
     Some(number.parse::<f64>().ok()? * 1024_f64.powi(i32::try_from(power).ok()?))
 }
 
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_and_states() {
+    fn domain_lists_and_states_are_parsed() {
         let printed =
             "e9179356-0344-471b-84d6-d658b58985c7 g1 \n2ad2ffdd-0cb6-45df-8d3e-cd41ba16c7f0  100\n\n";
         let listed = domains(printed);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs() {
+    fn migration_jobs_are_parsed() {
         let outgoing = "Job type:         Unbounded   \nOperation:        Outgoing migration\n\
             Time elapsed:     84127        ms\nData processed:   8.867 MiB\nData remaining:   96.000 MiB\n\
             Data total:       128.000 MiB\nMemory processed: 8.867 MiB\nMemory bandwidth: 3.952 MiB/s\n\
@@ -226,22 +226,25 @@ mod tests {
     }
 
     #[test]
-    fn figures() {
+    fn domain_info_and_usage_are_parsed() {
         let printed = "Id:             1\nName:           g1\nCPU(s):         2\nMax memory:     131072 KiB\n\
             Used memory:    65536 KiB\nPersistent:     no\nAutostart:      disable\n";
-        let found = info(printed);
-        assert!(!found.autostart);
-        assert_eq!(found.amounts.cpu, Some(Quantity::from_units(2)));
-        assert_eq!(found.amounts.memory, Some(Quantity::from_units(128 << 20)));
+        let read_figures = info(printed);
+        assert!(!read_figures.autostart);
+        assert_eq!(read_figures.amounts.cpu, Some(Quantity::from_units(2)));
+        assert_eq!(read_figures.amounts.memory, Some(Quantity::from_units(128 << 20)));
         assert!(info("Autostart:      enable\n").autostart);
         let printed = "Domain: 'g1'\n  cpu.time=2800000000\n  cpu.user=1\n  balloon.rss=1000\n  net.count=2\n\
             \x20 net.0.rx.bytes=5\n  net.0.tx.bytes=6\n  net.1.rx.bytes=7\n  block.count=1\n  block.0.rd.bytes=10\n\
             \x20 block.0.rd.times=99\n  block.0.wr.bytes=20\n";
-        let found = sample(printed, Mono(7));
-        assert_eq!(found.cpu, Some(Meter::Total(2_800_000)));
-        assert_eq!(found.memory, Some(1_024_000));
-        assert_eq!((found.disk, found.network), (Some(Meter::Total(30)), Some(Meter::Total(18))));
-        let nothing = sample("Domain: 'g1'\n", Mono(7));
-        assert_eq!((nothing.cpu, nothing.memory, nothing.disk), (None, None, None));
+        let read_figures = sample(printed, Mono(7));
+        assert_eq!(read_figures.cpu, Some(Meter::Total(2_800_000)));
+        assert_eq!(read_figures.memory, Some(1_024_000));
+        assert_eq!(
+            (read_figures.disk, read_figures.network),
+            (Some(Meter::Total(30)), Some(Meter::Total(18)))
+        );
+        let without_figures = sample("Domain: 'g1'\n", Mono(7));
+        assert_eq!((without_figures.cpu, without_figures.memory, without_figures.disk), (None, None, None));
     }
 }

@@ -74,7 +74,7 @@ mod tests {
     use ha_api_types::record::FailureClass;
 
     #[test]
-    fn a_definition_gets_the_resources_uuid_and_keeps_its_own() {
+    fn domain_uuid_is_added_only_if_missing() {
         let uid = "3e1fb0a1-7c7f-4f0e-9d50-1f2b3c4d5e6f";
         for (xml, uid, expected) in [
             ("<domain><name>a</name></domain>", uid, Ok(uid)),
@@ -98,18 +98,18 @@ mod tests {
             ),
         ] {
             match (prepare(xml, "a", uid), expected) {
-                (Ok((_, found)), Ok(expected)) => assert!(found.contains(expected), "{found}"),
-                (Err(found), Err(expected)) => {
-                    assert_eq!(found.message, expected);
-                    assert_eq!(found.class, FailureClass::ConfigurationWrong);
+                (Ok((_, result)), Ok(expected)) => assert!(result.contains(expected), "{result}"),
+                (Err(result), Err(expected)) => {
+                    assert_eq!(result.message, expected);
+                    assert_eq!(result.class, FailureClass::ConfigurationWrong);
                 }
-                (found, _) => panic!("{xml}: {found:?}"),
+                (result, _) => panic!("{xml}: {result:?}"),
             }
         }
     }
 
     #[tokio::test]
-    async fn a_file_that_is_not_here_is_tried_elsewhere() {
+    async fn missing_definition_file_fails_with_try_elsewhere() {
         let failure = read("/nonexistent/a.xml", Duration::from_secs(5)).await.unwrap_err();
         assert_eq!(failure.class, FailureClass::TryElsewhere);
         assert!(failure.message.starts_with("cannot read /nonexistent/a.xml: "), "{}", failure.message);

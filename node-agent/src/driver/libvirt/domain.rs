@@ -94,7 +94,10 @@ impl Domain {
     /// Returns the domain's uuid, or `None` if the domain does not exist in libvirt.
     pub(super) async fn uuid(&self) -> Result<Option<String>, VirshError> {
         let printed = self.virsh.ask(QUERY_TIMEOUT, &["list", "--all", "--uuid", "--name"]).await?;
-        Ok(answers::domains(&printed).into_iter().find(|listed| listed.name == self.name).map(|it| it.uuid))
+        Ok(answers::domains(&printed)
+            .into_iter()
+            .find(|listed| listed.name == self.name)
+            .map(|listed| listed.uuid))
     }
 
     /// Returns the domain's `dominfo`.
@@ -129,18 +132,18 @@ impl Domain {
             return Observed::Unknown("an earlier command for the domain is still in progress".to_owned());
         };
         match self.query_state().await {
-            Ok(seen) => {
-                let observed = seen.state.observed();
+            Ok(observation) => {
+                let observed = observation.state.observed();
                 match &observed {
                     Observed::Running => self.record_state(true),
                     Observed::NotRunning => self.record_state(false),
                     Observed::Remnant(_) | Observed::Unknown(_) => {}
                 }
                 // A migration that an earlier agent started has no other time limit.
-                if let DomainState::Leaving(outgoing) = &seen.state
+                if let DomainState::Leaving(outgoing) = &observation.state
                     && outgoing.elapsed_ms > self.service.timeouts.migrate_ms()
                 {
-                    let aborted = self.virsh.ask(QUERY_TIMEOUT, &["domjobabort", &seen.uuid]).await;
+                    let aborted = self.virsh.ask(QUERY_TIMEOUT, &["domjobabort", &observation.uuid]).await;
                     tracing::info!(
                         resource = self.service.name.as_str(),
                         ?aborted,
@@ -151,8 +154,8 @@ impl Domain {
             }
             // QEMU keeps running without libvirt. Only the absence of both proves that the domain does not run.
             Err(error) => match qemu::of_domain(&self.name) {
-                Ok(found) if found.is_empty() && error.is_not_running() => Observed::NotRunning,
-                Ok(found) if found.is_empty() => Observed::Unknown(error.to_string()),
+                Ok(domains) if domains.is_empty() && error.is_not_running() => Observed::NotRunning,
+                Ok(domains) if domains.is_empty() => Observed::Unknown(error.to_string()),
                 Ok(_) => Observed::Unknown(format!("QEMU runs, but libvirt cannot be queried: {error}")),
                 Err(unread) => Observed::Unknown(format!("{error}; cannot read the processes: {unread}")),
             },
@@ -163,11 +166,11 @@ impl Domain {
     pub(super) async fn start(self: &Arc<Self>) -> Result<(), DriverFailure> {
         let cancelled = CancelFlag::default();
         let (domain, cancel_flag) = (Arc::clone(self), cancelled.0.clone());
-        let begun = tokio::spawn(async move {
-            let held = domain.start_lock().lock_owned().await;
-            domain.start_locked(&cancel_flag, held).await
+        let start_task = tokio::spawn(async move {
+            let start_guard = domain.start_lock().lock_owned().await;
+            domain.start_locked(&cancel_flag, start_guard).await
         });
-        begun.await.unwrap_or_else(|error| Err(retry_here(Reason::StartFailed, error.to_string())))
+        start_task.await.unwrap_or_else(|error| Err(retry_here(Reason::StartFailed, error.to_string())))
     }
 
     async fn start_locked(
@@ -175,48 +178,48 @@ impl Domain {
         cancelled: &AtomicBool,
         _held: OwnedMutexGuard<()>,
     ) -> Result<(), DriverFailure> {
-        let mut seen = self.query_state().await.map_err(|error| failure::of_start(&error))?;
-        if matches!(seen.state, DomainState::Arriving | DomainState::Broken(_)) {
-            let destroyed = self.virsh.ask(KILL_TIMEOUT, &["destroy", &seen.uuid]).await;
+        let mut observation = self.query_state().await.map_err(|error| failure::of_start(&error))?;
+        if matches!(observation.state, DomainState::Arriving | DomainState::Broken(_)) {
+            let destroyed = self.virsh.ask(KILL_TIMEOUT, &["destroy", &observation.uuid]).await;
             destroyed.map_err(|error| failure::of_start(&error))?;
-            seen = self.query_state().await.map_err(|error| failure::of_start(&error))?;
+            observation = self.query_state().await.map_err(|error| failure::of_start(&error))?;
         }
         let may_begin = || {
             let is_cancelled = cancelled.load(Ordering::SeqCst);
             if is_cancelled { Err(retry_here(Reason::Interrupted, "start canceled")) } else { Ok(()) }
         };
-        match &seen.state {
+        match &observation.state {
             DomainState::Runs | DomainState::Paused { by_migration: false } => {}
             DomainState::Paused { by_migration: true } => {
                 may_begin()?;
-                let resumed = self.virsh.ask(self.start_limit(), &["resume", &seen.uuid]).await;
+                let resumed = self.virsh.ask(self.start_limit(), &["resume", &observation.uuid]).await;
                 resumed.map_err(|error| failure::of_start(&error))?;
             }
             DomainState::Absent | DomainState::Off => {
-                let xml = self.definition(&seen).await?;
+                let xml = self.definition(&observation).await?;
                 may_begin()?;
-                let begun = match &xml {
+                let create_result = match &xml {
                     Some(path) => {
                         let path = path.to_string_lossy();
                         self.virsh.ask(self.start_limit(), &["create", &path]).await
                     }
-                    None => self.virsh.ask(self.start_limit(), &["start", &seen.uuid]).await,
+                    None => self.virsh.ask(self.start_limit(), &["start", &observation.uuid]).await,
                 };
                 if let Some(path) = xml {
                     let _ = std::fs::remove_file(path);
                 }
-                begun.map_err(|error| failure::of_start(&error))?;
+                create_result.map_err(|error| failure::of_start(&error))?;
             }
             DomainState::Arriving
             | DomainState::Broken(_)
             | DomainState::Leaving(_)
             | DomainState::Changing(_) => {
-                return Err(retry_here(Reason::StartFailed, observed_text(&seen.state.observed())));
+                return Err(retry_here(Reason::StartFailed, observed_text(&observation.state.observed())));
             }
         }
         self.forget_receiving()?;
-        let seen = self.query_state().await.map_err(|error| failure::of_start(&error))?;
-        match seen.state.observed() {
+        let observation = self.query_state().await.map_err(|error| failure::of_start(&error))?;
+        match observation.state.observed() {
             Observed::Running => {
                 self.record_state(true);
                 Ok(())
@@ -248,10 +251,10 @@ impl Domain {
     /// Writes the definition to a file and returns its path, or returns `None` if libvirt has the definition.
     pub(super) async fn definition(
         &self,
-        seen: &DomainObservation,
+        observation: &DomainObservation,
     ) -> Result<Option<PathBuf>, DriverFailure> {
-        if seen.state == DomainState::Off
-            && self.info(&seen.uuid).await.map_err(|error| failure::of_start(&error))?.autostart
+        if observation.state == DomainState::Off
+            && self.info(&observation.uuid).await.map_err(|error| failure::of_start(&error))?.autostart
         {
             let message = format!(
                 "libvirt starts the domain automatically when this node boots, even while it runs on another node: run virsh -c {} autostart --disable {}",
@@ -261,7 +264,7 @@ impl Domain {
             return Err(try_elsewhere(Reason::BadConfiguration, message));
         }
         let xml = match Source::of(&self.spec) {
-            Source::Libvirt if seen.state == DomainState::Absent => {
+            Source::Libvirt if observation.state == DomainState::Absent => {
                 let message =
                     format!("domain {} is not defined in {} of this node", self.name, self.virsh.uri());
                 let class = FailureClass::NeverHere;
@@ -293,26 +296,26 @@ impl Domain {
     /// Asks the guest to switch off, waits at most `graceful_ms`, then destroys the domain.
     pub(super) async fn stop(&self, graceful_ms: Millis) -> Result<(), DriverFailure> {
         self.end_watch();
-        let until = Instant::now() + Duration::from_millis(graceful_ms);
+        let deadline = Instant::now() + Duration::from_millis(graceful_ms);
         let mut ask_at = Instant::now();
-        while Instant::now() < until {
+        while Instant::now() < deadline {
             match self.query_state().await {
-                Ok(seen) => match seen.state {
+                Ok(observation) => match observation.state {
                     DomainState::Runs | DomainState::Changing(_) => {
                         if Instant::now() >= ask_at {
                             ask_at = Instant::now() + SHUTDOWN_REQUEST_INTERVAL;
-                            let asked = self
+                            let shutdown_result = self
                                 .virsh
-                                .ask(QUERY_TIMEOUT, &["shutdown", &seen.uuid, "--mode", "acpi,agent"])
+                                .ask(QUERY_TIMEOUT, &["shutdown", &observation.uuid, "--mode", "acpi,agent"])
                                 .await;
-                            if let Err(error) = asked {
+                            if let Err(error) = shutdown_result {
                                 tracing::debug!(resource = self.service.name.as_str(), %error, "cannot request a shutdown of the guest");
                             }
                         }
                     }
                     DomainState::Leaving(_) => {
                         // The domain may survive the abort, but the migration must not complete.
-                        let _ = self.virsh.ask(QUERY_TIMEOUT, &["domjobabort", &seen.uuid]).await;
+                        let _ = self.virsh.ask(QUERY_TIMEOUT, &["domjobabort", &observation.uuid]).await;
                     }
                     // A guest that does not run cannot handle the request.
                     DomainState::Absent
@@ -326,7 +329,7 @@ impl Domain {
                     tracing::debug!(resource = self.service.name.as_str(), %error, "cannot query libvirt");
                 }
             }
-            sleep(POLL_INTERVAL.min(until.saturating_duration_since(Instant::now()))).await;
+            sleep(POLL_INTERVAL.min(deadline.saturating_duration_since(Instant::now()))).await;
         }
         self.kill().await
     }
@@ -335,27 +338,27 @@ impl Domain {
     /// start to.
     pub(super) async fn kill(&self) -> Result<(), DriverFailure> {
         self.end_watch();
-        let until = Instant::now() + KILL_TIMEOUT;
+        let deadline = Instant::now() + KILL_TIMEOUT;
         let start_lock = self.start_lock();
-        let mut held = None;
+        let mut start_guard = None;
         loop {
-            let held_before = held.is_some();
-            let left = self.destroy_once().await;
-            if held.is_none() {
-                held = start_lock.try_lock().ok();
+            let was_held = start_guard.is_some();
+            let failure_text = self.destroy_once().await;
+            if start_guard.is_none() {
+                start_guard = start_lock.try_lock().ok();
             }
-            let why = match left {
+            let why = match failure_text {
                 // This loop held the lock before the check, so no other command could start the domain since.
-                None if held_before => {
+                None if was_held => {
                     self.forget_receiving()?;
                     self.record_state(false);
                     return Ok(());
                 }
-                None if held.is_some() => continue,
+                None if start_guard.is_some() => continue,
                 None => "a start of the domain is still in progress".to_owned(),
                 Some(why) => why,
             };
-            if Instant::now() >= until {
+            if Instant::now() >= deadline {
                 return Err(retry_here(Reason::StopFailed, why));
             }
             sleep(POLL_INTERVAL).await;
@@ -364,16 +367,18 @@ impl Domain {
 
     /// Tries once to destroy the domain. Returns `None` if nothing is left, otherwise the reason.
     async fn destroy_once(&self) -> Option<String> {
-        let seen = match self.query_state().await {
+        let observation = match self.query_state().await {
             Ok(DomainObservation { state: DomainState::Absent | DomainState::Off, .. }) => return None,
-            Ok(seen) => Ok(seen),
+            Ok(observation) => Ok(observation),
             Err(error) => match qemu::of_domain(&self.name) {
-                Ok(found) if found.is_empty() && error.is_not_running() => return None,
+                Ok(domains) if domains.is_empty() && error.is_not_running() => return None,
                 Ok(_) | Err(_) => Err(error),
             },
         };
-        let destroyed = match seen {
-            Ok(seen) => self.virsh.ask(DESTROY_TIMEOUT, &["destroy", &seen.uuid]).await.map(|_| ()),
+        let destroyed = match observation {
+            Ok(observation) => {
+                self.virsh.ask(DESTROY_TIMEOUT, &["destroy", &observation.uuid]).await.map(|_| ())
+            }
             Err(error) => Err(error),
         };
         let error = destroyed.err()?;

@@ -91,7 +91,7 @@ impl DomainState {
             DomainState::Leaving(outgoing) => {
                 Observed::Unknown(format!("live migration from this node is in progress: {outgoing}"))
             }
-            DomainState::Changing(what) => Observed::Unknown(what.clone()),
+            DomainState::Changing(transition) => Observed::Unknown(transition.clone()),
         }
     }
 }
@@ -104,25 +104,25 @@ mod tests {
     /// `!` means that this node was requested to receive the domain.
     fn check(state: &str, job: &str, expected: &str) {
         let read = super::super::answers::state(state).expect("a state");
-        let known = match job.trim_end_matches('!') {
+        let job_state = match job.trim_end_matches('!') {
             "<" => Job::Outgoing(Outgoing::default()),
             ">" => Job::Incoming,
             "b" => Job::Other("Backup".into()),
             _ => Job::None,
         };
-        let domain_state = DomainState::of_active(&read, &known, job.ends_with('!'));
-        let found = match (domain_state.observed(), &domain_state) {
+        let domain_state = DomainState::of_active(&read, &job_state, job.ends_with('!'));
+        let result = match (domain_state.observed(), &domain_state) {
             (Observed::Running, DomainState::Paused { by_migration: true }) => "goes on when told",
             (Observed::Running, _) => "runs",
             (Observed::NotRunning, _) => "not",
             (Observed::Remnant(_), _) => "remnant",
             (Observed::Unknown(_), _) => "unknown",
         };
-        assert_eq!(found, expected, "{state} {job}");
+        assert_eq!(result, expected, "{state} {job}");
     }
 
     #[test]
-    fn what_a_state_means() {
+    fn virsh_states_map_to_domain_states() {
         for state in ["running (booted)", "running (unpaused)", "idle", "in shutdown (user)", "pmsuspended"] {
             check(state, "-", "runs");
         }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_and_targets_of_migrations() {
+    fn migration_source_and_target_states_are_recognized() {
         // Source: the state is unknown while the migration is in progress.
         check("running (booted)", "<", "unknown");
         check("paused (migrating)", "<", "unknown");

@@ -43,9 +43,9 @@ pub(super) fn parse(line: &str) -> Option<LifecycleEvent> {
         return Some(LifecycleEvent { domain, change: Change::PowerButton });
     }
     let (_, rest) = line.split_once("event 'lifecycle' for domain ")?;
-    let (domain, what) = rest.rsplit_once(": ")?;
+    let (domain, event_text) = rest.rsplit_once(": ")?;
     let domain = domain.trim().trim_matches('\'').to_owned();
-    let (event, detail) = what.trim().split_once(' ').unwrap_or((what.trim(), ""));
+    let (event, detail) = event_text.trim().split_once(' ').unwrap_or((event_text.trim(), ""));
     let ended = |message, stopped_externally| Change::Ended { message, stopped_externally };
     let change = match (event, detail) {
         ("Started", _) => Change::Started,
@@ -69,10 +69,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines() {
+    fn virsh_event_lines_are_parsed() {
         let check = |line: &str, domain: &str, expected: Change| {
-            let found = parse(line).expect(line);
-            assert_eq!((found.domain.as_str(), found.change), (domain, expected), "{line}");
+            let event = parse(line).expect(line);
+            assert_eq!((event.domain.as_str(), event.change), (domain, expected), "{line}");
         };
         let ended = |message, stopped_externally| Change::Ended { message, stopped_externally };
         check("event 'lifecycle' for domain 'g1': Started Booted", "g1", Change::Started);

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_to_try_next() {
+    fn virsh_errors_map_to_failure_classes() {
         for (error_text, expected) in [
             ("Failed to create domain from /x: XML error: no OS", FailureClass::ConfigurationWrong),
             ("(domain_definition):3: Opening and ending tag mismatch", FailureClass::ConfigurationWrong),

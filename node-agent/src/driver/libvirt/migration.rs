@@ -35,17 +35,17 @@ impl Domain {
         let start_lock = self.start_lock();
         let _held = start_lock.lock().await;
         self.end_watch();
-        let mut seen =
+        let mut observation =
             self.query_state().await.map_err(|error| try_elsewhere(Reason::MoveFailed, error.to_string()))?;
-        if matches!(seen.state, DomainState::Arriving | DomainState::Broken(_)) {
-            let destroyed = self.virsh.ask(QUERY_TIMEOUT, &["destroy", &seen.uuid]).await;
+        if matches!(observation.state, DomainState::Arriving | DomainState::Broken(_)) {
+            let destroyed = self.virsh.ask(QUERY_TIMEOUT, &["destroy", &observation.uuid]).await;
             destroyed.map_err(|error| try_elsewhere(Reason::MoveFailed, error.to_string()))?;
-            seen = self
+            observation = self
                 .query_state()
                 .await
                 .map_err(|error| try_elsewhere(Reason::MoveFailed, error.to_string()))?;
         }
-        match &seen.state {
+        match &observation.state {
             DomainState::Absent | DomainState::Off => {}
             DomainState::Runs | DomainState::Paused { .. } => {
                 return Err(try_elsewhere(
@@ -65,7 +65,7 @@ impl Domain {
             }
         }
         // Write the definition once as a test: a start from scratch on this node must be possible.
-        if let Some(path) = self.definition(&seen).await? {
+        if let Some(path) = self.definition(&observation).await? {
             let _ = std::fs::remove_file(path);
         }
         std::fs::write(self.receiving(), "").map_err(|error| self.unwritable(&error))
@@ -87,8 +87,8 @@ impl Domain {
         mut cancelled: oneshot::Receiver<()>,
     ) -> Result<(), DriverFailure> {
         let _held = self.start_lock().lock_owned().await;
-        let seen = self.query_state().await.map_err(|error| failed(error.to_string()))?;
-        match seen.state {
+        let observation = self.query_state().await.map_err(|error| failed(error.to_string()))?;
+        match observation.state {
             DomainState::Runs => {}
             DomainState::Paused { .. } => {
                 return Err(failed(format!("domain is paused: run virsh resume {}", self.name)));
@@ -100,19 +100,19 @@ impl Domain {
                 return Err(failed("domain does not run on this node".to_owned()));
             }
             DomainState::Arriving | DomainState::Broken(_) | DomainState::Changing(_) => {
-                return Err(failed(format!("libvirt reports the state {:?}", seen.state)));
+                return Err(failed(format!("libvirt reports the state {:?}", observation.state)));
             }
         }
         self.end_watch();
         if cancelled.try_recv() != Err(oneshot::error::TryRecvError::Empty) {
             return Err(failed("migration canceled".to_owned()));
         }
-        let arguments = arguments(&self.spec.migration, &seen.uuid, target);
+        let arguments = arguments(&self.spec.migration, &observation.uuid, target);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let running = self.virsh.begin(&arguments).map_err(|error| failed(error.to_string()))?;
         let moved = running.end();
         tokio::pin!(moved);
-        let mut supervisor = MigrationSupervisor::new(self, &seen.uuid);
+        let mut supervisor = MigrationSupervisor::new(self, &observation.uuid);
         let mut ticks = interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let limit = sleep(Duration::from_millis(self.service.timeouts.migrate_ms()));
@@ -131,9 +131,9 @@ impl Domain {
                 },
             }
         };
-        let until = Instant::now() + CANCEL_TIMEOUT;
-        while Instant::now() < until {
-            let aborted = self.virsh.ask(QUERY_TIMEOUT, &["domjobabort", &seen.uuid]).await;
+        let deadline = Instant::now() + CANCEL_TIMEOUT;
+        while Instant::now() < deadline {
+            let aborted = self.virsh.ask(QUERY_TIMEOUT, &["domjobabort", &observation.uuid]).await;
             if let Err(error) = aborted {
                 tracing::debug!(resource = self.service.name.as_str(), %error, "cannot cancel the migration yet");
             }
@@ -151,13 +151,14 @@ impl Domain {
 impl Domain {
     /// Cancels a migration from this node, until libvirt has no job for it and no command of this agent is left.
     pub(super) async fn end_migration(&self) -> Result<(), DriverFailure> {
-        let until = Instant::now() + END_ATTEMPT_TIMEOUT;
+        let deadline = Instant::now() + END_ATTEMPT_TIMEOUT;
         let start_lock = self.start_lock();
         loop {
             let why = match self.query_state().await {
-                Ok(seen) => match seen.state {
+                Ok(observation) => match observation.state {
                     DomainState::Leaving(outgoing) => {
-                        let aborted = self.virsh.ask(QUERY_TIMEOUT, &["domjobabort", &seen.uuid]).await;
+                        let aborted =
+                            self.virsh.ask(QUERY_TIMEOUT, &["domjobabort", &observation.uuid]).await;
                         let why = aborted.err().map_or_else(String::new, |error| format!(": {error}"));
                         format!("migration from this node is still in progress ({outgoing}){why}")
                     }
@@ -176,7 +177,7 @@ impl Domain {
                 },
                 Err(error) => error.to_string(),
             };
-            if Instant::now() >= until {
+            if Instant::now() >= deadline {
                 return Err(failed(why));
             }
             sleep(POLL_INTERVAL).await;
@@ -238,8 +239,10 @@ impl MigrationSupervisor<'_> {
             let set = self.ask(&["migrate-setmaxdowntime", self.uuid, &milliseconds.to_string()]).await;
             self.is_downtime_set = set.is_ok();
         }
-        let after = migration.post_copy_after_seconds.map(Duration::from_secs);
-        if !self.is_post_copy && after.is_some_and(|after| self.begin.elapsed() >= after) {
+        let post_copy_after = migration.post_copy_after_seconds.map(Duration::from_secs);
+        if !self.is_post_copy
+            && post_copy_after.is_some_and(|post_copy_after| self.begin.elapsed() >= post_copy_after)
+        {
             self.is_post_copy = self.ask(&["migrate-postcopy", self.uuid]).await.is_ok();
             if self.is_post_copy {
                 tracing::info!(
@@ -311,9 +314,9 @@ mod tests {
     }
 
     #[test]
-    fn what_virsh_is_asked() {
+    fn virsh_migration_arguments_follow_the_settings() {
         check(&LibvirtMigration::default(), "--desturi qemu+tls://node2/system --suspend");
-        let all = LibvirtMigration {
+        let all_options = LibvirtMigration {
             uri: Some("qemu+tcp://{node}.example.com/system".to_owned()),
             data_uri: Some("tcp://{node}".to_owned()),
             bandwidth_mebibytes_per_second: Some(8),
@@ -322,7 +325,7 @@ mod tests {
             post_copy_after_seconds: Some(30),
         };
         check(
-            &all,
+            &all_options,
             "--desturi qemu+tcp://node2.example.com/system --migrateuri tcp://node2 --bandwidth 8 --postcopy",
         );
     }

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn command_lines() {
+    fn qemu_command_line_identifies_its_domain() {
         for (text, domain, expected) in [
             ("/usr/bin/qemu-system-x86_64\0-name\0guest=g1,debug-threads=on\0-S", "g1", true),
             ("/usr/bin/qemu-system-x86_64\0-name\0guest=g1", "g1", true),

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn error_lines_are_joined() {
+    fn virsh_error_lines_are_joined() {
         for (error_text, expected, answer, not_running) in [
             (
                 "error: Failed to create domain from /x\nerror: XML error: no OS\n\n",

@@ -21,9 +21,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(10);
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Delay before `virsh qemu-monitor-event` is started again. The command fails immediately if the hypervisor is not
 /// QEMU.
-const POWER_BUTTONS_AGAIN: Duration = Duration::from_secs(30);
+const POWER_BUTTON_WATCH_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// Longest time between a request to shut down and the end of the guest that is considered to follow it.
-const SHUTDOWN_TIME: Duration = Duration::from_secs(10 * 60);
+const SHUTDOWN_WINDOW: Duration = Duration::from_secs(10 * 60);
 /// Time limit for a poll of the list.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -77,12 +77,14 @@ impl Watches {
                 power_button: None,
             };
             match watched.entry((virsh.clone(), domain.to_owned())) {
-                Entry::Occupied(mut known) if known.get().runs == runs && known.get().uid == new.uid => {
+                Entry::Occupied(mut occupied)
+                    if occupied.get().runs == runs && occupied.get().uid == new.uid =>
+                {
                     // Keep `host_shutdown_announced`: the event for the end may still follow.
-                    known.get_mut().confirmed_at = new.confirmed_at;
+                    occupied.get_mut().confirmed_at = new.confirmed_at;
                 }
-                Entry::Occupied(mut known) => {
-                    known.insert(new);
+                Entry::Occupied(mut occupied) => {
+                    occupied.insert(new);
                 }
                 Entry::Vacant(vacant) => {
                     vacant.insert(new);
@@ -166,7 +168,7 @@ async fn watch_power_buttons(shared: Weak<Shared>, virsh: Virsh) {
         if shared.strong_count() == 0 {
             return;
         }
-        tokio::time::sleep(POWER_BUTTONS_AGAIN).await;
+        tokio::time::sleep(POWER_BUTTON_WATCH_RETRY_DELAY).await;
     }
 }
 
@@ -199,7 +201,7 @@ impl Shared {
                 self.exited(service, "QEMU was terminated on this node", true);
             }
             Change::Ended { message: events::GUEST_SHUTDOWN, .. }
-                if service.power_button.is_some_and(|asked| asked.elapsed() < SHUTDOWN_TIME) =>
+                if service.power_button.is_some_and(|pressed_at| pressed_at.elapsed() < SHUTDOWN_WINDOW) =>
             {
                 self.exited(service, "guest was asked to shut down, as with \"virsh shutdown\"", true);
             }
@@ -210,10 +212,10 @@ impl Shared {
         }
     }
 
-    fn compare_with_list(&self, virsh: &Virsh, asked: Instant, is_listed: impl Fn(&str) -> bool) {
-        for ((of, domain), service) in &mut *self.locked() {
+    fn compare_with_list(&self, virsh: &Virsh, listed_at: Instant, is_listed: impl Fn(&str) -> bool) {
+        for ((watched_virsh, domain), service) in &mut *self.locked() {
             // A state recorded after the list was requested is newer than the list.
-            if of != virsh || service.confirmed_at >= asked {
+            if watched_virsh != virsh || service.confirmed_at >= listed_at {
                 continue;
             }
             if is_listed(domain) {
@@ -258,7 +260,7 @@ mod tests {
     /// Lines of `virsh event` about a running domain, and the expected reports. `-` is a list without the domain, `+`
     /// one with it.
     #[tokio::test]
-    async fn what_is_told() {
+    async fn virsh_events_yield_expected_driver_events() {
         let check = async |runs: bool, lines: &[&str], expected: &[&str]| {
             let (events, mut reported) = unbounded_channel();
             let watches = Watches::new(events);
@@ -289,9 +291,9 @@ mod tests {
                 }
             }
             drop(watches);
-            let mut found = Vec::new();
+            let mut event_texts = Vec::new();
             while let Ok(event) = reported.try_recv() {
-                found.push(match &event {
+                event_texts.push(match &event {
                     DriverEvent::Exited { message, stopped_externally, .. } => {
                         format!("{message}, {stopped_externally}")
                     }
@@ -301,7 +303,7 @@ mod tests {
                     }
                 });
             }
-            assert_eq!(found, expected, "{lines:?}");
+            assert_eq!(event_texts, expected, "{lines:?}");
         };
         check(
             true,
@@ -315,8 +317,13 @@ mod tests {
             &["QEMU was terminated on this node, true"],
         )
         .await;
-        let asked = "guest was asked to shut down, as with \"virsh shutdown\", true";
-        check(true, &["button", "Shutdown Finished after guest request", "Stopped Shutdown"], &[asked]).await;
+        let shutdown_message = "guest was asked to shut down, as with \"virsh shutdown\", true";
+        check(
+            true,
+            &["button", "Shutdown Finished after guest request", "Stopped Shutdown"],
+            &[shutdown_message],
+        )
+        .await;
         check(true, &["button", "Stopped Crashed"], &["guest crashed, false"]).await;
         check(
             true,

@@ -53,21 +53,21 @@ impl Invocation {
             let (name, path) = (name.to_owned(), Some(PathBuf::from(path)));
             return Some(Invocation { role: Role::Monitor, name, path });
         }
-        let mut words = text.split('\0');
-        let role = match Path::new(words.next()?).file_name()?.to_str()? {
+        let mut arguments = text.split('\0');
+        let role = match Path::new(arguments.next()?).file_name()?.to_str()? {
             "lxc-start" | "lxc-execute" => Role::Monitor,
             "lxc-stop" | "lxc-destroy" => Role::Stopper,
             _ => return None,
         };
         let (mut name, mut path, mut positional) = (None, None, None);
-        while let Some(word) = words.next() {
-            if word == "--" {
+        while let Some(argument) = arguments.next() {
+            if argument == "--" {
                 break;
             }
-            let (option, value) = match word.strip_prefix('-') {
-                Some(long) if long.starts_with('-') => match word.split_once('=') {
+            let (option, value) = match argument.strip_prefix('-') {
+                Some(long) if long.starts_with('-') => match argument.split_once('=') {
                     Some((option, value)) => (option, Some(value)),
-                    None if LONG_VALUE_OPTIONS.contains(&word) => (word, words.next()),
+                    None if LONG_VALUE_OPTIONS.contains(&argument) => (argument, arguments.next()),
                     None => continue,
                 },
                 Some(short) => {
@@ -75,11 +75,11 @@ impl Invocation {
                         continue;
                     };
                     let attached = &short[at + 1..];
-                    let value = if attached.is_empty() { words.next() } else { Some(attached) };
+                    let value = if attached.is_empty() { arguments.next() } else { Some(attached) };
                     (&short[at..=at], value)
                 }
                 None => {
-                    positional = positional.or((!word.is_empty()).then_some(word));
+                    positional = positional.or((!argument.is_empty()).then_some(argument));
                     continue;
                 }
             };
@@ -98,13 +98,13 @@ mod tests {
     use super::*;
 
     fn check(line: &str, expected: Option<(Role, &str, Option<&str>)>) {
-        let found = Invocation::parse(line.replace('|', "\0").as_bytes());
+        let invocation = Invocation::parse(line.replace('|', "\0").as_bytes());
         let expected = expected.map(|(role, name, path)| Invocation {
             role,
             name: name.to_owned(),
             path: path.map(PathBuf::from),
         });
-        assert_eq!(found, expected, "{line}");
+        assert_eq!(invocation, expected, "{line}");
     }
 
     #[test]
@@ -120,8 +120,10 @@ mod tests {
         check("lxc-execute|-n|web|--|/bin/sh|-n|other|", Some((Monitor, "web", None)));
         check("lxc-stop|-k|-t|5|web|", Some((Stopper, "web", None)));
         check("lxc-destroy|-f|-n|web|", Some((Stopper, "web", None)));
-        for other in ["", "lxc-start|", "lxc-info|-n|web|", "sh|-c|lxc-start -n web|", "vi|lxc-start|web|"] {
-            check(other, None);
+        for unrelated_command in
+            ["", "lxc-start|", "lxc-info|-n|web|", "sh|-c|lxc-start -n web|", "vi|lxc-start|web|"]
+        {
+            check(unrelated_command, None);
         }
     }
 }

@@ -137,8 +137,9 @@ pub(super) fn unsuitable_reason(container: &Container) -> io::Result<Option<Stri
 fn enabled_unit(directory: &Path, container: &str) -> Option<String> {
     let unit = format!("lxc@{container}.service");
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut starters = entries
-        .filter(|entry| entry.path().extension().is_some_and(|end| end == "wants" || end == "requires"));
+    let mut starters = entries.filter(|entry| {
+        entry.path().extension().is_some_and(|extension| extension == "wants" || extension == "requires")
+    });
     // The link may lead to a file that does not exist.
     let is_enabled = starters.any(|entry| entry.path().join(&unit).symlink_metadata().is_ok());
     is_enabled.then(|| format!("started at boot by {unit}: run systemctl disable {unit}"))
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_start_or_keep_a_container_are_unfit() {
+    fn unsuitable_container_settings_are_refused() {
         let check = |text: &str, expected: Option<&str>| {
             let why = settings(text).unsuitable_reason(Path::new("/c/config"));
             let matches =
@@ -179,17 +180,20 @@ mod tests {
     }
 
     #[test]
-    fn values_of_a_container_are_read() {
-        let found = settings("lxc.cgroup.dir = a/b\nlxc.console.logfile = /var/log/c\n");
-        assert_eq!(found.group().as_deref(), Some("/a/b"));
-        assert_eq!(found.console_log(), Some(PathBuf::from("/var/log/c")));
-        let found = settings("lxc.cgroup.dir.container = lxc/101\nlxc.console.logfile = none\n");
-        assert_eq!((found.group().as_deref(), found.console_log()), (Some("/lxc/101"), None));
+    fn container_settings_are_parsed() {
+        let container_settings = settings("lxc.cgroup.dir = a/b\nlxc.console.logfile = /var/log/c\n");
+        assert_eq!(container_settings.group().as_deref(), Some("/a/b"));
+        assert_eq!(container_settings.console_log(), Some(PathBuf::from("/var/log/c")));
+        let container_settings = settings("lxc.cgroup.dir.container = lxc/101\nlxc.console.logfile = none\n");
+        assert_eq!(
+            (container_settings.group().as_deref(), container_settings.console_log()),
+            (Some("/lxc/101"), None)
+        );
         assert_eq!(settings("").group(), None);
     }
 
     #[test]
-    fn included_files_count() {
+    fn included_configuration_files_are_applied() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         fs::create_dir(path("all")).unwrap();
@@ -197,8 +201,8 @@ mod tests {
         fs::write(path("all/ignored"), "lxc.ephemeral = 1\n").unwrap();
         let file = path("config");
         fs::write(&file, format!("lxc.include = {}\nlxc.include = /none\n", path("all").display())).unwrap();
-        let found = Settings::read(&file).unwrap();
-        assert!(found.is_on("lxc.start.auto") && !found.is_on("lxc.ephemeral"));
+        let container_settings = Settings::read(&file).unwrap();
+        assert!(container_settings.is_on("lxc.start.auto") && !container_settings.is_on("lxc.ephemeral"));
         // A file that includes itself ends.
         fs::write(&file, format!("lxc.include = {}\n", file.display())).unwrap();
         assert_eq!(Settings::read(&file).unwrap(), Settings::default());
@@ -206,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_enabled_unit_is_found() {
+    fn enabled_systemd_unit_of_container_is_found() {
         let directory = tempfile::tempdir().unwrap();
         let wants = directory.path().join("multi-user.target.wants");
         fs::create_dir(&wants).unwrap();

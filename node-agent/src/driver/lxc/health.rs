@@ -11,7 +11,7 @@ use std::process::Stdio;
 use tokio::time::timeout;
 
 /// Beginning of a message of `lxc-attach` itself.
-const ATTACH: &str = "lxc-attach: ";
+const ATTACH_ERROR_PREFIX: &str = "lxc-attach: ";
 
 /// Runs the check once.
 pub(super) async fn ask(container: &Container, check: &HealthCheck) -> Health {
@@ -69,7 +69,7 @@ fn kill_children(parent: i32) -> io::Result<()> {
 fn failed(status: Option<i32>, text: &str) -> Health {
     let last = text.lines().last().unwrap_or("no output");
     // 126 and 127: the program cannot be executed, so no check can succeed.
-    if text.starts_with(ATTACH) && !matches!(status, Some(126 | 127)) {
+    if text.starts_with(ATTACH_ERROR_PREFIX) && !matches!(status, Some(126 | 127)) {
         return Health::Unknown(last.to_owned());
     }
     let status = status.map_or("killed".to_owned(), |status| format!("exit status {status}"));
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_of_the_check_and_of_lxc_differ() {
+    fn health_check_and_lxc_failures_differ() {
         let unhealthy = |text: &str| Health::Unhealthy(text.to_owned());
         assert_eq!(failed(Some(3), "first\nlast"), unhealthy("exit status 3: last"));
         assert_eq!(failed(Some(1), ""), unhealthy("exit status 1: no output"));

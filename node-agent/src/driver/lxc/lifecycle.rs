@@ -30,7 +30,7 @@ const LXC_KILL_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time after a kill for the hooks of the container, such as one that detaches storage. Then its monitor is killed.
 const HOOK_GRACE: Duration = Duration::from_secs(6);
 /// Time for a last query after the time limit of a start.
-const FINAL_QUERY_TIME: Duration = Duration::from_secs(1);
+const FINAL_QUERY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval between queries while a container changes.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// First and longest delay before the health check runs again while the service becomes ready; the delay doubles each
@@ -57,7 +57,7 @@ fn query_failed(error: &ToolError) -> DriverFailure {
 pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -> Observed {
     let Some(container) = Container::of(&context.settings, service) else { return Observed::NotRunning };
     warn_if_unsuitable(context, service, &container).await;
-    let until = Instant::now() + MAX_TRANSITION;
+    let deadline = Instant::now() + MAX_TRANSITION;
     loop {
         match query_state(context, &container).await {
             Ok(ContainerState::Runs(run)) => {
@@ -68,7 +68,7 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -
                 watch::ensure(context, service, None);
                 return Observed::NotRunning;
             }
-            Ok(ContainerState::Changing(_)) if Instant::now() < until => sleep(POLL_INTERVAL).await,
+            Ok(ContainerState::Changing(_)) if Instant::now() < deadline => sleep(POLL_INTERVAL).await,
             Ok(ContainerState::Changing(state)) => {
                 return Observed::Unknown(format!("container {} is {state}", container.name));
             }
@@ -111,9 +111,11 @@ pub(super) async fn start(context: &Arc<Context>, service: &ServiceDefinition) -
         ));
     };
     context.watches.end(&service.name);
-    let until = Instant::now() + Duration::from_millis(service.timeouts.start_ms());
+    let deadline = Instant::now() + Duration::from_millis(service.timeouts.start_ms());
     // The inner steps have the same time limit, and report the condition that they waited for. So this limit is longer.
-    match timeout_at(until + FINAL_QUERY_TIME, start_or_adopt(context, service, &container, until)).await {
+    match timeout_at(deadline + FINAL_QUERY_TIMEOUT, start_or_adopt(context, service, &container, deadline))
+        .await
+    {
         Ok(Ok(run)) => {
             watch::ensure(context, service, Some(run));
             Ok(())
@@ -130,13 +132,13 @@ async fn start_or_adopt(
     context: &Arc<Context>,
     service: &ServiceDefinition,
     container: &Container,
-    until: Instant,
+    deadline: Instant,
 ) -> Result<Run, DriverFailure> {
     loop {
         match query_state(context, container).await.map_err(|error| query_failed(&error))? {
             ContainerState::Runs(run) => {
                 check_suitable(container).await?;
-                return wait_until_ready(context, service, container, run, until).await;
+                return wait_until_ready(context, service, container, run, deadline).await;
             }
             ContainerState::Changing(_) => sleep(POLL_INTERVAL).await,
             ContainerState::Orphaned(_) => end(context, service, container, 0).await?,
@@ -151,9 +153,9 @@ async fn start_or_adopt(
             }
             ContainerState::Ended => {
                 check_suitable(container).await?;
-                launch(context, service, container, until).await?;
+                launch(context, service, container, deadline).await?;
                 // A container that has ended again is not started a second time.
-                return wait_for_launch(context, service, container, until).await;
+                return wait_for_launch(context, service, container, deadline).await;
             }
         }
     }
@@ -163,12 +165,12 @@ async fn wait_for_launch(
     context: &Arc<Context>,
     service: &ServiceDefinition,
     container: &Container,
-    until: Instant,
+    deadline: Instant,
 ) -> Result<Run, DriverFailure> {
     loop {
         match query_state(context, container).await.map_err(|error| query_failed(&error))? {
             ContainerState::Runs(run) => {
-                return wait_until_ready(context, service, container, run, until).await;
+                return wait_until_ready(context, service, container, run, deadline).await;
             }
             ContainerState::Changing(_) => sleep(POLL_INTERVAL).await,
             ContainerState::Ended | ContainerState::Undefined => {
@@ -202,7 +204,7 @@ async fn launch(
     context: &Context,
     service: &ServiceDefinition,
     container: &Container,
-    until: Instant,
+    deadline: Instant,
 ) -> Result<(), DriverFailure> {
     let files = Files::of(&context.settings, service);
     files.prepare().map_err(|error| {
@@ -242,7 +244,7 @@ async fn launch(
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .kill_on_drop(true);
-    match timeout_at(until, command.status()).await {
+    match timeout_at(deadline, command.status()).await {
         Ok(Ok(status)) if status.success() => Ok(()),
         Ok(Ok(status)) => {
             let text = files.text();
@@ -289,7 +291,7 @@ async fn wait_until_ready(
     service: &ServiceDefinition,
     container: &Container,
     run: Run,
-    until: Instant,
+    deadline: Instant,
 ) -> Result<Run, DriverFailure> {
     let check: Option<&HealthCheck> = service.driver.lxc.as_ref().and_then(|lxc| lxc.health_check.as_ref());
     let mut backoff = Backoff::new(READINESS_BACKOFF.0, READINESS_BACKOFF.1);
@@ -301,7 +303,7 @@ async fn wait_until_ready(
         match query_state(context, container).await.map_err(|error| query_failed(&error))? {
             ContainerState::Runs(now) => {
                 let Some(check) = check else { return Ok(now) };
-                match timeout_at(until, health::ask(container, check)).await {
+                match timeout_at(deadline, health::ask(container, check)).await {
                     Ok(Health::Healthy) => return Ok(now),
                     Ok(Health::Unhealthy(why) | Health::Unknown(why)) => last = why,
                     Ok(Health::Undefined) | Err(_) => {}
@@ -315,8 +317,8 @@ async fn wait_until_ready(
             }
             ContainerState::Changing(_) => {}
         }
-        tokio::time::sleep_until((Instant::now() + backoff.advance()).min(until)).await;
-        if Instant::now() >= until {
+        tokio::time::sleep_until((Instant::now() + backoff.advance()).min(deadline)).await;
+        if Instant::now() >= deadline {
             let message =
                 format!("container was not healthy in time, last result of the health check: {last}");
             return Err(retry_here(Reason::TimedOut, message));
@@ -325,17 +327,17 @@ async fn wait_until_ready(
 }
 
 async fn ended_early(context: &Context, service: &ServiceDefinition, run: Option<Run>) -> DriverFailure {
-    let how = how_it_ended(context, service, run).await;
-    retry_here(Reason::StartFailed, format!("service exited immediately after its start: {how}"))
+    let end_message = how_it_ended(context, service, run).await;
+    retry_here(Reason::StartFailed, format!("service exited immediately after its start: {end_message}"))
 }
 
 /// Returns how a run ended, with the last output of the container, as a clause for a message.
 pub(super) async fn how_it_ended(context: &Context, service: &ServiceDefinition, run: Option<Run>) -> String {
     let text = Files::of(&context.settings, service).text();
-    let how = run.and_then(|run| log::init_exit(&text, run.init.pid));
-    let how = how.unwrap_or_else(|| "container has stopped".to_owned());
+    let end_message = run.and_then(|run| log::init_exit(&text, run.init.pid));
+    let end_message = end_message.unwrap_or_else(|| "container has stopped".to_owned());
     let last_output = log::last_line(context, service).await;
-    format!("{how}{last_output}")
+    format!("{end_message}{last_output}")
 }
 
 /// Stops the service: gracefully for at most `graceful_ms`, then by force.
@@ -376,10 +378,10 @@ async fn end(
         }
     }
     let begin = Instant::now();
-    let until = begin + KILL_TIMEOUT;
+    let deadline = begin + KILL_TIMEOUT;
     let (mut kill_requested, mut last_error) = (false, String::new());
     loop {
-        let done = match query_state(context, container).await {
+        let stop_result = match query_state(context, container).await {
             Ok(ContainerState::Ended | ContainerState::Undefined) => return Ok(()),
             // LXC runs the hooks of the container and removes its network devices.
             _ if !kill_requested => {
@@ -388,10 +390,10 @@ async fn end(
             }
             state => kill_processes(context, container, state, begin.elapsed() > HOOK_GRACE).await,
         };
-        if let Err(error) = done {
+        if let Err(error) = stop_result {
             last_error = format!(": {error}");
         }
-        if Instant::now() > until {
+        if Instant::now() > deadline {
             let message = format!("container {} does not stop{last_error}", container.name);
             return Err(retry_here(Reason::StopFailed, message));
         }
@@ -456,10 +458,10 @@ mod tests {
             (&[], RetryHere, Reason::StartFailed),
         ] {
             let log: String = messages.iter().map(|message| line(message)).collect();
-            let found = of_start("web", &log, "exit status: 1");
-            assert_eq!((found.class, found.reason), (class, reason), "{messages:?}");
+            let failure = of_start("web", &log, "exit status: 1");
+            assert_eq!((failure.class, failure.reason), (class, reason), "{messages:?}");
             let cause = messages.first().unwrap_or(&"exit status: 1");
-            assert_eq!(found.message, format!("cannot start container web: {cause}"));
+            assert_eq!(failure.message, format!("cannot start container web: {cause}"));
         }
         let missing = of_start("web", "", "exit status: 127");
         assert_eq!((missing.class, missing.reason), (NeverHere, Reason::NotInstalled));

@@ -15,25 +15,25 @@ const PERIOD_US: i128 = 100_000;
 
 /// Returns the settings of LXC for these limits, with a pure cgroup v2 hierarchy or with v1 hierarchies.
 pub(super) fn settings(limits: &Limits, is_v2: bool) -> Vec<String> {
-    let mut all = Vec::new();
+    let mut arguments = Vec::new();
     if let Some(memory) = limits.memory {
         let key = if is_v2 { "lxc.cgroup2.memory.max" } else { "lxc.cgroup.memory.limit_in_bytes" };
-        all.push(format!("{key}={}", memory.units()));
+        arguments.push(format!("{key}={}", memory.units()));
     }
     if let Some(cpu) = limits.cpu {
         let quota = cpu.milli() * PERIOD_US / 1000;
         if is_v2 {
-            all.push(format!("lxc.cgroup2.cpu.max={quota} {PERIOD_US}"));
+            arguments.push(format!("lxc.cgroup2.cpu.max={quota} {PERIOD_US}"));
         } else {
-            all.push(format!("lxc.cgroup.cpu.cfs_period_us={PERIOD_US}"));
-            all.push(format!("lxc.cgroup.cpu.cfs_quota_us={quota}"));
+            arguments.push(format!("lxc.cgroup.cpu.cfs_period_us={PERIOD_US}"));
+            arguments.push(format!("lxc.cgroup.cpu.cfs_quota_us={quota}"));
         }
     }
     if let Some(tasks) = limits.tasks {
         let key = if is_v2 { "lxc.cgroup2.pids.max" } else { "lxc.cgroup.pids.max" };
-        all.push(format!("{key}={tasks}"));
+        arguments.push(format!("{key}={tasks}"));
     }
-    all
+    arguments
 }
 
 /// Returns `true` if this machine has only a cgroup v2 hierarchy.
@@ -49,7 +49,9 @@ pub(super) fn usage(groups: &CgroupHierarchies, init: i32, at: Mono) -> Option<S
     // With the network of the node, the counters would be those of the whole node.
     let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
     let init = init.to_string();
-    if namespace(&init).is_some_and(|own| namespace("self").is_some_and(|node| node != own)) {
+    if namespace(&init)
+        .is_some_and(|container_namespace| namespace("self").is_some_and(|node| node != container_namespace))
+    {
         sample.network =
             fs::read_to_string(format!("/proc/{init}/net/dev")).ok().map(|text| Meter::Total(bytes(&text)));
     }
@@ -72,15 +74,15 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn limits_become_settings() {
+    fn limits_become_lxc_settings() {
         let check = |limits: Value, is_v2: bool, expected: &[&str]| {
             let limits: Limits = serde_json::from_value(limits).unwrap();
             assert_eq!(settings(&limits, is_v2), expected, "{limits:?}");
         };
         check(json!({}), true, &[]);
-        let all = json!({"cpu": "1500m", "memory": "64Mi", "tasks": 50});
+        let all_limits = json!({"cpu": "1500m", "memory": "64Mi", "tasks": 50});
         check(
-            all.clone(),
+            all_limits.clone(),
             true,
             &[
                 "lxc.cgroup2.memory.max=67108864",
@@ -89,7 +91,7 @@ mod tests {
             ],
         );
         check(
-            all,
+            all_limits,
             false,
             &[
                 "lxc.cgroup.memory.limit_in_bytes=67108864",
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn network_bytes_are_added_up() {
+    fn network_bytes_of_all_interfaces_are_summed() {
         let text = "Inter-|   Receive                |  Transmit\n \
                     face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets\n    \
                     lo:     100       1    0    0    0     0          0         0      100       1 0 0 0 0 0 0\n  \

@@ -105,15 +105,21 @@ pub(super) fn first_error(text: &str) -> Option<&str> {
 /// Returns how the first process of a container ended, according to LXC's log.
 pub(super) fn init_exit(text: &str, init: i32) -> Option<String> {
     let beginning = format!("Child <{init}> ended on ");
-    let found = text.lines().filter_map(parse).find_map(|(_, message)| message.strip_prefix(&beginning));
-    let how = found?;
-    let inner = |how: &str, prefix: &str| {
-        how.strip_prefix(prefix)?.split_once('(')?.1.split_once(')').map(|(number, _)| number.to_owned())
+    let exit_message =
+        text.lines().filter_map(parse).find_map(|(_, message)| message.strip_prefix(&beginning));
+    let exit_text = exit_message?;
+    let inner = |exit_text: &str, prefix: &str| {
+        exit_text
+            .strip_prefix(prefix)?
+            .split_once('(')?
+            .1
+            .split_once(')')
+            .map(|(number, _)| number.to_owned())
     };
-    if let Some(status) = inner(how, "error ") {
+    if let Some(status) = inner(exit_text, "error ") {
         return Some(format!("init process exited with status {status}"));
     }
-    let signal = inner(how, "signal ")?;
+    let signal = inner(exit_text, "signal ")?;
     Some(format!("init process was killed by signal {signal}"))
 }
 
@@ -126,20 +132,20 @@ mod tests {
         lxc-start c1 20261126073531.579 ERROR    sync - ../src/lxc/sync.c:sync_wait:34 - An error occurred in another process\n";
 
     #[test]
-    fn the_first_error_is_the_cause() {
+    fn first_lxc_error_is_the_cause() {
         assert_eq!(first_error(LOG), Some("No such file or directory - Failed to exec \"/nope\""));
         assert_eq!(first_error("lxc-start c1 1 INFO     start - a.c:b:1 - fine\nno line of lxc\n"), None);
     }
 
     #[test]
-    fn the_end_of_the_first_process_is_read() {
-        let line = |how: &str| {
+    fn exit_status_of_init_process_is_read() {
+        let line = |exit_text: &str| {
             format!(
-                "lxc-start c1 2026 INFO     error - ../src/lxc/error.c:lxc_error_set_and_log:34 - Child <7> ended on {how}\n"
+                "lxc-start c1 2026 INFO     error - ../src/lxc/error.c:lxc_error_set_and_log:34 - Child <7> ended on {exit_text}\n"
             )
         };
-        let check = |how: &str, init: i32, expected: Option<&str>| {
-            assert_eq!(init_exit(&line(how), init).as_deref(), expected, "{how}");
+        let check = |exit_text: &str, init: i32, expected: Option<&str>| {
+            assert_eq!(init_exit(&line(exit_text), init).as_deref(), expected, "{exit_text}");
         };
         check("signal Killed(9)", 7, Some("init process was killed by signal 9"));
         check("error (3)", 7, Some("init process exited with status 3"));
@@ -148,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_log_is_emptied() {
+    fn long_lxc_log_is_truncated() {
         let directory = tempfile::tempdir().unwrap();
         let files = Files { directory: directory.path().join("web") };
         files.prepare().unwrap();

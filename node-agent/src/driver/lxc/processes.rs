@@ -20,7 +20,7 @@ pub(super) struct LxcProcess {
 
 /// Returns all running processes of LXC on this machine.
 pub(super) fn all() -> io::Result<Vec<LxcProcess>> {
-    let mut found = Vec::new();
+    let mut processes = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
             continue;
@@ -29,17 +29,19 @@ pub(super) fn all() -> io::Result<Vec<LxcProcess>> {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let Some(invocation) = Invocation::parse(&line) else { continue };
         if let Some(status) = ProcessStatus::read(pid)?.filter(|status| !status.ended && is_of_node(pid)) {
-            found.push(LxcProcess { process: status.identity, invocation });
+            processes.push(LxcProcess { process: status.identity, invocation });
         }
     }
-    Ok(found)
+    Ok(processes)
 }
 
 /// Returns `true` if a process runs as root and outside of containers: every process can choose its title.
 fn is_of_node(pid: i32) -> bool {
     let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/pid")).ok();
     let is_root = fs::metadata(format!("/proc/{pid}")).is_ok_and(|directory| directory.uid() == 0);
-    is_root && namespace(&pid.to_string()).is_some_and(|own| namespace("self") == Some(own))
+    is_root
+        && namespace(&pid.to_string())
+            .is_some_and(|process_namespace| namespace("self") == Some(process_namespace))
 }
 
 impl LxcProcess {
@@ -59,9 +61,10 @@ impl LxcProcess {
     }
 }
 
-fn is_same_directory(one: &Path, other: &Path) -> bool {
+fn is_same_directory(left: &Path, right: &Path) -> bool {
     // The comparison of components ignores a final slash.
-    one == other || one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+    left == right
+        || left.canonicalize().is_ok_and(|left| right.canonicalize().is_ok_and(|right| left == right))
 }
 
 /// Returns the control groups with processes of this container, whose monitor does not run.
@@ -74,7 +77,7 @@ pub(super) fn orphaned_groups(
     configured: Option<String>,
     last: Option<String>,
 ) -> io::Result<Vec<String>> {
-    let mut found: Vec<String> = groups
+    let mut candidate_groups: Vec<String> = groups
         .top_level_groups()
         .iter()
         .filter_map(|group| group.strip_prefix(PAYLOAD))
@@ -83,11 +86,11 @@ pub(super) fn orphaned_groups(
         .chain(configured)
         .chain(last)
         .collect();
-    found.sort_unstable();
-    found.dedup();
+    candidate_groups.sort_unstable();
+    candidate_groups.dedup();
     let mut orphaned = Vec::new();
     let mut monitors = None;
-    for group in found {
+    for group in candidate_groups {
         // Zero stands for a process outside this pid namespace, which belongs to another machine.
         let pids: Vec<i32> = groups.members(&group)?.into_iter().filter(|pid| *pid > 0).collect();
         if pids.is_empty() {
@@ -121,10 +124,12 @@ fn is_group_of(name: &str, owner: &str, exists: impl Fn(&str) -> bool) -> bool {
 
 /// Returns the control group of a container, from the content of `/proc/PID/cgroup` of its first process.
 pub(super) fn group_in(text: &str) -> Option<String> {
-    let of = |kind: &str| {
+    let group_of_hierarchy = |kind: &str| {
         text.lines().find_map(|line| line.split_once(':')?.1.strip_prefix(kind)?.strip_prefix(':'))
     };
-    let group = of("").filter(|group| *group != "/").or_else(|| of("name=systemd"))?;
+    let group = group_of_hierarchy("")
+        .filter(|group| *group != "/")
+        .or_else(|| group_of_hierarchy("name=systemd"))?;
     if let Some(at) = group.find(PAYLOAD) {
         // A service manager in the container moves itself to a group below.
         let end = group[at..].find('/').map_or(group.len(), |length| at + length);
@@ -144,20 +149,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_those_of_the_container() {
+    fn container_control_groups_are_recognized() {
         let check = |owner: &str, expected: bool| {
-            assert_eq!(is_group_of("web", owner, |other| other == "web-2"), expected, "{owner}");
+            assert_eq!(
+                is_group_of("web", owner, |other_container| other_container == "web-2"),
+                expected,
+                "{owner}"
+            );
         };
         check("web", true);
         check("web-1", true);
         check("web-2", false);
-        for other in ["web-", "web-a", "web1", "we", "web.1", "web-1-1"] {
-            check(other, false);
+        for other_container in ["web-", "web-a", "web1", "we", "web.1", "web-1-1"] {
+            check(other_container, false);
         }
     }
 
     #[test]
-    fn the_group_is_read_from_the_first_process() {
+    fn control_group_is_read_from_init_process() {
         let check = |text: &str, expected: Option<&str>| {
             assert_eq!(group_in(text).as_deref(), expected, "{text}");
         };

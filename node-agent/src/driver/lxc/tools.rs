@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_are_read() {
+    fn lxc_states_are_parsed() {
         let check = |text: &str, state: &str, pid: Option<i32>, is_running: bool| {
             let info = Info::parse(text);
             assert_eq!(info, Info { state: state.to_owned(), pid }, "{text}");

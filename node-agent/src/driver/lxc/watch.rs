@@ -49,12 +49,12 @@ async fn watch(driver: Weak<Context>, service: ServiceDefinition, container: Con
     let (name, uid) = (service.name.clone(), service.uid.clone());
     let event = match run {
         Some(run) => {
-            let Some(end) = ended(&driver, &service, &container, run).await else { return };
+            let Some(reported_end) = ended(&driver, &service, &container, run).await else { return };
             DriverEvent::Exited {
                 name,
                 uid,
-                message: end.message,
-                stopped_externally: end.stopped_externally,
+                message: reported_end.message,
+                stopped_externally: reported_end.stopped_externally,
             }
         }
         None if appeared(&driver, &container).await => DriverEvent::Appeared { name, uid },
@@ -91,7 +91,7 @@ async fn ended(
         }
         // `lxc-stop` waits for the end of the container, so it still runs now.
         let stopped_externally = is_being_stopped(container).await;
-        let until = Instant::now() + RESTART_TIMEOUT;
+        let deadline = Instant::now() + RESTART_TIMEOUT;
         run = loop {
             let context = driver.upgrade()?;
             match query_state(&context, container).await {
@@ -103,11 +103,11 @@ async fn ended(
                 Ok(ContainerState::Orphaned(pids)) => {
                     return Some(End { message: orphans(&container.name, &pids), stopped_externally: false });
                 }
-                Ok(ContainerState::Changing(state)) if Instant::now() > until => {
+                Ok(ContainerState::Changing(state)) if Instant::now() > deadline => {
                     let message = format!("init process has exited, but the container is {state}");
                     return Some(End { message, stopped_externally });
                 }
-                Err(error) if Instant::now() > until => {
+                Err(error) if Instant::now() > deadline => {
                     let message = format!("init process has exited: {error}");
                     return Some(End { message, stopped_externally });
                 }
@@ -161,8 +161,8 @@ async fn is_being_stopped(container: &Container) -> bool {
     let container = container.clone();
     // Reading all of /proc may take long.
     let search = move || {
-        let found = processes::all().unwrap_or_default();
-        found.iter().any(|process| process.stops(&container))
+        let lxc_processes = processes::all().unwrap_or_default();
+        lxc_processes.iter().any(|process| process.stops(&container))
     };
     tokio::task::spawn_blocking(search).await.unwrap_or(false)
 }

@@ -51,8 +51,8 @@ const DEGRADED_PROMOTED: i32 = 191;
 
 impl Outcome {
     /// Returns the result of a run from how the program ended.
-    pub(super) fn of(end: io::Result<End>) -> Outcome {
-        match end {
+    pub(super) fn of(run_result: io::Result<End>) -> Outcome {
+        match run_result {
             Ok(End::Ended(ended)) => match ended.status.code() {
                 Some(code) => Outcome::Exited(code, exit_reason(&ended.logged_output)),
                 None => Outcome::Killed(describe(ended.status)),
@@ -82,9 +82,9 @@ impl Outcome {
         }
     }
 
-    /// Interprets the result of `monitor`. `begun` is `true` if this resource agent was requested to start the service
+    /// Interprets the result of `monitor`. `start_recorded` is `true` if this resource agent was requested to start the service
     /// since the boot. If not, a service that cannot run here with these parameters counts as not running.
-    pub(super) fn monitor_result(&self, begun: bool) -> MonitorResult {
+    pub(super) fn monitor_result(&self, start_recorded: bool) -> MonitorResult {
         let message = || self.message("monitor");
         match self {
             Outcome::Exited(SUCCESS | RUNNING_PROMOTED | DEGRADED | DEGRADED_PROMOTED, _) => {
@@ -93,7 +93,7 @@ impl Outcome {
             Outcome::Exited(NOT_RUNNING, _) => MonitorResult::NotRunning,
             Outcome::Exited(INVALID_ARGUMENTS | NOT_INSTALLED | NOT_CONFIGURED, _)
             | Outcome::NotInstalled(_)
-                if !begun =>
+                if !start_recorded =>
             {
                 MonitorResult::NotRunning
             }
@@ -145,7 +145,7 @@ impl Outcome {
                     if reason_text.is_empty() { String::new() } else { format!(": {reason_text}") };
                 format!("resource agent action {action} failed: exit status {code}{meaning}{reason_text}")
             }
-            Outcome::Killed(how) => format!("resource agent action {action} was {how}"),
+            Outcome::Killed(end_text) => format!("resource agent action {action} was {end_text}"),
             Outcome::TimedOut => format!("resource agent action {action} timed out and was killed"),
             Outcome::NotInstalled(message) => message.clone(),
             Outcome::NotRun(failure) => failure.message.clone(),
@@ -154,11 +154,11 @@ impl Outcome {
 }
 
 /// Returns the observed state for a result of `monitor`. A failing service that was started counts as running.
-pub(super) fn observed(seen: MonitorResult, begun: bool) -> Observed {
-    match seen {
+pub(super) fn observed(result: MonitorResult, start_recorded: bool) -> Observed {
+    match result {
         MonitorResult::Running => Observed::Running,
         MonitorResult::NotRunning => Observed::NotRunning,
-        MonitorResult::Failing(_) if begun => Observed::Running,
+        MonitorResult::Failing(_) if start_recorded => Observed::Running,
         MonitorResult::Failing(message) | MonitorResult::Unclear(message) => Observed::Unknown(message),
     }
 }
@@ -166,8 +166,9 @@ pub(super) fn observed(seen: MonitorResult, begun: bool) -> Observed {
 /// Returns the reason from a resource agent's output: the line marked as the exit reason, else the last error, else the
 /// last line.
 fn exit_reason(text: &str) -> String {
-    const MARK: &str = "ocf-exit-reason:";
-    let marked = text.lines().rev().find_map(|line| line.split_once(MARK).map(|(_, reason)| reason));
+    const EXIT_REASON_PREFIX: &str = "ocf-exit-reason:";
+    let marked =
+        text.lines().rev().find_map(|line| line.split_once(EXIT_REASON_PREFIX).map(|(_, reason)| reason));
     let error = || text.lines().rev().find(|line| line.contains("ERROR"));
     let line = marked
         .or_else(error)
@@ -179,8 +180,8 @@ fn exit_reason(text: &str) -> String {
 /// Removes the date that the resource agents' shell library writes before a line.
 fn without_date(line: &str) -> &str {
     let pattern = "0000-00-00T00:00:00 ";
-    let fits = |(found, pattern): (char, char)| {
-        if pattern == '0' { found.is_ascii_digit() } else { found == pattern }
+    let fits = |(character, pattern): (char, char)| {
+        if pattern == '0' { character.is_ascii_digit() } else { character == pattern }
     };
     match line.get(pattern.len()..) {
         Some(rest) if line.chars().zip(pattern.chars()).all(fits) => rest.trim_start(),
@@ -197,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn monitors_tell_by_their_status() {
-        let check = |outcome: &Outcome, begun: &str, not_begun: &str| {
-            let word = |begun: bool| match observed(outcome.monitor_result(begun), begun) {
+    fn monitor_exit_status_determines_service_state() {
+        let check = |outcome: &Outcome, word_if_started: &str, word_if_not_started: &str| {
+            let word = |is_started: bool| match observed(outcome.monitor_result(is_started), is_started) {
                 Observed::Running => "running",
                 Observed::NotRunning => "not running",
                 Observed::Remnant(_) | Observed::Unknown(_) => "unknown",
             };
-            assert_eq!((word(true), word(false)), (begun, not_begun), "{outcome:?}");
+            assert_eq!((word(true), word(false)), (word_if_started, word_if_not_started), "{outcome:?}");
         };
         for code in [0, 8, 190, 191] {
             check(&exited(code), "running", "running");
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_say_where_to_try_next() {
+    fn ocf_exit_status_determines_failure_class() {
         let check = |outcome: &Outcome, class: FailureClass, reason: Reason| {
             let failure = outcome.failure("start", Reason::StartFailed);
             assert_eq!((failure.class, failure.reason), (class, reason), "{outcome:?}");
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn validation_rules_out_what_cannot_work() {
+    fn validation_status_may_rule_out_start() {
         for (code, expected) in
             [(0, false), (1, false), (2, true), (3, false), (4, true), (5, true), (6, true), (7, false)]
         {
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_found_in_what_an_agent_printed() {
+    fn failure_reason_is_found_in_agent_output() {
         for (text, expected) in [
             ("", ""),
             ("2026-11-23T02:41:35 INFO: fine\n2026-11-23T02:41:36 ERROR: no device\n\n", "ERROR: no device"),

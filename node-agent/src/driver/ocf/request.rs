@@ -127,33 +127,39 @@ pub(super) fn environment(
 
 /// Returns the time limits of a service's actions: the resource's own values. Where those are the defaults, the
 /// values that the resource agent advises replace them if longer.
-pub(super) fn timeouts(own: TimeoutsSpec, metadata: &AgentMetadata) -> TimeoutsSpec {
+pub(super) fn timeouts(spec_timeouts: TimeoutsSpec, metadata: &AgentMetadata) -> TimeoutsSpec {
     let usual = TimeoutsSpec::default();
     #[expect(clippy::float_cmp, reason = "an unset limit equals the default exactly")]
-    let longer = |own: f64, usual: f64, actions: &[&str]| {
+    let longer = |spec_timeouts: f64, usual: f64, actions: &[&str]| {
         let advised = actions.iter().filter_map(|action| metadata.timeout_ms(action)).max().unwrap_or(0);
-        if own == usual { own.max(advised as f64 / 1000.0) } else { own }
+        if spec_timeouts == usual { spec_timeouts.max(advised as f64 / 1000.0) } else { spec_timeouts }
     };
     TimeoutsSpec {
-        start_seconds: longer(own.start_seconds, usual.start_seconds, &["start"]),
-        stop_seconds: longer(own.stop_seconds, usual.stop_seconds, &["stop"]),
-        migrate_seconds: longer(own.migrate_seconds, usual.migrate_seconds, &["migrate_to", "migrate_from"]),
-        monitor_seconds: longer(own.monitor_seconds, usual.monitor_seconds, &["monitor"]),
-        replace_seconds: own.replace_seconds,
-        stable_seconds: own.stable_seconds,
+        start_seconds: longer(spec_timeouts.start_seconds, usual.start_seconds, &["start"]),
+        stop_seconds: longer(spec_timeouts.stop_seconds, usual.stop_seconds, &["stop"]),
+        migrate_seconds: longer(
+            spec_timeouts.migrate_seconds,
+            usual.migrate_seconds,
+            &["migrate_to", "migrate_from"],
+        ),
+        monitor_seconds: longer(spec_timeouts.monitor_seconds, usual.monitor_seconds, &["monitor"]),
+        replace_seconds: spec_timeouts.replace_seconds,
+        stable_seconds: spec_timeouts.stable_seconds,
     }
 }
 
 /// Returns the interval of `monitor` for a running service: the resource's own, else the resource agent's, else 10 s.
 pub(super) fn interval_ms(spec: &OcfSpec, metadata: &AgentMetadata) -> Millis {
-    const USUAL_MS: Millis = 10_000;
+    const DEFAULT_INTERVAL_MS: Millis = 10_000;
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "checked when it was applied"
     )]
-    let own = spec.monitor_interval_seconds.map(|seconds| (seconds * 1000.0) as Millis);
-    own.or_else(|| metadata.monitor_interval_ms(spec.check_level.unwrap_or(0))).unwrap_or(USUAL_MS)
+    let spec_interval_ms = spec.monitor_interval_seconds.map(|seconds| (seconds * 1000.0) as Millis);
+    spec_interval_ms
+        .or_else(|| metadata.monitor_interval_ms(spec.check_level.unwrap_or(0)))
+        .unwrap_or(DEFAULT_INTERVAL_MS)
 }
 
 #[cfg(test)]
@@ -173,14 +179,14 @@ mod tests {
         let node = "n1".into();
         let context = AgentContext { node: &node, root: Path::new("/usr/lib/ocf"), run: Path::new("/run") };
         let name = "heartbeat:Dummy".parse().expect("a name");
-        let found = environment(context, "web", &name, &spec(), Request { action, timeout_ms: 20_000 });
+        let variables = environment(context, "web", &name, &spec(), Request { action, timeout_ms: 20_000 });
         for (name, value) in expected {
-            assert_eq!(found.get(*name).map(String::as_str), *value, "{action:?} {name}");
+            assert_eq!(variables.get(*name).map(String::as_str), *value, "{action:?} {name}");
         }
     }
 
     #[test]
-    fn the_environment_contains_the_request() {
+    fn agent_environment_contains_the_request() {
         check(
             Action::Start,
             &[
@@ -217,17 +223,17 @@ mod tests {
     }
 
     #[test]
-    fn the_resource_wins_over_the_agent_and_the_longer_over_our_default() {
+    fn resource_timeouts_override_agent_and_default_timeouts() {
         let metadata = AgentMetadata::parse(
             r#"<resource-agent><actions><action name="start" timeout="120s"/><action name="stop" timeout="20s"/>
                <action name="monitor" timeout="30s" interval="7s"/></actions></resource-agent>"#,
         )
         .expect("meta-data");
         let usual = TimeoutsSpec::default();
-        let found = timeouts(usual, &metadata);
-        assert_eq!((found.start_seconds, found.stop_seconds, found.monitor_seconds), (120.0, 60.0, 30.0));
-        let found = timeouts(TimeoutsSpec { start_seconds: 5.0, ..usual }, &metadata);
-        assert_eq!((found.start_seconds, found.monitor_seconds), (5.0, 30.0));
+        let merged = timeouts(usual, &metadata);
+        assert_eq!((merged.start_seconds, merged.stop_seconds, merged.monitor_seconds), (120.0, 60.0, 30.0));
+        let merged = timeouts(TimeoutsSpec { start_seconds: 5.0, ..usual }, &metadata);
+        assert_eq!((merged.start_seconds, merged.monitor_seconds), (5.0, 30.0));
         let mut spec = spec();
         assert_eq!(interval_ms(&spec, &metadata), 7000);
         assert_eq!(interval_ms(&spec, &AgentMetadata::default()), 10_000);

@@ -23,14 +23,14 @@ const REAP_GRACE: Duration = Duration::from_secs(3);
 /// Interval between runs of `monitor` during that time.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum time limit of the stop action after all processes were killed.
-const KILLED_STOP_MS: Millis = 20_000;
+const STOP_AFTER_KILL_TIMEOUT_MS: Millis = 20_000;
 
 impl Context {
     /// Reports whether the service runs, and starts watching it if so.
     pub(super) async fn probe(self: &Arc<Context>, service: &ServiceDefinition) -> Observed {
-        let begun = self.programs.is_start_recorded(service);
-        let seen = self.monitor(service, Action::Probe).await;
-        let observed = observed(seen, begun);
+        let start_recorded = self.programs.is_start_recorded(service);
+        let monitor_result = self.monitor(service, Action::Probe).await;
+        let observed = observed(monitor_result, start_recorded);
         match &observed {
             Observed::Running => {
                 if let Some(spec) = &service.driver.ocf {
@@ -42,9 +42,9 @@ impl Context {
             Observed::NotRunning => match self.programs.leftover_processes(service).await {
                 Ok(leftovers) if leftovers.has_no_service_processes() => self.programs.forget_start(service),
                 Ok(leftovers) => {
-                    let left = leftovers.describe();
+                    let process_list = leftovers.describe();
                     return Observed::Unknown(format!(
-                        "resource agent reports not running, but processes remain: {left}"
+                        "resource agent reports not running, but processes remain: {process_list}"
                     ));
                 }
                 Err(failure) => return Observed::Unknown(failure.message),
@@ -56,11 +56,11 @@ impl Context {
     /// Starts the service, unless it already runs.
     pub(super) async fn start(self: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         let (_, spec) = agent_of(service)?;
-        let mut seen = self.monitor(service, Action::Probe).await;
-        if matches!(seen, MonitorResult::Failing(_)) {
-            seen = self.monitor(service, Action::Probe).await;
+        let mut monitor_result = self.monitor(service, Action::Probe).await;
+        if matches!(monitor_result, MonitorResult::Failing(_)) {
+            monitor_result = self.monitor(service, Action::Probe).await;
         }
-        match seen {
+        match monitor_result {
             MonitorResult::Running => self.programs.record_start(service)?,
             MonitorResult::NotRunning => self.start_stopped(service).await?,
             MonitorResult::Failing(_) | MonitorResult::Unclear(_) => {
@@ -117,9 +117,9 @@ impl Context {
         if graceful_ms == 0 {
             return self.kill(service).await;
         }
-        let own = service.timeouts.stop_ms();
+        let spec_stop_ms = service.timeouts.stop_ms();
         let timeout_ms =
-            if graceful_ms == own { self.timeouts(service).await.stop_ms() } else { graceful_ms };
+            if graceful_ms == spec_stop_ms { self.timeouts(service).await.stop_ms() } else { graceful_ms };
         let outcome = self.ask(service, Request { action: Action::Stop, timeout_ms }).await;
         if outcome.is_success() {
             return self.confirm_stopped(service, &outcome).await;
@@ -136,7 +136,7 @@ impl Context {
     pub(super) async fn kill(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         self.watches.end(&service.name);
         self.programs.kill_leftovers(service).await?;
-        let timeout_ms = self.timeouts(service).await.stop_ms().min(KILLED_STOP_MS);
+        let timeout_ms = self.timeouts(service).await.stop_ms().min(STOP_AFTER_KILL_TIMEOUT_MS);
         let outcome = self.ask(service, Request { action: Action::Stop, timeout_ms }).await;
         self.confirm_stopped(service, &outcome).await
     }
@@ -148,8 +148,8 @@ impl Context {
         stop: &Outcome,
     ) -> Result<(), DriverFailure> {
         self.programs.kill_leftovers(service).await?;
-        let until = Instant::now() + REAP_GRACE;
-        let seen = loop {
+        let deadline = Instant::now() + REAP_GRACE;
+        let problem = loop {
             match self.monitor(service, Action::Probe).await {
                 MonitorResult::NotRunning => {
                     self.programs.forget_start(service);
@@ -158,7 +158,7 @@ impl Context {
                     }
                     return Ok(());
                 }
-                MonitorResult::Running | MonitorResult::Failing(_) if Instant::now() < until => {
+                MonitorResult::Running | MonitorResult::Failing(_) if Instant::now() < deadline => {
                     sleep(POLL_INTERVAL).await;
                 }
                 MonitorResult::Running => {
@@ -168,7 +168,7 @@ impl Context {
             }
         };
         let why = if stop.is_success() { String::new() } else { format!("{}; ", stop.message("stop")) };
-        Err(failed(Reason::StopFailed, &format!("{why}{seen}")))
+        Err(failed(Reason::StopFailed, &format!("{why}{problem}")))
     }
 
     /// Checks whether the service could run on this node, the target of a live migration.
@@ -242,8 +242,8 @@ impl Context {
     pub(super) async fn metadata(&self, service: &ServiceDefinition) -> Arc<AgentMetadata> {
         let Ok((name, _)) = agent_of(service) else { return Arc::default() };
         let Ok(program) = self.agents.program(&name) else { return Arc::default() };
-        if let Some(known) = self.agents.known(&program) {
-            return known;
+        if let Some(cached) = self.agents.known(&program) {
+            return cached;
         }
         let request = Request { action: Action::Metadata, timeout_ms: METADATA_LIMIT_SECONDS * 1000 };
         let (metadata, is_cacheable) = match self.run(service, request, Output::Captured).await {
@@ -326,13 +326,18 @@ impl Context {
 
 /// Returns the name and the settings of the service's resource agent.
 fn agent_of(service: &ServiceDefinition) -> Result<(AgentName, &OcfSpec), DriverFailure> {
-    let wrong = |message: String| DriverFailure {
+    let configuration_wrong = |message: String| DriverFailure {
         class: FailureClass::ConfigurationWrong,
         reason: Reason::BadConfiguration,
         message,
     };
-    let spec = service.driver.ocf.as_ref().ok_or_else(|| wrong("spec.driver.ocf is missing".to_owned()))?;
-    let name = spec.agent.parse().map_err(|error| wrong(format!("spec.driver.ocf.agent: {error}")))?;
+    let spec = service
+        .driver
+        .ocf
+        .as_ref()
+        .ok_or_else(|| configuration_wrong("spec.driver.ocf is missing".to_owned()))?;
+    let name =
+        spec.agent.parse().map_err(|error| configuration_wrong(format!("spec.driver.ocf.agent: {error}")))?;
     Ok((name, spec))
 }
 

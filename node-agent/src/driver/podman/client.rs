@@ -18,7 +18,7 @@ const RECENT_OUTPUT_SECONDS: i64 = 60;
 /// Time limit for reading a container's last output, which delays the report of its end.
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum length of one piece of output, in bytes. Podman's pieces are at most 32 KiB long.
-const LINE_BYTES_MAX: usize = 1 << 20;
+const MAX_LINE_BYTES: usize = 1 << 20;
 /// First podman version that can change restart policies.
 const POLICY_UPDATE_VERSION: (u32, u32) = (5, 1);
 
@@ -41,8 +41,8 @@ impl Client {
         Call::new(&self.socket, method, path)
     }
 
-    fn of(&self, method: Method, container: &str, what: &str) -> Call<'_> {
-        self.call(method, format!("/containers/{}{what}", escaped(container)))
+    fn of(&self, method: Method, container: &str, subpath: &str) -> Call<'_> {
+        self.call(method, format!("/containers/{}{subpath}", escaped(container)))
     }
 
     /// Checks that podman's service answers.
@@ -52,7 +52,7 @@ impl Client {
 
     /// Returns the container with this name; `None` if it does not exist.
     pub(super) async fn inspect(&self, name: &str) -> Result<Option<Container>, ApiError> {
-        let found: Container = match self.of(Method::GET, name, "/json").bytes().await {
+        let container: Container = match self.of(Method::GET, name, "/json").bytes().await {
             Ok(text) => {
                 serde_json::from_slice(&text).map_err(|error| ApiError::Unreadable(error.to_string()))?
             }
@@ -60,7 +60,7 @@ impl Client {
             Err(error) => return Err(error),
         };
         // Podman also finds containers by the beginning of their ids.
-        Ok((found.name == name).then_some(found))
+        Ok((container.name == name).then_some(container))
     }
 
     /// Returns the state of the container's main process.
@@ -96,8 +96,8 @@ impl Client {
     /// Stops a container: by its stop signal, then by SIGKILL after `graceful`.
     pub(super) async fn stop(&self, container: &str, graceful: Duration) -> Result<(), ApiError> {
         let seconds = graceful.as_millis().div_ceil(1000);
-        let what = format!("/stop?timeout={seconds}&ignore=true");
-        self.of(Method::POST, container, &what).extend_timeout(graceful).bytes().await.map(drop)
+        let subpath = format!("/stop?timeout={seconds}&ignore=true");
+        self.of(Method::POST, container, &subpath).extend_timeout(graceful).bytes().await.map(drop)
     }
 
     /// Kills a container by SIGKILL.
@@ -151,9 +151,9 @@ impl Client {
     }
 
     /// Returns the events of containers from a time on, in seconds since 1970.
-    pub(super) async fn events(&self, since: i64) -> Result<Events, ApiError> {
+    pub(super) async fn events(&self, since_seconds: i64) -> Result<Events, ApiError> {
         let filters = escaped(r#"{"type":["container"]}"#);
-        let path = format!("/events?stream=true&filters={filters}&since={since}");
+        let path = format!("/events?stream=true&filters={filters}&since={since_seconds}");
         Ok(Events { answer: self.call(Method::GET, path).answer().await?, read: Vec::new() })
     }
 
@@ -173,9 +173,9 @@ impl Client {
     /// Returns `true` if the exec session `id` runs this command.
     pub(super) async fn runs(&self, id: &str, command: &[String]) -> Result<bool, ApiError> {
         let text = self.call(Method::GET, format!("/exec/{}/json", escaped(id))).bytes().await?;
-        let begun: Command =
+        let configured: Command =
             serde_json::from_slice(&text).map_err(|error| ApiError::Unreadable(error.to_string()))?;
-        Ok(begun.is(command))
+        Ok(configured.is(command))
     }
 
     /// Returns the last line that the container printed, for the end of a message; empty if podman does not keep the
@@ -191,8 +191,8 @@ impl Client {
         last.map_or_else(String::new, |last| format!(": {last}"))
     }
 
-    async fn log(&self, container: &str, which: &str) -> Option<String> {
-        let call = self.of(Method::GET, container, &format!("/logs?stdout=true&stderr=true&{which}"));
+    async fn log(&self, container: &str, query: &str) -> Option<String> {
+        let call = self.of(Method::GET, container, &format!("/logs?stdout=true&stderr=true&{query}"));
         call.bytes().await.ok().and_then(|text| frames::last_line(&frames::text(&text)))
     }
 
@@ -203,11 +203,11 @@ impl Client {
         query: LogQuery,
     ) -> Result<Option<LogTail>, ApiError> {
         let seconds = |length: u64| i64::try_from(length).unwrap_or(i64::MAX);
-        let since = query.since_seconds.map_or_else(String::new, |length| {
+        let since_parameter = query.since_seconds.map_or_else(String::new, |length| {
             format!("&since={}", seconds_since_1970().saturating_sub(seconds(length)))
         });
-        let what = format!("/logs?stdout=true&stderr=true&tail={}{since}", query.lines);
-        let mut answer = match self.of(Method::GET, container, &what).answer().await {
+        let subpath = format!("/logs?stdout=true&stderr=true&tail={}{since_parameter}", query.lines);
+        let mut answer = match self.of(Method::GET, container, &subpath).answer().await {
             Ok(answer) => answer,
             Err(ApiError::Refused { status: StatusCode::NOT_FOUND, .. }) => return Ok(None),
             Err(error) => return Err(error),
@@ -218,7 +218,7 @@ impl Client {
             if let Ok(data) = frame.into_data() {
                 read.extend_from_slice(&data);
                 frames::take_complete(&mut read, |text| log_end.push(text));
-                if read.len() > LINE_BYTES_MAX {
+                if read.len() > MAX_LINE_BYTES {
                     return Err(ApiError::Unreadable("a line of output is too long".to_owned()));
                 }
             }
@@ -355,8 +355,9 @@ fn parse_event(line: &[u8]) -> Option<ContainerEvent> {
 
 /// Returns this machine's time, which podman uses too, in seconds since 1970.
 pub(super) fn seconds_since_1970() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    i64::try_from(since).unwrap_or(i64::MAX)
+    let elapsed_seconds =
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed_seconds| elapsed_seconds.as_secs());
+    i64::try_from(elapsed_seconds).unwrap_or(i64::MAX)
 }
 
 /// Returns the error in the answer to a pull, which is one JSON object for each line.
@@ -378,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_read() {
+    fn podman_events_are_parsed() {
         let line = br#"{"status":"died","id":"abc","from":"i","Type":"container","Action":"died","Actor":{"ID":"abc",
             "Attributes":{"containerExitCode":"137","name":"hactl-web"}},"scope":"local","time":17,"timeNano":17000}"#;
         let expected =
@@ -389,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pull_that_failed_says_so_in_its_answer() {
+    fn pull_error_is_found_in_response() {
         assert_eq!(pull_error(b"{\"stream\":\"a\"}\n{\"images\":[\"x\"],\"id\":\"x\"}\n"), None);
         assert_eq!(
             pull_error(b"{\"stream\":\"a\"}\n{\"error\":\"no such host\"}\n").as_deref(),
@@ -399,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_change_policies() {
+    fn only_newer_podman_can_update_policies() {
         for (version, expected) in
             [("4.3.1", false), ("5.0.3", false), ("5.1.0", true), ("6.0.0-rc1", true), ("", false)]
         {
@@ -408,20 +409,20 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_told_apart() {
-        let of = |config: &str| {
+    fn exec_commands_are_compared() {
+        let command = |config: &str| {
             serde_json::from_str::<Command>(&format!("{{\"ProcessConfig\":{config}}}")).expect("a command")
         };
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let check = of(r#"{"arguments":["-c","exit 0"],"entrypoint":"/bin/sh","tty":false}"#);
+        let check = command(r#"{"arguments":["-c","exit 0"],"entrypoint":"/bin/sh","tty":false}"#);
         assert!(check.is(&words(&["/bin/sh", "-c", "exit 0"])));
         assert!(!check.is(&words(&["/bin/sh", "-c", "exit 1"])));
         assert!(!check.is(&[]));
-        assert!(of(r#"{"arguments":null,"entrypoint":"/bin/true"}"#).is(&words(&["/bin/true"])));
+        assert!(command(r#"{"arguments":null,"entrypoint":"/bin/true"}"#).is(&words(&["/bin/true"])));
     }
 
     #[test]
-    fn usage_of_both_shapes() {
+    fn old_and_new_usage_formats_parse() {
         let old: Usage = serde_json::from_str(
             r#"{"CPUNano":24018774,"MemUsage":438272,"NetInput":3,"NetOutput":4,"BlockInput":5,"BlockOutput":6}"#,
         )

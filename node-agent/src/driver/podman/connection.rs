@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 /// Time limit of requests that podman answers immediately.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum length of an answer in bytes; podman's answers are shorter.
-const ANSWER_BYTES_MAX: usize = 4 << 20;
+const MAX_ANSWER_BYTES: usize = 4 << 20;
 /// Oldest API version, supported by every podman since 4.0.
 const API: &str = "/v4.0.0/libpod";
 
@@ -138,7 +138,7 @@ impl Answer {
     /// Reads the whole body.
     pub(super) async fn bytes(self) -> Result<Bytes, ApiError> {
         let Answer { response, _connection } = self;
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
         Ok(body.map_err(|error| ApiError::Unreadable(error.to_string()))?.to_bytes())
     }
 }
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_users_write_cannot_change_a_request() {
+    fn user_text_in_urls_is_escaped() {
         for (text, expected) in [
             ("docker.io/library/redis:7", "docker.io/library/redis:7"),
             ("web?force=true&x", "web%3Fforce%3Dtrue%26x"),

@@ -221,20 +221,21 @@ impl Exit {
         if self.unnoticed {
             return "process of the container was killed together with podman's conmon".to_owned();
         }
-        let how = match self.code {
+        let exit_text = match self.code {
             _ if self.oom_killed => "killed because it ran out of memory".to_owned(),
             code @ 129..=192 => format!("exit status {code} (signal {})", code - 128),
             code => format!("exit status {code}"),
         };
-        if self.error.is_empty() { how } else { format!("{how}: {}", self.error) }
+        if self.error.is_empty() { exit_text } else { format!("{exit_text}: {}", self.error) }
     }
 }
 
 /// Returns the state of a container's main process according to `proc`.
 pub(super) fn process(proc: &Path, pid: i32, container: &str) -> Process {
     let directory = proc.join(pid.to_string());
-    let state =
-        |text: &str| text.rsplit_once(')').map(|(_, after)| after.trim_start().starts_with(['Z', 'X']));
+    let state = |text: &str| {
+        text.rsplit_once(')').map(|(_, state_field)| state_field.trim_start().starts_with(['Z', 'X']))
+    };
     let (Ok(stat), Ok(groups)) =
         (fs::read(directory.join("stat")), fs::read_to_string(directory.join("cgroup")))
     else {
@@ -265,7 +266,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn states_are_what_they_mean() {
+    fn podman_status_maps_to_container_state() {
         let runs = ContainerState::Runs(Run { id: "abc".into(), started_at: "t1".into() });
         for status in ["running", "paused", "stopping"] {
             let state = json!({"Status": status, "StartedAt": "t1", "Pid": 7});
@@ -285,7 +286,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn ends_are_told() {
+    fn container_exits_are_described() {
         let describe = |state: Value| match container(&state).container_state(Process::Gone) {
             ContainerState::Ended(exit) => exit.describe(),
             other @ (ContainerState::Runs(_) | ContainerState::Changing(_)) => panic!("{other:?}"),
@@ -308,47 +309,49 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn containers_that_others_look_after_are_unfit() {
-        let of = |more: Value| serde_json::from_value::<Container>(more).expect("a container");
-        let policy =
-            |name: &str| of(json!({"HostConfig": {"RestartPolicy": {"Name": name}, "PidMode": "private"}}));
+    fn externally_managed_containers_are_refused() {
+        let container = |fields: Value| serde_json::from_value::<Container>(fields).expect("a container");
+        let policy = |name: &str| {
+            container(json!({"HostConfig": {"RestartPolicy": {"Name": name}, "PidMode": "private"}}))
+        };
         assert_eq!(policy("").restart_policy(), None);
         assert_eq!(policy("no").restart_policy(), None);
         assert_eq!(policy("always").restart_policy(), Some("always"));
         assert_eq!(policy("always").unsuitable_reason(), None);
-        let unit = of(json!({"Config": {"Labels": {"PODMAN_SYSTEMD_UNIT": "web.service"}}}));
+        let unit = container(json!({"Config": {"Labels": {"PODMAN_SYSTEMD_UNIT": "web.service"}}}));
         assert!(unit.unsuitable_reason().is_some_and(|why| why.contains("web.service")));
-        let host = of(json!({"HostConfig": {"PidMode": "host"}, "Config": {"Labels": null}}));
+        let host = container(json!({"HostConfig": {"PidMode": "host"}, "Config": {"Labels": null}}));
         assert!(host.unsuitable_reason().is_some_and(|why| why.contains("--pid=host")));
-        let passing = of(json!({"HostConfig": {"AutoRemove": true}}));
+        let passing = container(json!({"HostConfig": {"AutoRemove": true}}));
         assert!(passing.unsuitable_reason().is_some_and(|why| why.contains("--rm")));
         assert_eq!(host.resource(), None);
-        let ours =
-            of(json!({"Config": {"Labels": {"io.hactl.resource": "web", "io.hactl.definition": "d1"}}}));
-        assert_eq!((ours.resource(), ours.definition()), (Some("web"), Some("d1")));
+        let created_by_hactl = container(
+            json!({"Config": {"Labels": {"io.hactl.resource": "web", "io.hactl.definition": "d1"}}}),
+        );
+        assert_eq!((created_by_hactl.resource(), created_by_hactl.definition()), (Some("web"), Some("d1")));
     }
 
     #[test]
-    fn health_checks_are_read() {
-        let of = |more: Value| serde_json::from_value::<Container>(more).expect("a container");
-        let check = |test: Value| of(json!({"Config": {"Healthcheck": {"Test": test}}})).check();
+    fn container_health_checks_are_parsed() {
+        let container = |fields: Value| serde_json::from_value::<Container>(fields).expect("a container");
+        let check = |test: Value| container(json!({"Config": {"Healthcheck": {"Test": test}}})).check();
         let words = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         assert_eq!(check(json!(["CMD", "a", "b"])), words(&["a", "b"]));
         assert_eq!(check(json!(["CMD-SHELL", "a || b"])), words(&["sh", "-c", "a || b"]));
-        for none in [json!(["NONE"]), json!(["CMD"]), json!([]), json!(null)] {
-            assert_eq!(check(none.clone()), None, "{none}");
+        for without_check in [json!(["NONE"]), json!(["CMD"]), json!([]), json!(null)] {
+            assert_eq!(check(without_check.clone()), None, "{without_check}");
         }
-        assert_eq!(of(json!({})).check(), None);
+        assert_eq!(container(json!({})).check(), None);
         let log = json!([{"ExitCode": 0, "Output": ""}, {"ExitCode": 3, "Output": "first\nnot ok\n"}]);
-        let asked = of(json!({"State": {"Health": {"Log": log}}}));
-        assert_eq!(asked.last_check().as_deref(), Some("not ok"));
-        assert_eq!(of(json!({"State": {"Health": {"Log": null}}})).last_check(), None);
+        let checked_container = container(json!({"State": {"Health": {"Log": log}}}));
+        assert_eq!(checked_container.last_check().as_deref(), Some("not ok"));
+        assert_eq!(container(json!({"State": {"Health": {"Log": null}}})).last_check(), None);
     }
 
     #[test]
-    fn a_process_is_the_containers_by_its_control_group() {
+    fn container_process_is_identified_by_control_group() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let of = |pid: i32, state: char, group: &str| {
+        let process_of = |pid: i32, state: char, group: &str| {
             let path = directory.path().join(pid.to_string());
             fs::create_dir_all(&path).expect("made");
             fs::write(path.join("stat"), format!("{pid} (a) b) {state} 1 1")).expect("written");
@@ -356,13 +359,13 @@ pub(super) mod tests {
             process(directory.path(), pid, "abc")
         };
         assert_eq!(process(directory.path(), 5, "abc"), Process::Gone);
-        assert_eq!(of(7, 'S', "/machine.slice/libpod-abc.scope"), Process::Alive);
-        assert_eq!(of(7, 'Z', "/machine.slice/libpod-abc.scope"), Process::Gone);
+        assert_eq!(process_of(7, 'S', "/machine.slice/libpod-abc.scope"), Process::Alive);
+        assert_eq!(process_of(7, 'Z', "/machine.slice/libpod-abc.scope"), Process::Gone);
         assert_eq!(
-            of(8, 'S', "/machine.slice/libpod-def.scope"),
+            process_of(8, 'S', "/machine.slice/libpod-def.scope"),
             Process::Gone,
             "the pid now belongs to another process"
         );
-        assert_eq!(of(0, 'S', "/libpod-abc"), Process::Gone, "no process");
+        assert_eq!(process_of(0, 'S', "/libpod-abc"), Process::Gone, "no process");
     }
 }

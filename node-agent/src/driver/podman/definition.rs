@@ -251,12 +251,12 @@ pub(super) mod tests {
 
     #[test]
     fn another_definition_has_another_digest() {
-        let of = |podman: Value| digest(&service(&podman).driver.podman.expect("podman"));
-        let plain = of(json!({"image": "i"}));
+        let digest_of = |podman: Value| digest(&service(&podman).driver.podman.expect("podman"));
+        let plain = digest_of(json!({"image": "i"}));
         // The digest is stored in labels of containers that outlive the agent, so it must be the same in every
         // version.
         assert_eq!(plain, "fe3ac8c8908c8db366b19b27a5ba7532");
-        assert_eq!(of(json!({"image": "i", "mounts": []})), plain);
-        assert_ne!(of(json!({"image": "i", "user": "www"})), plain);
+        assert_eq!(digest_of(json!({"image": "i", "mounts": []})), plain);
+        assert_ne!(digest_of(json!({"image": "i", "user": "www"})), plain);
     }
 }

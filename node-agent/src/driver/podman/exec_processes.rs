@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Returns the pids of the given exec sessions of a container.
 pub(super) fn processes(proc: &Path, container: &str, commands: &[String]) -> Vec<i32> {
-    let all: Vec<i32> = fs::read_dir(proc)
+    let pids: Vec<i32> = fs::read_dir(proc)
         .into_iter()
         .flatten()
         .flatten()
@@ -17,7 +17,7 @@ pub(super) fn processes(proc: &Path, container: &str, commands: &[String]) -> Ve
         .collect();
     let is_session_conmon =
         |pid: i32| commands.iter().any(|command| container::is_conmon_alive(proc, pid, command));
-    all.into_iter()
+    pids.into_iter()
         .filter(|pid| container::process(proc, *pid, container) == Process::Alive)
         .filter(|pid| parent(proc, *pid).is_some_and(is_session_conmon))
         .collect()
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_commands_process_is_found_beside_its_conmon() {
+    fn exec_process_is_found_by_its_conmon() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let process = |pid: i32, parent: i32, command: &str, group: &str| {
             let path = directory.path().join(pid.to_string());
@@ -52,12 +52,12 @@ mod tests {
         process(23, 20, "conmon itself", "/conmon");
         process(30, 1, "conmon -c web0 -u shell2", "/conmon");
         process(31, 30, "a shell of somebody", "/libpod-web0");
-        let of = |commands: &[&str]| {
+        let pids_of = |commands: &[&str]| {
             let commands: Vec<String> = commands.iter().map(|command| (*command).to_owned()).collect();
             processes(directory.path(), "web0", &commands)
         };
-        assert_eq!(of(&["check1"]), [21]);
-        assert_eq!(of(&[]), Vec::<i32>::new());
-        assert_eq!(of(&["check9"]), Vec::<i32>::new());
+        assert_eq!(pids_of(&["check1"]), [21]);
+        assert_eq!(pids_of(&[]), Vec::<i32>::new());
+        assert_eq!(pids_of(&["check9"]), Vec::<i32>::new());
     }
 }

@@ -16,9 +16,9 @@ pub(super) fn retry_here(reason: Reason, message: impl Into<String>) -> DriverFa
 }
 
 /// Classifies an error of podman while a container was created or started.
-pub(super) fn of_start(what: &str, error: &ApiError) -> DriverFailure {
+pub(super) fn of_start(operation: &str, error: &ApiError) -> DriverFailure {
     let text = error.to_string();
-    let message = format!("{what}: {text}");
+    let message = format!("{operation}: {text}");
     let ApiError::Refused { cause, .. } = error else { return retry_here(Reason::StartFailed, message) };
     let says = |part: &str| cause.contains(part) || text.contains(part);
     if says("invalid reference format") {
@@ -64,8 +64,8 @@ pub(super) fn of_pull(image: &str, error: &ApiError) -> DriverFailure {
 }
 
 /// Classifies the end of a program right after its start.
-pub(super) fn of_early_end(code: i32, how: &str) -> DriverFailure {
-    let message = format!("service exited immediately after its start: {how}");
+pub(super) fn of_early_end(code: i32, exit_text: &str) -> DriverFailure {
+    let message = format!("service exited immediately after its start: {exit_text}");
     match code {
         126 => failure(FailureClass::NeverHere, Reason::BadConfiguration, message),
         127 => failure(FailureClass::NeverHere, Reason::NotInstalled, message),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn pulls_fail_in_classes() {
+    fn pull_errors_map_to_failure_classes() {
         use FailureClass::{ConfigurationWrong, NeverHere, TryElsewhere};
         for (message, class) in [
             ("pinging container registry: dial tcp 127.0.0.1:443: connect: connection refused", TryElsewhere),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn early_ends_by_their_exit_status() {
+    fn early_exit_status_determines_failure_class() {
         for (code, class) in [
             (0, FailureClass::RetryHere),
             (1, FailureClass::RetryHere),

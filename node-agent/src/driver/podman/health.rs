@@ -19,8 +19,8 @@ pub(super) async fn ask(client: &Client, container: &str, check: &HealthCheck) -
         Ok(Ok(true)) => Health::Healthy,
         Ok(Ok(false)) => {
             let container = client.inspect(container).await.ok().flatten();
-            let how = container.and_then(|container| container.last_check());
-            Health::Unhealthy(how.unwrap_or_else(|| "no output".to_owned()))
+            let check_output = container.and_then(|container| container.last_check());
+            Health::Unhealthy(check_output.unwrap_or_else(|| "no output".to_owned()))
         }
         Ok(Err(error)) if error.to_string().contains("no defined healthcheck") => Health::Undefined,
         Ok(Err(error)) => Health::Unknown(error.to_string()),

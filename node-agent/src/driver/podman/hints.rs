@@ -77,12 +77,12 @@ mod tests {
             evidence.record(event, 1000);
         }
         let exit = Exit { code, ..Exit::default() };
-        let told = (evidence.end_cause(&exit, 2000, 2000), evidence.end_cause(&exit, 2000, 3000));
-        assert_eq!(told, expected, "{events:?} {code}");
+        let causes = (evidence.end_cause(&exit, 2000, 2000), evidence.end_cause(&exit, 2000, 3000));
+        assert_eq!(causes, expected, "{events:?} {code}");
     }
 
     #[test]
-    fn signs_tell_a_stop_from_a_crash() {
+    fn event_sequences_distinguish_stop_from_crash() {
         use EndCause::{External, OnItsOwn, Unclear};
         // Sequences of events as recorded with podman 4.3.
         check(&["start", "died", "cleanup"], 137, (Unclear, OnItsOwn));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_of_long_ago_ended_nothing() {
+    fn old_signals_do_not_explain_an_exit() {
         let mut evidence = StopEvidence::default();
         evidence.record("kill", 1000);
         let exit = Exit { code: 1, ..Exit::default() };
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_podman_says_itself_counts() {
+    fn podman_exit_flags_determine_the_cause() {
         let exit = Exit { code: 1, stopped_by_user: true, ..Exit::default() };
         assert_eq!(StopEvidence::default().end_cause(&exit, 0, 0), EndCause::External);
         let oom = Exit { code: 137, oom_killed: true, ..Exit::default() };

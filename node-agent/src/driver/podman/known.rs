@@ -56,11 +56,11 @@ impl Known {
     /// Records the result of a query at `now`. Returns the change to report, if any.
     pub(super) fn observe(
         &mut self,
-        seen: QueryResult,
+        query_result: QueryResult,
         evidence: &StopEvidence,
         now: Millis,
     ) -> Option<ReportedChange> {
-        match (self.clone(), seen) {
+        match (self.clone(), query_result) {
             (Known::Busy, _)
             | (_, QueryResult::Unclear)
             | (Known::Stopped, QueryResult::Ended(..) | QueryResult::Nothing) => None,
@@ -136,18 +136,22 @@ mod tests {
 
     fn check(
         mut known: Known,
-        seen: QueryResult,
+        query_result: QueryResult,
         now: Millis,
-        told: impl Into<Option<ReportedChange>>,
-        after: &Known,
+        expected_change: impl Into<Option<ReportedChange>>,
+        expected_known: &Known,
     ) {
-        let case = format!("{known:?} {seen:?} {now}");
-        assert_eq!(known.observe(seen, &StopEvidence::default(), now), told.into(), "{case}");
-        assert_eq!(&known, after, "{case}");
+        let case = format!("{known:?} {query_result:?} {now}");
+        assert_eq!(
+            known.observe(query_result, &StopEvidence::default(), now),
+            expected_change.into(),
+            "{case}"
+        );
+        assert_eq!(&known, expected_known, "{case}");
     }
 
     #[test]
-    fn what_is_seen_is_told_once() {
+    fn each_container_change_is_reported_once() {
         let running = || Known::Running(run("t1"));
         let ended = || Known::Ended { run: run("t1"), seen_at: 100 };
         check(Known::Busy, exit(1), 100, None, &Known::Busy);
@@ -169,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sign_ends_the_wait() {
+    fn stop_evidence_ends_the_exit_wait() {
         let mut known = Known::Ended { run: run("t1"), seen_at: 100 };
         let mut evidence = StopEvidence::default();
         for action in ["died", "cleanup", "cleanup"] {

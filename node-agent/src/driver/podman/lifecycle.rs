@@ -95,7 +95,7 @@ async fn find(client: &Client, target: &Target<'_>) -> Result<Found, ApiError> {
 /// Reports whether the service runs, and starts watching it.
 pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -> Observed {
     let Some(target) = Target::of(service) else { return Observed::NotRunning };
-    let until = Instant::now() + MAX_TRANSITION;
+    let deadline = Instant::now() + MAX_TRANSITION;
     loop {
         match find(&context.client, &target).await {
             Ok(Found::Container(_, ContainerState::Runs(run))) => {
@@ -106,7 +106,7 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -
                 context.watches.stopped(service, &target.name);
                 return Observed::NotRunning;
             }
-            Ok(Found::Container(_, ContainerState::Changing(_))) if Instant::now() < until => {
+            Ok(Found::Container(_, ContainerState::Changing(_))) if Instant::now() < deadline => {
                 sleep(POLL_INTERVAL).await;
             }
             Ok(Found::Container(_, ContainerState::Changing(state))) => {
@@ -128,9 +128,9 @@ pub(super) async fn start(context: &Arc<Context>, service: &ServiceDefinition) -
         ));
     };
     context.watches.busy(&service.name);
-    let until = Instant::now() + Duration::from_millis(service.timeouts.start_ms());
+    let deadline = Instant::now() + Duration::from_millis(service.timeouts.start_ms());
     // The inner steps have the same time limit, and report the condition that they waited for. So this limit is longer.
-    match timeout_at(until + POLL_INTERVAL, start_or_adopt(context, &target, until)).await {
+    match timeout_at(deadline + POLL_INTERVAL, start_or_adopt(context, &target, deadline)).await {
         Ok(Ok(run)) => {
             context.watches.running(context, service, &target.name, run);
             Ok(())
@@ -146,13 +146,13 @@ pub(super) async fn start(context: &Arc<Context>, service: &ServiceDefinition) -
 async fn start_or_adopt(
     context: &Context,
     target: &Target<'_>,
-    until: Instant,
+    deadline: Instant,
 ) -> Result<Run, DriverFailure> {
     let (client, name) = (&context.client, &target.name);
     loop {
         match find(client, target).await.map_err(|error| query_failed(&error))? {
             Found::Foreign => return Err(name_taken(name)),
-            Found::Nothing if target.is_created_by_hactl() => create(context, target, until).await?,
+            Found::Nothing if target.is_created_by_hactl() => create(context, target, deadline).await?,
             Found::Nothing => {
                 let message = format!(
                     "container {name} does not exist on this node: create it with podman create, or set spec.driver.podman.image"
@@ -172,7 +172,7 @@ async fn start_or_adopt(
                     end(context, target, graceful_ms).await?;
                     continue;
                 }
-                return wait_until_ready(client, target, run, until).await;
+                return wait_until_ready(client, target, run, deadline).await;
             }
             Found::Container(container, ContainerState::Ended(exit)) => {
                 if target.is_created_by_hactl() {
@@ -189,14 +189,14 @@ async fn start_or_adopt(
                 check_suitable(client, &container).await?;
             }
         }
-        let limit = until.saturating_duration_since(Instant::now());
+        let limit = deadline.saturating_duration_since(Instant::now());
         let started = client.start(name, limit).await;
         started.map_err(|error| of_start(&format!("cannot start container {name}"), &error))?;
         // Find the new run, and wait until it is ready.
         sleep(POLL_INTERVAL).await;
         match find(client, target).await.map_err(|error| query_failed(&error))? {
             Found::Container(_, ContainerState::Runs(run)) => {
-                return wait_until_ready(client, target, run, until).await;
+                return wait_until_ready(client, target, run, deadline).await;
             }
             Found::Container(_, ContainerState::Ended(exit)) => {
                 return Err(ended_early(client, name, exit.code, &exit.describe()).await);
@@ -213,7 +213,7 @@ async fn start_or_adopt(
 }
 
 /// Creates the container, and pulls its image if necessary.
-async fn create(context: &Context, target: &Target<'_>, until: Instant) -> Result<(), DriverFailure> {
+async fn create(context: &Context, target: &Target<'_>, deadline: Instant) -> Result<(), DriverFailure> {
     let client = &context.client;
     for mount in &target.podman.mounts {
         if let Err(error) = tokio::fs::metadata(&mount.source).await {
@@ -224,7 +224,7 @@ async fn create(context: &Context, target: &Target<'_>, until: Instant) -> Resul
     let image = &target.podman.image;
     let has_image = client.has_image(image).await;
     if !has_image.map_err(|error| of_start(&format!("cannot look up image {image}"), &error))? {
-        pull(client, image, until).await?;
+        pull(client, image, deadline).await?;
     }
     let body = definition::create_body(target.service, target.podman, &context.settings.node);
     let Err(error) = client.create(&body).await else { return Ok(()) };
@@ -239,12 +239,12 @@ async fn create(context: &Context, target: &Target<'_>, until: Instant) -> Resul
     Err(of_start(&format!("cannot create container {}", target.name), &error))
 }
 
-async fn pull(client: &Client, image: &str, until: Instant) -> Result<(), DriverFailure> {
+async fn pull(client: &Client, image: &str, deadline: Instant) -> Result<(), DriverFailure> {
     if image.starts_with("localhost/") {
         let message = format!("image {image} is not on this node: add it with podman load, import or build");
         return Err(failure(FailureClass::NeverHere, Reason::NotInstalled, message));
     }
-    let limit = until.saturating_duration_since(Instant::now());
+    let limit = deadline.saturating_duration_since(Instant::now());
     let Ok(pulled) = timeout(limit, client.pull(image, limit)).await else {
         let message = format!(
             "image {image} was not pulled within startSeconds: pull it on the nodes in advance, or increase startSeconds"
@@ -258,7 +258,7 @@ async fn pull(client: &Client, image: &str, until: Instant) -> Result<(), Driver
 /// that.
 async fn check_suitable(client: &Client, container: &Container) -> Result<(), DriverFailure> {
     let name = &container.name;
-    let wrong = |why: &str| {
+    let unsuitable = |why: &str| {
         failure(
             FailureClass::NeverHere,
             Reason::BadConfiguration,
@@ -266,7 +266,7 @@ async fn check_suitable(client: &Client, container: &Container) -> Result<(), Dr
         )
     };
     if let Some(why) = container.unsuitable_reason() {
-        return Err(wrong(&why));
+        return Err(unsuitable(&why));
     }
     let Some(policy) = container.restart_policy() else { return Ok(()) };
     let changed = client.disable_restarts(name).await;
@@ -276,7 +276,7 @@ async fn check_suitable(client: &Client, container: &Container) -> Result<(), Dr
             return Ok(());
         }
     }
-    Err(wrong(&format!(
+    Err(unsuitable(&format!(
         "podman restarts it (--restart={policy}): run podman update --restart=no {name} (podman 5.1 and newer), or create it again with --restart=no"
     )))
 }
@@ -287,7 +287,7 @@ async fn wait_until_ready(
     client: &Client,
     target: &Target<'_>,
     run: Run,
-    until: Instant,
+    deadline: Instant,
 ) -> Result<Run, DriverFailure> {
     let mut backoff = Backoff::new(READINESS_BACKOFF.0, READINESS_BACKOFF.1);
     let mut last = "nothing".to_owned();
@@ -298,7 +298,7 @@ async fn wait_until_ready(
         match find(client, target).await.map_err(|error| query_failed(&error))? {
             Found::Container(_, ContainerState::Runs(now)) => {
                 let Some(check) = &target.podman.health_check else { return Ok(now) };
-                match timeout_at(until, health::ask(client, &target.name, check)).await {
+                match timeout_at(deadline, health::ask(client, &target.name, check)).await {
                     Ok(Health::Healthy) => return Ok(run),
                     Ok(Health::Unhealthy(why) | Health::Unknown(why)) => last = why,
                     Ok(Health::Undefined) => {
@@ -319,18 +319,18 @@ async fn wait_until_ready(
                 return Err(retry_here(Reason::StartFailed, "container was removed during its start"));
             }
         }
-        if Instant::now() >= until {
+        if Instant::now() >= deadline {
             let message =
                 format!("container was not healthy in time, last result of the health check: {last}");
             return Err(retry_here(Reason::TimedOut, message));
         }
-        tokio::time::sleep_until((Instant::now() + backoff.advance()).min(until)).await;
+        tokio::time::sleep_until((Instant::now() + backoff.advance()).min(deadline)).await;
     }
 }
 
-async fn ended_early(client: &Client, name: &str, code: i32, how: &str) -> DriverFailure {
+async fn ended_early(client: &Client, name: &str, code: i32, exit_text: &str) -> DriverFailure {
     let last_output = client.last_output_suffix(name).await;
-    of_early_end(code, &format!("{how}{last_output}"))
+    of_early_end(code, &format!("{exit_text}{last_output}"))
 }
 
 /// Stops the service: gracefully for at most `graceful_ms`, then by force.
@@ -370,10 +370,10 @@ async fn end(context: &Context, target: &Target<'_>, graceful_ms: Millis) -> Res
             tracing::warn!(resource = target.service.name.as_str(), %error, "podman failed to stop the container gracefully");
         }
     }
-    let until = Instant::now() + KILL_TIMEOUT;
+    let deadline = Instant::now() + KILL_TIMEOUT;
     let mut last_error = String::new();
     loop {
-        let done = match find(client, target).await {
+        let stop_result = match find(client, target).await {
             Ok(Found::Nothing | Found::Foreign) => return Ok(()),
             Ok(Found::Container(_, ContainerState::Ended(_))) if !target.is_created_by_hactl() => {
                 return Ok(());
@@ -381,11 +381,11 @@ async fn end(context: &Context, target: &Target<'_>, graceful_ms: Millis) -> Res
             Ok(Found::Container(container, ContainerState::Runs(_))) => match client.kill(name).await {
                 // In some versions of podman, a paused container dies of the signal only after it is resumed.
                 Err(_) if container.is_paused() => client.unpause(name).await,
-                done => done,
+                stop_result => stop_result,
             },
             // Wait for the change. A container that stays between two states is removed after half of the time.
             Ok(Found::Container(_, ContainerState::Changing(_)))
-                if !target.is_created_by_hactl() || Instant::now() < until - KILL_TIMEOUT / 2 =>
+                if !target.is_created_by_hactl() || Instant::now() < deadline - KILL_TIMEOUT / 2 =>
             {
                 Ok(())
             }
@@ -395,10 +395,10 @@ async fn end(context: &Context, target: &Target<'_>, graceful_ms: Millis) -> Res
             Err(_) if context.is_absent() => return Ok(()),
             Err(error) => Err(error),
         };
-        if let Err(error) = done {
+        if let Err(error) = stop_result {
             last_error = format!(": {error}");
         }
-        if Instant::now() > until {
+        if Instant::now() > deadline {
             return Err(retry_here(
                 Reason::StopFailed,
                 format!("container {name} does not stop{last_error}"),

@@ -100,10 +100,10 @@ impl Watches {
         }
         let check = service.driver.podman.as_ref().and_then(|podman| podman.health_check.clone());
         let Some(check) = check else { return };
-        let asked = health::unhealthy(context.client.clone(), container.to_owned(), check);
+        let health_failure = health::unhealthy(context.client.clone(), container.to_owned(), check);
         let (driver, name) = (Arc::downgrade(context), service.name.clone());
         let task = tokio::spawn(async move {
-            let message = asked.await;
+            let message = health_failure.await;
             if let Some(context) = driver.upgrade() {
                 context.watches.unhealthy(&context, &name, &id, message);
             }
@@ -117,9 +117,9 @@ impl Watches {
     fn set_confirmed_state(&self, service: &ServiceDefinition, container: &str, known: Known) -> bool {
         let mut entries = self.lock();
         let next_query_at = Instant::now();
-        let same =
+        let is_unchanged =
             |entry: &Entry| entry.known == known && entry.container == container && entry.service == *service;
-        if entries.get(&service.name).is_some_and(same) {
+        if entries.get(&service.name).is_some_and(is_unchanged) {
             return false;
         }
         let generation = entries.get(&service.name).map_or(0, |entry| entry.generation + 1);
@@ -203,7 +203,7 @@ pub(super) async fn run(driver: Weak<Context>) {
     let mut backoff = Backoff::new(REOPEN_BACKOFF.0, REOPEN_BACKOFF.1);
     let mut open_at = Instant::now();
     // The first stream of events starts at this time, so that no event before its opening is lost.
-    let mut since = seconds_since_1970();
+    let mut since_seconds = seconds_since_1970();
     loop {
         let Some(context) = driver.upgrade() else { return };
         if context.watches.lock().is_empty() {
@@ -212,7 +212,7 @@ pub(super) async fn run(driver: Weak<Context>) {
             continue;
         }
         if events.is_none() && open_at <= Instant::now() {
-            match context.client.events(since).await {
+            match context.client.events(since_seconds).await {
                 Ok(opened) => {
                     events = Some(opened);
                     backoff.reset();
@@ -227,10 +227,10 @@ pub(super) async fn run(driver: Weak<Context>) {
         for name in context.watches.due().0 {
             query_service(&context, &name).await;
         }
-        let mut until =
+        let mut next_check_at =
             context.watches.due().1.unwrap_or_else(|| Instant::now() + context.settings.poll_interval);
         if events.is_none() {
-            until = until.min(open_at);
+            next_check_at = next_check_at.min(open_at);
         }
         drop(context);
         let event = async {
@@ -242,7 +242,7 @@ pub(super) async fn run(driver: Weak<Context>) {
         tokio::select! {
             event = event => {
                 if let Some(event) = event {
-                    since = event.at;
+                    since_seconds = event.at;
                     if let Some(context) = driver.upgrade() {
                         context.watches.record(&event);
                     }
@@ -252,7 +252,7 @@ pub(super) async fn run(driver: Weak<Context>) {
                 }
             }
             () = wake.notified() => {}
-            () = sleep_until(until) => {}
+            () = sleep_until(next_check_at) => {}
         }
     }
 }
@@ -263,8 +263,8 @@ async fn query_service(context: &Context, resource: &ResourceName) {
         let Some(entry) = entries.get(resource).filter(|entry| entry.known != Known::Busy) else { return };
         (entry.service.clone(), entry.generation)
     };
-    let mut wait = context.settings.poll_interval;
-    let seen = match lifecycle::query_container(context, &service).await {
+    let mut next_query_delay = context.settings.poll_interval;
+    let query_result = match lifecycle::query_container(context, &service).await {
         Ok(Found::Nothing | Found::Foreign) => QueryResult::Nothing,
         Ok(Found::Container(container, container_state)) => match container_state {
             ContainerState::Runs(run) => QueryResult::Runs(run),
@@ -272,7 +272,7 @@ async fn query_service(context: &Context, resource: &ResourceName) {
                 QueryResult::Ended(exit, context.client.last_output_suffix(&container.name).await)
             }
             ContainerState::Changing(_) => {
-                wait = wait.min(TRANSITION_POLL_INTERVAL);
+                next_query_delay = next_query_delay.min(TRANSITION_POLL_INTERVAL);
                 QueryResult::Unclear
             }
         },
@@ -286,8 +286,9 @@ async fn query_service(context: &Context, resource: &ResourceName) {
     let Some(entry) = entries.get_mut(resource).filter(|entry| entry.generation == generation) else {
         return;
     };
-    let change = entry.known.observe(seen, &entry.evidence, now);
-    entry.next_query_at = Instant::now() + entry.known.next_query_ms(now).map_or(wait, Duration::from_millis);
+    let change = entry.known.observe(query_result, &entry.evidence, now);
+    entry.next_query_at =
+        Instant::now() + entry.known.next_query_ms(now).map_or(next_query_delay, Duration::from_millis);
     if let Some(change) = change {
         entry.send(context, change);
     }

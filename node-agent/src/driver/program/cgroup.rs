@@ -27,7 +27,7 @@ impl CgroupRoot {
             own_directory(&mounts, &membership)?.join(format!("ha-exec-{:016x}", fnv1a(owner.as_bytes())));
         make_directory(&path).ok()?;
         // The file is missing in a directory outside a cgroup file system, and with an older kernel.
-        path.join(KILL).exists().then_some(CgroupRoot { path })
+        path.join(KILL_FILE).exists().then_some(CgroupRoot { path })
     }
 
     /// Removes the groups of services that have ended, and the root if it is empty then. Groups with members stay.
@@ -41,13 +41,13 @@ impl CgroupRoot {
     }
 }
 
-const KILL: &str = "cgroup.kill";
-const MEMBERS: &str = "cgroup.procs";
-const EVENTS: &str = "cgroup.events";
+const KILL_FILE: &str = "cgroup.kill";
+const MEMBERS_FILE: &str = "cgroup.procs";
+const EVENTS_FILE: &str = "cgroup.events";
 /// The supervisor has its own group, so that killing the service's group does not kill it before it has recorded the
 /// exit status.
-const SUPERVISOR: &str = "supervisor";
-const SERVICE: &str = "service";
+const SUPERVISOR_DIRECTORY: &str = "supervisor";
+const SERVICE_DIRECTORY: &str = "service";
 
 impl ServiceCgroup {
     pub(in crate::driver) fn at(path: PathBuf) -> ServiceCgroup {
@@ -65,31 +65,31 @@ impl ServiceCgroup {
             make_directory(root)?;
         }
         make_directory(&self.path)?;
-        make_directory(&self.path.join(SUPERVISOR))?;
-        make_directory(&self.path.join(SERVICE))
+        make_directory(&self.path.join(SUPERVISOR_DIRECTORY))?;
+        make_directory(&self.path.join(SERVICE_DIRECTORY))
     }
 
     /// Moves the calling process to the subgroup for the service's processes.
     pub(in crate::driver) fn join_as_service(&self) -> io::Result<()> {
-        fs::write(self.path.join(SERVICE).join(MEMBERS), "0")
+        fs::write(self.path.join(SERVICE_DIRECTORY).join(MEMBERS_FILE), "0")
     }
 
     /// Moves the calling process to the subgroup for the supervisor.
     pub(in crate::driver) fn join_as_supervisor(&self) -> io::Result<()> {
-        fs::write(self.path.join(SUPERVISOR).join(MEMBERS), "0")
+        fs::write(self.path.join(SUPERVISOR_DIRECTORY).join(MEMBERS_FILE), "0")
     }
 
     /// Returns the directory with the counters of the service's processes, without its supervisor.
     pub(in crate::driver) fn counters(&self) -> PathBuf {
-        self.path.join(SERVICE)
+        self.path.join(SERVICE_DIRECTORY)
     }
 
     /// Returns the pids of the service's processes, including those in subgroups that the service created.
     pub(in crate::driver) fn members(&self) -> io::Result<Vec<i32>> {
         let mut pids = Vec::new();
-        let mut directories = vec![self.path.join(SERVICE)];
+        let mut directories = vec![self.path.join(SERVICE_DIRECTORY)];
         while let Some(directory) = directories.pop() {
-            match fs::read_to_string(directory.join(MEMBERS)) {
+            match fs::read_to_string(directory.join(MEMBERS_FILE)) {
                 // Zero stands for a process outside this pid namespace; killing the group also kills it.
                 Ok(text) => pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok())),
                 Err(error) if is_gone_error(&error) => continue,
@@ -102,7 +102,7 @@ impl ServiceCgroup {
 
     /// Returns `true` if the service has processes; `None` if the group does not exist.
     pub(in crate::driver) fn is_populated(&self) -> Option<bool> {
-        let events = fs::read_to_string(self.path.join(SERVICE).join(EVENTS)).ok()?;
+        let events = fs::read_to_string(self.path.join(SERVICE_DIRECTORY).join(EVENTS_FILE)).ok()?;
         events
             .lines()
             .find_map(|line| line.strip_prefix("populated "))
@@ -111,7 +111,7 @@ impl ServiceCgroup {
 
     /// Kills every process of the service at the same time, even while processes fork.
     pub(in crate::driver) fn kill(&self) -> io::Result<()> {
-        match fs::write(self.path.join(SERVICE).join(KILL), "1") {
+        match fs::write(self.path.join(SERVICE_DIRECTORY).join(KILL_FILE), "1") {
             Err(error) if is_gone_error(&error) => Ok(()),
             written => written,
         }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_group_is_found_where_it_is_mounted() {
+    fn own_control_group_is_found_under_mount() {
         let unified = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
         check(unified, "0::/system.slice/agent.service\n", Some("/sys/fs/cgroup/system.slice/agent.service"));
         check(unified, "0::/\n", Some("/sys/fs/cgroup"));

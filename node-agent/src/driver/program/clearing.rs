@@ -53,7 +53,7 @@ impl Programs {
 
 /// Repeats the search, and kills all processes found, until none is left.
 pub(in crate::driver) async fn clear(search: impl Fn() -> ProcessSearch) -> Result<(), DriverFailure> {
-    let until = Instant::now() + KILL_TIMEOUT;
+    let deadline = Instant::now() + KILL_TIMEOUT;
     let spare_supervisors_until = Instant::now() + KILL_TIMEOUT / 5;
     loop {
         let search = search();
@@ -63,13 +63,16 @@ pub(in crate::driver) async fn clear(search: impl Fn() -> ProcessSearch) -> Resu
         if leftovers.has_no_service_processes() && leftovers.supervisors.is_empty() {
             return Ok(());
         }
-        if Instant::now() > until {
-            let left = if leftovers.has_no_service_processes() {
+        if Instant::now() > deadline {
+            let remaining_processes = if leftovers.has_no_service_processes() {
                 "the supervisor of the service".to_owned()
             } else {
                 leftovers.describe()
             };
-            return Err(failed(Reason::StopFailed, &format!("{left} did not exit after SIGKILL")));
+            return Err(failed(
+                Reason::StopFailed,
+                &format!("{remaining_processes} did not exit after SIGKILL"),
+            ));
         }
         // Not in another thread: once this future is dropped, nothing more may be killed.
         search.kill(&leftovers).map_err(|error| {

@@ -80,8 +80,9 @@ fn become_program(order: &LaunchOrder) -> LaunchFailure {
 }
 
 fn prepare(order: &LaunchOrder) -> Result<Command, LaunchFailure> {
-    let step =
-        |what: &'static str| move |error: io::Error| LaunchFailure::new(LaunchStep::Prepare, what, &error);
+    let step = |operation: &'static str| {
+        move |error: io::Error| LaunchFailure::new(LaunchStep::Prepare, operation, &error)
+    };
     if let Some(cgroup) = &order.cgroup {
         ServiceCgroup::at(cgroup.clone())
             .join_as_service()
@@ -120,8 +121,8 @@ fn prepare(order: &LaunchOrder) -> Result<Command, LaunchFailure> {
     }
     // After the change of user, so that a directory to which the user has no access fails the launch.
     std::env::set_current_dir(&order.working_directory).map_err(|error| {
-        let what = format!("working directory {}", order.working_directory.display());
-        LaunchFailure::new(LaunchStep::Directory, &what, &error)
+        let operation = format!("working directory {}", order.working_directory.display());
+        LaunchFailure::new(LaunchStep::Directory, &operation, &error)
     })?;
     Ok(command)
 }
@@ -136,16 +137,22 @@ fn readable(input: &str) -> io::Result<fs::File> {
 
 /// Changes to the user, with all of the user's groups, and returns the matching environment variables.
 fn become_user(name: &str) -> Result<Vec<(&'static str, std::ffi::OsString)>, LaunchFailure> {
-    let wrong =
-        |what: String, errno: Option<i32>| LaunchFailure { step: LaunchStep::User, errno, message: what };
+    let launch_failure = |error_text: String, errno: Option<i32>| LaunchFailure {
+        step: LaunchStep::User,
+        errno,
+        message: error_text,
+    };
     let user = User::from_name(name)
-        .map_err(|error| wrong(format!("cannot look up user `{name}`: {error}"), Some(nix::libc::EAGAIN)))?
+        .map_err(|error| {
+            launch_failure(format!("cannot look up user `{name}`: {error}"), Some(nix::libc::EAGAIN))
+        })?
         .ok_or_else(|| {
-            wrong(format!("user `{name}` does not exist on this node"), Some(nix::libc::ENOENT))
+            launch_failure(format!("user `{name}` does not exist on this node"), Some(nix::libc::ENOENT))
         })?;
     if Uid::effective().is_root() || user.uid != Uid::effective() {
-        change_user(&user)
-            .map_err(|error| wrong(format!("cannot run as user `{name}`: {error}"), Some(error as i32)))?;
+        change_user(&user).map_err(|error| {
+            launch_failure(format!("cannot run as user `{name}`: {error}"), Some(error as i32))
+        })?;
     }
     let shell =
         if user.shell.as_os_str().is_empty() { "/bin/sh".into() } else { user.shell.into_os_string() };

@@ -47,7 +47,7 @@ pub(in crate::driver) struct LeftoverProcesses {
 impl ProcessSearch {
     /// Searches all processes of the machine.
     pub(in crate::driver) fn run(&self) -> io::Result<LeftoverProcesses> {
-        let all = ProcessStatus::all()?;
+        let all_processes = ProcessStatus::all()?;
         let own_pid = i32::try_from(std::process::id()).ok();
         let mut pids = BTreeSet::new();
         for cgroup in &self.cgroups {
@@ -57,20 +57,20 @@ impl ProcessSearch {
             [format!("{}={}", self.variable, self.mark), format!("{SUPERVISOR_MARK_VARIABLE}={}", self.mark)];
         let recorded_supervisor = self.record.as_ref().map(|record| record.supervisor);
         let mut supervisors = Vec::new();
-        for process in &all {
+        for process in &all_processes {
             let [has_service_mark, has_supervisor_mark] = process.has_variables([&marks[0], &marks[1]]);
             if has_supervisor_mark || Some(process.identity) == recorded_supervisor {
                 supervisors.push(process.clone());
             } else if has_service_mark {
                 pids.insert(process.identity.pid);
                 // A daemon may overwrite the environment of its children with their titles.
-                pids.extend(descendants(&all, process.identity.pid));
+                pids.extend(descendants(&all_processes, process.identity.pid));
             }
         }
         for supervisor in &supervisors {
-            pids.extend(descendants(&all, supervisor.identity.pid));
+            pids.extend(descendants(&all_processes, supervisor.identity.pid));
         }
-        pids.extend(self.session_members(&all));
+        pids.extend(self.session_members(&all_processes));
         supervisors.retain(|supervisor| !supervisor.ended);
         let is_supervisor = |process: &ProcessStatus| {
             supervisors.iter().any(|supervisor| supervisor.identity == process.identity)
@@ -79,7 +79,7 @@ impl ProcessSearch {
             let pid = process.identity.pid;
             pids.contains(&pid) && !process.ended && Some(pid) != own_pid && !is_supervisor(process)
         };
-        let processes = all.iter().filter(is_left).cloned().collect();
+        let processes = all_processes.iter().filter(is_left).cloned().collect();
         Ok(LeftoverProcesses { processes, supervisors })
     }
 
@@ -96,7 +96,7 @@ impl ProcessSearch {
     }
 
     /// Returns the pids in the main process's session; none if the session's pid was reused by another process.
-    fn session_members(&self, all: &[ProcessStatus]) -> Vec<i32> {
+    fn session_members(&self, all_processes: &[ProcessStatus]) -> Vec<i32> {
         let Some(ProcessIdentity { pid: session, started_ticks }) =
             self.record.as_ref().map(|record| record.main)
         else {
@@ -105,10 +105,14 @@ impl ProcessSearch {
         let reused = |process: &ProcessStatus| {
             process.identity.pid == session && process.identity.started_ticks != started_ticks
         };
-        if all.iter().any(reused) {
+        if all_processes.iter().any(reused) {
             return Vec::new();
         }
-        all.iter().filter(|process| process.session == session).map(|process| process.identity.pid).collect()
+        all_processes
+            .iter()
+            .filter(|process| process.session == session)
+            .map(|process| process.identity.pid)
+            .collect()
     }
 }
 
@@ -124,23 +128,23 @@ impl LeftoverProcesses {
             .processes
             .iter()
             .take(8)
-            .map(|found| format!("{} ({})", found.identity.pid, found.name))
+            .map(|process| format!("{} ({})", process.identity.pid, process.name))
             .collect();
-        let more = if self.processes.len() > list.len() { ", …" } else { "" };
-        format!("{}{more}", list.join(", "))
+        let ellipsis = if self.processes.len() > list.len() { ", …" } else { "" };
+        format!("{}{ellipsis}", list.join(", "))
     }
 }
 
 /// Returns the pids of all descendants of a process.
-pub(in crate::driver) fn descendants(all: &[ProcessStatus], ancestor: i32) -> BTreeSet<i32> {
-    let mut found = BTreeSet::new();
+pub(in crate::driver) fn descendants(processes: &[ProcessStatus], ancestor: i32) -> BTreeSet<i32> {
+    let mut pids = BTreeSet::new();
     let mut unvisited = vec![ancestor];
     while let Some(parent) = unvisited.pop() {
-        for child in all.iter().filter(|process| process.parent == parent) {
-            if found.insert(child.identity.pid) {
+        for child in processes.iter().filter(|process| process.parent == parent) {
+            if pids.insert(child.identity.pid) {
                 unvisited.push(child.identity.pid);
             }
         }
     }
-    found
+    pids
 }

@@ -68,7 +68,7 @@ fn of_processes(proc: &Path, supervisor: i32, at: Mono) -> Option<Sample> {
     while let Some(pid) = pids.get(next).copied() {
         next += 1;
         pids.extend(children(proc, pid).unwrap_or_default());
-        ticks += times(proc, pid).map_or(0, |(own, ended)| own + ended);
+        ticks += times(proc, pid).map_or(0, |(process_ticks, child_ticks)| process_ticks + child_ticks);
         memory += anonymous(proc, pid).unwrap_or(0);
     }
     (!pids.is_empty()).then_some(Sample {
@@ -82,12 +82,12 @@ fn of_processes(proc: &Path, supervisor: i32, at: Mono) -> Option<Sample> {
 
 /// Returns the children of all threads of a process.
 fn children(proc: &Path, pid: i32) -> Option<Vec<i32>> {
-    let mut found = Vec::new();
+    let mut pids = Vec::new();
     for task in fs::read_dir(proc.join(pid.to_string()).join("task")).ok()? {
         let text = fs::read_to_string(task.ok()?.path().join("children")).ok()?;
-        found.extend(text.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+        pids.extend(text.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
     }
-    Some(found)
+    Some(pids)
 }
 
 /// Returns the CPU time in ticks of the process, and of its children that have ended.
@@ -152,24 +152,24 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_counts_is_read() {
+    fn control_group_counters_are_parsed() {
         check(&[], None);
         let cpu = ("cpu.stat", "usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\n");
-        let least = Sample { at: Mono(5), cpu: Some(Meter::Total(1_500_000)), ..Sample::default() };
-        check(&[cpu, ("cgroup.procs", "")], Some(Sample { memory: Some(0), ..least }));
+        let cpu_only = Sample { at: Mono(5), cpu: Some(Meter::Total(1_500_000)), ..Sample::default() };
+        check(&[cpu, ("cgroup.procs", "")], Some(Sample { memory: Some(0), ..cpu_only }));
         let memory = ("memory.current", "5000000\n");
-        check(&[cpu, memory], Some(Sample { memory: Some(5_000_000), ..least }));
+        check(&[cpu, memory], Some(Sample { memory: Some(5_000_000), ..cpu_only }));
         let stat = ("memory.stat", "anon 10\ninactive_file_x 7\ninactive_file 1000000\n");
-        check(&[cpu, memory, stat], Some(Sample { memory: Some(4_000_000), ..least }));
+        check(&[cpu, memory, stat], Some(Sample { memory: Some(4_000_000), ..cpu_only }));
         let io =
             ("io.stat", "8:0 rbytes=100 wbytes=20 rios=1 wios=1 dbytes=7 dios=0\n8:16 rbytes=3 wbytes=0\n");
-        let all = Sample { memory: Some(5_000_000), disk: Some(Meter::Total(123)), ..least };
-        check(&[cpu, memory, io], Some(all));
+        let complete_sample = Sample { memory: Some(5_000_000), disk: Some(Meter::Total(123)), ..cpu_only };
+        check(&[cpu, memory, io], Some(complete_sample));
         check(&[("cpu.stat", "user_usec 1\n")], None);
     }
 
     #[test]
-    fn without_a_group_processes_are_added_up() {
+    fn usage_without_control_group_sums_processes() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let process = |pid: i32, threads: &[(i32, &str)], stat: &str, status: &str| {
             let path = directory.path().join(pid.to_string());
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_processs_own_memory_is_read() {
+    fn process_memory_is_parsed() {
         let pid = i32::try_from(std::process::id()).expect("a pid");
         assert!(anonymous(Path::new("/proc"), pid).is_some_and(|bytes| bytes > 0));
         assert_eq!(anonymous(Path::new("/proc"), -1), None);

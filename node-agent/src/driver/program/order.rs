@@ -77,8 +77,8 @@ pub(in crate::driver) struct RecordedExit {
 }
 
 impl LaunchFailure {
-    pub(in crate::driver) fn new(step: LaunchStep, what: &str, error: &std::io::Error) -> LaunchFailure {
-        LaunchFailure { step, errno: error.raw_os_error(), message: format!("{what}: {error}") }
+    pub(in crate::driver) fn new(step: LaunchStep, operation: &str, error: &std::io::Error) -> LaunchFailure {
+        LaunchFailure { step, errno: error.raw_os_error(), message: format!("{operation}: {error}") }
     }
 
     /// Returns the failure of a launcher or supervisor that ended without an answer.
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_say_where_to_try_next() {
+    fn program_failures_map_to_failure_classes() {
         check(LaunchStep::Program, Some(libc::ENOENT), FailureClass::NeverHere);
         check(LaunchStep::Program, Some(libc::EACCES), FailureClass::NeverHere);
         check(LaunchStep::Program, Some(libc::ENOEXEC), FailureClass::NeverHere);

@@ -48,7 +48,7 @@ pub(in crate::driver) fn open_log(path: &Path) -> io::Result<File> {
 
 /// Rotates a log that other processes hold open: copies it to the previous file and truncates it in place.
 pub(in crate::driver) fn rotate_in_place(path: &Path, bytes_max: u64) -> io::Result<()> {
-    if fs::metadata(path).is_ok_and(|found| found.len() > bytes_max) {
+    if fs::metadata(path).is_ok_and(|metadata| metadata.len() > bytes_max) {
         fs::copy(path, previous_path(path))?;
         OpenOptions::new().write(true).open(path)?.set_len(0)?;
     }
@@ -57,7 +57,7 @@ pub(in crate::driver) fn rotate_in_place(path: &Path, bytes_max: u64) -> io::Res
 
 /// Returns the current length of a log in bytes, which is the start of the next output.
 pub(in crate::driver) fn log_length(path: &Path) -> u64 {
-    fs::metadata(path).map_or(0, |found| found.len())
+    fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 
 /// Returns at most the last 4096 bytes of the output since `from`.
@@ -102,7 +102,7 @@ pub(in crate::driver) struct Journal {
 }
 
 /// Maximum length of a line in bytes; longer lines are split.
-const LINE_BYTES_MAX: usize = 16 * 1024;
+const MAX_LINE_BYTES: usize = 16 * 1024;
 
 impl Journal {
     pub(in crate::driver) fn connect(resource: &str) -> io::Result<Journal> {
@@ -116,7 +116,7 @@ impl Journal {
     /// Sends complete lines, and keeps the rest for the next call.
     pub(in crate::driver) fn write(&mut self, output: &[u8]) {
         for byte in output {
-            if *byte == b'\n' || self.line.len() >= LINE_BYTES_MAX {
+            if *byte == b'\n' || self.line.len() >= MAX_LINE_BYTES {
                 let line = std::mem::take(&mut self.line);
                 // If the journal rejects the line, it is still in the log file.
                 let _ = self.connection.send(&journal_entry(&self.resource, &line));
@@ -153,8 +153,8 @@ mod tests {
         assert_eq!(fs::read_to_string(previous_path(&path)).unwrap(), "abcdefgh\n");
         log.write(b"longer than the bound\n").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "longer than the bound\n", "a long line is not cut");
-        let mut again = Log::new(path.clone(), 100);
-        again.write(b"more\n").unwrap();
+        let mut reopened_log = Log::new(path.clone(), 100);
+        reopened_log.write(b"more\n").unwrap();
         assert_eq!(
             fs::read_to_string(&path).unwrap(),
             "longer than the bound\nmore\n",
@@ -166,18 +166,18 @@ mod tests {
     fn a_log_that_other_processes_have_open_is_rotated_in_place() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("output.log");
-        let mut held = open_log(&path).unwrap();
-        held.write_all(b"0123456789").unwrap();
+        let mut open_file = open_log(&path).unwrap();
+        open_file.write_all(b"0123456789").unwrap();
         rotate_in_place(&path, 10).unwrap();
         assert_eq!(log_length(&path), 10);
         rotate_in_place(&path, 9).unwrap();
-        held.write_all(b"new").unwrap();
+        open_file.write_all(b"new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(fs::read_to_string(previous_path(&path)).unwrap(), "0123456789");
     }
 
     #[test]
-    fn the_last_line_is_of_the_output_since_the_offset() {
+    fn last_line_ignores_output_before_offset() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("output.log");
         assert_eq!(last_line(&path, 0), None);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_journal_gets_whole_lines_with_any_bytes() {
+    fn journal_receives_whole_lines_with_any_bytes() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let listener = UnixDatagram::bind(&path).unwrap();

@@ -55,9 +55,9 @@ impl ProcessIdentity {
             Err(error) => return Err(error.into()),
         };
         // The check follows the opening: if the start time matches now, it also did when the descriptor was opened.
-        let same = ProcessStatus::read(self.pid)?.is_some_and(|status| status.identity == self);
+        let is_same_process = ProcessStatus::read(self.pid)?.is_some_and(|status| status.identity == self);
         let handle = ProcessHandle { descriptor };
-        if same && !handle.has_ended()? { Ok(Some(handle)) } else { Ok(None) }
+        if is_same_process && !handle.has_ended()? { Ok(Some(handle)) } else { Ok(None) }
     }
 
     /// Returns `true` if the process has not ended.
@@ -125,19 +125,20 @@ impl ProcessStatus {
 
     /// Returns all visible processes.
     pub(in crate::driver) fn all() -> io::Result<Vec<ProcessStatus>> {
-        let mut found = Vec::new();
+        let mut processes = Vec::new();
         for entry in fs::read_dir("/proc")? {
             let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            found.extend(ProcessStatus::read(pid)?);
+            processes.extend(ProcessStatus::read(pid)?);
         }
-        Ok(found)
+        Ok(processes)
     }
 
     /// Returns for each variable (`NAME=value`) whether the process's environment at its last exec contains it.
     pub(in crate::driver) fn has_variables(&self, variables: [&str; 2]) -> [bool; 2] {
         // Unreadable means that the process has ended, or belongs to another user and was not started by the agent.
         let environment = fs::read(format!("/proc/{}/environ", self.identity.pid)).unwrap_or_default();
-        variables.map(|wanted| environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes()))
+        variables
+            .map(|variable| environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes()))
     }
 }
 
@@ -170,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_with_parentheses_do_not_confuse() {
+    fn process_names_with_parentheses_are_parsed() {
         let text = "7 (a) Z 1 (b)) S 3 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 1 1";
         let status = parse(7, text).unwrap();
         assert_eq!((status.parent, status.session, status.ended), (3, 7, false));
@@ -181,11 +182,11 @@ mod tests {
 
     #[test]
     fn a_process_with_another_start_time_is_another_process() {
-        let own = ProcessIdentity::of(i32::try_from(std::process::id()).unwrap()).unwrap();
-        assert!(own.is_alive().unwrap());
-        let other = ProcessIdentity { started_ticks: own.started_ticks + 1, ..own };
-        assert!(!other.is_alive().unwrap());
-        assert!(!other.signal(Signal::KILL).unwrap(), "must not reach us");
+        let this_process = ProcessIdentity::of(i32::try_from(std::process::id()).unwrap()).unwrap();
+        assert!(this_process.is_alive().unwrap());
+        let other_process = ProcessIdentity { started_ticks: this_process.started_ticks + 1, ..this_process };
+        assert!(!other_process.is_alive().unwrap());
+        assert!(!other_process.signal(Signal::KILL).unwrap(), "must not reach us");
     }
 
     #[tokio::test]

@@ -99,13 +99,13 @@ impl Programs {
         run: Run<'_>,
         limit_ms: Millis,
     ) -> io::Result<End> {
-        let whole = async {
+        let whole_run = async {
             match self.begin_run(resource, run).await? {
                 Ok(running) => running.end().await.map(End::Ended),
                 Err(failure) => Ok(End::NotLaunched(failure)),
             }
         };
-        tokio::time::timeout(Duration::from_millis(limit_ms), whole).await.unwrap_or(Ok(End::TimedOut))
+        tokio::time::timeout(Duration::from_millis(limit_ms), whole_run).await.unwrap_or(Ok(End::TimedOut))
     }
 
     /// Starts a program. When this returns, the program has been executed.
@@ -117,9 +117,14 @@ impl Programs {
         let directory = self.directory_of(resource);
         let log = open_log(&directory, self.settings.log_bytes_max)?;
         let log_offset = output::log_length(&directory.log());
-        let (ours, theirs) = UnixStream::pair()?;
+        let (agent_socket, shim_socket) = UnixStream::pair()?;
         let mut command = Command::new(&self.settings.shim);
-        command.arg(LAUNCH).env_clear().envs(run.environment).stdin(OwnedFd::from(theirs)).kill_on_drop(true);
+        command
+            .arg(LAUNCH)
+            .env_clear()
+            .envs(run.environment)
+            .stdin(OwnedFd::from(shim_socket))
+            .kill_on_drop(true);
         if !run.dies_with_agent {
             // With `dies_with_agent`, the launcher creates a session, which is also a process group.
             command.process_group(0);
@@ -141,7 +146,7 @@ impl Programs {
             input: run.input,
         };
         let output = group.child.stdout.take();
-        if let Some(failure) = launch::give_order(ours, &order).await? {
+        if let Some(failure) = launch::give_order(agent_socket, &order).await? {
             return Ok(Err(failure));
         }
         Ok(Ok(Running { group, output, directory, log_offset }))
@@ -186,9 +191,9 @@ impl Running {
     }
 }
 
-fn append_bounded(printed: &mut Vec<u8>, more: &[u8]) {
-    let remaining = OUTPUT_BYTES_MAX.saturating_sub(printed.len()).min(more.len());
-    printed.extend_from_slice(&more[..remaining]);
+fn append_bounded(printed: &mut Vec<u8>, new_bytes: &[u8]) {
+    let remaining = OUTPUT_BYTES_MAX.saturating_sub(printed.len()).min(new_bytes.len());
+    printed.extend_from_slice(&new_bytes[..remaining]);
 }
 
 /// Opens the log for a program's output. On a full or broken disk, the output is lost and the program runs without a

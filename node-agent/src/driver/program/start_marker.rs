@@ -21,7 +21,9 @@ impl Programs {
     /// Returns `true` if a start was requested in this boot and has not been confirmed stopped since.
     pub(in crate::driver) fn is_start_recorded(&self, service: &ServiceDefinition) -> bool {
         match self.directory_of(&service.name).read::<StartMarker>(START_MARKER_FILE) {
-            Ok(begun) => begun.is_some_and(|begun| begun.boot_id == self.settings.boot_id),
+            Ok(start_marker) => {
+                start_marker.is_some_and(|start_marker| start_marker.boot_id == self.settings.boot_id)
+            }
             // An unreadable marker counts as a start, because it was written once.
             Err(error) => {
                 tracing::warn!(resource = service.name.as_str(), %error, "cannot read whether the service was started");
@@ -33,8 +35,8 @@ impl Programs {
     /// Records that the service is about to be started.
     pub(in crate::driver) fn record_start(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         let directory = self.directory_of(&service.name);
-        let begun = StartMarker { uid: service.uid.clone(), boot_id: self.settings.boot_id.clone() };
-        let written = directory.make().and_then(|()| directory.write(START_MARKER_FILE, &begun));
+        let start_marker = StartMarker { uid: service.uid.clone(), boot_id: self.settings.boot_id.clone() };
+        let written = directory.make().and_then(|()| directory.write(START_MARKER_FILE, &start_marker));
         written.map_err(|error| io_failure("cannot record the start", &error))
     }
 

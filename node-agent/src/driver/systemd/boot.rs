@@ -43,7 +43,7 @@ pub(super) fn boot_start(unit: &str, state: &UnitState) -> Option<AutomaticStart
         // Linked into a target by the package or by an operator, or enabled by another name.
         _ => {
             let is_reached_at_boot =
-                |other: &&String| BOOT_TARGETS.contains(&other.as_str()) || is_essential_target(other);
+                |target: &&String| BOOT_TARGETS.contains(&target.as_str()) || is_essential_target(target);
             (format!("is started at boot by {}", state.wanted_by.iter().find(is_reached_at_boot)?), true)
         }
     };
@@ -60,35 +60,35 @@ pub(super) async fn automatic_starts(
     unit: &str,
     state: &UnitState,
 ) -> Result<Vec<AutomaticStart>, BusError> {
-    let mut found: Vec<AutomaticStart> = boot_start(unit, state).into_iter().collect();
+    let mut starts: Vec<AutomaticStart> = boot_start(unit, state).into_iter().collect();
     for trigger in &state.triggered_by {
         let trigger_state = session.unit(trigger).await?;
         if let Some(automatic_start) = boot_start(trigger, &trigger_state) {
-            found.push(AutomaticStart {
+            starts.push(AutomaticStart {
                 cause: format!("{} and starts {unit} on demand", automatic_start.cause),
                 ..automatic_start
             });
         } else if !trigger_state.has_ended() {
             let cause = format!("is active and starts {unit} on demand");
-            found.push(AutomaticStart { unit: trigger.clone(), cause, can_be_disabled: true });
+            starts.push(AutomaticStart { unit: trigger.clone(), cause, can_be_disabled: true });
         }
     }
-    Ok(found)
+    Ok(starts)
 }
 
 /// Disables a unit, and the units that start it on demand. Returns the reasons that remain.
 pub(super) async fn disable(
     session: &Session,
     unit: &str,
-    found: Vec<AutomaticStart>,
+    starts: Vec<AutomaticStart>,
 ) -> Result<Vec<AutomaticStart>, BusError> {
-    if found.is_empty() {
-        return Ok(found);
+    if starts.is_empty() {
+        return Ok(starts);
     }
-    let names: Vec<&str> = found.iter().map(|automatic_start| automatic_start.unit.as_str()).collect();
+    let names: Vec<&str> = starts.iter().map(|automatic_start| automatic_start.unit.as_str()).collect();
     session.disable(&names).await?;
     tracing::info!(unit, disabled = names.join(" "), "disabled units at boot because of disableAtBoot");
-    for automatic_start in found.iter().filter(|automatic_start| automatic_start.unit != unit) {
+    for automatic_start in starts.iter().filter(|automatic_start| automatic_start.unit != unit) {
         session.stop(&automatic_start.unit, super::manager::Mode::Replace).await?.ended().await;
     }
     let state = session.unit(unit).await?;
@@ -120,7 +120,7 @@ mod tests {
     use zbus::zvariant::Value;
 
     #[test]
-    fn boot_starts_are_recognized() {
+    fn units_started_at_boot_are_recognized() {
         for (file, wanted_by, expected) in [
             ("disabled", vec![], None),
             ("static", vec![], None),
@@ -146,9 +146,9 @@ mod tests {
             ),
         ] {
             let state = unit(&[("UnitFileState", Value::from(file)), ("WantedBy", Value::from(wanted_by))]);
-            let found = boot_start("web.service", &state);
+            let start = boot_start("web.service", &state);
             assert_eq!(
-                found.as_ref().map(|found| (found.cause.as_str(), found.can_be_disabled)),
+                start.as_ref().map(|start| (start.cause.as_str(), start.can_be_disabled)),
                 expected,
                 "{file}"
             );
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_refusal_contains_a_remedy() {
+    fn boot_start_refusal_suggests_a_fix() {
         let check = |disable: bool, can_be_disabled: bool, expected: &str| {
             let automatic_start = AutomaticStart {
                 unit: "web.socket".to_owned(),

@@ -27,7 +27,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit for a connection: a bus that is stopping still accepts connections, but does not answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Number of signals by which a subscriber may lag behind; a slower one has to query the state.
-const BACKLOG: usize = 1024;
+const SIGNAL_BACKLOG: usize = 1024;
 
 /// Message of the manager.
 #[derive(Clone, Debug)]
@@ -110,18 +110,18 @@ impl Bus {
 
     /// Returns an open connection.
     pub(super) async fn session(&self) -> Result<Session, BusError> {
-        let mut held = self.session.lock().await;
-        if let Some(session) = held.as_ref().filter(|session| !session.connection.is_closed()) {
+        let mut current_session = self.session.lock().await;
+        if let Some(session) = current_session.as_ref().filter(|session| !session.connection.is_closed()) {
             return Ok(session.clone());
         }
-        *held = None;
+        *current_session = None;
         let connected = tokio::time::timeout(CONNECT_TIMEOUT, connect(&self.socket)).await;
         let session = connected.unwrap_or_else(|_| {
             let why =
                 format!("{} did not respond within {} s", self.socket.display(), CONNECT_TIMEOUT.as_secs());
             Err(BusError::Unreachable(why))
         })?;
-        *held = Some(session.clone());
+        *current_session = Some(session.clone());
         Ok(session)
     }
 }
@@ -131,7 +131,7 @@ async fn connect(socket: &Path) -> Result<Session, BusError> {
         .await
         .map_err(|error| BusError::Unreachable(format!("{}: {error}", socket.display())))?;
     let connection = Builder::unix_stream(stream).method_timeout(ANSWER_TIMEOUT).build().await?;
-    let (signals, _) = broadcast::channel(BACKLOG);
+    let (signals, _) = broadcast::channel(SIGNAL_BACKLOG);
     // Spawned before the manager is asked to send signals: an unread stream blocks all messages of the connection.
     tokio::spawn(distribute_signals(MessageStream::from(&connection), signals.clone()));
     let bus = zbus::fdo::DBusProxy::new(&connection).await?;
@@ -143,10 +143,10 @@ async fn connect(socket: &Path) -> Result<Session, BusError> {
 }
 
 fn rules() -> Result<[MatchRule<'static>; 2], BusError> {
-    let ours = || MatchRule::builder().msg_type(Type::Signal).sender(DESTINATION);
+    let systemd_signals = || MatchRule::builder().msg_type(Type::Signal).sender(DESTINATION);
     Ok([
-        ours()?.interface(MANAGER)?.path(MANAGER_PATH)?.build(),
-        ours()?.interface(PROPERTIES)?.path_namespace("/org/freedesktop/systemd1/unit")?.build(),
+        systemd_signals()?.interface(MANAGER)?.path(MANAGER_PATH)?.build(),
+        systemd_signals()?.interface(PROPERTIES)?.path_namespace("/org/freedesktop/systemd1/unit")?.build(),
     ])
 }
 

@@ -48,7 +48,7 @@ impl CgroupHierarchies {
 
     /// Returns the existing directories of a group, those with counters first.
     fn directories(&self, group: &str) -> Vec<(PathBuf, bool)> {
-        let mut found: Vec<(PathBuf, bool)> = self
+        let mut directories_found: Vec<(PathBuf, bool)> = self
             .hierarchies
             .iter()
             .filter_map(|hierarchy| {
@@ -57,8 +57,8 @@ impl CgroupHierarchies {
             })
             .filter(|(directory, _)| directory.is_dir())
             .collect();
-        found.sort_by_key(|(_, counts)| !counts);
-        found
+        directories_found.sort_by_key(|(_, counts)| !counts);
+        directories_found
     }
 
     /// Returns the directory with the counters of a group.
@@ -133,9 +133,9 @@ fn is_ignorable(error: &io::Error) -> bool {
 
 /// Returns the pids as text for a message.
 pub(in crate::driver) fn describe(pids: &[i32]) -> String {
-    let words: Vec<String> = pids.iter().take(5).map(ToString::to_string).collect();
-    let more = if pids.len() > 5 { " …" } else { "" };
-    format!("processes {}{more}", words.join(", "))
+    let pid_texts: Vec<String> = pids.iter().take(5).map(ToString::to_string).collect();
+    let ellipsis = if pids.len() > 5 { " …" } else { "" };
+    format!("processes {}{ellipsis}", pid_texts.join(", "))
 }
 
 #[cfg(test)]
@@ -143,14 +143,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hierarchies_of_systemd_are_found() {
+    fn control_group_hierarchies_are_found() {
         let check = |mounts: &str, expected: &[(&str, &str, bool)]| {
-            let found = CgroupHierarchies::of(mounts).hierarchies;
-            let found: Vec<(&str, &str, bool)> = found
+            let hierarchies = CgroupHierarchies::of(mounts).hierarchies;
+            let hierarchies: Vec<(&str, &str, bool)> = hierarchies
                 .iter()
                 .map(|one| (one.root.to_str().unwrap(), one.mount.to_str().unwrap(), one.counts))
                 .collect();
-            assert_eq!(found, expected, "{mounts}");
+            assert_eq!(hierarchies, expected, "{mounts}");
         };
         check(
             "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n",
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_those_of_all_groups_below() {
+    fn group_members_include_all_child_groups() {
         let directory = tempfile::tempdir().unwrap();
         let mount = directory.path().to_str().unwrap();
         let unit = directory.path().join("system.slice/web.service");
@@ -180,15 +180,16 @@ mod tests {
         assert_eq!(groups.members("").unwrap(), Vec::<i32>::new());
         assert_eq!(groups.counters("/system.slice/web.service"), Some(unit));
         assert_eq!((groups.counters("/gone"), groups.counters("")), (None, None));
-        let other = CgroupHierarchies::of(&format!("1 2 0:1 /machine {mount} rw - cgroup2 none rw\n"));
+        let other_hierarchies =
+            CgroupHierarchies::of(&format!("1 2 0:1 /machine {mount} rw - cgroup2 none rw\n"));
         // A group that no mount shows is not known to be empty.
-        let problem = other.members("/system.slice/web.service").unwrap_err().to_string();
+        let problem = other_hierarchies.members("/system.slice/web.service").unwrap_err().to_string();
         assert!(problem.contains("/system.slice/web.service"), "{problem}");
-        assert_eq!(other.members("").unwrap(), Vec::<i32>::new());
+        assert_eq!(other_hierarchies.members("").unwrap(), Vec::<i32>::new());
     }
 
     #[test]
-    fn many_processes_are_named_in_part() {
+    fn long_process_lists_are_abbreviated() {
         assert_eq!(describe(&[1, 2]), "processes 1, 2");
         assert_eq!(describe(&[1, 2, 3, 4, 5, 6]), "processes 1, 2, 3, 4, 5 …");
     }

@@ -11,9 +11,9 @@ use zbus::Message;
 use zbus::zvariant::{DynamicType, ObjectPath, OwnedObjectPath, OwnedValue, Value};
 
 /// Interface of all units.
-const UNIT: &str = "org.freedesktop.systemd1.Unit";
+const UNIT_INTERFACE: &str = "org.freedesktop.systemd1.Unit";
 /// Interface of jobs.
-const JOB: &str = "org.freedesktop.systemd1.Job";
+const JOB_INTERFACE: &str = "org.freedesktop.systemd1.Job";
 
 /// Mode of a job: whether it only replaces conflicting jobs, or also ignores the order between units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,12 +93,12 @@ impl Session {
 
     /// Returns the state of a unit by its object and name.
     pub(super) async fn state(&self, path: &ObjectPath<'_>, unit: &str) -> Result<UnitState, BusError> {
-        let common = self.properties(path, UNIT).await?;
-        let own = match own_interface(unit) {
+        let common = self.properties(path, UNIT_INTERFACE).await?;
+        let interface_properties = match own_interface(unit) {
             Some(interface) => self.properties(path, &interface).await?,
             None => Properties::new(),
         };
-        Ok(UnitState::of(&common, &own))
+        Ok(UnitState::of(&common, &interface_properties))
     }
 
     async fn properties(&self, path: &ObjectPath<'_>, interface: &str) -> Result<Properties, BusError> {
@@ -117,13 +117,13 @@ impl Session {
     /// Returns the unit to which a process belongs.
     pub(super) async fn unit_of(&self, pid: u32) -> Result<UnitState, BusError> {
         let path: OwnedObjectPath = self.manager("GetUnitByPID", &(pid,)).await?.body().deserialize()?;
-        Ok(UnitState::of(&self.properties(&path, UNIT).await?, &Properties::new()))
+        Ok(UnitState::of(&self.properties(&path, UNIT_INTERFACE).await?, &Properties::new()))
     }
 
     /// Returns the type of a job; `None` if it has ended.
     pub(super) async fn job_type(&self, job: u32) -> Option<String> {
         let path = ObjectPath::try_from(format!("{MANAGER_PATH}/job/{job}")).ok()?;
-        let answer = self.ask(&path, PROPERTIES, "Get", &(JOB, "JobType")).await.ok()?;
+        let answer = self.ask(&path, PROPERTIES, "Get", &(JOB_INTERFACE, "JobType")).await.ok()?;
         let value: OwnedValue = answer.body().deserialize().ok()?;
         String::try_from(value).ok()
     }
@@ -139,8 +139,8 @@ impl Session {
         unit: &str,
         properties: &[(&str, Value<'_>)],
     ) -> Result<Job, BusError> {
-        let beside: Vec<(&str, Vec<(&str, Value<'_>)>)> = Vec::new();
-        self.job("StartTransientUnit", &(unit, Mode::Replace.job_mode(), properties, beside)).await
+        let auxiliary_units: Vec<(&str, Vec<(&str, Value<'_>)>)> = Vec::new();
+        self.job("StartTransientUnit", &(unit, Mode::Replace.job_mode(), properties, auxiliary_units)).await
     }
 
     /// Requests a stop.
@@ -170,13 +170,13 @@ impl Session {
     /// units.
     pub(super) async fn add_ref(&self, unit: &str) -> Result<(), BusError> {
         let path = self.load(unit).await?;
-        self.ask(&path, UNIT, "Ref", &()).await.map(|_| ())
+        self.ask(&path, UNIT_INTERFACE, "Ref", &()).await.map(|_| ())
     }
 
     /// Reverts one [`Session::add_ref`].
     pub(super) async fn unref(&self, unit: &str) -> Result<(), BusError> {
         let path = self.load(unit).await?;
-        self.ask(&path, UNIT, "Unref", &()).await.map(|_| ())
+        self.ask(&path, UNIT_INTERFACE, "Unref", &()).await.map(|_| ())
     }
 
     /// Disables units, and reloads all units.

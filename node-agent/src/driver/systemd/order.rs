@@ -16,12 +16,12 @@ use std::io;
 use std::path::Path;
 
 /// Directory of drop-ins that end with the boot.
-const DIRECTORY: &str = "/run/systemd/system";
+const RUNTIME_UNIT_DIRECTORY: &str = "/run/systemd/system";
 
 /// Returns the unit of this process; `None` if it is not a service, for example after a start by hand.
 pub(super) async fn own_unit(session: &Session) -> Result<Option<UnitState>, BusError> {
     match session.unit_of(std::process::id()).await {
-        Ok(own) => Ok(Some(own).filter(|own| own.id.ends_with(".service"))),
+        Ok(unit) => Ok(Some(unit).filter(|unit| unit.id.ends_with(".service"))),
         Err(BusError::Refused { .. }) => Ok(None),
         Err(error @ BusError::Unreachable(_)) => Err(error),
     }
@@ -29,7 +29,7 @@ pub(super) async fn own_unit(session: &Session) -> Result<Option<UnitState>, Bus
 
 /// Returns the mode for a stop: without regard to the order if systemd is stopping the agent.
 pub(super) async fn stop_mode(session: &Session) -> Result<Mode, BusError> {
-    let job = own_unit(session).await?.map_or(0, |own| own.job);
+    let job = own_unit(session).await?.map_or(0, |unit| unit.job);
     let ends = job != 0 && matches!(session.job_type(job).await.as_deref(), Some("stop" | "restart"));
     Ok(if ends { Mode::IgnoreDependencies } else { Mode::Replace })
 }
@@ -37,7 +37,7 @@ pub(super) async fn stop_mode(session: &Session) -> Result<Mode, BusError> {
 /// Returns `true` if a unit needs an order before the agent. A unit that is already ordered after the agent cannot
 /// have one.
 fn is_missing(unit: &UnitState, agent: &str) -> bool {
-    !unit.before.iter().chain(&unit.after).any(|other| other == agent)
+    !unit.before.iter().chain(&unit.after).any(|ordered_unit| ordered_unit == agent)
 }
 
 /// Orders a unit of the node before the agent, unless it already is.
@@ -50,7 +50,7 @@ pub(super) async fn ensure(
     if !is_missing(unit, agent) {
         return Ok(());
     }
-    if let Err(error) = write(Path::new(DIRECTORY), name, agent) {
+    if let Err(error) = write(Path::new(RUNTIME_UNIT_DIRECTORY), name, agent) {
         // Not an error: only the order at a shutdown is affected.
         tracing::warn!(unit = name, %error, "cannot order the unit before the agent, so a shutdown may stop the unit first");
         return Ok(());

@@ -54,17 +54,17 @@ async fn start_or_adopt(
     unit: &str,
 ) -> Result<(), DriverFailure> {
     let session = context.bus.session().await.map_err(|error| bus_failure(&error))?;
-    let own = order::own_unit(&session).await.map_err(|error| bus_failure(&error))?;
-    let own = own.as_ref().map(|own| own.id.as_str());
+    let agent_unit = order::own_unit(&session).await.map_err(|error| bus_failure(&error))?;
+    let agent_unit = agent_unit.as_ref().map(|agent_unit| agent_unit.id.as_str());
     let state = session.unit(unit).await.map_err(|error| bus_failure(&error))?;
-    if is_essential_unit(&state.id) || own == Some(state.id.as_str()) {
+    if is_essential_unit(&state.id) || agent_unit == Some(state.id.as_str()) {
         let message = format!("{unit} is {}, which the node requires, so it cannot be a service", state.id);
         return Err(never_here_failure(Reason::BadConfiguration, message));
     }
     let job = if spec.command.is_empty() {
-        start_node_unit(context, &session, spec, unit, &state, own).await?
+        start_node_unit(context, &session, spec, unit, &state, agent_unit).await?
     } else {
-        start_transient_unit(context, &session, service, spec, unit, &state, own).await?
+        start_transient_unit(context, &session, service, spec, unit, &state, agent_unit).await?
     };
     let result = match job {
         Some(job) => job.ended().await,
@@ -80,7 +80,7 @@ async fn start_node_unit(
     spec: &SystemdSpec,
     unit: &str,
     state: &UnitState,
-    own: Option<&str>,
+    agent_unit: Option<&str>,
 ) -> Result<Option<Job>, DriverFailure> {
     let is_active = state.active == ActiveState::Active;
     // An active unit is adopted even if its unit file was removed in the meantime.
@@ -93,7 +93,7 @@ async fn start_node_unit(
             automatic_starts = boot::disable(session, unit, automatic_starts).await?;
         }
         if automatic_starts.is_empty()
-            && let Some(agent) = own
+            && let Some(agent) = agent_unit
         {
             order::ensure(session, &state.id, state, agent).await?;
         }
@@ -122,7 +122,7 @@ async fn start_transient_unit(
     spec: &SystemdSpec,
     unit: &str,
     state: &UnitState,
-    own: Option<&str>,
+    agent_unit: Option<&str>,
 ) -> Result<Option<Job>, DriverFailure> {
     if let Some(failure) = occupied(unit, state) {
         return Err(failure);
@@ -139,16 +139,16 @@ async fn start_transient_unit(
         ActiveState::Inactive | ActiveState::Failed | ActiveState::Deactivating | ActiveState::Unknown => {}
     }
     context.kill_group_leftovers(unit, &state.group).await?;
-    let mut properties = transient::properties(service, spec, &context.settings.node, own);
+    let mut properties = transient::properties(service, spec, &context.settings.node, agent_unit);
     // Keeps the cause of the unit's end readable until the unit is released.
     properties.push(("AddRef", true.into()));
-    let until = Instant::now() + UNLOAD_TIMEOUT;
+    let deadline = Instant::now() + UNLOAD_TIMEOUT;
     loop {
         release_unit(session, unit).await;
         match session.start_transient(unit, &properties).await {
             Ok(job) => return Ok(Some(job)),
             // systemd has not unloaded the previous unit yet.
-            Err(error) if error.is("UnitExists") && Instant::now() < until => sleep(POLL_INTERVAL).await,
+            Err(error) if error.is("UnitExists") && Instant::now() < deadline => sleep(POLL_INTERVAL).await,
             Err(error) => return Err(refused(unit, &error)),
         }
     }
@@ -171,11 +171,11 @@ async fn wait_until_active(
         let mut look_at = now + Duration::from_secs(1);
         match run_state(&state) {
             RunState::Running if state.active == ActiveState::Active => {
-                let since = *active_since.get_or_insert(now);
-                if !counts_as_started_early(&state) || now >= since + MIN_RUN_TIME {
+                let first_active_at = *active_since.get_or_insert(now);
+                if !counts_as_started_early(&state) || now >= first_active_at + MIN_RUN_TIME {
                     return Ok(());
                 }
-                look_at = since + MIN_RUN_TIME;
+                look_at = first_active_at + MIN_RUN_TIME;
             }
             RunState::Ended if state.job == 0 => return Err(start_failure(unit, result, &state)),
             RunState::Running | RunState::Ending | RunState::Ended | RunState::Unclear => active_since = None,
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_of_systemd_have_classes() {
+    fn systemd_errors_map_to_failure_classes() {
         for (name, class, reason) in [
             ("org.freedesktop.systemd1.NoSuchUnit", FailureClass::NeverHere, Reason::NotInstalled),
             ("org.freedesktop.systemd1.UnitMasked", FailureClass::NeverHere, Reason::BadConfiguration),

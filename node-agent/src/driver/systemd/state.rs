@@ -93,21 +93,24 @@ pub(super) struct UnitState {
 
 impl UnitState {
     /// Reads the properties that all units have, and those of the unit's own type.
-    pub(super) fn of(unit: &Properties, own: &Properties) -> UnitState {
+    pub(super) fn of(unit: &Properties, interface_properties: &Properties) -> UnitState {
         let id = text(unit, "Id");
         let (active, sub) = (text(unit, "ActiveState"), text(unit, "SubState"));
         let is_service = id.ends_with(".service");
         let service = is_service.then(|| ServiceState {
-            kind: text(own, "Type"),
-            remain_after_exit: flag(own, "RemainAfterExit"),
-            main_end: match (signed(own, "ExecMainCode"), signed(own, "ExecMainStatus")) {
+            kind: text(interface_properties, "Type"),
+            remain_after_exit: flag(interface_properties, "RemainAfterExit"),
+            main_end: match (
+                signed(interface_properties, "ExecMainCode"),
+                signed(interface_properties, "ExecMainStatus"),
+            ) {
                 // Numbers of waitid(2).
                 (1, status) => MainEnd::Exited(status),
                 (2, signal) => MainEnd::Killed(signal),
                 (3, signal) => MainEnd::Dumped(signal),
                 _ => MainEnd::None,
             },
-            main_ended_us: number(own, "ExecMainExitTimestampMonotonic"),
+            main_ended_us: number(interface_properties, "ExecMainExitTimestampMonotonic"),
         });
         let mut wanted_by = Vec::new();
         for kind in ["WantedBy", "RequiredBy", "UpheldBy"] {
@@ -128,10 +131,10 @@ impl UnitState {
             fragment: text(unit, "FragmentPath"),
             is_transient: flag(unit, "Transient"),
             job: job(unit),
-            result: text(own, "Result"),
+            result: text(interface_properties, "Result"),
             conditions_held: flag(unit, "ConditionResult"),
             active_until_us: number(unit, "ActiveExitTimestampMonotonic"),
-            group: text(own, "ControlGroup"),
+            group: text(interface_properties, "ControlGroup"),
             wanted_by,
             triggered_by: texts(unit, "TriggeredBy"),
             before: texts(unit, "Before"),
@@ -209,14 +212,14 @@ pub(super) mod testing {
 
     /// Returns the state of a loaded unit of any type with these properties.
     pub(in super::super) fn unit(properties: &[(&str, Value<'_>)]) -> UnitState {
-        let mut all = Properties::new();
+        let mut all_properties = Properties::new();
         for (name, value) in [("Id", Value::from("web.service")), ("LoadState", Value::from("loaded"))]
             .iter()
             .chain(properties)
         {
-            all.insert((*name).to_owned(), value.try_to_owned().unwrap());
+            all_properties.insert((*name).to_owned(), value.try_to_owned().unwrap());
         }
-        UnitState::of(&all, &all)
+        UnitState::of(&all_properties, &all_properties)
     }
 }
 
@@ -227,7 +230,7 @@ mod tests {
     use zbus::zvariant::{ObjectPath, StructureBuilder};
 
     #[test]
-    fn properties_are_read() {
+    fn unit_properties_are_parsed() {
         let job = StructureBuilder::new()
             .add_field(7_u32)
             .add_field(ObjectPath::try_from("/a").unwrap())
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn load_states_are_told_apart() {
+    fn unit_load_states_are_parsed() {
         let error = StructureBuilder::new()
             .add_field("org.freedesktop.systemd1.BadUnitSetting")
             .add_field("Unit web.service has a bad unit file setting.")
@@ -275,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn other_types_have_no_main_process() {
+    fn units_other_than_services_lack_main_process() {
         let state = unit(&[("Id", Value::from("srv.mount")), ("ActiveState", Value::from("inactive"))]);
         assert_eq!(state.service, None);
         assert!(state.has_ended() && !state.ends_after_start());

@@ -21,7 +21,7 @@ pub(super) fn properties(
     environment.push(format!("HA_RESOURCE={}", service.name));
     environment.push(format!("HA_RESOURCE_UID={}", service.uid));
     environment.push(format!("HA_NODE={node}"));
-    let mut all = vec![
+    let mut unit_properties = vec![
         ("Description", Value::from(format!("hactl resource {}", service.name))),
         // With this type, the unit counts as started once the program was executed.
         ("Type", Value::from("exec")),
@@ -39,26 +39,26 @@ pub(super) fn properties(
         ("TasksAccounting", Value::from(true)),
     ];
     if let Some(directory) = &spec.working_directory {
-        all.push(("WorkingDirectory", Value::from(directory.clone())));
+        unit_properties.push(("WorkingDirectory", Value::from(directory.clone())));
     }
     if let Some(user) = &spec.user {
-        all.push(("User", Value::from(user.clone())));
+        unit_properties.push(("User", Value::from(user.clone())));
     }
     if let Some(bytes) = spec.limits.memory {
-        all.push(("MemoryMax", Value::from(u64::try_from(bytes.units()).unwrap_or(u64::MAX))));
+        unit_properties.push(("MemoryMax", Value::from(u64::try_from(bytes.units()).unwrap_or(u64::MAX))));
     }
     if let Some(cores) = spec.limits.cpu {
         // CPU time per second: a thousandth of a core is one millisecond.
         let micros = u64::try_from(cores.milli()).unwrap_or_default().saturating_mul(1000);
-        all.push(("CPUQuotaPerSecUSec", Value::from(micros)));
+        unit_properties.push(("CPUQuotaPerSecUSec", Value::from(micros)));
     }
     if let Some(tasks) = spec.limits.tasks {
-        all.push(("TasksMax", Value::from(tasks)));
+        unit_properties.push(("TasksMax", Value::from(tasks)));
     }
     if let Some(agent) = agent {
-        all.push(("Before", Value::from(vec![agent.to_owned()])));
+        unit_properties.push(("Before", Value::from(vec![agent.to_owned()])));
     }
-    all
+    unit_properties
 }
 
 #[cfg(test)]
@@ -76,18 +76,21 @@ mod tests {
         resource.spec.driver = serde_json::from_value::<DriverSpec>(json!({"systemd": spec})).unwrap();
         let service = ServiceDefinition::of(&resource);
         let spec = service.driver.systemd.clone().unwrap();
-        let found = properties(&service, &spec, &"node1".into(), agent);
+        let unit_properties = properties(&service, &spec, &"node1".into(), agent);
         for (name, text) in expected {
-            let value = found.iter().find(|(other, _)| other == name).map(|(_, value)| value.to_string());
+            let value = unit_properties
+                .iter()
+                .find(|(property_name, _)| property_name == name)
+                .map(|(_, value)| value.to_string());
             assert_eq!(value.as_deref(), Some(*text), "{name}");
         }
         for name in absent {
-            assert!(!found.iter().any(|(other, _)| other == name), "{name}");
+            assert!(!unit_properties.iter().any(|(property_name, _)| property_name == name), "{name}");
         }
     }
 
     #[test]
-    fn a_command_line_becomes_a_unit() {
+    fn command_line_becomes_transient_unit() {
         check(
             &json!({"command": ["/bin/sleep", "9"], "environment": {"A": "b c"}}),
             None,

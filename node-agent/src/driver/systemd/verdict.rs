@@ -134,8 +134,8 @@ const NO_SUCH_GROUP: i32 = 216;
 const NO_SUCH_USER: i32 = 217;
 const CANNOT_MAKE_NAMESPACE: i32 = 226;
 
-fn main_class(end: MainEnd) -> (FailureClass, Reason) {
-    match end {
+fn main_class(process_end: MainEnd) -> (FailureClass, Reason) {
+    match process_end {
         MainEnd::Exited(CANNOT_EXECUTE) => (FailureClass::NeverHere, Reason::NotInstalled),
         MainEnd::Exited(CANNOT_CHANGE_DIRECTORY | NO_SUCH_GROUP | NO_SUCH_USER) => {
             (FailureClass::NeverHere, Reason::BadConfiguration)
@@ -165,8 +165,8 @@ pub(super) fn how_it_ended(state: &UnitState) -> String {
     }
 }
 
-fn main_end(end: MainEnd, result: &str) -> String {
-    match end {
+fn main_end(process_end: MainEnd, result: &str) -> String {
+    match process_end {
         MainEnd::Exited(CANNOT_CHANGE_DIRECTORY) => {
             "cannot enter the working directory (exit status 200)".to_owned()
         }
@@ -198,8 +198,9 @@ pub(super) fn is_stopped_externally(state: &UnitState, job_seen: bool) -> bool {
         Some(_) => true,
         None => return state.result == "success",
     };
-    let asked = matches!(state.result.as_str(), "" | "success" | "exit-code" | "signal" | "timeout");
-    job_seen && began_before_the_end && asked
+    let is_requested_result =
+        matches!(state.result.as_str(), "" | "success" | "exit-code" | "signal" | "timeout");
+    job_seen && began_before_the_end && is_requested_result
 }
 
 pub(super) fn never_here_failure(reason: Reason, message: String) -> DriverFailure {
@@ -245,11 +246,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_service_here_is_refused() {
+    fn unsuitable_units_are_refused() {
         let check = |properties: &[(&str, Value<'_>)], expected: Option<(Reason, &str)>| {
             let failure = refusal("web.service", &unit(properties));
-            let found = failure.as_ref().map(|failure| (failure.reason, failure.message.as_str()));
-            assert_eq!(found, expected);
+            let found_refusal = failure.as_ref().map(|failure| (failure.reason, failure.message.as_str()));
+            assert_eq!(found_refusal, expected);
             assert!(failure.is_none_or(|failure| failure.class == FailureClass::NeverHere));
         };
         check(&[("Type", Value::from("simple"))], None);
@@ -284,42 +285,42 @@ mod tests {
     }
 
     #[test]
-    fn failed_starts_are_explained() {
+    fn failed_unit_starts_are_explained() {
         let check = |result: &str, state: &UnitState, class, reason, message: &str| {
             let failure = start_failure("web.service", &JobResult::of(result), state);
             assert_eq!((failure.class, failure.reason), (class, reason), "{}", failure.message);
             assert_eq!(failure.message, format!("web.service: {message}; run journalctl -u web.service"));
         };
-        let (here, never) = (FailureClass::RetryHere, FailureClass::NeverHere);
+        let (retry_here, never_here) = (FailureClass::RetryHere, FailureClass::NeverHere);
         let failed = |status| ended("exit-code", ("exited", status));
-        check("failed", &failed(1), here, Reason::StartFailed, "main process exited with status 1");
+        check("failed", &failed(1), retry_here, Reason::StartFailed, "main process exited with status 1");
         let missing = "cannot execute the program (exit status 203)";
-        check("failed", &failed(203), never, Reason::NotInstalled, missing);
-        check("done", &failed(203), never, Reason::NotInstalled, missing);
+        check("failed", &failed(203), never_here, Reason::NotInstalled, missing);
+        check("done", &failed(203), never_here, Reason::NotInstalled, missing);
         let user = "user does not exist (exit status 217)";
-        check("failed", &failed(217), never, Reason::BadConfiguration, user);
-        check("failed", &failed(0), here, Reason::StartFailed, "a command of the unit failed");
+        check("failed", &failed(217), never_here, Reason::BadConfiguration, user);
+        check("failed", &failed(0), retry_here, Reason::StartFailed, "a command of the unit failed");
         let killed = ended("signal", ("killed", 9));
-        check("failed", &killed, here, Reason::StartFailed, "main process was killed by signal 9");
-        let late = ended("timeout", ("killed", 15));
+        check("failed", &killed, retry_here, Reason::StartFailed, "main process was killed by signal 9");
+        let timed_out = ended("timeout", ("killed", 15));
         let message = "time limit of the unit exceeded (TimeoutStartSec=, TimeoutStopSec=, RuntimeMaxSec=)";
-        check("failed", &late, here, Reason::StartFailed, message);
+        check("failed", &timed_out, retry_here, Reason::StartFailed, message);
         let message = "start took longer than JobTimeoutSec=";
-        check("timeout", &failed(1), here, Reason::TimedOut, message);
+        check("timeout", &failed(1), retry_here, Reason::TimedOut, message);
         let message = "a required unit could not be started";
-        check("dependency", &failed(1), here, Reason::StartFailed, message);
+        check("dependency", &failed(1), retry_here, Reason::StartFailed, message);
         let message = "systemd rejected the start (assert)";
-        check("assert", &failed(1), never, Reason::BadConfiguration, message);
+        check("assert", &failed(1), never_here, Reason::BadConfiguration, message);
         let unmet = unit(&[("ActiveState", Value::from("inactive"))]);
         let message = "conditions in the unit file are not met on this node";
         check("done", &unmet, FailureClass::TryElsewhere, Reason::StartFailed, message);
         let restarting =
             unit(&[("ActiveState", Value::from("activating")), ("SubState", Value::from("auto-restart"))]);
-        check("failed", &restarting, here, Reason::StartFailed, "unit is activating/auto-restart");
+        check("failed", &restarting, retry_here, Reason::StartFailed, "unit is activating/auto-restart");
     }
 
     #[test]
-    fn ends_are_told_in_a_sentence() {
+    fn unit_exits_are_described() {
         for (result, end, expected) in [
             ("success", ("exited", 0), "main process exited with status 0"),
             ("core-dump", ("dumped", 11), "main process dumped core on signal 11"),
@@ -334,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_by_hand_is_told_from_a_crash() {
+    fn manual_stop_is_distinguished_from_crash() {
         let check = |result: &str, active_until: u64, main_ended: u64, job_seen: bool, expected: bool| {
             let mut state = ended(result, ("killed", 15));
             state.active_until_us = active_until;

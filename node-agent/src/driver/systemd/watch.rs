@@ -67,16 +67,16 @@ impl WatchState {
 }
 
 async fn watch(context: Weak<Context>, service: ServiceDefinition, unit: String, runs: bool) {
-    let mut seen = WatchState { runs, job_seen: false };
+    let mut watch_state = WatchState { runs, job_seen: false };
     loop {
-        if let Err(error) = watch_once(&context, &service, &unit, &mut seen).await {
+        if let Err(error) = watch_once(&context, &service, &unit, &mut watch_state).await {
             tracing::debug!(resource = service.name.as_str(), unit, %error, "cannot watch the unit");
         }
         if context.strong_count() == 0 {
             return;
         }
         // A job may be missed until the next connection.
-        seen.job_seen = true;
+        watch_state.job_seen = true;
         tokio::time::sleep(RETRY_DELAY).await;
     }
 }
@@ -86,7 +86,7 @@ async fn watch_once(
     context: &Weak<Context>,
     service: &ServiceDefinition,
     unit: &str,
-    seen: &mut WatchState,
+    watch_state: &mut WatchState,
 ) -> Result<(), BusError> {
     let session = match context.upgrade() {
         Some(context) => context.bus.session().await?,
@@ -98,13 +98,13 @@ async fn watch_once(
     let _ = session.add_ref(unit).await;
     while !session.connection.is_closed() {
         let state = session.state(&path, unit).await?;
-        if state.has_ended() && seen.runs {
+        if state.has_ended() && watch_state.runs {
             // systemd sends the signal about the job after those about its effects.
-            seen.job_seen |= check_for_new_job(&session, &mut signals, unit).await?;
+            watch_state.job_seen |= check_for_new_job(&session, &mut signals, unit).await?;
         }
         let Some(context) = context.upgrade() else { return Ok(()) };
         context.remember_group(unit, &state.group);
-        if let Some(change) = seen.update(&state) {
+        if let Some(change) = watch_state.update(&state) {
             tracing::debug!(
                 resource = service.name.as_str(),
                 unit,
@@ -122,9 +122,9 @@ async fn watch_once(
             });
         }
         drop(context);
-        let until = Instant::now() + POLL_INTERVAL;
-        match wait_for_change(&session, &mut signals, path.as_str(), unit, until).await {
-            Change::Job | Change::Missed => seen.job_seen = true,
+        let deadline = Instant::now() + POLL_INTERVAL;
+        match wait_for_change(&session, &mut signals, path.as_str(), unit, deadline).await {
+            Change::Job | Change::Missed => watch_state.job_seen = true,
             Change::Properties | Change::Nothing => {}
         }
     }
@@ -144,13 +144,13 @@ pub(super) enum Change {
     Nothing,
 }
 
-/// Waits for a signal about a unit, at most until `until`.
+/// Waits for a signal about a unit, at most until `deadline`.
 pub(super) async fn wait_for_change(
     session: &Session,
     signals: &mut Receiver<Signal>,
     path: &str,
     unit: &str,
-    until: Instant,
+    deadline: Instant,
 ) -> Change {
     let changed = async {
         loop {
@@ -176,7 +176,7 @@ pub(super) async fn wait_for_change(
             () = session.connection.closed() => Change::Missed,
         }
     };
-    timeout_at(until, changed_or_closed).await.unwrap_or(Change::Nothing)
+    timeout_at(deadline, changed_or_closed).await.unwrap_or(Change::Nothing)
 }
 
 /// Reads all signals that were sent until now. Returns `true` if one reports a new job of the unit, or if it may have
@@ -187,11 +187,11 @@ async fn check_for_new_job(
     unit: &str,
 ) -> Result<bool, BusError> {
     let asked_serial = session.ping().await?;
-    let mut made = false;
+    let mut has_new_job = false;
     loop {
         match signals.recv().await {
-            Ok(Signal::JobNew { unit: of }) => made |= of == unit,
-            Ok(Signal::Answered { serial }) if serial == asked_serial => return Ok(made),
+            Ok(Signal::JobNew { unit: job_unit }) => has_new_job |= job_unit == unit,
+            Ok(Signal::Answered { serial }) if serial == asked_serial => return Ok(has_new_job),
             Ok(Signal::JobRemoved { .. } | Signal::Changed { .. } | Signal::Answered { .. }) => {}
             Err(RecvError::Lagged(_) | RecvError::Closed) => return Ok(true),
         }
@@ -222,19 +222,19 @@ mod tests {
     /// Checks the change that is detected in the last of the states; `runs` is the state before them. The signal about
     /// a new job precedes the state with that job.
     fn check(runs: bool, states: &[(&str, u32)], expected: Option<&ReportedChange>) {
-        let mut seen = WatchState { runs, job_seen: false };
+        let mut watch_state = WatchState { runs, job_seen: false };
         let mut last = None;
         for (active, job) in states {
             if *job != 0 {
-                seen.job_seen = true;
+                watch_state.job_seen = true;
             }
-            last = seen.update(&state(active, *job));
+            last = watch_state.update(&state(active, *job));
         }
         assert_eq!(last.as_ref(), expected, "{states:?}");
     }
 
     #[test]
-    fn changes_are_noticed_once_and_judged() {
+    fn unit_changes_are_reported_once() {
         let crash =
             ReportedChange::Exited { message: "service exited".to_owned(), stopped_externally: false };
         let stopped_externally = ReportedChange::Exited {

@@ -6,7 +6,7 @@ mod refusing;
 use super::super::protocol::{DeviceKind, LargestTimeouts, Name};
 use super::*;
 
-const SECOND: u64 = NANOSECONDS_PER_SECOND;
+const SECOND_NS: u64 = NANOSECONDS_PER_SECOND;
 
 /// A device, a clock and a peer around one core.
 struct World {
@@ -49,7 +49,7 @@ impl World {
     fn new(facts: DeviceFacts) -> Self {
         let mut world = Self {
             core: Core::new(Privileges::default()),
-            now: Moment { monotonic_raw_ns: 100 * SECOND, boottime_ns: 500 * SECOND },
+            now: Moment { monotonic_raw_ns: 100 * SECOND_NS, boottime_ns: 500 * SECOND_NS },
             facts,
             open: false,
             timeout_seconds: 0,
@@ -154,14 +154,14 @@ impl World {
 
     /// Runs the daemon's loop for this time, or until the machine is reset.
     fn run_ms(&mut self, ms: u64) {
-        let end = self.now.monotonic_raw_ns + ms * 1_000_000;
+        let end_ns = self.now.monotonic_raw_ns + ms * 1_000_000;
         while !self.fired {
-            let fires = self.fires_at.map_or(end, |at| at.monotonic_raw_ns);
+            let fires = self.fires_at.map_or(end_ns, |at| at.monotonic_raw_ns);
             let due = self
                 .core
                 .deadline()
-                .map_or(end, |(due, _)| due.max(self.now.monotonic_raw_ns))
-                .min(end)
+                .map_or(end_ns, |(due, _)| due.max(self.now.monotonic_raw_ns))
+                .min(end_ns)
                 .min(fires);
             let step = due - self.now.monotonic_raw_ns;
             self.advance_ns(step);
@@ -169,7 +169,7 @@ impl World {
                 break;
             }
             self.input(Input::Tick);
-            if self.now.monotonic_raw_ns >= end {
+            if self.now.monotonic_raw_ns >= end_ns {
                 break;
             }
         }
@@ -181,18 +181,18 @@ impl World {
 }
 
 #[test]
-fn sliding_fires_just_before_the_deadline() {
+fn sliding_watchdog_fires_just_before_deadline() {
     let mut world = World::new(facts(true, false));
     let deadline = world.in_ms(6000);
     assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
     world.run_ms(20_000);
     assert!(world.fired);
-    let early = world.now.left_ns(deadline).expect("the device fires by the deadline");
-    assert!(early <= (PET_INTERVAL_MS + 1) * 1_000_000, "{early} ns early");
+    let early_ns = world.now.left_ns(deadline).expect("the device fires by the deadline");
+    assert!(early_ns <= (PET_INTERVAL_MS + 1) * 1_000_000, "{early_ns} ns early");
 }
 
 #[test]
-fn fixed_fires_within_one_timeout_of_the_deadline() {
+fn fixed_watchdog_fires_within_one_timeout() {
     let mut world = World::new(facts(false, false));
     let deadline = world.in_ms(6000);
     assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
@@ -203,7 +203,7 @@ fn fixed_fires_within_one_timeout_of_the_deadline() {
 }
 
 #[test]
-fn renewed_deadlines_keep_it_alive_and_margins_are_seen() {
+fn renewed_deadlines_prevent_the_reset() {
     let mut world = World::new(facts(true, false));
     assert_eq!(world.ask(world.arm(None)), Outcome::Done);
     for _ in 0..100 {
@@ -218,7 +218,7 @@ fn renewed_deadlines_keep_it_alive_and_margins_are_seen() {
 }
 
 #[test]
-fn the_worst_lateness_of_the_loop_is_remembered() {
+fn worst_event_loop_lateness_is_recorded() {
     let mut world = World::new(facts(true, false));
     assert_eq!(world.ask(world.arm(None)), Outcome::Done);
     for (wait_ms, worst_ms) in
@@ -235,7 +235,7 @@ fn the_worst_lateness_of_the_loop_is_remembered() {
 }
 
 #[test]
-fn an_empty_node_is_not_reset() {
+fn released_node_is_not_reset() {
     for request in [Request::Stay, Request::Release] {
         let mut world = World::new(facts(true, false));
         let deadline = world.in_ms(6000);
@@ -249,7 +249,7 @@ fn an_empty_node_is_not_reset() {
 }
 
 #[test]
-fn the_connection_is_not_the_guard() {
+fn lost_agent_connection_does_not_change_deadline() {
     let mut world = World::new(facts(true, false));
     let deadline = world.in_ms(6000);
     assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
@@ -258,8 +258,8 @@ fn the_connection_is_not_the_guard() {
     assert!(!world.fired);
     world.input(Input::Connected);
     world.number = 0;
-    let later = world.in_ms(6000);
-    assert_eq!(world.ask(Request::Deadline(later)), Outcome::Done);
+    let later_deadline = world.in_ms(6000);
+    assert_eq!(world.ask(Request::Deadline(later_deadline)), Outcome::Done);
     world.run_ms(4500);
     assert!(!world.fired);
     world.run_ms(5000);
@@ -267,7 +267,7 @@ fn the_connection_is_not_the_guard() {
 }
 
 #[test]
-fn a_late_deadline_counts_if_it_lies_ahead() {
+fn late_deadline_is_accepted_if_still_ahead() {
     // Only a fixed timeout leaves time between the deadline and the reset.
     let mut world = World::new(facts(false, false));
     let deadline = world.in_ms(6000);
@@ -276,14 +276,14 @@ fn a_late_deadline_counts_if_it_lies_ahead() {
     assert_eq!(world.core.status().state, State::Expired { deadline });
     assert_eq!(world.ask(Request::Deadline(deadline)), Outcome::Refused(Refusal::DeadlinePassed));
     assert_eq!(world.core.status().state, State::Expired { deadline });
-    let later = world.in_ms(5000);
-    assert_eq!(world.ask(Request::Deadline(later)), Outcome::Done);
+    let later_deadline = world.in_ms(5000);
+    assert_eq!(world.ask(Request::Deadline(later_deadline)), Outcome::Done);
     world.run_ms(4900);
     assert!(!world.fired);
 }
 
 #[test]
-fn an_earlier_deadline_counts_at_once() {
+fn earlier_deadline_applies_immediately() {
     let mut world = World::new(facts(true, false));
     assert_eq!(world.ask(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
     let earlier = world.in_ms(2500);
@@ -296,22 +296,25 @@ fn an_earlier_deadline_counts_at_once() {
 }
 
 #[test]
-fn what_is_refused_changes_nothing() {
+fn refused_requests_change_nothing() {
     let mut world = World::new(facts(true, false));
     for request in [Request::Deadline(world.in_ms(3000)), Request::Stay] {
         assert_eq!(world.ask(request), Outcome::Refused(Refusal::NotArmed));
     }
-    let far = world.in_ms(6001);
+    let far_deadline = world.in_ms(6001);
     assert_eq!(
-        world.ask(world.arm(Some(far))),
+        world.ask(world.arm(Some(far_deadline))),
         Outcome::Refused(Refusal::DeadlineTooFar { ahead_ms: 6001, heartbeat_valid_ms: 6000 })
     );
     assert!(!world.open);
     assert_eq!(world.ask(Request::Release), Outcome::Done);
     let deadline = world.in_ms(6000);
     assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
-    let far = world.in_ms(6500);
-    assert!(matches!(world.ask(Request::Deadline(far)), Outcome::Refused(Refusal::DeadlineTooFar { .. })));
+    let far_deadline = world.in_ms(6500);
+    assert!(matches!(
+        world.ask(Request::Deadline(far_deadline)),
+        Outcome::Refused(Refusal::DeadlineTooFar { .. })
+    ));
     assert_eq!(world.core.status().state, State::Armed { deadline });
     world.input(Input::Message { number: 99, request: Request::Stay });
     assert_eq!(
@@ -322,7 +325,7 @@ fn what_is_refused_changes_nothing() {
 }
 
 #[test]
-fn a_timeout_that_w_does_not_bear_is_refused() {
+fn timeout_longer_than_w_allows_is_refused() {
     let check = |sliding, retained, timeout_seconds, bears| {
         let mut world = World::new(DeviceFacts { descriptor_retained: retained, ..facts(sliding, false) });
         let Request::Arm(arm) = world.arm(None) else { unreachable!() };
@@ -339,7 +342,7 @@ fn a_timeout_that_w_does_not_bear_is_refused() {
 }
 
 #[test]
-fn timing_changes_on_an_armed_device() {
+fn timing_can_change_on_armed_device() {
     let mut world = World::new(facts(true, false));
     let deadline = world.in_ms(6000);
     assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
@@ -363,7 +366,7 @@ fn timing_changes_on_an_armed_device() {
 }
 
 #[test]
-fn nowayout_is_petted_while_idle() {
+fn nowayout_device_is_petted_while_idle() {
     let mut world = World::new(facts(true, true));
     assert_eq!(world.ask(world.arm(None)), Outcome::Done);
     assert_eq!(world.ask(Request::Release), Outcome::Done);
@@ -378,10 +381,10 @@ fn nowayout_is_petted_while_idle() {
 }
 
 #[test]
-fn the_next_daemon_goes_on() {
-    let check = |before: &dyn Fn(&mut World), fires: bool, open: bool| {
+fn next_daemon_continues_from_saved_state() {
+    let check = |prepare: &dyn Fn(&mut World), fires: bool, open: bool| {
         let mut world = World::new(facts(true, false));
-        before(&mut world);
+        prepare(&mut world);
         let saved = world.saved.map(|saved| super::super::protocol::encode_saved(&saved));
         world.core = Core::new(Privileges::default());
         let saved = saved.and_then(|bytes| super::super::protocol::decode_saved(&bytes).ok());
@@ -412,7 +415,7 @@ fn the_next_daemon_goes_on() {
 }
 
 #[test]
-fn an_unknown_deadline_ends_when_the_agent_arms() {
+fn arming_replaces_an_unknown_deadline() {
     let mut world = World::new(facts(true, false));
     assert_eq!(world.ask(world.arm(None)), Outcome::Done);
     world.core = Core::new(Privileges::default());
@@ -426,7 +429,7 @@ fn an_unknown_deadline_ends_when_the_agent_arms() {
 }
 
 #[test]
-fn an_unknown_deadline_ends_on_an_empty_node_too() {
+fn stay_or_release_ends_unknown_deadline() {
     for request in [Request::Stay, Request::Release] {
         let mut world = World::new(facts(true, false));
         assert_eq!(world.ask(world.arm(None)), Outcome::Done);
@@ -441,7 +444,7 @@ fn an_unknown_deadline_ends_on_an_empty_node_too() {
 }
 
 #[test]
-fn a_driver_that_rounds_up_counts_as_fixed() {
+fn driver_that_rounds_timeouts_up_is_fixed() {
     let mut world = World::new(facts(true, false));
     assert_eq!(world.ask(world.arm(None)), Outcome::Done);
     assert_eq!(world.ask(Request::Deadline(world.in_ms(3000))), Outcome::Done);
@@ -456,7 +459,7 @@ fn a_driver_that_rounds_up_counts_as_fixed() {
 }
 
 #[test]
-fn a_failing_device_is_told_once_and_tried_again() {
+fn failing_device_is_reported_once_and_retried() {
     let mut world = World::new(facts(true, false));
     assert_eq!(world.ask(world.arm(None)), Outcome::Done);
     let mut notices = 0;
@@ -473,7 +476,7 @@ fn a_failing_device_is_told_once_and_tried_again() {
 }
 
 #[test]
-fn ending_the_daemon_spares_an_empty_node_only() {
+fn daemon_shutdown_closes_only_unused_device() {
     let mut world = World::new(facts(true, false));
     assert_eq!(world.ask(world.arm(None)), Outcome::Done);
     world.input(Input::ShutDown);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use tracing::{info, warn};
 
 /// The driver that needs no hardware.
-const FALLBACK: &str = "softdog";
+const FALLBACK_MODULE: &str = "softdog";
 
 /// The machine's modules and devices; tests have their own implementation.
 pub(super) trait Modules {
@@ -77,11 +77,11 @@ pub(super) fn load_module_if_needed(
         Ok(()) => "module was loaded, but no such device appeared".to_owned(),
         Err(why) => why,
     };
-    if module == FALLBACK {
+    if module == FALLBACK_MODULE {
         return ModuleOutcome::Failed(format!("{module}: {why}"));
     }
-    if let Err(fallback_why) = modules.load(FALLBACK) {
-        return ModuleOutcome::Failed(format!("{module}: {why}; {FALLBACK}: {fallback_why}"));
+    if let Err(fallback_why) = modules.load(FALLBACK_MODULE) {
+        return ModuleOutcome::Failed(format!("{module}: {why}; {FALLBACK_MODULE}: {fallback_why}"));
     }
     if !modules.exists(location) {
         *location = DeviceLocation::Kernel(PathBuf::from(SOFTDOG_IDENTITY));
@@ -124,23 +124,27 @@ mod tests {
 
     fn check(
         drivers: &[(&'static str, &'static str, &'static str)],
-        wanted: &str,
+        location_before: &str,
         module: &str,
         expected: &ModuleOutcome,
         location_after: &str,
     ) {
         let mut machine = Machine { drivers: drivers.to_vec(), loaded: Vec::new() };
-        let mut location = DeviceLocation::Kernel(PathBuf::from(wanted));
+        let mut location = DeviceLocation::Kernel(PathBuf::from(location_before));
         assert_eq!(
             load_module_if_needed(&mut location, module, &mut machine),
             *expected,
-            "{wanted} {module}"
+            "{location_before} {module}"
         );
-        assert_eq!(location, DeviceLocation::Kernel(PathBuf::from(location_after)), "{wanted} {module}");
+        assert_eq!(
+            location,
+            DeviceLocation::Kernel(PathBuf::from(location_after)),
+            "{location_before} {module}"
+        );
     }
 
     #[test]
-    fn softdog_stands_in_for_a_driver_that_does_not_work() {
+    fn softdog_replaces_a_driver_that_fails() {
         let fell_back =
             |why: &str| ModuleOutcome::FellBack { module: "i6300esb".to_owned(), why: why.to_owned() };
         let dog = "/dev/watchdog";
@@ -148,8 +152,8 @@ mod tests {
         check(&[SOFTDOG], dog, "softdog", &ModuleOutcome::Loaded("softdog".to_owned()), dog);
         check(&[SOFTDOG], dog, "i6300esb", &fell_back("module i6300esb not found"), dog);
         // The module loads on a machine without its hardware.
-        let nothing = "module was loaded, but no such device appeared";
-        check(&[SOFTDOG, NO_HARDWARE], dog, "i6300esb", &fell_back(nothing), dog);
+        let no_device = "module was loaded, but no such device appeared";
+        check(&[SOFTDOG, NO_HARDWARE], dog, "i6300esb", &fell_back(no_device), dog);
         // The device was configured by name or by another path: the daemon must use softdog's device from now on.
         check(
             &[SOFTDOG],
@@ -172,13 +176,13 @@ mod tests {
             &ModuleOutcome::Failed("softdog: module softdog not found".to_owned()),
             dog,
         );
-        let both = "i6300esb: module i6300esb not found; softdog: module softdog not found";
-        check(&[], dog, "i6300esb", &ModuleOutcome::Failed(both.to_owned()), dog);
+        let both_missing = "i6300esb: module i6300esb not found; softdog: module softdog not found";
+        check(&[], dog, "i6300esb", &ModuleOutcome::Failed(both_missing.to_owned()), dog);
         check(&[], dog, "", &ModuleOutcome::NotNeeded, dog);
     }
 
     #[test]
-    fn a_device_that_is_there_is_left_alone() {
+    fn existing_watchdog_device_loads_no_module() {
         let mut machine = Machine { drivers: vec![HARDWARE, SOFTDOG], loaded: vec!["i6300esb".to_owned()] };
         let mut location = DeviceLocation::Kernel(PathBuf::from("/dev/watchdog"));
         assert_eq!(load_module_if_needed(&mut location, "softdog", &mut machine), ModuleOutcome::NotNeeded);

@@ -10,7 +10,7 @@ use super::super::protocol::{
     DecodeError, MESSAGE_BYTES, Outcome, Refusal, Reply, State, VERSION, decode_request, encode_reply,
 };
 use super::super::{clock, seqpacket, system_calls, system_conf};
-use super::STORED_DEVICE;
+use super::DEVICE_DESCRIPTOR_NAME;
 use super::record::Record;
 use super::service_manager::ServiceManager;
 use nix::errno::Errno;
@@ -176,10 +176,10 @@ impl EventLoop {
         let peer = Peer::of(connection, self.allowed_uid)?;
         match &self.peer {
             // The previous peer has ended, although a child may have inherited its end of the connection.
-            Some(before) if before.has_ended() => Ok(peer),
-            Some(before) if self.connection.is_some() => Err(Refusal::AnotherPeer { pid: before.pid }),
-            Some(before) if before.pid == peer.pid => Ok(peer),
-            Some(before) => Err(Refusal::PreviousPeerAlive { pid: before.pid }),
+            Some(previous) if previous.has_ended() => Ok(peer),
+            Some(previous) if self.connection.is_some() => Err(Refusal::AnotherPeer { pid: previous.pid }),
+            Some(previous) if previous.pid == peer.pid => Ok(peer),
+            Some(previous) => Err(Refusal::PreviousPeerAlive { pid: previous.pid }),
             None => Ok(peer),
         }
     }
@@ -242,9 +242,9 @@ impl EventLoop {
         Input::Opened(opened.map(|(device, mut facts)| {
             if let Device::Kernel(kernel) = &device {
                 if self.device.is_some() {
-                    self.manager.remove(STORED_DEVICE);
+                    self.manager.remove(DEVICE_DESCRIPTOR_NAME);
                 }
-                facts.descriptor_retained = self.manager.store(STORED_DEVICE, kernel.descriptor());
+                facts.descriptor_retained = self.manager.store(DEVICE_DESCRIPTOR_NAME, kernel.descriptor());
             }
             self.device = Some(device);
             facts
@@ -252,7 +252,7 @@ impl EventLoop {
     }
 
     fn close(&mut self) -> Input {
-        self.manager.remove(STORED_DEVICE);
+        self.manager.remove(DEVICE_DESCRIPTOR_NAME);
         Input::Closed(match self.device.take() {
             Some(device) => device.close(),
             None => Ok(()),

@@ -14,8 +14,8 @@ pub(super) struct Record {
 
 impl Record {
     /// Returns the record that an earlier daemon kept, or a new one.
-    pub(super) fn new(kept: Option<OwnedFd>) -> Result<Self, Errno> {
-        let descriptor = match kept {
+    pub(super) fn new(stored_descriptor: Option<OwnedFd>) -> Result<Self, Errno> {
+        let descriptor = match stored_descriptor {
             Some(descriptor) => descriptor,
             None => memfd_create("ha-watchdogd", MFdFlags::MFD_CLOEXEC)?,
         };
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_read_by_the_next_holder_of_the_descriptor() {
+    fn record_is_readable_through_inherited_descriptor() {
         let record = Record::new(None).unwrap();
         assert_eq!(record.read(), None);
         let saved = Saved { state: State::Armed { deadline: Moment::both(7) }, ..Saved::default() };

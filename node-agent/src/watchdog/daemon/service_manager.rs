@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use tracing::warn;
 
 /// Number of descriptors that the daemon stores: the device and the record.
-const DESCRIPTORS_STORED: u32 = 2;
+const MAX_STORED_DESCRIPTORS: u32 = 2;
 
 /// Time limit for the service manager to close a descriptor, milliseconds.
 const CLOSE_TIMEOUT_MS: u16 = 1000;
@@ -38,7 +38,7 @@ impl ServiceManager {
                 .ok()
         });
         let stores_descriptors =
-            address.is_some() && reported_max.unwrap_or(descriptor_store_max) >= DESCRIPTORS_STORED;
+            address.is_some() && reported_max.unwrap_or(descriptor_store_max) >= MAX_STORED_DESCRIPTORS;
         Self { address, stores_descriptors }
     }
 

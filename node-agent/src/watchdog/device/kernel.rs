@@ -151,7 +151,7 @@ impl KernelDevice {
     /// report the new one.
     fn pets_on_set_timeout(&self) -> bool {
         system_calls::get_time_left(&self.descriptor)
-            .map_or(true, |left| left.saturating_add(1) >= self.timeout_seconds)
+            .map_or(true, |left_seconds| left_seconds.saturating_add(1) >= self.timeout_seconds)
     }
 
     /// Pets, by setting a timeout or with the current one.
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_watchdog_is_refused() {
+    fn files_other_than_watchdogs_are_refused() {
         let check = |path: &str, expected: Refusal| {
             assert_eq!(KernelDevice::open(Path::new(path), 5, false).map(|(_, facts)| facts), Err(expected));
         };

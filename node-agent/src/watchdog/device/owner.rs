@@ -47,10 +47,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_this_process_by_a_file_it_holds() {
+    fn file_owner_is_found_by_open_descriptor() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let held = file.as_file().metadata().unwrap();
-        let (pid, name) = find(|metadata| metadata.ino() == held.ino() && metadata.dev() == held.dev());
+        let file_metadata = file.as_file().metadata().unwrap();
+        let (pid, name) =
+            find(|metadata| metadata.ino() == file_metadata.ino() && metadata.dev() == file_metadata.dev());
         assert_eq!(pid, std::process::id());
         assert!(!name.as_str().is_empty());
         let (pid, name) = find(|_| false);

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// Time limit of an answer, milliseconds. A missing answer is a failed pet.
-const ANSWER_WITHIN_MS: i64 = 100;
+const ANSWER_TIMEOUT_MS: i64 = 100;
 
 /// The largest timeout that a simulated watchdog accepts, seconds.
 const LARGEST_TIMEOUT_SECONDS: u32 = 65_535;
@@ -50,8 +50,8 @@ impl SimulatedDevice {
     fn connect(path: &Path) -> Result<Self, Errno> {
         let location = Name::tail(path.as_os_str().as_encoded_bytes());
         let socket = seqpacket::connect(path)?;
-        setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::milliseconds(ANSWER_WITHIN_MS))?;
-        setsockopt(&socket, sockopt::SendTimeout, &TimeVal::milliseconds(ANSWER_WITHIN_MS))?;
+        setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::milliseconds(ANSWER_TIMEOUT_MS))?;
+        setsockopt(&socket, sockopt::SendTimeout, &TimeVal::milliseconds(ANSWER_TIMEOUT_MS))?;
         Ok(Self { socket, location, number: 0, timeout_seconds: 0 })
     }
 

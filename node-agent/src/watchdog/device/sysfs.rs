@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// The directory in which the kernel lists its watchdogs.
-const CLASS: &str = "/sys/class/watchdog";
+const WATCHDOG_CLASS_DIRECTORY: &str = "/sys/class/watchdog";
 
 /// The major and minor number of the legacy device `/dev/watchdog`, which is the same device as `watchdog0`.
 const MISC_WATCHDOG: (u64, u64) = (10, 130);
@@ -25,17 +25,17 @@ pub(super) fn resolve(location: &Path) -> PathBuf {
     if location.is_absolute() {
         return location.to_owned();
     }
-    let wanted = location.to_string_lossy();
-    entries(Path::new(CLASS))
+    let identity_wanted = location.to_string_lossy();
+    entries(Path::new(WATCHDOG_CLASS_DIRECTORY))
         .into_iter()
-        .find(|entry| read(entry, "identity").is_some_and(|identity| identity == wanted))
+        .find(|entry| read(entry, "identity").is_some_and(|identity| identity == identity_wanted))
         .and_then(|entry| entry.file_name().map(|name| Path::new("/dev").join(name)))
         .unwrap_or_else(|| location.to_owned())
 }
 
 /// Returns the known facts about the device with this number.
 pub(super) fn sysfs_facts(device_number: u64) -> Option<SysfsFacts> {
-    sysfs_facts_under(Path::new(CLASS), device_number)
+    sysfs_facts_under(Path::new(WATCHDOG_CLASS_DIRECTORY), device_number)
 }
 
 fn sysfs_facts_under(class: &Path, device_number: u64) -> Option<SysfsFacts> {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_a_device_by_its_number() {
+    fn watchdog_sysfs_directory_is_found_by_number() {
         let class = tempfile::tempdir().unwrap();
         for (name, files) in [
             (
@@ -88,9 +88,9 @@ mod tests {
             }
         }
         let check = |major, minor, nowayout: Option<bool>, smallest| {
-            let found = sysfs_facts_under(class.path(), nix::sys::stat::makedev(major, minor));
+            let facts = sysfs_facts_under(class.path(), nix::sys::stat::makedev(major, minor));
             assert_eq!(
-                found.map(|sysfs_facts| (sysfs_facts.nowayout, sysfs_facts.smallest_timeout_seconds)),
+                facts.map(|sysfs_facts| (sysfs_facts.nowayout, sysfs_facts.smallest_timeout_seconds)),
                 nowayout.map(|nowayout| (Some(nowayout), Some(smallest)))
             );
         };

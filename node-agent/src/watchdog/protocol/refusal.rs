@@ -146,13 +146,13 @@ impl Refusal {
 fn shared_text(runtime: bool, reboot: bool) -> String {
     let pets = "systemd renews the watchdog itself (RuntimeWatchdogSec)";
     let rearms = "systemd's reboot watchdog (RebootWatchdogSec, 10 minutes by default) gives a machine more time to shut down than the fencing delay";
-    let (seen, set) = match (runtime, reboot) {
+    let (finding, suggested_settings) = match (runtime, reboot) {
         (true, false) => (pets.to_owned(), "RuntimeWatchdogSec=0"),
         (false, _) => (rearms.to_owned(), "RebootWatchdogSec=0"),
         (true, true) => (format!("{pets}, and {rearms}"), "RuntimeWatchdogSec=0 and RebootWatchdogSec=0"),
     };
     format!(
-        "{seen}: set {set} in /etc/systemd/system.conf.d/50-ha-watchdogd.conf, then run systemctl daemon-reexec"
+        "{finding}: set {suggested_settings} in /etc/systemd/system.conf.d/50-ha-watchdogd.conf, then run systemctl daemon-reexec"
     )
 }
 
@@ -189,11 +189,11 @@ mod tests {
     }
 
     #[test]
-    fn wrong_settings_are_refused_with_the_sentence_that_helps() {
-        let check = |refusal: Refusal, seen: &str, help: &str| {
+    fn invalid_settings_are_refused_with_explanation() {
+        let check = |refusal: Refusal, finding_part: &str, help_part: &str| {
             let text = refusal.to_string();
-            let (before, after) = text.split_once(": ").expect("what is wrong, and what helps");
-            assert!(before.contains(seen) && after.contains(help), "{text}");
+            let (finding, suggestion) = text.split_once(": ").expect("what is wrong, and what helps");
+            assert!(finding.contains(finding_part) && suggestion.contains(help_part), "{text}");
         };
         let too_long = Refusal::TimeoutTooLong { read_back_seconds: 60, largest_seconds: 5 };
         check(
@@ -216,13 +216,13 @@ mod tests {
         check(reboot, "reboot watchdog", "set RebootWatchdogSec=0 in /etc/systemd/system.conf.d/");
         let runtime = Refusal::SharedWithManager { runtime: true, reboot: false };
         check(runtime, "renews the watchdog itself", "set RuntimeWatchdogSec=0 in");
-        let both = Refusal::SharedWithManager { runtime: true, reboot: true };
-        check(both, "RebootWatchdogSec", "set RuntimeWatchdogSec=0 and RebootWatchdogSec=0 in");
+        let both_settings = Refusal::SharedWithManager { runtime: true, reboot: true };
+        check(both_settings, "RebootWatchdogSec", "set RuntimeWatchdogSec=0 and RebootWatchdogSec=0 in");
         check(Refusal::StopsWhenClosed, "neither magic close nor nowayout", "load it with nowayout=1");
     }
 
     #[test]
-    fn a_busy_device_names_owner_and_fix() {
+    fn busy_device_refusal_names_owner_and_fix() {
         let check = |name: &str, part: &str| {
             let text = Refusal::DeviceBusy { pid: 7, name: Name::new(name.as_bytes()) }.to_string();
             assert!(text.contains("process 7") && text.contains(part), "{text}");

@@ -176,8 +176,8 @@ impl Writer {
     }
 
     fn put(&mut self, from: &[u8]) {
-        for (to, byte) in self.bytes.iter_mut().skip(self.at).zip(from) {
-            *to = *byte;
+        for (target, byte) in self.bytes.iter_mut().skip(self.at).zip(from) {
+            *target = *byte;
         }
         self.at += from.len();
     }
@@ -253,43 +253,43 @@ impl Writer {
     }
 
     fn outcome(&mut self, outcome: Outcome) {
-        let none = Name::default();
-        let (tag, first, second, name) = match outcome {
-            Outcome::Done => (0, 0, 0, none),
-            Outcome::Notice(Notice::Welcome) => (1, 0, 0, none),
-            Outcome::Notice(Notice::Expired) => (2, 0, 0, none),
-            Outcome::Notice(Notice::DeviceFailed { errno }) => (3, errno.into(), 0, none),
-            Outcome::Notice(Notice::NotSliding) => (4, 0, 0, none),
+        let no_name = Name::default();
+        let (tag, long_value, short_value, name) = match outcome {
+            Outcome::Done => (0, 0, 0, no_name),
+            Outcome::Notice(Notice::Welcome) => (1, 0, 0, no_name),
+            Outcome::Notice(Notice::Expired) => (2, 0, 0, no_name),
+            Outcome::Notice(Notice::DeviceFailed { errno }) => (3, errno.into(), 0, no_name),
+            Outcome::Notice(Notice::NotSliding) => (4, 0, 0, no_name),
             Outcome::Refused(refusal) => match refusal {
-                Refusal::Version { daemon } => (20, daemon.into(), 0, none),
-                Refusal::BadMessage => (21, 0, 0, none),
-                Refusal::OutOfOrder { expected } => (22, expected, 0, none),
-                Refusal::NotPermitted { uid } => (23, uid.into(), 0, none),
-                Refusal::AnotherPeer { pid } => (24, pid.into(), 0, none),
-                Refusal::PreviousPeerAlive { pid } => (25, pid.into(), 0, none),
-                Refusal::NotArmed => (26, 0, 0, none),
-                Refusal::DeadlinePassed => (27, 0, 0, none),
+                Refusal::Version { daemon } => (20, daemon.into(), 0, no_name),
+                Refusal::BadMessage => (21, 0, 0, no_name),
+                Refusal::OutOfOrder { expected } => (22, expected, 0, no_name),
+                Refusal::NotPermitted { uid } => (23, uid.into(), 0, no_name),
+                Refusal::AnotherPeer { pid } => (24, pid.into(), 0, no_name),
+                Refusal::PreviousPeerAlive { pid } => (25, pid.into(), 0, no_name),
+                Refusal::NotArmed => (26, 0, 0, no_name),
+                Refusal::DeadlinePassed => (27, 0, 0, no_name),
                 Refusal::DeadlineTooFar { ahead_ms, heartbeat_valid_ms } => {
-                    (28, ahead_ms.into(), heartbeat_valid_ms, none)
+                    (28, ahead_ms.into(), heartbeat_valid_ms, no_name)
                 }
                 Refusal::NoDevice { errno, location } => (29, errno.into(), 0, location),
                 Refusal::DeviceBusy { pid, name } => (30, pid.into(), 0, name),
-                Refusal::StopsWhenClosed => (31, 0, 0, none),
+                Refusal::StopsWhenClosed => (31, 0, 0, no_name),
                 Refusal::TimeoutTooLong { read_back_seconds, largest_seconds } => {
-                    (32, read_back_seconds.into(), largest_seconds, none)
+                    (32, read_back_seconds.into(), largest_seconds, no_name)
                 }
                 Refusal::TimeoutNotTaken { smallest_seconds, largest_seconds } => {
-                    (33, smallest_seconds.into(), largest_seconds, none)
+                    (33, smallest_seconds.into(), largest_seconds, no_name)
                 }
-                Refusal::DeviceFailed { errno } => (34, errno.into(), 0, none),
+                Refusal::DeviceFailed { errno } => (34, errno.into(), 0, no_name),
                 Refusal::SharedWithManager { runtime, reboot } => {
-                    (35, runtime.into(), u32::from(reboot), none)
+                    (35, runtime.into(), u32::from(reboot), no_name)
                 }
             },
         };
         self.u16(tag);
-        self.u64(first);
-        self.u32(second);
+        self.u64(long_value);
+        self.u32(short_value);
         self.put(&name.0);
     }
 }
@@ -398,30 +398,36 @@ impl<'a> Reader<'a> {
     }
 
     fn outcome(&mut self) -> Result<Outcome, DecodeError> {
-        let (tag, first, second, name) = (self.u16()?, self.u64()?, self.u32()?, self.name()?);
-        let small = || u32::try_from(first).map_err(|_| DecodeError::Malformed);
+        let (tag, long_value, short_value, name) = (self.u16()?, self.u64()?, self.u32()?, self.name()?);
+        let long_value_as_u32 = || u32::try_from(long_value).map_err(|_| DecodeError::Malformed);
         let refusal = match tag {
             0 => return Ok(Outcome::Done),
             1 => return Ok(Outcome::Notice(Notice::Welcome)),
             2 => return Ok(Outcome::Notice(Notice::Expired)),
-            3 => return Ok(Outcome::Notice(Notice::DeviceFailed { errno: small()? })),
+            3 => return Ok(Outcome::Notice(Notice::DeviceFailed { errno: long_value_as_u32()? })),
             4 => return Ok(Outcome::Notice(Notice::NotSliding)),
-            20 => Refusal::Version { daemon: u16::try_from(first).map_err(|_| DecodeError::Malformed)? },
+            20 => Refusal::Version { daemon: u16::try_from(long_value).map_err(|_| DecodeError::Malformed)? },
             21 => Refusal::BadMessage,
-            22 => Refusal::OutOfOrder { expected: first },
-            23 => Refusal::NotPermitted { uid: small()? },
-            24 => Refusal::AnotherPeer { pid: small()? },
-            25 => Refusal::PreviousPeerAlive { pid: small()? },
+            22 => Refusal::OutOfOrder { expected: long_value },
+            23 => Refusal::NotPermitted { uid: long_value_as_u32()? },
+            24 => Refusal::AnotherPeer { pid: long_value_as_u32()? },
+            25 => Refusal::PreviousPeerAlive { pid: long_value_as_u32()? },
             26 => Refusal::NotArmed,
             27 => Refusal::DeadlinePassed,
-            28 => Refusal::DeadlineTooFar { ahead_ms: small()?, heartbeat_valid_ms: second },
-            29 => Refusal::NoDevice { errno: small()?, location: name },
-            30 => Refusal::DeviceBusy { pid: small()?, name },
+            28 => Refusal::DeadlineTooFar { ahead_ms: long_value_as_u32()?, heartbeat_valid_ms: short_value },
+            29 => Refusal::NoDevice { errno: long_value_as_u32()?, location: name },
+            30 => Refusal::DeviceBusy { pid: long_value_as_u32()?, name },
             31 => Refusal::StopsWhenClosed,
-            32 => Refusal::TimeoutTooLong { read_back_seconds: small()?, largest_seconds: second },
-            33 => Refusal::TimeoutNotTaken { smallest_seconds: small()?, largest_seconds: second },
-            34 => Refusal::DeviceFailed { errno: small()? },
-            35 => Refusal::SharedWithManager { runtime: first != 0, reboot: second != 0 },
+            32 => Refusal::TimeoutTooLong {
+                read_back_seconds: long_value_as_u32()?,
+                largest_seconds: short_value,
+            },
+            33 => Refusal::TimeoutNotTaken {
+                smallest_seconds: long_value_as_u32()?,
+                largest_seconds: short_value,
+            },
+            34 => Refusal::DeviceFailed { errno: long_value_as_u32()? },
+            35 => Refusal::SharedWithManager { runtime: long_value != 0, reboot: short_value != 0 },
             _ => return Err(DecodeError::Malformed),
         };
         Ok(Outcome::Refused(refusal))

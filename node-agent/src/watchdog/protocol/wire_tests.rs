@@ -45,7 +45,7 @@ fn a_device() -> DeviceFacts {
 }
 
 #[test]
-fn every_reply_survives_the_wire() {
+fn every_reply_round_trips() {
     let notices = [Notice::Welcome, Notice::Expired, Notice::DeviceFailed { errno: 16 }, Notice::NotSliding];
     let outcomes = every_refusal()
         .into_iter()
@@ -74,21 +74,21 @@ fn every_reply_survives_the_wire() {
 }
 
 #[test]
-fn a_reply_of_an_earlier_release_leaves_the_later_fields_unknown() {
+fn older_reply_leaves_newer_fields_unknown() {
     let privileges = Privileges { real_time: true, memory_locked: true };
-    let known =
+    let earlier_status =
         Status { device: Some(a_device()), smallest_margin_ms: Some(4), privileges, ..Status::default() };
-    let status = Status { worst_lateness_ms: Some(1), time_left_seconds: Some(2), ..known };
-    let later = encode_reply(&Reply { answers: 1, outcome: Outcome::Done, status });
-    let first_change = encode_reply(&Reply { answers: 1, outcome: Outcome::Done, status: known });
-    let end = later.iter().zip(&first_change).position(|(one, other)| one != other).unwrap();
-    let mut earlier = later;
-    earlier[end..].fill(0);
-    assert_eq!(decode_reply(&earlier).map(|reply| reply.status), Ok(known));
+    let status = Status { worst_lateness_ms: Some(1), time_left_seconds: Some(2), ..earlier_status };
+    let later_reply = encode_reply(&Reply { answers: 1, outcome: Outcome::Done, status });
+    let first_change = encode_reply(&Reply { answers: 1, outcome: Outcome::Done, status: earlier_status });
+    let earlier_length = later_reply.iter().zip(&first_change).position(|(one, other)| one != other).unwrap();
+    let mut earlier_reply = later_reply;
+    earlier_reply[earlier_length..].fill(0);
+    assert_eq!(decode_reply(&earlier_reply).map(|reply| reply.status), Ok(earlier_status));
 }
 
 #[test]
-fn every_request_survives_the_wire() {
+fn every_request_round_trips() {
     let arm = Arm {
         timeout_seconds: 5,
         largest: LargestTimeouts {
@@ -112,7 +112,7 @@ fn every_request_survives_the_wire() {
 }
 
 #[test]
-fn saved_state_is_checked() {
+fn corrupted_saved_state_is_rejected() {
     for state in every_state() {
         let timing =
             Timing { timeout_seconds: 5, largest: LargestTimeouts::default(), heartbeat_valid_ms: 6000 };
@@ -127,7 +127,7 @@ fn saved_state_is_checked() {
 }
 
 #[test]
-fn another_version_is_named() {
+fn decode_error_names_unsupported_version() {
     let mut bytes = encode_request(1, &Request::Query);
     bytes[4] = 7;
     assert_eq!(decode_request(&bytes), Err(DecodeError::Version(7)));
@@ -154,7 +154,7 @@ fn record_of_version(saved: &Saved, version: u16) -> [u8; MESSAGE_BYTES] {
 }
 
 #[test]
-fn a_record_is_read_by_the_next_release_whatever_the_version_of_the_messages() {
+fn saved_record_is_independent_of_message_version() {
     let saved = Saved { state: State::Staying, device: Some(a_device()), timing: None, takes_no_pets: false };
     let check = |version: u16, expected: Result<Saved, DecodeError>| {
         assert_eq!(decode_saved(&record_of_version(&saved, version)), expected);
@@ -165,7 +165,7 @@ fn a_record_is_read_by_the_next_release_whatever_the_version_of_the_messages() {
 }
 
 #[test]
-fn a_record_of_a_release_that_knew_of_no_refused_pets_is_read() {
+fn saved_record_of_older_release_is_decoded() {
     // The record of releases before 0.2 for an armed device, byte by byte up to its last field.
     let mut bytes = [0; MESSAGE_BYTES];
     bytes[..4].copy_from_slice(b"HAWD");

@@ -95,14 +95,14 @@ impl Timer {
 mod tests {
     use super::*;
 
-    const SECOND: u64 = NANOSECONDS_PER_SECOND;
+    const SECOND_NS: u64 = NANOSECONDS_PER_SECOND;
 
     #[test]
-    fn behaves_like_a_kernel_watchdog() {
+    fn simulated_timer_behaves_like_kernel_watchdog() {
         let mut timer = Timer::new();
         let mut check = |now_seconds: u64, operation, answer, expires: Option<u64>| {
-            assert_eq!(timer.handle(now_seconds * SECOND, operation), answer, "{operation:?}");
-            assert_eq!(timer.expires_at_ns().map(|at| at / SECOND), expires, "{operation:?}");
+            assert_eq!(timer.handle(now_seconds * SECOND_NS, operation), answer, "{operation:?}");
+            assert_eq!(timer.expires_at_ns().map(|at| at / SECOND_NS), expires, "{operation:?}");
         };
         check(1, Operation::KeepAlive, Answer::Value(60), None);
         check(1, Operation::SetTimeout(5), Answer::Value(5), None);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_refuses_is_not_petted() {
+    fn refusing_simulated_device_is_not_petted() {
         let mut timer = Timer::new();
         timer.handle(0, Operation::SetTimeout(5));
         timer.handle(0, Operation::Start);
@@ -133,10 +133,10 @@ mod tests {
     }
 
     #[test]
-    fn is_told_to_fire() {
+    fn simulated_timer_fires_on_expire_command() {
         let mut timer = Timer::new();
-        assert_eq!(timer.handle(SECOND, Operation::Start), Answer::Value(60));
-        assert_eq!(timer.handle(2 * SECOND, Operation::Expire), Answer::Value(0));
-        assert_eq!(timer.expires_at_ns(), Some(2 * SECOND));
+        assert_eq!(timer.handle(SECOND_NS, Operation::Start), Answer::Value(60));
+        assert_eq!(timer.handle(2 * SECOND_NS, Operation::Expire), Answer::Value(0));
+        assert_eq!(timer.expires_at_ns(), Some(2 * SECOND_NS));
     }
 }

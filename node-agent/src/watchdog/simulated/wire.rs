@@ -83,17 +83,17 @@ pub(crate) fn decode_answer(bytes: &[u8]) -> Option<(u32, Answer)> {
 
 fn pack(number: u32, tag: u32, value: u32) -> [u8; MESSAGE_BYTES] {
     let mut bytes = [0; MESSAGE_BYTES];
-    for (to, word) in bytes.chunks_exact_mut(4).zip([MAGIC, number, tag, value]) {
-        to.copy_from_slice(&word.to_le_bytes());
+    for (target, word) in bytes.chunks_exact_mut(4).zip([MAGIC, number, tag, value]) {
+        target.copy_from_slice(&word.to_le_bytes());
     }
     bytes
 }
 
 fn unpack(bytes: &[u8]) -> Option<(u32, u32, u32)> {
     let bytes: [u8; MESSAGE_BYTES] = bytes.try_into().ok()?;
-    let mut words = bytes.chunks_exact(4).map(|word| word.try_into().map_or(0, u32::from_le_bytes));
-    let magic = words.next()?;
-    (magic == MAGIC).then_some((words.next()?, words.next()?, words.next()?))
+    let mut fields = bytes.chunks_exact(4).map(|word| word.try_into().map_or(0, u32::from_le_bytes));
+    let magic = fields.next()?;
+    (magic == MAGIC).then_some((fields.next()?, fields.next()?, fields.next()?))
 }
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn round_trips() {
+    fn simulated_watchdog_messages_round_trip() {
         for operation in [
             Operation::Start,
             Operation::SetTimeout(7),

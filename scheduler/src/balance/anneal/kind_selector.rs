@@ -53,10 +53,10 @@ impl<const KINDS: usize> KindSelector<KINDS> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shares are below the whole")]
     fn update_shares(&mut self) {
         let rate = |kind: usize| f64::from(self.kept[kind]) / f64::from(self.tried[kind]);
-        let all: f64 = (0..KINDS).map(rate).sum();
+        let total_rate: f64 = (0..KINDS).map(rate).sum();
         let mut sum = 0.0;
         let cumulative_shares = std::array::from_fn(|kind| {
-            sum += UNIFORM_SHARE / KINDS as f64 + (1.0 - UNIFORM_SHARE) * rate(kind) / all;
+            sum += UNIFORM_SHARE / KINDS as f64 + (1.0 - UNIFORM_SHARE) * rate(kind) / total_rate;
             (sum * SHARE_TOTAL as f64) as usize
         });
         self.cumulative_shares = cumulative_shares;

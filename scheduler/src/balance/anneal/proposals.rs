@@ -225,7 +225,7 @@ impl<'a> Proposals<'a> {
             if to.primary == begin {
                 return true;
             }
-            let free = |guest: usize| changes.iter().all(|&(known, _)| known != guest);
+            let free = |guest: usize| changes.iter().all(|&(changed_guest, _)| changed_guest != guest);
             let closing_the_cycle = |guest: usize| {
                 (free(guest) && state.placement(guest).secondary == Some(begin)).then_some(guest)
             };
@@ -254,23 +254,23 @@ impl<'a> Proposals<'a> {
             changes.push(next);
         }
         // The changes so far leave one node with one disk more and another node with one disk less.
-        let (mut more, mut less) = (None, None);
+        let (mut fuller_host, mut emptier_host) = (None, None);
         for &(guest, to) in changes.iter() {
             let from = state.placement(guest);
             for host in to.nodes().filter(|&host| !from.contains(host)) {
-                if less == Some(host) { less = None } else { more = Some(host) }
+                if emptier_host == Some(host) { emptier_host = None } else { fuller_host = Some(host) }
             }
             for host in from.nodes().filter(|&host| !to.contains(host)) {
-                if more == Some(host) { more = None } else { less = Some(host) }
+                if fuller_host == Some(host) { fuller_host = None } else { emptier_host = Some(host) }
             }
         }
-        if let (Some(more), Some(less)) = (more, less) {
+        if let (Some(fuller_host), Some(emptier_host)) = (fuller_host, emptier_host) {
             let fits = |other: usize| {
-                let to = Placement { secondary: Some(less), ..state.placement(other) };
-                let free = changes.iter().all(|&(known, _)| known != other);
+                let to = Placement { secondary: Some(emptier_host), ..state.placement(other) };
+                let free = changes.iter().all(|&(changed_guest, _)| changed_guest != other);
                 (free && self.is_reachable(other, to)).then_some((other, to))
             };
-            let Some(last) = self.secondaries.find_from_random_start(more, random, fits) else {
+            let Some(last) = self.secondaries.find_from_random_start(fuller_host, random, fits) else {
                 return false;
             };
             changes.push(last);
@@ -316,13 +316,13 @@ impl InstanceLists {
 
     /// Moves an instance to a list, or removes it from all lists.
     fn move_to_list(&mut self, guest: usize, list: Option<usize>) {
-        if self.positions[guest].map(|(known, _)| known) == list {
+        if self.positions[guest].map(|(current_list, _)| current_list) == list {
             return;
         }
-        if let Some((known, position)) = self.positions[guest].take() {
-            self.lists[known].swap_remove(position);
-            if let Some(&other) = self.lists[known].get(position) {
-                self.positions[other] = Some((known, position));
+        if let Some((current_list, position)) = self.positions[guest].take() {
+            self.lists[current_list].swap_remove(position);
+            if let Some(&other) = self.lists[current_list].get(position) {
+                self.positions[other] = Some((current_list, position));
             }
         }
         if let Some(list) = list {

@@ -111,12 +111,12 @@ fn load(all_groups: &AllGroups<'_>, guest: usize) -> [f64; 4] {
 
 /// Moves instances from or to the groups furthest from the mean, as long as each move lowers the deviation by at
 /// least `min_gain`.
-pub fn balance_load(all_groups: &AllGroups<'_>, min_gain: f64, most: usize) -> BalancedGroups {
+pub fn balance_load(all_groups: &AllGroups<'_>, min_gain: f64, max_length: usize) -> BalancedGroups {
     let mut state = State::new(&all_groups.problem, &all_groups.problem.start);
     let start = Loads::new(all_groups, &state);
     let mut loads = start.clone();
     let mut moved: Vec<PlannedMove> = Vec::new();
-    while moved.len() < most {
+    while moved.len() < max_length {
         let Some(next) = next(all_groups, &mut state, &mut loads, &moved, min_gain) else { break };
         moved.push(next);
     }
@@ -131,7 +131,7 @@ pub fn balance_load(all_groups: &AllGroups<'_>, min_gain: f64, most: usize) -> B
             before: start.per_node(index),
             after: loads.per_node(index),
             // A group to which others can send instances is not alone.
-            skipped: all_groups.exclusion_reason(loads.groups[index]).filter(|why| match why {
+            skipped: all_groups.exclusion_reason(loads.groups[index]).filter(|reason| match reason {
                 ExclusionReason::Alone => !reachable.contains(&loads.groups[index]),
                 ExclusionReason::InterGroupMoves => true,
             }),

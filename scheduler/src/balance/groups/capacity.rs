@@ -66,12 +66,12 @@ pub fn capacity(
     partition::populated(cluster)
         .map(|group| {
             if let Err(refused) = new_service.check_policy(cluster, group) {
-                let none = FillResult::default();
+                let no_result = FillResult::default();
                 return GroupCapacity {
                     group,
                     refused: Some(refused),
-                    within_limits: none.clone(),
-                    with_n_plus_one: none,
+                    within_limits: no_result.clone(),
+                    with_n_plus_one: no_result,
                     n_plus_one_failure: None,
                     tiers: Vec::new(),
                 };
@@ -179,14 +179,14 @@ fn as_extra_guests(guest: usize, placed: &[Placement]) -> Vec<(usize, Placement)
 fn place_survivably(state: &mut State<'_>, guest: usize, placed: &[Placement]) -> Option<Placement> {
     let mut offers = scored_placements(state, guest, &all(state), RequiredLimits::NPlusOne).ok()?;
     offers.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
-    let mut known = as_extra_guests(guest, placed);
+    let mut extra_guests = as_extra_guests(guest, placed);
     for (_, placement) in offers {
         state.add_unchecked(guest, placement);
-        known.push((guest, placement));
-        if failover::first_fatal_failure(state, &known).is_none() {
+        extra_guests.push((guest, placement));
+        if failover::first_fatal_failure(state, &extra_guests).is_none() {
             return Some(placement);
         }
-        known.pop();
+        extra_guests.pop();
         state.remove_added(guest, placement);
     }
     None
@@ -207,10 +207,10 @@ fn place_best(
         match scored_placements(state, guest, &hosts, required) {
             Err(none) => reason = none,
             Ok(offers) => {
-                let least = offers
+                let best_offer = offers
                     .into_iter()
                     .min_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
-                if let Some((_, placement)) = least {
+                if let Some((_, placement)) = best_offer {
                     state.add_unchecked(guest, placement);
                     return Ok(placement);
                 }
@@ -228,15 +228,15 @@ fn scored_placements(
     required: RequiredLimits,
 ) -> Result<Vec<(f64, Placement)>, Option<BlockingReason>> {
     let mut reasons: BTreeMap<BlockingReason, usize> = BTreeMap::new();
-    let mut found = Vec::new();
+    let mut scored = Vec::new();
     for placement in placements(state.problem().guests[guest].reach, hosts) {
         match state.try_add(guest, placement, required) {
             Ok(()) => {
-                found.push((state.score(), placement));
+                scored.push((state.score(), placement));
                 state.remove_added(guest, placement);
             }
             Err(reason) => *reasons.entry(reason).or_default() += 1,
         }
     }
-    if found.is_empty() { Err(most_frequent(&reasons)) } else { Ok(found) }
+    if scored.is_empty() { Err(most_frequent(&reasons)) } else { Ok(scored) }
 }

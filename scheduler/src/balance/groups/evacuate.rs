@@ -52,26 +52,26 @@ pub fn evacuate(all_groups: &AllGroups<'_>, hosts: &[usize], part: EvacuatedCopi
         .collect();
     // The largest instances are the hardest to place.
     waiting.sort_by_key(|&guest| (-all_groups.problem.guests[guest].memory, guest));
-    let mut found = Evacuation { inside: Vec::new(), outside: Vec::new(), stuck: Vec::new() };
+    let mut evacuation = Evacuation { inside: Vec::new(), outside: Vec::new(), stuck: Vec::new() };
     let mut remaining = Vec::new();
     for guest in waiting {
         let from = state.placement(guest);
         match inside(all_groups, &mut state, guest, from) {
-            Ok(steps) => found.inside.push(PlannedMove::new(all_groups, guest, from, steps)),
+            Ok(steps) => evacuation.inside.push(PlannedMove::new(all_groups, guest, from, steps)),
             Err(obstacle) => remaining.push((guest, obstacle)),
         }
     }
     for (guest, obstacle) in remaining {
         let from = state.placement(guest);
         match all_groups.move_to_other_group(&mut state, guest, &|_| true) {
-            Ok((_, steps)) => found.outside.push(PlannedMove::new(all_groups, guest, from, steps)),
+            Ok((_, steps)) => evacuation.outside.push(PlannedMove::new(all_groups, guest, from, steps)),
             Err(mut no_eligible_group) => {
                 no_eligible_group.obstacles.insert(0, (all_groups.group_of(from.primary), obstacle));
-                found.stuck.push(no_eligible_group);
+                evacuation.stuck.push(no_eligible_group);
             }
         }
     }
-    found
+    evacuation
 }
 
 /// Moves an instance to nodes of its group that are not offline, by a single step if possible, the lowest score first.
@@ -85,23 +85,23 @@ fn inside(
     if problem.guests[guest].reach == Reach::Local {
         return Err(Obstacle::Barrier(Barrier::Local));
     }
-    if let Some(why) = all_groups
+    if let Some(reason) = all_groups
         .cluster
         .live_constraints
         .get(&problem.guests[guest].instance)
         .and_then(|one| one.immovable_reason)
     {
-        return Err(Obstacle::Barrier(Barrier::Immovable(why)));
+        return Err(Obstacle::Barrier(Barrier::Immovable(reason)));
     }
     let mut hosts = all_groups.hosts(all_groups.group_of(from.primary));
     hosts.retain(|&host| !problem.hosts[host].offline);
     for hosts in shortlists(state, hosts.clone()) {
-        let mut found = Vec::new();
-        destinations(problem, guest, from, &hosts, &mut found);
+        let mut placements = Vec::new();
+        destinations(problem, guest, from, &hosts, &mut placements);
         let works = |host: usize| !problem.hosts[host].offline;
-        found.retain(|to| to.nodes().all(works));
+        placements.retain(|to| to.nodes().all(works));
         let mut ranked: Vec<(f64, Placement)> = Vec::new();
-        for to in found {
+        for to in placements {
             if state.change(&[(guest, to)]) {
                 ranked.push((state.score(), to));
                 state.restore(guest, from);

@@ -51,12 +51,12 @@ fn survives(state: &mut State<'_>, host: usize, running: &mut [(usize, Placement
         .filter(|(_, placement)| placement.secondary.is_none())
         .map(|(guest, _)| *guest)
         .collect();
-    let found = can_pack(state, host, &shared, true) || can_pack(state, host, &shared, false);
+    let can_fail_over = can_pack(state, host, &shared, true) || can_pack(state, host, &shared, false);
     for &(guest, placement, swapped) in &failed_over {
         state.remove_added(guest, swapped);
         state.add_unchecked(guest, placement);
     }
-    found
+    can_fail_over
 }
 
 /// Places all guests on other nodes, the largest first, each where it leaves the least (`tight`) or the most memory.
@@ -73,9 +73,9 @@ fn can_pack(state: &mut State<'_>, failed: usize, guests: &[usize], tight: bool)
         let placement = hosts.into_iter().map(|primary| Placement { primary, secondary: None });
         let mut placements =
             placement.filter(|placement| state.try_add(guest, *placement, RequiredLimits::Limits).is_ok());
-        let found = placements.next();
+        let placement_found = placements.next();
         drop(placements);
-        if let Some(placement) = found {
+        if let Some(placement) = placement_found {
             placed.push((guest, placement));
         } else {
             fits = false;

@@ -128,17 +128,22 @@ impl NewService {
 
     /// Checks whether one of the ranges of a policy contains the size. The error refers to the first range.
     fn check_size(&self, policy: &Policy) -> Result<(), GroupRefusal> {
-        let outside = |(least, most): &(Specification, Specification)| {
+        let outside = |(lower, upper): &(Specification, Specification)| {
             let diskless = self.template == Template::Diskless;
             let sizes = [
-                ("memory", self.memory, least.memory, most.memory),
-                ("disk", self.disk, least.disk, most.disk),
-                ("cpus", self.vcpus, least.cpus, most.cpus),
+                ("memory", self.memory, lower.memory, upper.memory),
+                ("disk", self.disk, lower.disk, upper.disk),
+                ("cpus", self.vcpus, lower.cpus, upper.cpus),
             ];
             let mut sizes = sizes.into_iter().filter(|(what, ..)| !diskless || *what != "disk");
-            sizes
-                .find(|(_, requested, least, most)| requested < least || requested > most)
-                .map(|(what, requested, least, most)| GroupRefusal::Size { what, requested, least, most })
+            sizes.find(|(_, requested, lower, upper)| requested < lower || requested > upper).map(
+                |(what, requested, lower, upper)| GroupRefusal::Size {
+                    what,
+                    requested,
+                    least: lower,
+                    most: upper,
+                },
+            )
         };
         let each: Vec<Option<GroupRefusal>> = policy.ranges.iter().map(outside).collect();
         if each.iter().any(Option::is_none) {

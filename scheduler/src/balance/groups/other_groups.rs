@@ -53,8 +53,8 @@ impl NoEligibleGroup {
             .obstacles
             .iter()
             .map(|(group, obstacle)| format!("{}: {obstacle}", all_groups.cluster.groups[*group].name));
-        let all: Vec<String> = each.collect();
-        if all.is_empty() { "no other group".to_owned() } else { all.join("; ") }
+        let reason_texts: Vec<String> = each.collect();
+        if reason_texts.is_empty() { "no other group".to_owned() } else { reason_texts.join("; ") }
     }
 }
 
@@ -70,8 +70,8 @@ pub(super) fn placements(reach: Reach, hosts: &[usize]) -> Vec<Placement> {
         Reach::Replicated => hosts
             .iter()
             .flat_map(|&primary| {
-                let others = hosts.iter().filter(move |&&host| host != primary);
-                others.map(move |&secondary| Placement { primary, secondary: Some(secondary) })
+                let other_hosts = hosts.iter().filter(move |&&host| host != primary);
+                other_hosts.map(move |&secondary| Placement { primary, secondary: Some(secondary) })
             })
             .collect(),
     }
@@ -101,7 +101,7 @@ pub(super) fn ranked(
     hosts: &[usize],
 ) -> Result<Vec<Placement>, Obstacle> {
     let from = state.placement(guest);
-    let mut found = Vec::new();
+    let mut scored_placements = Vec::new();
     let mut reasons: BTreeMap<BlockingReason, usize> = BTreeMap::new();
     for to in placements(state.problem().guests[guest].reach, hosts) {
         if to == from {
@@ -109,17 +109,18 @@ pub(super) fn ranked(
         }
         match state.try_change(&[(guest, to)]) {
             Ok(()) => {
-                found.push((to.nodes().any(|host| state.fails_n1(host)), state.score(), to));
+                scored_placements.push((to.nodes().any(|host| state.fails_n1(host)), state.score(), to));
                 state.restore(guest, from);
             }
             Err(reason) => *reasons.entry(reason).or_default() += 1,
         }
     }
-    found.sort_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)).then(one.2.cmp(&other.2)));
-    if found.is_empty() {
+    scored_placements
+        .sort_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)).then(one.2.cmp(&other.2)));
+    if scored_placements.is_empty() {
         return Err(most_frequent(&reasons).map_or(Obstacle::TooFewNodes, Obstacle::BlockingReason));
     }
-    Ok(found.into_iter().map(|(_, _, to)| to).collect())
+    Ok(scored_placements.into_iter().map(|(_, _, to)| to).collect())
 }
 
 /// Returns the most frequent shortage.
@@ -140,9 +141,9 @@ pub(super) fn move_within_limits(
     for hosts in shortlists(state, hosts) {
         match ranked(state, guest, &hosts) {
             Err(reason) => obstacle = reason,
-            Ok(found) => {
+            Ok(result) => {
                 obstacle = Obstacle::NoRoute;
-                for to in found {
+                for to in result {
                     if let Some(steps) = route(state, guest, to) {
                         return Ok(steps);
                     }
@@ -198,13 +199,13 @@ impl AllGroups<'_> {
                 }
                 let hosts = self.open_hosts(state, group);
                 let entered = self.may_enter(instance, group, open);
-                let found = entered.and_then(|()| move_within_limits(state, guest, hosts));
-                match found {
+                let result = entered.and_then(|()| move_within_limits(state, guest, hosts));
+                match result {
                     Err(obstacle) => obstacles.push((group, obstacle)),
                     Ok(steps) => {
                         let (score, to) = (state.score(), state.placement(guest));
                         state.restore(guest, from);
-                        if best.as_ref().is_none_or(|(least, ..)| score < *least) {
+                        if best.as_ref().is_none_or(|(best_score, ..)| score < *best_score) {
                             best = Some((score, group, to, steps));
                         }
                     }

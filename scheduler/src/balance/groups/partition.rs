@@ -51,7 +51,7 @@ impl fmt::Display for Barrier {
                 write!(formatter, "group is not connected to {}", networks.join(", "))
             }
             Barrier::Unallocable => formatter.write_str("group is unallocable"),
-            Barrier::Immovable(why) => formatter.write_str(why),
+            Barrier::Immovable(reason) => formatter.write_str(reason),
             Barrier::Copies => formatter.write_str("no command can copy the disk to another node"),
             Barrier::Nodes => formatter.write_str("storage or a rule excludes every node of the group"),
             Barrier::InterGroupMoves => formatter.write_str("moves between groups are disabled"),
@@ -73,16 +73,17 @@ pub(super) fn permits(cluster: &Cluster, group: usize, template: Template) -> bo
 
 /// Returns the partitions of all instances of a cluster, in the order of templates. Local storage is in no partition.
 pub fn partitions(cluster: &Cluster) -> Vec<Partition> {
-    let used = Template::WORDS.iter().filter(|(template, _)| {
+    let used_templates = Template::WORDS.iter().filter(|(template, _)| {
         template.reach() != Reach::Local
             && cluster.instances.iter().any(|instance| instance.template == *template)
     });
-    used.map(|&(template, word)| Partition {
-        reach: template.reach(),
-        pool: word.to_owned(),
-        groups: populated(cluster).filter(|&group| permits(cluster, group, template)).collect(),
-    })
-    .collect()
+    used_templates
+        .map(|&(template, word)| Partition {
+            reach: template.reach(),
+            pool: word.to_owned(),
+            groups: populated(cluster).filter(|&group| permits(cluster, group, template)).collect(),
+        })
+        .collect()
 }
 
 /// Returns the groups that have nodes.
@@ -97,8 +98,8 @@ pub fn populated(cluster: &Cluster) -> impl Iterator<Item = usize> {
 pub fn check_reach(cluster: &Cluster, index: usize, group: usize) -> Result<(), Barrier> {
     let instance = &cluster.instances[index];
     if let Some(constraints) = cluster.live_constraints.get(&index) {
-        if let Some(why) = constraints.immovable_reason {
-            return Err(Barrier::Immovable(why));
+        if let Some(reason) = constraints.immovable_reason {
+            return Err(Barrier::Immovable(reason));
         }
         if instance.template.reach() == Reach::Replicated && !constraints.can_copy_disk {
             return Err(Barrier::Copies);
@@ -114,8 +115,9 @@ pub fn check_reach(cluster: &Cluster, index: usize, group: usize) -> Result<(), 
         return Err(Barrier::Template(template_word(instance.template)));
     }
     let connected = &cluster.groups[group].networks;
-    let own = &cluster.groups[cluster.nodes[instance.primary].group].networks;
-    let missing: Vec<String> = own.iter().filter(|network| !connected.contains(network)).cloned().collect();
+    let group_networks = &cluster.groups[cluster.nodes[instance.primary].group].networks;
+    let missing: Vec<String> =
+        group_networks.iter().filter(|network| !connected.contains(network)).cloned().collect();
     if missing.is_empty() { Ok(()) } else { Err(Barrier::Networks(missing)) }
 }
 
@@ -133,11 +135,11 @@ pub fn check_move(cluster: &Cluster, index: usize, group: usize) -> Result<(), B
 
 /// Returns the other groups that the storage and networks of some instance of a group reach.
 pub fn connected_groups(cluster: &Cluster, group: usize) -> Vec<usize> {
-    let here = |index: &usize| cluster.nodes[cluster.instances[*index].primary].group == group;
-    let living: Vec<usize> = (0..cluster.instances.len()).filter(here).collect();
+    let is_in_group = |index: &usize| cluster.nodes[cluster.instances[*index].primary].group == group;
+    let group_instances: Vec<usize> = (0..cluster.instances.len()).filter(is_in_group).collect();
     populated(cluster)
         .filter(|&other| {
-            other != group && living.iter().any(|&index| check_reach(cluster, index, other).is_ok())
+            other != group && group_instances.iter().any(|&index| check_reach(cluster, index, other).is_ok())
         })
         .collect()
 }

@@ -57,7 +57,7 @@ pub fn redistribute(all_groups: &AllGroups<'_>) -> Redistribution {
     let healthy: Vec<usize> = all_groups.groups().into_iter().filter(is_healthy).collect();
     let skipped: Vec<(usize, ExclusionReason)> = unhealthy
         .iter()
-        .filter_map(|(group, _)| all_groups.exclusion_reason(*group).map(|why| (*group, why)))
+        .filter_map(|(group, _)| all_groups.exclusion_reason(*group).map(|reason| (*group, reason)))
         .collect();
     let to_repair = unhealthy.iter().map(|(group, _)| *group);
     let to_repair: Vec<usize> =
@@ -116,16 +116,17 @@ fn repair_group(
         let failing: Vec<usize> = hosts.iter().copied().filter(|&host| state.fails_n1(host)).collect();
         let Some(&first) = failing.first() else { return Ok(()) };
         let mut refused = None;
-        let found = instances_to_move_out(all_groups, state, first).into_iter().any(|guest| {
-            match move_out(state, guest) {
-                Ok(()) => true,
-                Err(no_eligible_group) => {
-                    refused.get_or_insert(no_eligible_group);
-                    false
+        let has_moved =
+            instances_to_move_out(all_groups, state, first).into_iter().any(|guest| {
+                match move_out(state, guest) {
+                    Ok(()) => true,
+                    Err(no_eligible_group) => {
+                        refused.get_or_insert(no_eligible_group);
+                        false
+                    }
                 }
-            }
-        });
-        if !found {
+            });
+        if !has_moved {
             let nodes = failing.iter().map(|&host| all_groups.problem.hosts[host].node).collect();
             return Err(refused.map_or(Blocked::StillFailing { group, nodes }, |no_eligible_group| {
                 Blocked::NoEligibleGroup { group, no_eligible_group }
@@ -150,9 +151,9 @@ fn instances_on_offline_nodes(all_groups: &AllGroups<'_>, state: &State<'_>, hos
 /// by ascending size, then the others by descending size.
 fn instances_to_move_out(all_groups: &AllGroups<'_>, state: &State<'_>, host: usize) -> Vec<usize> {
     let problem = &all_groups.problem;
-    let all = 0..problem.guests.len();
+    let all_guests = 0..problem.guests.len();
     let mut peers: BTreeMap<usize, i64> = BTreeMap::new();
-    for guest in all.clone() {
+    for guest in all_guests.clone() {
         let placement = state.placement(guest);
         if placement.secondary == Some(host) {
             *peers.entry(placement.primary).or_default() += problem.guests[guest].memory_reserved;
@@ -169,14 +170,14 @@ fn instances_to_move_out(all_groups: &AllGroups<'_>, state: &State<'_>, host: us
         });
         guests
     };
-    let secondaries = all
+    let secondaries = all_guests
         .clone()
         .filter(|&guest| {
             let placement = state.placement(guest);
             placement.secondary == Some(host) && worst.is_some_and(|(peer, _)| placement.primary == *peer)
         })
         .collect();
-    let primaries = all.filter(|&guest| state.placement(guest).primary == host).collect();
+    let primaries = all_guests.filter(|&guest| state.placement(guest).primary == host).collect();
     let mut instances_to_move_out = by_size(secondaries, &|guest| guest.memory_reserved);
     instances_to_move_out.extend(by_size(primaries, &|guest| guest.memory_used));
     instances_to_move_out

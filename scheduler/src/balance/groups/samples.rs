@@ -8,12 +8,12 @@ use crate::balance::samples::sample;
 pub(super) fn several(seed: u64) -> Cluster {
     let mut random = Random::new(seed);
     let count = 1 + random.below(4);
-    let mut whole = Cluster::default();
+    let mut cluster = Cluster::default();
     for group in 0..count {
         let part = sample(seed.wrapping_mul(31).wrapping_add(group as u64));
-        let first = whole.nodes.len();
+        let first = cluster.nodes.len();
         let classes = [Allocation::Preferred, Allocation::LastResort, Allocation::Unallocable];
-        whole.groups.push(Group {
+        cluster.groups.push(Group {
             name: format!("g{group}"),
             uuid: format!("u{group}"),
             allocation: classes[random.below(5).saturating_sub(2)],
@@ -26,7 +26,7 @@ pub(super) fn several(seed: u64) -> Cluster {
             if random.below(12) == 0 {
                 node.role = Role::Offline;
             }
-            whole.nodes.push(node);
+            cluster.nodes.push(node);
         }
         let few = random.below(2) == 0;
         for (index, mut instance) in part.instances.into_iter().enumerate() {
@@ -36,20 +36,20 @@ pub(super) fn several(seed: u64) -> Cluster {
             // Instances with local storage would prevent emptying or repairing a group.
             if instance.template == Template::Plain && random.below(3) > 0 {
                 instance.template = Template::Rbd;
-                whole.nodes[instance.primary].disk_free += instance.disk;
+                cluster.nodes[instance.primary].disk_free += instance.disk;
             }
             if few && index > 3 {
                 let running = instance.status.is_running() && !instance.forthcoming;
-                whole.nodes[instance.primary].memory_free += if running { instance.memory } else { 0 };
+                cluster.nodes[instance.primary].memory_free += if running { instance.memory } else { 0 };
                 continue;
             }
-            whole.instances.push(instance);
+            cluster.instances.push(instance);
         }
-        whole.tags = part.tags;
+        cluster.tags = part.tags;
     }
     if random.below(3) == 0 {
         let size = |memory| Specification { memory, cpus: 1, disk: 512, disks: 1, nics: 1, spindles: 1 };
-        whole.policies.push(Policy {
+        cluster.policies.push(Policy {
             owner: "g1".to_owned(),
             standard: size(128),
             ranges: vec![(size(1), Specification { cpus: 64, disk: 100_000, ..size(100_000) })],
@@ -58,5 +58,5 @@ pub(super) fn several(seed: u64) -> Cluster {
             spindle_ratio: 32.0,
         });
     }
-    whole
+    cluster
 }

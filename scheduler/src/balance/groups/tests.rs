@@ -90,7 +90,7 @@ fn add_within_limits(
     cluster: &Cluster,
     size: &NewService,
     place: (usize, Option<usize>),
-    kept: bool,
+    keeps_n1: bool,
 ) -> Option<(Cluster, f64)> {
     let mut after = cluster.clone();
     size.add(&mut after, place);
@@ -107,7 +107,7 @@ fn add_within_limits(
     let fits = [Some(place.0), place.1].into_iter().flatten().all(|node| {
         let (host, usage) = (&problem.hosts[at(node)], &usages[at(node)]);
         let disk = new.disk_used == 0 || usage.disk_free > 0;
-        !host.offline && disk && !(kept && usage.fails_n1())
+        !host.offline && disk && !(keeps_n1 && usage.fails_n1())
     });
     let (host, usage) = (&problem.hosts[at(place.0)], &usages[at(place.0)]);
     let fits = fits && !clash && usage.memory_free > 0 && usage.vcpus <= host.vcpus_most;
@@ -143,21 +143,21 @@ proptest! {
     fn redistribute_repairs_all_groups_or_moves_nothing(seed in any::<u64>(), closed in 0..5_u8) {
         let cluster = several(seed);
         let all_groups = AllGroups::new(&cluster, &Settings::default(), closed > 0);
-        let found = redistribute(&all_groups);
-        let Ok(moved) = &found.result else { return Ok(()) };
+        let redistribution = redistribute(&all_groups);
+        let Ok(moved) = &redistribution.result else { return Ok(()) };
         let placements = keeps_limits(&all_groups, moved);
         let state = State::new(&all_groups.problem, &placements);
         let was_offline = |(_, health): &(usize, Health)| matches!(health, Health::Unhealthy { .. });
         for group in all_groups.groups() {
-            let is_skipped = found.skipped.iter().any(|(known, _)| *known == group);
-            let remains = found.remaining.iter().find(|(known, _)| *known == group);
+            let is_skipped = redistribution.skipped.iter().any(|(known, _)| *known == group);
+            let remains = redistribution.remaining.iter().find(|(known, _)| *known == group);
             let now = health(&all_groups, &state, group);
             prop_assert_eq!(remains.is_none(), is_skipped || now.is_healthy());
             // Only what must leave an offline node may cause others to fail N+1.
-            prop_assert!(remains.is_none() || found.unhealthy.iter().any(was_offline));
+            prop_assert!(remains.is_none() || redistribution.unhealthy.iter().any(was_offline));
             prop_assert!(is_skipped || !matches!(now, Health::Unhealthy { .. }), "{now:?}");
         }
-        prop_assert!(found.unhealthy.is_empty() <= moved.is_empty());
+        prop_assert!(redistribution.unhealthy.is_empty() <= moved.is_empty());
     }
 
     #[test]
@@ -187,10 +187,10 @@ proptest! {
     fn balancing_lowers_the_deviation(seed in any::<u64>()) {
         let cluster = several(seed);
         let all_groups = AllGroups::new(&cluster, &Settings::default(), true);
-        let found = balance_load(&all_groups, 0.01, 50);
-        let placements = keeps_limits(&all_groups, &found.moved);
-        prop_assert!(found.after <= found.before - 0.01 * found.moved.len() as f64 + 1e-9);
-        for moved in &found.moved {
+        let balanced = balance_load(&all_groups, 0.01, 50);
+        let placements = keeps_limits(&all_groups, &balanced.moved);
+        prop_assert!(balanced.after <= balanced.before - 0.01 * balanced.moved.len() as f64 + 1e-9);
+        for moved in &balanced.moved {
             let demoted = all_groups.allocation(moved.source) == Allocation::Preferred
                 && all_groups.allocation(moved.target) != Allocation::Preferred;
             prop_assert!(moved.is_between_groups() && !demoted);
@@ -199,29 +199,29 @@ proptest! {
         let mut problem = all_groups.problem.clone();
         problem.start = placements;
         let again = balance_load(&AllGroups { problem, ..all_groups.clone() }, f64::INFINITY, 0);
-        prop_assert!((again.before - found.after).abs() < 1e-9);
+        prop_assert!((again.before - balanced.after).abs() < 1e-9);
     }
 
     #[test]
-    fn evacuated_nodes_keep_only_instances_reported_as_stuck(seed in any::<u64>(), which in any::<u64>()) {
+    fn evacuated_nodes_keep_only_stuck_instances(seed in any::<u64>(), which in any::<u64>()) {
         let cluster = several(seed);
         let mut random = Random::new(which);
         let names: BTreeSet<String> =
             (0..=random.below(2)).map(|_| cluster.nodes[random.below(cluster.nodes.len())].name.clone()).collect();
         let all_groups = AllGroups::new(&cluster, &Settings { drained: names.clone(), ..Settings::default() }, true);
         let hosts: Vec<usize> = (0..all_groups.problem.hosts.len()).filter(|&host| names.contains(all_groups.node(host))).collect();
-        let found = evacuate(&all_groups, &hosts, EvacuatedCopies::All);
-        let all: Vec<PlannedMove> = found.inside.iter().chain(&found.outside).cloned().collect();
+        let evacuation = evacuate(&all_groups, &hosts, EvacuatedCopies::All);
+        let all: Vec<PlannedMove> = evacuation.inside.iter().chain(&evacuation.outside).cloned().collect();
         // The moves inside groups must be executable alone.
-        keeps_limits(&all_groups, &found.inside);
+        keeps_limits(&all_groups, &evacuation.inside);
         let placements = keeps_limits(&all_groups, &all);
         for (guest, placement) in placements.iter().enumerate() {
             let stays = [Some(placement.primary), placement.secondary].into_iter().flatten().any(|host| hosts.contains(&host));
-            prop_assert_eq!(stays, found.stuck.iter().any(|stuck| stuck.guest == guest));
+            prop_assert_eq!(stays, evacuation.stuck.iter().any(|stuck| stuck.guest == guest));
         }
-        prop_assert!(found.inside.iter().all(|moved| !moved.is_between_groups()));
-        prop_assert!(found.outside.iter().all(PlannedMove::is_between_groups));
-        prop_assert!(cluster.groups.len() > 1 || found.outside.is_empty());
+        prop_assert!(evacuation.inside.iter().all(|moved| !moved.is_between_groups()));
+        prop_assert!(evacuation.outside.iter().all(PlannedMove::is_between_groups));
+        prop_assert!(cluster.groups.len() > 1 || evacuation.outside.is_empty());
     }
 
     #[test]
@@ -236,9 +236,9 @@ proptest! {
                 Allocation::LastResort => 1,
                 Allocation::Unallocable => continue,
             };
-            let own = cluster.policies.iter().find(|policy| policy.owner == cluster.groups[group].name);
-            let least = own.map_or(0, |policy| policy.ranges[0].0.disk);
-            if !permits(&cluster, group, size.template) || size.disk < least {
+            let group_policy = cluster.policies.iter().find(|policy| policy.owner == cluster.groups[group].name);
+            let min_disk = group_policy.map_or(0, |policy| policy.ranges[0].0.disk);
+            if !permits(&cluster, group, size.template) || size.disk < min_disk {
                 continue;
             }
             for place in possible_placements(&cluster, &size, group) {
@@ -269,21 +269,21 @@ proptest! {
             }
             prop_assert_eq!(group.n_plus_one_failure.is_none(), is_kept(&cluster, group.group));
             let broken = matches!(group.n_plus_one_failure, Some(NPlusOneFailure::Reserve(_) | NPlusOneFailure::Failover(_)));
-            for (filled, kept) in [(&group.within_limits, false), (&group.with_n_plus_one, true)] {
-                if kept && broken {
+            for (filled, keeps_n1) in [(&group.within_limits, false), (&group.with_n_plus_one, true)] {
+                if keeps_n1 && broken {
                     prop_assert_eq!(filled.count(), 0);
                     continue;
                 }
                 let mut full = cluster.clone();
                 for &place in &filled.placements {
-                    let after = add_within_limits(&full, &size, place, kept);
+                    let after = add_within_limits(&full, &size, place, keeps_n1);
                     prop_assert!(after.is_some(), "{place:?} does not fit");
                     full = after.unwrap().0;
-                    prop_assert!(!kept || is_kept(&full, group.group));
+                    prop_assert!(!keeps_n1 || is_kept(&full, group.group));
                 }
                 for place in possible_placements(&full, &size, group.group) {
-                    let one_more = add_within_limits(&full, &size, place, kept)
-                        .filter(|(after, _)| !kept || is_kept(after, group.group));
+                    let one_more = add_within_limits(&full, &size, place, keeps_n1)
+                        .filter(|(after, _)| !keeps_n1 || is_kept(after, group.group));
                     prop_assert!(one_more.is_none(), "{place:?} fits after {}", filled.count());
                 }
             }
@@ -306,14 +306,15 @@ fn smaller_tiers_use_the_capacity_that_the_first_tier_leaves() {
         tags: Vec::new(),
         nodes: None,
     };
-    let found = capacity(&cluster, &Settings::default(), &size, Some(&size));
-    let tiers: Vec<(i64, usize)> = found[0].tiers.iter().map(|tier| (tier.size.memory, tier.count)).collect();
+    let group_capacities = capacity(&cluster, &Settings::default(), &size, Some(&size));
+    let tiers: Vec<(i64, usize)> =
+        group_capacities[0].tiers.iter().map(|tier| (tier.size.memory, tier.count)).collect();
     // One of 2000 fits on a. Then sizes in steps of 64 from the least one: 1472 on b and 960 on a, which leaves 28 and 40.
     assert_eq!(tiers, [(2000, 1), (1472, 1), (960, 1)]);
 }
 
 /// Two groups; node b of the first is offline and holds a replicated and a shared instance.
-const UNHEALTHY: &str = "g1|u1|preferred||\ng2|u2|preferred||\n\n\
+const UNHEALTHY_CLUSTER_TEXT: &str = "g1|u1|preferred||\ng2|u2|preferred||\n\n\
     a|1000|0|800|1000|900|4|N|u1|1||N|0|0|1.0\n\
     b|1000|0|1000|1000|900|4|Y|u1|1||N|0|0|1.0\n\
     c|1000|0|1000|1000|1000|4|N|u2|1||N|0|0|1.0\n\
@@ -321,24 +322,26 @@ const UNHEALTHY: &str = "g1|u1|preferred||\ng2|u2|preferred||\n\n\
     i|200|100|1|running|Y|a|b|drbd||1\nj|100|100|1|ERROR_nodeoffline|Y|b||rbd||1\n\n\n";
 
 #[test]
-fn blocking_reasons_of_redistribution() {
+fn redistribution_reports_blocking_reasons() {
     let blocked = |text: &str| {
         let cluster = read(text).unwrap();
         let all_groups = AllGroups::new(&cluster, &Settings::default(), true);
-        let found = redistribute(&all_groups);
-        let skipped: Vec<String> = found.skipped.iter().map(|(_, why)| why.to_string()).collect();
-        (found.result.map(|moved| moved.len()), skipped)
+        let redistribution = redistribute(&all_groups);
+        let skipped: Vec<String> = redistribution.skipped.iter().map(|(_, why)| why.to_string()).collect();
+        (redistribution.result.map(|moved| moved.len()), skipped)
     };
-    assert_eq!(blocked(UNHEALTHY), (Ok(2), Vec::new()));
-    let unallocable = UNHEALTHY.replace("u2|preferred", "u2|unallocable");
+    assert_eq!(blocked(UNHEALTHY_CLUSTER_TEXT), (Ok(2), Vec::new()));
+    let unallocable = UNHEALTHY_CLUSTER_TEXT.replace("u2|preferred", "u2|unallocable");
     assert_eq!(blocked(&unallocable), (Err(Blocked::NothingHealthy), Vec::new()));
-    let apart = UNHEALTHY.replace("g1|u1|preferred||", "g1|u1|preferred||lan");
+    let apart = UNHEALTHY_CLUSTER_TEXT.replace("g1|u1|preferred||", "g1|u1|preferred||lan");
     assert_eq!(
         blocked(&apart),
         (Ok(0), vec!["no other group reaches the storage of its instances".to_owned()])
     );
-    let full = UNHEALTHY.replace("c|1000|0|1000", "c|1000|0|150").replace("d|1000|0|1000", "d|1000|0|150");
+    let full = UNHEALTHY_CLUSTER_TEXT
+        .replace("c|1000|0|1000", "c|1000|0|150")
+        .replace("d|1000|0|1000", "d|1000|0|150");
     assert!(matches!(blocked(&full), (Err(Blocked::NoEligibleGroup { group: 0, .. }), _)));
-    let local = UNHEALTHY.replace("b||rbd", "b||plain");
+    let local = UNHEALTHY_CLUSTER_TEXT.replace("b||rbd", "b||plain");
     assert!(matches!(blocked(&local), (Err(Blocked::NoEligibleGroup { group: 0, .. }), _)));
 }

@@ -128,8 +128,8 @@ impl GroupFilling<'_> {
             {
                 for &grown in &dimensions[..=index] {
                     let mut original = size.clone();
-                    let most = *grown.of(&mut original);
-                    next = self.grown(&next, grown, most);
+                    let max_amount = *grown.of(&mut original);
+                    next = self.grown(&next, grown, max_amount);
                 }
                 return Some(next);
             }
@@ -153,15 +153,15 @@ impl GroupFilling<'_> {
         self.fits(&smaller).then(|| self.grown(&smaller, dimension, now - 1))
     }
 
-    /// Returns the size that fits with the largest value of a dimension, in steps, at most `most`.
-    fn grown(&self, size: &NewService, dimension: Dimension, most: i64) -> NewService {
+    /// Returns the size that fits with the largest value of a dimension, in steps, at most `max_amount`.
+    fn grown(&self, size: &NewService, dimension: Dimension, max_amount: i64) -> NewService {
         let with = |steps: i64| {
             let mut grown = size.clone();
             *dimension.of(&mut grown) += steps * dimension.step(&self.cluster);
             grown
         };
         let now = *dimension.of(&mut size.clone());
-        let (mut fits, mut fails) = (0, (most - now).max(0) / dimension.step(&self.cluster) + 1);
+        let (mut fits, mut fails) = (0, (max_amount - now).max(0) / dimension.step(&self.cluster) + 1);
         while fails - fits > 1 {
             let middle = i64::midpoint(fits, fails);
             if self.fits(&with(middle)) { fits = middle } else { fails = middle }

@@ -51,7 +51,7 @@ fn is_eligible(view: &View, name: &ResourceName, facts: &ServiceFacts, node_name
 /// Returns `true` if a service prefers its current node to this one, so that the service would move back.
 fn is_less_preferred(view: &View, name: &ResourceName, facts: &ServiceFacts, node_name: &NodeName) -> bool {
     let tier = |node: &NodeName| priority_tier_of(view, name, facts, node);
-    facts.node.as_ref().is_some_and(|here| tier(node_name) < tier(here))
+    facts.node.as_ref().is_some_and(|current_node| tier(node_name) < tier(current_node))
 }
 
 /// Returns the nodes, by position, that are eligible for a new service without rules, which needs this pool if any.

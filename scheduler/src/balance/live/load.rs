@@ -55,12 +55,15 @@ pub(super) fn loads<'a>(view: &'a View, usage: &UsageOverview) -> BTreeMap<&'a R
             .iter()
             .map(|(_, facts, node)| request_shares(&facts.requests, &node.capacity)[kind])
             .collect();
-        let used = use_per_request(measured_shares.iter().copied().zip(requested_shares.iter().copied()));
+        let use_per_requested =
+            use_per_request(measured_shares.iter().copied().zip(requested_shares.iter().copied()));
         let mean = measured_shares.iter().flatten().sum::<f64>() / count as f64;
         for (((name, _, _), measured_share), requested_share) in
             running.iter().zip(measured_shares).zip(requested_shares)
         {
-            let estimate = requested_share.zip(used).map_or(mean, |(requested, used)| requested * used);
+            let estimate = requested_share
+                .zip(use_per_requested)
+                .map_or(mean, |(requested, use_per_requested)| requested * use_per_requested);
             if let Some(load) = loads.get_mut(name) {
                 load[kind] = in_units(measured_share.unwrap_or(estimate));
             }

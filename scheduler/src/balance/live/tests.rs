@@ -122,7 +122,7 @@ fn check(view: &View, service: &str, expected: &[&str]) {
 }
 
 #[test]
-fn amounts_equal_those_of_the_scheduler() {
+fn balance_amounts_equal_scheduler_amounts() {
     let mut view = view(&[("a", "n1"), ("b", "n1"), ("c", "n1")]);
     view.settings.overcommit = 1.5;
     let n1 = view.nodes.get_mut("n1").unwrap();

@@ -182,8 +182,8 @@ impl Probe {
 
     /// Returns the index of a node among the affected ones, and adds the node if necessary.
     fn affected_index(&mut self, state: &State<'_>, host: usize) -> usize {
-        if let Some(known) = self.affected_hosts.iter().position(|affected| affected.host == host) {
-            return known;
+        if let Some(existing_index) = self.affected_hosts.iter().position(|affected| affected.host == host) {
+            return existing_index;
         }
         let next = self.affected_hosts.len();
         let row = next * state.columns.len()..(next + 1) * state.columns.len();
@@ -222,10 +222,10 @@ impl Probe {
         let count = state.columns.len();
         let row = affected.host * count;
         let deltas = &self.deltas[index * count..(index + 1) * count];
-        let known = state.shares[row..row + count].iter().zip(&state.amounts[row..row + count]);
+        let shares_and_amounts = state.shares[row..row + count].iter().zip(&state.amounts[row..row + count]);
         let scales = state.columns.scales(affected.host);
         for (((column, delta), (share, amount)), scale) in
-            self.columns.iter_mut().zip(deltas).zip(known).zip(scales)
+            self.columns.iter_mut().zip(deltas).zip(shares_and_amounts).zip(scales)
         {
             if *delta != 0 {
                 column.replace(*share as f64, (amount + delta) as f64 * scale);
@@ -233,8 +233,8 @@ impl Probe {
         }
         let host_state = &state.host_states[affected.host];
         let mut memory_reserved = host_state.memory_reserved;
-        if let Some(most) = self.reserved(state, affected.host) {
-            memory_reserved = most;
+        if let Some(reserved_memory) = self.reserved(state, affected.host) {
+            memory_reserved = reserved_memory;
             let old = host_state.reserved_share as f64;
             let new = memory_reserved as f64 * SHARE_UNIT / state.problem.hosts[affected.host].memory_total;
             self.columns[count].replace(old, new);
@@ -257,14 +257,14 @@ impl Probe {
         if self.peers.is_empty() {
             return None;
         }
-        let mut most = 0;
+        let mut max_memory = 0;
         for &(peer, memory) in &state.host_states[host].peers {
-            let more = self.peers.iter_mut().find(|(known, _)| *known == peer);
+            let added_memory = self.peers.iter_mut().find(|(known, _)| *known == peer);
             // `take` clears the change of a known peer, so that it does not count again below.
-            let more = more.map_or(0, |(_, more)| std::mem::take(more));
-            most = most.max(memory + more);
+            let added_memory = added_memory.map_or(0, |(_, added_memory)| std::mem::take(added_memory));
+            max_memory = max_memory.max(memory + added_memory);
         }
-        Some(self.peers.iter().map(|(_, memory)| *memory).fold(most, i64::max))
+        Some(self.peers.iter().map(|(_, memory)| *memory).fold(max_memory, i64::max))
     }
 }
 

@@ -51,19 +51,23 @@ impl<'a> Fields<'a> {
         line: usize,
         text: &'a str,
         separator: char,
-        what: &str,
+        line_kind: &str,
         count: &RangeInclusive<usize>,
     ) -> Result<Fields<'a>, TextError> {
         let values: Vec<&str> = text.split(separator).collect();
         if count.contains(&values.len()) {
             return Ok(Fields { line, values, separator });
         }
-        let (least, most) = (count.start(), count.end());
-        let wanted = if least == most { least.to_string() } else { format!("{least} to {most}") };
+        let (min_count, max_count) = (count.start(), count.end());
+        let count_text = if min_count == max_count {
+            min_count.to_string()
+        } else {
+            format!("{min_count} to {max_count}")
+        };
         Err(TextError {
             line,
             field: String::new(),
-            expected: format!("{what} with {wanted} fields separated by `{separator}`"),
+            expected: format!("{line_kind} with {count_text} fields separated by `{separator}`"),
             found: format!("{} fields", values.len()),
         })
     }
@@ -108,14 +112,14 @@ impl<'a> Fields<'a> {
         self.integer(index, name, -MAX_SIZE, "an integer")
     }
 
-    fn integer(&self, index: usize, name: &str, least: i64, expected: &str) -> Result<i64, TextError> {
+    fn integer(&self, index: usize, name: &str, minimum: i64, expected: &str) -> Result<i64, TextError> {
         let text = self.text(index);
         // Older writers print integers with a zero fraction.
-        let digits = text.split_once('.').map_or(text, |(whole, fraction)| {
-            if fraction.bytes().all(|byte| byte == b'0') { whole } else { text }
+        let digits = text.split_once('.').map_or(text, |(integer_part, fraction)| {
+            if fraction.bytes().all(|byte| byte == b'0') { integer_part } else { text }
         });
         match digits.parse::<i64>() {
-            Ok(number) if (least..=MAX_SIZE).contains(&number) => Ok(number),
+            Ok(number) if (minimum..=MAX_SIZE).contains(&number) => Ok(number),
             Ok(_) | Err(_) => Err(self.error(index, name, expected)),
         }
     }

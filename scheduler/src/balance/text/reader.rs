@@ -129,8 +129,8 @@ impl Names {
     }
 
     fn find(&self, fields: &Fields<'_>, index: usize, name: &str) -> Result<usize, TextError> {
-        let found = self.positions.get(fields.text(index)).copied();
-        found.ok_or_else(|| fields.error(index, name, format!("a {} of the section above", self.what)))
+        let position = self.positions.get(fields.text(index)).copied();
+        position.ok_or_else(|| fields.error(index, name, format!("a {} of the section above", self.what)))
     }
 }
 

@@ -4,7 +4,7 @@ use super::{read, read_utilisation, write};
 use crate::balance::model::*;
 use proptest::prelude::*;
 
-const FILE: &str = "g1|uuid-1|preferred||\n\n\
+const CLUSTER_TEXT: &str = "g1|uuid-1|preferred||\n\n\
     n1|1024|24|800|4096|3072|8|M|uuid-1|2|rack:a|N|0|1|1.0\n\
     n2|1024|24|1000|4096|3072|8|N|uuid-1|2||N|0|1|1.0\n\n\
     i1|200|1024|2|running|Y|n1|n2|drbd|web:1,x|1|-\n\n\
@@ -13,13 +13,13 @@ const FILE: &str = "g1|uuid-1|preferred||\n\n\
 
 /// Checks that the file with one changed line is rejected with this message.
 fn check(from: &str, to: &str, expected: &str) {
-    assert!(FILE.contains(from), "{from}");
-    let error = read(&FILE.replacen(from, to, 1)).unwrap_err();
+    assert!(CLUSTER_TEXT.contains(from), "{from}");
+    let error = read(&CLUSTER_TEXT.replacen(from, to, 1)).unwrap_err();
     assert_eq!(error.to_string(), expected);
 }
 
 #[test]
-fn an_error_names_line_field_and_expected_content() {
+fn parse_error_names_line_field_and_expectation() {
     check(
         "|preferred|",
         "|maybe|",
@@ -36,7 +36,7 @@ fn an_error_names_line_field_and_expected_content() {
         "n2|1024|24|1000|4096|3072|8|N|uuid-2",
         "line 4, group (field 9): expected a group uuid of the section above, found `uuid-2`",
     );
-    let unknown = read(&FILE.replacen("|n1|n2|drbd", "|n1|n3|drbd", 1)).unwrap_err();
+    let unknown = read(&CLUSTER_TEXT.replacen("|n1|n2|drbd", "|n1|n3|drbd", 1)).unwrap_err();
     assert_eq!(unknown.unknown_node(), Some("n3"));
     check(
         "|n1|n2|drbd",
@@ -80,13 +80,13 @@ fn an_error_names_line_field_and_expected_content() {
 
 #[test]
 fn an_unknown_size_means_offline() {
-    let cluster = read(&FILE.replace("n2|1024|24|1000|", "n2|?|?|?|")).unwrap();
+    let cluster = read(&CLUSTER_TEXT.replace("n2|1024|24|1000|", "n2|?|?|?|")).unwrap();
     assert_eq!(cluster.nodes[1].role, Role::Offline);
     assert_eq!(cluster.nodes[0].role, Role::Master);
 }
 
 #[test]
-fn older_files_have_fewer_fields() {
+fn files_with_fewer_fields_are_accepted() {
     let older = "g1|uuid-1|preferred\n\nn1|1024.0|24|1000|4096|4096|8|N|uuid-1\n\n\n\n\
         |128,1,1024,1,1,1|64,1,1024,1,1,1|32768,8,1048576,16,1,12|drbd|4.0|32.0\n";
     let cluster = read(older).unwrap();
@@ -98,7 +98,7 @@ fn older_files_have_fewer_fields() {
 
 #[test]
 fn measured_use_belongs_to_known_instances() {
-    let mut cluster = read(FILE).unwrap();
+    let mut cluster = read(CLUSTER_TEXT).unwrap();
     read_utilisation(&mut cluster, "i1 0.5 0 0.25 1\n").unwrap();
     assert_eq!(cluster.instances[0].load, [LOAD_UNIT / 2, 0, LOAD_UNIT / 4, LOAD_UNIT]);
     let error_text = |text: &str| read_utilisation(&mut cluster.clone(), text).unwrap_err().to_string();
@@ -225,13 +225,13 @@ fn clusters() -> impl Strategy<Value = Cluster> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(cluster in clusters()) {
+    fn written_cluster_text_is_parsed_again(cluster in clusters()) {
         let text = write(&cluster);
         prop_assert_eq!(read(&text).unwrap(), cluster);
     }
 
     #[test]
-    fn a_mutated_file_is_read_or_refused_with_its_line(
+    fn mutated_file_parses_or_names_error_line(
         cluster in clusters(),
         edits in prop::collection::vec((any::<usize>(), any::<usize>(), "[|,;?\\-.0-9YN a\n]{0,3}|\\PC{1,2}"), 1..6),
     ) {

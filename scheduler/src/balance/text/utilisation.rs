@@ -5,7 +5,7 @@ use crate::balance::model::{Cluster, Instance, LOAD_UNIT};
 use std::collections::BTreeMap;
 
 /// Maximum accepted load; higher values are mistakes, and their sums would overflow.
-const GREATEST: f64 = 100.0;
+const MAX_UTILIZATION: f64 = 100.0;
 
 /// Sets the measured use of the instances in the text; the others keep theirs.
 ///
@@ -38,7 +38,7 @@ pub fn read_utilisation(cluster: &mut Cluster, text: &str) -> Result<(), TextErr
         for (slot, (value, field)) in load.iter_mut().zip(values.iter().zip(["cpu", "memory", "disk", "net"]))
         {
             *slot = match value.parse::<f64>() {
-                Ok(number) if (0.0..=GREATEST).contains(&number) => in_units(number),
+                Ok(number) if (0.0..=MAX_UTILIZATION).contains(&number) => in_units(number),
                 Ok(_) | Err(_) => {
                     return Err(error(field, "a number from 0 to 100", &format!("`{value}`")));
                 }

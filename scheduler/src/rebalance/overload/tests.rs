@@ -73,7 +73,7 @@ fn auto_rebalance_keeps_the_configured_balance() {
 
 proptest! {
     #[test]
-    fn moves_end_and_overload_no_node(on in proptest::collection::vec(0usize..4, 1..24), percent in 100u32..400) {
+    fn moves_terminate_without_overloading_any_node(on in proptest::collection::vec(0usize..4, 1..24), percent in 100u32..400) {
         let nodes = ["n1", "n2", "n3", "n4"];
         let on: Vec<&str> = on.into_iter().map(|at| nodes[at]).collect();
         let mut view = view(&nodes, &on);

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 /// Checks the placement of all services of node1 after the failure of node1.
-fn check_arranged(mut view: View, expected: &str) {
+fn check_joint_placement(mut view: View, expected: &str) {
     let gone = view.nodes.get_mut("node1").expect("a node");
     gone.online = Err(Reason::Fencing);
     let unplaced = view
@@ -31,9 +31,9 @@ fn check_arranged(mut view: View, expected: &str) {
 const NODES: [(&str, &str); 3] = [("node1", "16Gi"), ("node2", "3Gi"), ("node3", "2Gi")];
 
 #[test]
-fn joint_placement_places_all_where_one_by_one_fails() {
-    check_arranged(cluster(&NODES, &["a node1 2Gi", "b node1 3Gi"]), "a node3, b node2");
-    check_arranged(
+fn joint_placement_succeeds_where_sequential_fails() {
+    check_joint_placement(cluster(&NODES, &["a node1 2Gi", "b node1 3Gi"]), "a node3, b node2");
+    check_joint_placement(
         cluster(&NODES, &["a node1 2Gi", "b node1 1Gi", "c node1 2Gi"]),
         "a node2, b node2, c node3",
     );
@@ -41,33 +41,42 @@ fn joint_placement_places_all_where_one_by_one_fails() {
 
 #[test]
 fn important_services_are_placed_first() {
-    check_arranged(cluster(&NODES, &["a node1 3Gi 1", "b node1 3Gi 2"]), "b node2");
+    check_joint_placement(cluster(&NODES, &["a node1 3Gi 1", "b node1 3Gi 2"]), "b node2");
     // Next to the service of 3Gi there is capacity for only one of the two services of 2Gi.
-    check_arranged(cluster(&NODES, &["a node1 2Gi 2", "b node1 3Gi 3", "c node1 2Gi 1"]), "a node3, b node2");
-    check_arranged(cluster(&NODES, &["a node1 2Gi 3", "b node1 3Gi 1", "c node1 2Gi 2"]), "a node2, c node3");
+    check_joint_placement(
+        cluster(&NODES, &["a node1 2Gi 2", "b node1 3Gi 3", "c node1 2Gi 1"]),
+        "a node3, b node2",
+    );
+    check_joint_placement(
+        cluster(&NODES, &["a node1 2Gi 3", "b node1 3Gi 1", "c node1 2Gi 2"]),
+        "a node2, c node3",
+    );
     // A service that fits on no node does not delay the others.
-    check_arranged(cluster(&NODES, &["a node1 2Gi", "b node1 3Gi", "c node1 9Gi 5"]), "a node3, b node2");
+    check_joint_placement(
+        cluster(&NODES, &["a node1 2Gi", "b node1 3Gi", "c node1 9Gi 5"]),
+        "a node3, b node2",
+    );
 }
 
 #[test]
 fn rules_and_failed_starts_are_respected() {
     let mut view = cluster(&NODES, &["a node1 1Gi", "b node1 1Gi", "c node1 3Gi"]);
     rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
-    check_arranged(view, "a node3, b node3, c node2");
+    check_joint_placement(view, "a node3, b node3, c node2");
     let mut view = cluster(&NODES, &["a node1 1Gi", "b node1 1Gi", "c node2 0Gi"]);
     rules(&mut view, &[(Affinity::Positive, &["a", "c"]), (Affinity::Negative, &["a", "b"])]);
-    check_arranged(view, "a node2, b node3");
+    check_joint_placement(view, "a node2, b node3");
     let mut view = cluster(&NODES, &["a node1 2Gi", "b node1 3Gi"]);
     view.services.get_mut(&"a".into()).expect("a service").failed_nodes.insert("node3".into());
-    check_arranged(view, "a node2");
+    check_joint_placement(view, "a node2");
     // A service on a node that it may not use does not attract its partners to that node.
     let mut view = cluster(&NODES, &["a node1 1Gi", "b node2 1Gi"]);
     rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
-    check_arranged(view.clone(), "a node2");
+    check_joint_placement(view.clone(), "a node2");
     let nodes = NodePriorities([("node3".into(), 0)].into());
     view.groups.insert("g".to_owned(), GroupSpec { nodes, restricted: true, ..GroupSpec::default() });
     view.services.get_mut(&"b".into()).expect("a service").group = Some("g".to_owned());
-    check_arranged(view, "");
+    check_joint_placement(view, "");
 }
 
 proptest! {

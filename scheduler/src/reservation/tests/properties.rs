@@ -32,7 +32,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_verdict_equals_brute_force(view in view()) {
+    fn reservation_verdict_equals_brute_force(view in view()) {
         for node in view.nodes.keys() {
             check_failure(&view, &BTreeSet::from([node.clone()]));
         }
@@ -41,14 +41,14 @@ proptest! {
     }
 
     #[test]
-    fn the_verdict_equals_brute_force_with_preemption(view in view_with_preemption()) {
+    fn reservation_verdict_with_preemption_equals_brute_force(view in view_with_preemption()) {
         for node in view.nodes.keys() {
             check_failure(&view, &BTreeSet::from([node.clone()]));
         }
     }
 
     #[test]
-    fn a_limited_search_is_never_wrong(view in view(), effort in 0_u64..6) {
+    fn limited_search_never_contradicts_full_search(view in view(), effort in 0_u64..6) {
         for node in view.nodes.keys() {
             let failure = BTreeSet::from([node.clone()]);
             match Model::new(&view).check(&failure, effort) {
@@ -60,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn the_cache_equals_a_new_check(
+    fn cached_verdict_equals_a_new_check(
         view in view(),
         changes in prop::collection::vec((0_usize..8, any::<Option<Drawn>>()), 1..8),
         whole in any::<bool>(),

@@ -1,9 +1,9 @@
 //! Parser of actions. An error states the defect, its position and the accepted forms.
 
-use super::{Action, Command, End, JournalFault, Pets, ProcessVerb, bare};
+use super::{Action, Command, JournalFault, LinkEnd, Pets, ProcessVerb, bare};
 use crate::duration::Duration;
-use crate::scenario::reader::one_of;
-use crate::scenario::sections::SLEEPS;
+use crate::scenario::reader::suggested_names;
+use crate::scenario::sections::SLEEP_WORDS;
 use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::quantity::{Quantity, QuantityError};
@@ -14,7 +14,7 @@ use ha_api_types::usage::Usage;
 use serde_json::{Value, json};
 
 /// Each verb with its accepted form.
-const FORMS: [(&str, &str); 42] = [
+const ACTION_FORMS: [(&str, &str); 42] = [
     ("power", "power N on|off"),
     ("network", "network N on|off"),
     ("reboot", "reboot N"),
@@ -63,7 +63,7 @@ const FORMS: [(&str, &str); 42] = [
 ];
 
 /// Each verb that changes a service without HA, with its accepted form.
-const FORMS_BY_HAND: [(&str, &str); 4] = [
+const MANUAL_ACTION_FORMS: [(&str, &str); 4] = [
     ("load", "load R [cpu=2] [memory=4Gi] [disk=10Mi] [network=10Mi]"),
     ("move-by-hand", "move-by-hand R N"),
     ("start-by-hand", "start-by-hand R N"),
@@ -71,7 +71,7 @@ const FORMS_BY_HAND: [(&str, &str); 4] = [
 ];
 
 fn forms() -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
-    FORMS.into_iter().chain(FORMS_BY_HAND)
+    ACTION_FORMS.into_iter().chain(MANUAL_ACTION_FORMS)
 }
 
 impl Action {
@@ -80,74 +80,89 @@ impl Action {
     /// Errors: the text is not an action. The message names the defect and the accepted forms.
     pub fn parse(text: &str) -> Result<Action, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
-        let read = match words.first().copied() {
+        let action = match words.first().copied() {
             None => Err("an action is empty".to_owned()),
-            Some("store") => of_store(&words),
+            Some("store") => parse_store_action(&words),
             Some(
                 "set" | "add" | "delete" | "migrate" | "relocate" | "replace-secondary" | "stop" | "start"
                 | "restart" | "clear-error",
-            ) => of_resource(&words).map(Action::Command),
-            Some("load" | "crash" | "move-by-hand" | "start-by-hand" | "stop-by-hand") => of_service(&words),
+            ) => parse_resource_command(&words).map(Action::Command),
+            Some("load" | "crash" | "move-by-hand" | "start-by-hand" | "stop-by-hand") => {
+                parse_service_action(&words)
+            }
             Some(
                 "delete-node" | "delete-controller" | "maintenance" | "confirm-fenced" | "test-watchdog"
                 | "fence" | "unfence" | "disarm" | "arm",
-            ) => of_cluster(&words).map(Action::Command),
-            Some(_) => of_machine(&words),
+            ) => parse_cluster_command(&words).map(Action::Command),
+            Some(_) => parse_machine_action(&words),
         };
-        read.map_err(|problem| format!("{text:?}: {problem}"))
+        action.map_err(|problem| format!("{text:?}: {problem}"))
     }
 }
 
 /// Returns the message for an unknown verb, or for a known verb with invalid arguments.
-fn misfit(words: &[&str]) -> String {
+fn form_error(words: &[&str]) -> String {
     let verb = words.first().copied().unwrap_or_default();
     match forms().find(|(known, _)| *known == verb) {
         Some((_, form)) => format!("write `{form}`"),
-        None => format!("{verb:?} is not a valid action, {}", one_of(verb, forms().map(|(known, _)| known))),
+        None => format!(
+            "{verb:?} is not a valid action, {}",
+            suggested_names(verb, forms().map(|(known, _)| known))
+        ),
     }
 }
 
-fn length(word: &str) -> Result<Millis, String> {
+fn duration_ms(word: &str) -> Result<Millis, String> {
     Duration::parse(word).map(|duration| duration.0)
 }
 
 /// Parses one of two words: `true` for `yes`, `false` for `no`.
-fn either(word: &str, yes: &str, no: &str) -> Result<bool, String> {
+fn parse_switch(word: &str, true_word: &str, false_word: &str) -> Result<bool, String> {
     match word {
-        _ if word == yes => Ok(true),
-        _ if word == no => Ok(false),
-        _ => Err(format!("{word:?} must be {yes} or {no}")),
+        _ if word == true_word => Ok(true),
+        _ if word == false_word => Ok(false),
+        _ => Err(format!("{word:?} must be {true_word} or {false_word}")),
     }
 }
 
-fn of_machine(words: &[&str]) -> Result<Action, String> {
-    let owned = |word: &str| NodeName::from(word);
+fn parse_machine_action(words: &[&str]) -> Result<Action, String> {
+    let node_name = |word: &str| NodeName::from(word);
     match words {
-        ["power", node, word] => Ok(Action::Power { node: owned(node), on: either(word, "on", "off")? }),
-        ["network", node, word] => Ok(Action::Network { node: owned(node), on: either(word, "on", "off")? }),
-        ["reboot", node] => Ok(Action::Reboot { node: owned(node) }),
-        ["shutdown", node] => Ok(Action::Shutdown { node: owned(node) }),
-        ["replace", node] => Ok(Action::Replace { node: owned(node), clone: false }),
-        ["replace", node, "clone"] => Ok(Action::Replace { node: owned(node), clone: true }),
+        ["power", node, word] => {
+            Ok(Action::Power { node: node_name(node), on: parse_switch(word, "on", "off")? })
+        }
+        ["network", node, word] => {
+            Ok(Action::Network { node: node_name(node), on: parse_switch(word, "on", "off")? })
+        }
+        ["reboot", node] => Ok(Action::Reboot { node: node_name(node) }),
+        ["shutdown", node] => Ok(Action::Shutdown { node: node_name(node) }),
+        ["replace", node] => Ok(Action::Replace { node: node_name(node), clone: false }),
+        ["replace", node, "clone"] => Ok(Action::Replace { node: node_name(node), clone: true }),
         ["agent", node, "upgrade", "words"] => {
-            Ok(Action::Agent { node: owned(node), verb: ProcessVerb::Upgrade { words: true } })
+            Ok(Action::Agent { node: node_name(node), verb: ProcessVerb::Upgrade { words: true } })
         }
         ["controller", node, "upgrade", "words"] => {
-            Ok(Action::Controller { node: owned(node), verb: ProcessVerb::Upgrade { words: true } })
+            Ok(Action::Controller { node: node_name(node), verb: ProcessVerb::Upgrade { words: true } })
         }
-        ["agent", node, verb] => Ok(Action::Agent { node: owned(node), verb: process_verb(verb)? }),
-        ["controller", node, verb] => Ok(Action::Controller { node: owned(node), verb: process_verb(verb)? }),
-        ["suspend", node, word] => Ok(Action::Suspend { node: owned(node), length_ms: length(word)? }),
+        ["agent", node, verb] => Ok(Action::Agent { node: node_name(node), verb: process_verb(verb)? }),
+        ["controller", node, verb] => {
+            Ok(Action::Controller { node: node_name(node), verb: process_verb(verb)? })
+        }
+        ["suspend", node, word] => {
+            Ok(Action::Suspend { node: node_name(node), length_ms: duration_ms(word)? })
+        }
         ["clock", node, "rate", rate] => match rate.parse::<f64>() {
-            Ok(rate) if (0.5..=2.0).contains(&rate) => Ok(Action::ClockRate { node: owned(node), rate }),
+            Ok(rate) if (0.5..=2.0).contains(&rate) => Ok(Action::ClockRate { node: node_name(node), rate }),
             _ => Err(format!("{rate:?} is not a valid rate: specify a number from 0.5 to 2")),
         },
         ["watchdog", node, "stop", word] => {
-            Ok(Action::Watchdog { node: owned(node), length_ms: length(word)? })
+            Ok(Action::Watchdog { node: node_name(node), length_ms: duration_ms(word)? })
         }
-        ["plan-time", node, word] => Ok(Action::PlanTime { node: owned(node), length_ms: length(word)? }),
+        ["plan-time", node, word] => {
+            Ok(Action::PlanTime { node: node_name(node), length_ms: duration_ms(word)? })
+        }
         ["watchdogd", node, word] => {
-            Ok(Action::WatchdogDaemon { node: owned(node), start: either(word, "start", "kill")? })
+            Ok(Action::WatchdogDaemon { node: node_name(node), start: parse_switch(word, "start", "kill")? })
         }
         ["pets", node, word] => {
             let pets = match *word {
@@ -155,65 +170,67 @@ fn of_machine(words: &[&str]) -> Result<Action, String> {
                 "fail" => Pets::Fail,
                 "fail-counting" => Pets::FailCounting,
                 "reopen" => Pets::Reopen,
-                _ => return Err(misfit(words)),
+                _ => return Err(form_error(words)),
             };
-            Ok(Action::Pets { node: owned(node), pets })
+            Ok(Action::Pets { node: node_name(node), pets })
         }
-        ["sleep", node, word] => match SLEEPS.iter().find(|(known, _)| known == word) {
-            Some((_, protection)) => Ok(Action::Sleep { node: owned(node), protection: *protection }),
-            None => Err(misfit(words)),
+        ["sleep", node, word] => match SLEEP_WORDS.iter().find(|(known, _)| known == word) {
+            Some((_, protection)) => Ok(Action::Sleep { node: node_name(node), protection: *protection }),
+            None => Err(form_error(words)),
         },
         ["drivers", node, word] => {
-            Ok(Action::Drivers { node: owned(node), known: either(word, "known", "unknown")? })
+            Ok(Action::Drivers { node: node_name(node), known: parse_switch(word, "known", "unknown")? })
         }
-        ["journal", node, word] => Ok(Action::Journal { node: owned(node), what: journal_fault(word)? }),
+        ["journal", node, word] => Ok(Action::Journal { node: node_name(node), fault: journal_fault(word)? }),
         ["link", from, to, word, rest @ ..] if matches!(rest, [] | ["one-way"]) => Ok(Action::Link {
-            from: End::parse(from),
-            to: End::parse(to),
-            on: either(word, "on", "off")?,
+            from: LinkEnd::parse(from),
+            to: LinkEnd::parse(to),
+            on: parse_switch(word, "on", "off")?,
             one_way: !rest.is_empty(),
         }),
         ["migration-network", node, word] => {
-            Ok(Action::MigrationNetwork { node: owned(node), on: either(word, "on", "off")? })
+            Ok(Action::MigrationNetwork { node: node_name(node), on: parse_switch(word, "on", "off")? })
         }
         ["autostart", node, resource, word] => Ok(Action::Autostart {
-            node: owned(node),
+            node: node_name(node),
             resource: bare(resource),
-            on: either(word, "on", "off")?,
+            on: parse_switch(word, "on", "off")?,
         }),
-        ["driver", node, "slow", resource, word] => {
-            Ok(Action::SlowDriver { node: owned(node), resource: bare(resource), length_ms: length(word)? })
-        }
+        ["driver", node, "slow", resource, word] => Ok(Action::SlowDriver {
+            node: node_name(node),
+            resource: bare(resource),
+            length_ms: duration_ms(word)?,
+        }),
         ["driver", node, word] => {
-            Ok(Action::Driver { node: owned(node), hangs: either(word, "hang", "resume")? })
+            Ok(Action::Driver { node: node_name(node), hangs: parse_switch(word, "hang", "resume")? })
         }
         ["fence-device", node, word] => {
-            Ok(Action::FenceDevice { node: owned(node), broken: either(word, "broken", "ok")? })
+            Ok(Action::FenceDevice { node: node_name(node), broken: parse_switch(word, "broken", "ok")? })
         }
-        _ => Err(misfit(words)),
+        _ => Err(form_error(words)),
     }
 }
 
-fn of_store(words: &[&str]) -> Result<Action, String> {
+fn parse_store_action(words: &[&str]) -> Result<Action, String> {
     match words {
-        ["store", "outage", word] => Ok(Action::StoreOutage { length_ms: length(word)? }),
+        ["store", "outage", word] => Ok(Action::StoreOutage { length_ms: duration_ms(word)? }),
         ["store", "leader-change"] => Ok(Action::StoreLeaderChange),
-        ["store", "leader-pause", word] => Ok(Action::StoreLeaderPause { length_ms: length(word)? }),
+        ["store", "leader-pause", word] => Ok(Action::StoreLeaderPause { length_ms: duration_ms(word)? }),
         ["store", "compact"] => Ok(Action::StoreCompact),
         ["store", "snapshot"] => Ok(Action::StoreSnapshot),
         ["store", "restore"] => Ok(Action::StoreRestore { empty: false }),
         ["store", "restore", "empty"] => Ok(Action::StoreRestore { empty: true }),
-        ["store", "full", word] => Ok(Action::StoreFull { on: either(word, "on", "off")? }),
-        ["store", "flaky", word] => Ok(Action::StoreFlaky { length_ms: length(word)? }),
+        ["store", "full", word] => Ok(Action::StoreFull { on: parse_switch(word, "on", "off")? }),
+        ["store", "flaky", word] => Ok(Action::StoreFlaky { length_ms: duration_ms(word)? }),
         ["store", "lag", node, word] => {
-            Ok(Action::StoreLag { node: (*node).into(), length_ms: length(word)? })
+            Ok(Action::StoreLag { node: (*node).into(), length_ms: duration_ms(word)? })
         }
-        ["store", "latency", word] => Ok(Action::StoreLatency { length_ms: length(word)? }),
-        _ => Err(misfit(words)),
+        ["store", "latency", word] => Ok(Action::StoreLatency { length_ms: duration_ms(word)? }),
+        _ => Err(form_error(words)),
     }
 }
 
-fn of_resource(words: &[&str]) -> Result<Command, String> {
+fn parse_resource_command(words: &[&str]) -> Result<Command, String> {
     match words {
         ["set", resource, fields @ ..] if !fields.is_empty() => {
             let (kind, name) = match resource.split_once('/') {
@@ -225,7 +242,8 @@ fn of_resource(words: &[&str]) -> Result<Command, String> {
                 [fields @ .., "in-place"] if kind == Kind::Resource && !fields.is_empty() => (true, fields),
                 _ => (false, fields),
             };
-            let fields = fields.iter().map(|field| assignment(kind, field)).collect::<Result<_, _>>()?;
+            let fields =
+                fields.iter().map(|field| field_assignment(kind, field)).collect::<Result<_, _>>()?;
             Ok(Command::Set { kind, name, fields, in_place })
         }
         ["add", resource] => Ok(Command::Add { resource: bare(resource), node: None, running: false }),
@@ -247,33 +265,34 @@ fn of_resource(words: &[&str]) -> Result<Command, String> {
         }
         ["stop", resource] => Ok(Command::Stop { resource: bare(resource), timeout_ms: None }),
         ["stop", resource, word] => {
-            Ok(Command::Stop { resource: bare(resource), timeout_ms: Some(length(word)?) })
+            Ok(Command::Stop { resource: bare(resource), timeout_ms: Some(duration_ms(word)?) })
         }
         ["start", resource] => Ok(Command::Start { resource: bare(resource) }),
         ["restart", resource] => Ok(Command::Restart { resource: bare(resource) }),
         ["clear-error", resource] => Ok(Command::ClearError { resource: bare(resource) }),
-        _ => Err(misfit(words)),
+        _ => Err(form_error(words)),
     }
 }
 
-fn of_cluster(words: &[&str]) -> Result<Command, String> {
+fn parse_cluster_command(words: &[&str]) -> Result<Command, String> {
     match words {
-        ["maintenance", node, word] => {
-            Ok(Command::Maintenance { node: (*node).into(), enable: either(word, "enable", "disable")? })
-        }
+        ["maintenance", node, word] => Ok(Command::Maintenance {
+            node: (*node).into(),
+            enable: parse_switch(word, "enable", "disable")?,
+        }),
         ["delete-node", node] => Ok(Command::DeleteNode { node: (*node).into() }),
         ["delete-controller", node] => Ok(Command::DeleteController { node: (*node).into() }),
         ["confirm-fenced", node] => Ok(Command::ConfirmFenced { node: (*node).into() }),
         ["test-watchdog", node] => Ok(Command::TestWatchdog { node: (*node).into() }),
         ["fence", node] => Ok(Command::Fence { node: (*node).into() }),
         ["unfence", node] => Ok(Command::Unfence { node: (*node).into() }),
-        ["disarm", word] => Ok(Command::Disarm { freeze: either(word, "freeze", "ignore")? }),
+        ["disarm", word] => Ok(Command::Disarm { freeze: parse_switch(word, "freeze", "ignore")? }),
         ["arm"] => Ok(Command::Arm),
-        _ => Err(misfit(words)),
+        _ => Err(form_error(words)),
     }
 }
 
-fn of_service(words: &[&str]) -> Result<Action, String> {
+fn parse_service_action(words: &[&str]) -> Result<Action, String> {
     match words {
         ["crash", resource] => Ok(Action::Crash { resource: bare(resource) }),
         ["move-by-hand", resource, node] => {
@@ -286,7 +305,7 @@ fn of_service(words: &[&str]) -> Result<Action, String> {
         ["load", resource, amounts @ ..] if !amounts.is_empty() => {
             let mut usage = Usage::default();
             for amount in amounts {
-                let (name, text) = amount.split_once('=').ok_or_else(|| misfit(words))?;
+                let (name, text) = amount.split_once('=').ok_or_else(|| form_error(words))?;
                 let quantity: Quantity = text.parse().map_err(|error: QuantityError| error.to_string())?;
                 match name {
                     "cpu" => usage.cpu = Some(quantity),
@@ -294,14 +313,15 @@ fn of_service(words: &[&str]) -> Result<Action, String> {
                     "disk" => usage.disk_rate = Some(quantity),
                     "network" => usage.network_rate = Some(quantity),
                     _ => {
-                        let accepted = one_of(name, ["cpu", "memory", "disk", "network"].into_iter());
-                        return Err(format!("{name:?} is not a valid load, {accepted}"));
+                        let accepted_names =
+                            suggested_names(name, ["cpu", "memory", "disk", "network"].into_iter());
+                        return Err(format!("{name:?} is not a valid load, {accepted_names}"));
                     }
                 }
             }
             Ok(Action::Load { resource: bare(resource), usage })
         }
-        _ => Err(misfit(words)),
+        _ => Err(form_error(words)),
     }
 }
 
@@ -330,28 +350,30 @@ fn process_verb(word: &str) -> Result<ProcessVerb, String> {
 }
 
 /// Parses `field=value`: the kind's spec must have the field, and the value must have the field's type.
-fn assignment(kind: Kind, word: &str) -> Result<(String, Value), String> {
+fn field_assignment(kind: Kind, word: &str) -> Result<(String, Value), String> {
     let (field, text) = word.split_once('=').ok_or_else(|| format!("{word:?} must be FIELD=VALUE"))?;
     let renamed = renamed::of_path(kind, field);
     let field = renamed.map_or_else(|| field.to_owned(), RenamedField::current_path);
-    let in_unit = |value: Value| match renamed {
+    let to_current_unit = |value: Value| match renamed {
         Some(renamed) => renamed.to_current(value),
         None => value,
     };
-    let in_spec = |value: Value| {
-        let value = field.rsplit('.').fold(value, |value, part| json!({ part: value }));
+    let object_with_field = |value: Value| {
+        let value = field.rsplit('.').fold(value, |value, key| json!({ key: value }));
         json!({"apiVersion": "hactl.io/v1", "kind": kind.name(), "metadata": {"name": "any"}, "spec": value})
     };
     let schema = schema::of(kind);
-    if let Some(problem) = schema::unknown_fields(schema, &in_spec(json!(text))).into_iter().next() {
+    if let Some(problem) = schema::unknown_fields(schema, &object_with_field(json!(text))).into_iter().next()
+    {
         return Err(problem.message);
     }
-    let plain = json!(text);
-    let value: Value = serde_yaml::from_str(text).unwrap_or_else(|_| plain.clone());
-    let fits = |value: &Value| schema::check_types(schema, &in_spec(value.clone())).into_iter().next();
-    match fits(&value) {
-        None => Ok((field.clone(), in_unit(value))),
-        Some(_) if fits(&plain).is_none() => Ok((field.clone(), plain)),
+    let plain_text = json!(text);
+    let value: Value = serde_yaml::from_str(text).unwrap_or_else(|_| plain_text.clone());
+    let type_problem =
+        |value: &Value| schema::check_types(schema, &object_with_field(value.clone())).into_iter().next();
+    match type_problem(&value) {
+        None => Ok((field.clone(), to_current_unit(value))),
+        Some(_) if type_problem(&plain_text).is_none() => Ok((field.clone(), plain_text)),
         Some(problem) => Err(problem.to_string()),
     }
 }
@@ -361,7 +383,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_begins_with_its_verb_and_is_found() {
+    fn every_action_form_begins_with_its_verb() {
         for (verb, form) in forms() {
             assert!(form.starts_with(verb), "{form}");
             let problem = Action::parse(&format!("{verb} too many words for this one")).expect_err(verb);
@@ -370,9 +392,13 @@ mod tests {
     }
 
     #[test]
-    fn values_have_the_type_of_their_field() {
+    fn set_values_take_the_field_type() {
         let check = |word: &str, expected: Option<Value>| {
-            assert_eq!(assignment(Kind::Resource, word).ok().map(|(_, value)| value), expected, "{word}");
+            assert_eq!(
+                field_assignment(Kind::Resource, word).ok().map(|(_, value)| value),
+                expected,
+                "{word}"
+            );
         };
         check("state=Stopped", Some(json!("Stopped")));
         check("state=started", Some(json!("started")));

@@ -2,7 +2,7 @@
 //! needs an armed node and a watchdog that follows a deadline.
 
 use super::super::World;
-use super::super::machine::Doing;
+use super::super::machine::Activity;
 use ha_api_types::id::{Epoch, NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{Fence, FenceState, Mode, NodeReport};
@@ -18,21 +18,21 @@ pub(crate) struct Bound {
     pub released: bool,
     /// Milliseconds from the sending of a heartbeat to the latest reset after D; `None`: the node's report is not
     /// armed.
-    pub lasts_ms: Option<Millis>,
+    pub duration_ms: Option<Millis>,
     /// Virtual time at which the newest applied heartbeat was sent.
     pub proven_at: Millis,
 }
 
 impl World {
     /// Records an applied heartbeat.
-    pub(in crate::world) fn note_heartbeat(&mut self, node: &NodeName, sent: Millis) {
+    pub(in crate::world) fn record_heartbeat(&mut self, node: &NodeName, sent_ms: Millis) {
         if let Some(machine) = self.machines.get_mut(node) {
-            machine.bound.proven_at = machine.bound.proven_at.max(sent);
+            machine.bound.proven_at = machine.bound.proven_at.max(sent_ms);
         }
     }
 
     /// Updates the bound from the watchdog data in a node's report.
-    pub(super) fn note_node_report(&mut self, node: &NodeName, value: &[u8]) {
+    pub(super) fn record_node_report(&mut self, node: &NodeName, value: &[u8]) {
         let Ok(report) = serde_json::from_slice::<NodeReport>(value) else {
             return self.violate("readable records", format!("report of {node} cannot be read"));
         };
@@ -44,12 +44,12 @@ impl World {
         let worst_ms = watchdog_worst_ms(timings, report.watchdog.timeout_ms);
         let device_ms =
             if report.watchdog.sliding { worst_ms + timings.watchdog_lateness_ms } else { 2 * worst_ms };
-        machine.bound.lasts_ms = (report.armed && report.boot_id == machine.boot_id(node))
+        machine.bound.duration_ms = (report.armed && report.boot_id == machine.boot_id(node))
             .then_some(valid_ms + drift_ms + device_ms);
     }
 
     /// Records whether a node's fence releases the current boot.
-    pub(super) fn note_release(&mut self, node: &NodeName, fence: &Fence) {
+    pub(super) fn record_release(&mut self, node: &NodeName, fence: &Fence) {
         if let Some(machine) = self.machines.get_mut(node) {
             machine.bound.released = match fence.state {
                 FenceState::Fenced | FenceState::Closed => machine.boot_id(node) == fence.boot_id,
@@ -62,38 +62,38 @@ impl World {
     /// deadline.
     pub(in crate::world) fn check_guarded_start(&mut self, node: &NodeName, name: &ResourceName) {
         let Some(machine) = self.machines.get(node) else { return };
-        let missing = match machine.watchdog.daemon.status().state {
-            State::Armed { .. } | State::Expired { .. } if machine.bound.lasts_ms.is_some() => return,
+        let guard_problem = match machine.watchdog.daemon.status().state {
+            State::Armed { .. } | State::Expired { .. } if machine.bound.duration_ms.is_some() => return,
             State::Armed { .. } | State::Expired { .. } => "before the report of the node contains armed",
             State::Released | State::Staying => "while the watchdog of the node has no deadline",
         };
-        self.violate("nothing starts unguarded", format!("{name} is started on {node} {missing}"));
+        self.violate("nothing starts unguarded", format!("{name} is started on {node} {guard_problem}"));
     }
 
     /// Checks the bounds of all machines, after every event.
     pub(in crate::world) fn check_bounds(&mut self) {
         let now = self.now;
-        let mut over = Vec::new();
+        let mut overruns = Vec::new();
         for (node, machine) in &self.machines {
             let bound = &machine.bound;
             let invariant = if bound.released {
                 "nothing runs after the release"
-            } else if bound.lasts_ms.is_some_and(|lasts_ms| now > bound.proven_at + lasts_ms) {
+            } else if bound.duration_ms.is_some_and(|duration_ms| now > bound.proven_at + duration_ms) {
                 "nothing runs after the deadline"
             } else {
                 continue;
             };
             if machine.up && !machine.suspended && !machine.services.is_empty() {
-                over.push((node.clone(), invariant));
+                overruns.push((node.clone(), invariant));
             }
         }
-        for (node, invariant) in over {
-            let left = self.guarded_on(&node);
+        for (node, invariant) in overruns {
+            let guarded_services = self.guarded_on(&node);
             // Each service is reported once.
-            let fresh = left
+            let new_overrun = guarded_services
                 .into_iter()
-                .find(|name| self.seen_beyond.insert((invariant, node.clone(), name.clone())));
-            if let Some(name) = fresh {
+                .find(|name| self.reported_overruns.insert((invariant, node.clone(), name.clone())));
+            if let Some(name) = new_overrun {
                 self.violate(invariant, format!("{name} on {node}"));
             }
         }
@@ -103,7 +103,9 @@ impl World {
     fn guarded_on(&self, node: &NodeName) -> Vec<ResourceName> {
         let present = self.machines.get(node).into_iter().flat_map(|machine| machine.services.values());
         present
-            .filter(|present| present.doing == Doing::Runs && self.is_exclusive(&present.definition.name))
+            .filter(|present| {
+                present.activity == Activity::Runs && self.is_exclusive(&present.definition.name)
+            })
             // An ungated service may arrive at any time until its source has ended, so the target's release does not cover it.
             .filter(|present| {
                 let driver = &present.definition.driver;
@@ -128,27 +130,32 @@ impl World {
     fn is_guarded(&self, node: &NodeName, name: &ResourceName, uid: &str) -> bool {
         let resource: Option<Resource> =
             self.spec_of(Kind::Resource, name).and_then(|value| serde_json::from_value(value).ok());
-        let wanted = resource.is_some_and(|resource| {
+        let should_run = resource.is_some_and(|resource| {
             resource.metadata.uid == uid
                 && resource.metadata.deletion_timestamp.is_none()
                 && resource.spec.state != RequestedState::Ignored
         });
-        let taken = self
-            .states
+        let is_managed = self
+            .service_states
             .get(name)
             .is_some_and(|(state, _)| !matches!(state, ServiceState::Ignored | ServiceState::Queued));
-        let left_alone = self.status_of::<ResourceStatus>(Kind::Resource, name).is_some_and(|status| {
+        let is_abandoned = self.status_of::<ResourceStatus>(Kind::Resource, name).is_some_and(|status| {
             let elsewhere = status.node.as_ref() != Some(node);
             // When it registered, the node named the service in notStopped: it counts under the epoch that is not open yet.
-            let is_told = status.epoch.is_some() && status.epoch == self.closed_epoch(node);
+            let epoch_is_closed = status.epoch.is_some() && status.epoch == self.closed_epoch(node);
             status.state == ServiceState::Error
-                && (elsewhere || is_told || status.stop_confirmed == Some(true))
+                && (elsewhere || epoch_is_closed || status.stop_confirmed == Some(true))
         });
         // The agent registers, and names the service as not stopped: the leader is about to set the service to Error.
-        let is_named = self.record::<NodeReport>(&self.keys.node_report(node)).is_some_and(|report| {
-            report.mode == Mode::Registering
-                && report.not_stopped.iter().any(|named| named.name == *name && named.uid == uid)
-        });
-        wanted && taken && !left_alone && !is_named && self.managed.contains(name)
+        let is_reported_unstopped =
+            self.record::<NodeReport>(&self.keys.node_report(node)).is_some_and(|report| {
+                report.mode == Mode::Registering
+                    && report.not_stopped.iter().any(|named| named.name == *name && named.uid == uid)
+            });
+        should_run
+            && is_managed
+            && !is_abandoned
+            && !is_reported_unstopped
+            && self.managed_services.contains(name)
     }
 }

@@ -12,7 +12,7 @@ impl World {
     /// Checks strict rules after a service has moved. The check is skipped if a rule changed during the move, or if a
     /// probe found a service running on the target meanwhile.
     pub(super) fn check_rules_after_move(&mut self, name: &ResourceName, to: &NodeName, begun: Millis) {
-        if self.rules_changed_at >= begun || self.found_at.get(to).is_some_and(|at| *at >= begun) {
+        if self.rules_changed_at >= begun || self.queued_found_at.get(to).is_some_and(|at| *at >= begun) {
             return;
         }
         let rules = self.rules_in_force();
@@ -28,9 +28,10 @@ impl World {
         name: &ResourceName,
         node: &NodeName,
     ) -> Vec<String> {
-        let mut broken = self.kept_off(rules, name, node);
-        let there = World::kept_apart(rules, name).filter(|(_, other)| self.is_counted_on(other, node));
-        broken.extend(there.map(|(rule, other)| {
+        let mut broken = self.node_rule_violations(rules, name, node);
+        let conflicts =
+            World::separation_rules(rules, name).filter(|(_, other)| self.counts_on_node(other, node));
+        broken.extend(conflicts.map(|(rule, other)| {
             format!("{name} and {other} are on {node}, and rule {rule} keeps them apart")
         }));
         broken
@@ -47,21 +48,21 @@ impl World {
             Action::Migrate { target, .. } => target,
             Action::Stop { .. } | Action::Leave => return,
         };
-        let before = self.placed.insert(name.to_owned(), node.clone());
-        if before.as_ref() == Some(&node)
-            || self.present(&node, name).is_some()
+        let previous_node = self.assigned_nodes.insert(name.to_owned(), node.clone());
+        if previous_node.as_ref() == Some(&node)
+            || self.service_activity(&node, name).is_some()
             || self.is_reported_running(&node, name)
         {
             return;
         }
         let Some(resource) = self.typed::<Resource>(Kind::Resource, name) else { return };
-        let others: Vec<ResourceName> = self
+        let other_services: Vec<ResourceName> = self
             .resource_names()
             .into_iter()
-            .filter(|other| other != name && self.is_counted_on(other, &node))
+            .filter(|other| other != name && self.counts_on_node(other, &node))
             .collect();
-        for what in self.lacking(&resource, &node, &others) {
-            let problem = format!("{name} is assigned to {node}, which lacks {what}");
+        for lacking_resource in self.lacking_capacity(&resource, &node, &other_services) {
+            let problem = format!("{name} is assigned to {node}, which lacks {lacking_resource}");
             self.violate("capacity is never exceeded", problem);
         }
     }
@@ -74,37 +75,44 @@ impl World {
     /// Returns `true` if a node has confirmed the end of the action in a service's status. The leader's writes of one
     /// moment commit in any order. A service that takes freed capacity can thus appear before the new status of the
     /// service that freed it.
-    fn has_ended(&self, node: &NodeName, name: &ResourceName, status: &ResourceStatus, by: &[Phase]) -> bool {
+    fn has_ended(
+        &self,
+        node: &NodeName,
+        name: &ResourceName,
+        status: &ResourceStatus,
+        end_phases: &[Phase],
+    ) -> bool {
         let report: Option<ServiceReport> = self.record(&self.keys.service_report(node, name));
         report.is_some_and(|report| {
-            by.contains(&report.phase)
+            end_phases.contains(&report.phase)
                 && report.action_uid.is_some()
                 && report.action_uid == status.action_uid
         })
     }
 
     /// Returns `true` if a service counts on a node: the node is its node or target, and the service is not at rest.
-    fn is_counted_on(&self, name: &ResourceName, node: &NodeName) -> bool {
+    fn counts_on_node(&self, name: &ResourceName, node: &NodeName) -> bool {
         let Some(status) = self.status_of::<ResourceStatus>(Kind::Resource, name) else { return false };
-        let here = status.node.as_ref() == Some(node) || status.target.as_ref() == Some(node);
-        here && match status.state {
-            ServiceState::Starting => !self.has_ended(node, name, &status, &[Phase::Failed]),
-            ServiceState::RequestStop
-            | ServiceState::Stopping
-            | ServiceState::Migrate
-            | ServiceState::Relocate => {
-                let ends = [Phase::Stopped, Phase::Failed, Phase::HandedOver];
-                !self.has_ended(node, name, &status, &ends)
+        let is_on_node = status.node.as_ref() == Some(node) || status.target.as_ref() == Some(node);
+        is_on_node
+            && match status.state {
+                ServiceState::Starting => !self.has_ended(node, name, &status, &[Phase::Failed]),
+                ServiceState::RequestStop
+                | ServiceState::Stopping
+                | ServiceState::Migrate
+                | ServiceState::Relocate => {
+                    let end_phases = [Phase::Stopped, Phase::Failed, Phase::HandedOver];
+                    !self.has_ended(node, name, &status, &end_phases)
+                }
+                ServiceState::Started | ServiceState::Freeze | ServiceState::Fence => true,
+                ServiceState::Queued
+                | ServiceState::RequestStart
+                | ServiceState::Stopped
+                | ServiceState::Recovery
+                | ServiceState::Error
+                | ServiceState::Disabled
+                | ServiceState::Ignored
+                | ServiceState::Deleting => false,
             }
-            ServiceState::Started | ServiceState::Freeze | ServiceState::Fence => true,
-            ServiceState::Queued
-            | ServiceState::RequestStart
-            | ServiceState::Stopped
-            | ServiceState::Recovery
-            | ServiceState::Error
-            | ServiceState::Disabled
-            | ServiceState::Ignored
-            | ServiceState::Deleting => false,
-        }
     }
 }

@@ -2,9 +2,9 @@
 
 use super::super::World;
 use super::super::event::{Event, Sender};
-use super::super::link::{Ask, Request};
-use super::super::machine::{Doing, Present};
-use super::super::process::Who;
+use super::super::link::{Purpose, Request};
+use super::super::machine::{Activity, Present};
+use super::super::process::Client;
 use crate::scenario::Scenario;
 use crate::scenario::action::ProcessVerb;
 use ha_api_types::id::{NodeName, Term};
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// Returns a world with two services, kept apart by a strict rule and bound to the first two of three nodes.
-fn healthy() -> World {
+fn healthy_world() -> World {
     let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "hactl.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec});
     let service = |node: &str| json!({"driver": {"simulated": {"type": "vm"}}, "group": node, "requests": {"memory": "3Gi"}});
     let nodes: Vec<Value> =
@@ -35,35 +35,35 @@ fn healthy() -> World {
     });
     let scenario = Scenario::parse("a test", &scenario.to_string(), Path::new(".")).expect("a scenario");
     let mut world = World::new(scenario).expect("a world");
-    pass(&mut world, 60_000);
+    advance_until(&mut world, 60_000);
     assert_eq!(world.running().get("a"), Some(&vec!["node1".into()]));
     assert_eq!(world.running().get("b"), Some(&vec!["node2".into()]));
     world
 }
 
-fn pass(world: &mut World, until: u64) {
-    while world.advance(until) {}
+fn advance_until(world: &mut World, end_ms: u64) {
+    while world.advance(end_ms) {}
     assert_eq!(world.violations(), [], "all is well before");
 }
 
-fn stored<T: DeserializeOwned>(world: &World, key: &str) -> T {
+fn stored_record<T: DeserializeOwned>(world: &World, key: &str) -> T {
     world.record(key).expect("the key exists and is readable")
 }
 
 /// Overwrites a key without any guard but the key's own.
 fn overwrite(world: &mut World, key: &str, value: &impl serde::Serialize) {
     let revision = world.store.get(key).entries[0].mod_revision;
-    let before = world.store.revision();
+    let revision_before = world.store.revision();
     let value = serde_json::to_vec(value).expect("serializable");
     let outcome = world.store.commit(&Transaction::new().put(key, Guard::Unchanged(revision), value));
     assert!(outcome.applied().is_some());
-    world.committed(before + 1);
+    world.handle_commit(revision_before + 1);
     world.check_bounds();
 }
 
-fn check(world: &World, invariant: &str) {
-    let found: Vec<&str> = world.violations().iter().map(|violation| violation.invariant).collect();
-    assert!(found.contains(&invariant), "{invariant:?} was not seen, but {found:?}");
+fn assert_violated(world: &World, invariant: &str) {
+    let violated: Vec<&str> = world.violations().iter().map(|violation| violation.invariant).collect();
+    assert!(violated.contains(&invariant), "{invariant:?} was not seen, but {violated:?}");
     assert!(!world.has_passed());
 }
 
@@ -73,35 +73,35 @@ fn leader_term(world: &World) -> (NodeName, Term) {
 }
 
 #[test]
-fn a_second_copy() {
-    let mut world = healthy();
+fn second_copy_is_a_violation() {
+    let mut world = healthy_world();
     let definition = world.machines["node1"].services["a"].definition.clone();
-    let copy = Present { definition, doing: Doing::Runs };
+    let copy = Present { definition, activity: Activity::Runs };
     world.machines.get_mut("node3").expect("node3").services.insert("a".into(), copy);
     world.check_never_two();
-    check(&world, "never two");
+    assert_violated(&world, "never two");
 }
 
 #[test]
-fn a_service_that_runs_on_after_the_release() {
-    let mut world = healthy();
+fn running_after_release_is_a_violation() {
+    let mut world = healthy_world();
     let key = world.keys.fence(&"node1".into());
-    let fence: Fence = stored(&world, &key);
+    let fence: Fence = stored_record(&world, &key);
     let proof = Some(Proof::Silence { waited_ms: 13_200 });
     overwrite(&mut world, &key, &Fence { epoch: fence.epoch + 1, state: FenceState::Fenced, proof, ..fence });
-    check(&world, "nothing runs after the release");
+    assert_violated(&world, "nothing runs after the release");
 }
 
 #[test]
-fn a_service_that_runs_on_after_the_deadline() {
-    let mut world = healthy();
+fn running_after_deadline_is_a_violation() {
+    let mut world = healthy_world();
     world.agent_process(&"node1".into(), ProcessVerb::Hang);
-    let until = world.now + 60_000;
+    let end_ms = world.now + 60_000;
     // The device never fires.
-    while world.violations().is_empty() && world.advance(until) {
+    while world.violations().is_empty() && world.advance(end_ms) {
         world.machines.get_mut("node1").expect("node1").watchdog.fires_at = None;
     }
-    check(&world, "nothing runs after the deadline");
+    assert_violated(&world, "nothing runs after the deadline");
     // Th + Tw' + δw of the default profile, plus the rate error: 6 + 6.1 + 1 s.
     let proven_at = world.elapsed_ms(world.machines["node1"].bound.proven_at);
     let after_ms = world.violations()[0].at - proven_at;
@@ -109,20 +109,20 @@ fn a_service_that_runs_on_after_the_deadline() {
 }
 
 #[test]
-fn a_start_that_nothing_guards() {
-    let mut world = healthy();
+fn unguarded_start_is_a_violation() {
+    let mut world = healthy_world();
     world.check_guarded_start(&"node1".into(), &"a".into());
     assert_eq!(world.violations(), [], "the watchdog has a deadline");
     world.check_guarded_start(&"node3".into(), &"a".into());
-    check(&world, "nothing starts unguarded");
+    assert_violated(&world, "nothing starts unguarded");
 }
 
 #[test]
-fn a_write_of_a_deposed_leader() {
-    let mut world = healthy();
+fn write_of_deposed_leader_is_a_violation() {
+    let mut world = healthy_world();
     let (leader, term) = leader_term(&world);
     let key = world.keys.tombstone(&"ghost".into());
-    let send = |world: &mut World, term: Option<Term>, value: &str| {
+    let send_write = |world: &mut World, term: Option<Term>, value: &str| {
         let guard = world
             .store
             .get(&key)
@@ -130,73 +130,74 @@ fn a_write_of_a_deposed_leader() {
             .first()
             .map_or(Guard::Absent, |entry| Guard::Unchanged(entry.mod_revision));
         let transaction = Transaction::new().put(key.clone(), guard, value.as_bytes().to_vec());
-        let sender = Sender { who: Who::Controller(leader.clone()), generation: 0, sent: world.now, term };
+        let sender =
+            Sender { client: Client::Controller(leader.clone()), generation: 0, sent: world.now, term };
         let event = Event::Arrive {
             sender,
             token: 0,
-            ask: Ask::ControllerCommit(ha_controller::core::CommitId(0)),
+            purpose: Purpose::ControllerCommit(ha_controller::core::CommitId(0)),
             request: Request::Commit(transaction),
         };
         world.queue.push(world.now, event);
         let now = world.now;
         while world.advance(now) {}
     };
-    send(&mut world, Some(term), "{}");
+    send_write(&mut world, Some(term), "{}");
     assert_eq!(world.violations(), [], "the leader itself may write");
-    send(&mut world, Some(term - 1), "{ }");
-    check(&world, "no write of a deposed leader");
+    send_write(&mut world, Some(term - 1), "{ }");
+    assert_violated(&world, "no write of a deposed leader");
 }
 
 #[test]
-fn an_acknowledged_write_that_is_overwritten() {
-    let mut world = healthy();
+fn overwritten_acknowledged_write_is_a_violation() {
+    let mut world = healthy_world();
     let key = world.keys.spec(Kind::Resource, "a");
-    let mut object: Value = stored(&world, &key);
+    let mut object: Value = stored_record(&world, &key);
     object["metadata"]["finalizers"] = json!([]);
     overwrite(&mut world, &key, &object);
     assert_eq!(world.violations(), [], "the spec is unchanged");
     object["spec"]["maxRestart"] = json!(7);
     overwrite(&mut world, &key, &object);
-    check(&world, "no acknowledged write is lost");
+    assert_violated(&world, "no acknowledged write is lost");
 }
 
 #[test]
-fn an_object_that_vanishes() {
-    let mut world = healthy();
+fn vanished_object_is_a_violation() {
+    let mut world = healthy_world();
     let key = world.keys.spec(Kind::Resource, "b");
     let revision = world.store.get(&key).entries[0].mod_revision;
-    let before = world.store.revision();
+    let revision_before = world.store.revision();
     world.store.commit(&Transaction::new().delete(key, Guard::Unchanged(revision)));
-    world.committed(before + 1);
-    check(&world, "no acknowledged write is lost");
+    world.handle_commit(revision_before + 1);
+    assert_violated(&world, "no acknowledged write is lost");
 }
 
 #[test]
-fn an_epoch_that_goes_back() {
-    let mut world = healthy();
+fn decreasing_epoch_is_a_violation() {
+    let mut world = healthy_world();
     let key = world.keys.fence(&"node1".into());
-    let fence: Fence = stored(&world, &key);
+    let fence: Fence = stored_record(&world, &key);
     overwrite(&mut world, &key, &Fence { epoch: fence.epoch - 1, ..fence });
-    check(&world, "epochs never go back");
+    assert_violated(&world, "epochs never go back");
 }
 
 #[test]
-fn a_move_that_breaks_a_strict_rule() {
-    let mut world = healthy();
+fn move_breaking_strict_rule_is_a_violation() {
+    let mut world = healthy_world();
     let key = world.keys.status(Kind::Resource, "a");
-    let status: ResourceStatus = stored(&world, &key);
-    let at =
+    let status: ResourceStatus = stored_record(&world, &key);
+    let status_on =
         |state: ServiceState, node: &str| ResourceStatus { state, node: Some(node.into()), ..status.clone() };
-    overwrite(&mut world, &key, &at(ServiceState::Migrate, "node1"));
-    overwrite(&mut world, &key, &at(ServiceState::Started, "node2"));
-    check(&world, "strict rules hold after a move");
+    overwrite(&mut world, &key, &status_on(ServiceState::Migrate, "node1"));
+    overwrite(&mut world, &key, &status_on(ServiceState::Started, "node2"));
+    assert_violated(&world, "strict rules hold after a move");
 }
 
 #[test]
-fn a_placement_where_there_is_no_room() {
-    let mut world = healthy();
+fn placement_without_capacity_is_a_violation() {
+    let mut world = healthy_world();
     let key = world.keys.assignment(&"a".into());
-    let assignment: Assignment = stored(&world, &key);
+    let assignment: Assignment = stored_record(&world, &key);
     overwrite(
         &mut world,
         &key,
@@ -204,23 +205,23 @@ fn a_placement_where_there_is_no_room() {
     );
     assert_eq!(world.violations(), [], "a free node has capacity");
     overwrite(&mut world, &key, &Assignment { action: Action::Start, node: "node2".into(), ..assignment });
-    check(&world, "capacity is never exceeded");
+    assert_violated(&world, "capacity is never exceeded");
 }
 
 #[test]
-fn room_that_its_node_says_is_free() {
+fn capacity_of_stopped_service_is_free() {
     let is_exceeded = |phase: Phase| {
-        let mut world = healthy();
+        let mut world = healthy_world();
         let key = world.keys.status(Kind::Resource, "b");
-        let status: ResourceStatus = stored(&world, &key);
+        let status: ResourceStatus = stored_record(&world, &key);
         overwrite(&mut world, &key, &ResourceStatus { state: ServiceState::Stopping, ..status });
         let key = world.keys.service_report(&"node2".into(), &"b".into());
-        let report: ServiceReport = stored(&world, &key);
+        let report: ServiceReport = stored_record(&world, &key);
         overwrite(&mut world, &key, &ServiceReport { phase, ..report });
         let key = world.keys.assignment(&"a".into());
-        let assignment: Assignment = stored(&world, &key);
-        let there = Assignment { action: Action::Start, node: "node2".into(), ..assignment };
-        overwrite(&mut world, &key, &there);
+        let assignment: Assignment = stored_record(&world, &key);
+        let start_on_node2 = Assignment { action: Action::Start, node: "node2".into(), ..assignment };
+        overwrite(&mut world, &key, &start_on_node2);
         world.violations().iter().any(|violation| violation.invariant == "capacity is never exceeded")
     };
     assert!(is_exceeded(Phase::Stopping));
@@ -228,28 +229,28 @@ fn room_that_its_node_says_is_free() {
 }
 
 #[test]
-fn a_needless_reset() {
-    let mut world = healthy();
+fn needless_reset_is_a_violation() {
+    let mut world = healthy_world();
     world.reset(&"node3".into());
-    check(&world, "no unnecessary resets");
+    assert_violated(&world, "no unnecessary resets");
 }
 
 #[test]
-fn a_record_that_nobody_can_read() {
-    let mut world = healthy();
+fn unreadable_record_is_a_violation() {
+    let mut world = healthy_world();
     let key = world.keys.fence(&"node1".into());
     overwrite(&mut world, &key, &"not a fence");
-    check(&world, "readable records");
+    assert_violated(&world, "readable records");
 }
 
 #[test]
-fn a_cluster_that_does_not_come_right() {
-    let mut world = healthy();
+fn missing_progress_is_a_violation() {
+    let mut world = healthy_world();
     world.check_progress();
     assert_eq!(world.violations(), [], "all services are in their desired state");
     world.agent_process(&"node3".into(), ProcessVerb::Kill);
     let now = world.now;
     while world.advance(now + 60_000) {}
     world.check_progress();
-    check(&world, "progress");
+    assert_violated(&world, "progress");
 }

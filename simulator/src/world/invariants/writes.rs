@@ -2,7 +2,7 @@
 
 use super::super::World;
 use super::super::link::Request;
-use super::super::process::Who;
+use super::super::process::Client;
 use ha_api_types::id::Term;
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
@@ -10,22 +10,22 @@ use serde_json::Value;
 
 impl World {
     /// Returns the term in which a process acts as leader when it sends a request.
-    pub(in crate::world) fn believed_term(&self, who: &Who) -> Option<Term> {
-        match who {
-            Who::Agent(_) => None,
-            Who::Controller(node) => self.controllers.get(node).and_then(|process| process.core.term()),
+    pub(in crate::world) fn believed_term(&self, client: &Client) -> Option<Term> {
+        match client {
+            Client::Agent(_) => None,
+            Client::Controller(node) => self.controllers.get(node).and_then(|process| process.core.term()),
         }
     }
 
     /// Returns `true` if a request is a leader's write and its sender is not the leader when the request reaches etcd.
-    pub(in crate::world) fn is_of_a_deposed_leader(
+    pub(in crate::world) fn is_deposed_leader_write(
         &self,
-        who: &Who,
+        client: &Client,
         term: Option<Term>,
         request: &Request,
     ) -> bool {
-        let (Who::Controller(_), Request::Commit(transaction)) = (who, request) else { return false };
-        let decides = transaction.writes().keys().any(|key| match self.keys.parse(key) {
+        let (Client::Controller(_), Request::Commit(transaction)) = (client, request) else { return false };
+        let needs_leadership = transaction.writes().keys().any(|key| match self.keys.parse(key) {
             Some(
                 Key::Spec(..)
                 | Key::Status(..)
@@ -51,7 +51,7 @@ impl World {
             )
             | None => false,
         });
-        let reading = if decides { Some(self.store.get(&self.keys.leader())) } else { None };
+        let reading = if needs_leadership { Some(self.store.get(&self.keys.leader())) } else { None };
         reading.is_some_and(|reading| {
             reading.entries.first().map(|entry| Term::created_at(entry.create_revision)) != term
                 || term.is_none()
@@ -60,8 +60,8 @@ impl World {
 
     /// Records that a write was acknowledged to the user.
     pub(in crate::world) fn acknowledge(&mut self, key: &str, value: &Value) {
-        let wanted = (value.get("spec").cloned(), is_deleted(value));
-        self.acknowledged.insert(key.to_owned(), wanted);
+        let spec_and_deletion = (value.get("spec").cloned(), is_deleted(value));
+        self.acknowledged.insert(key.to_owned(), spec_and_deletion);
     }
 
     /// Checks that a stored object still has the spec and the deletion that were acknowledged.
@@ -69,18 +69,18 @@ impl World {
         let Ok(value) = serde_json::from_slice::<Value>(value) else {
             return self.violate("readable records", format!("{key} cannot be read"));
         };
-        let lost = self.acknowledged.get(key).is_some_and(|(spec, deleted)| {
+        let is_lost = self.acknowledged.get(key).is_some_and(|(spec, deleted)| {
             !is_same_request(value.get("spec"), spec.as_ref()) || (*deleted && !is_deleted(&value))
         });
-        if lost {
+        if is_lost {
             self.violate("no acknowledged write is lost", format!("{key} differs from the stored value"));
         }
     }
 
     /// Checks that the deletion of an object was requested. The leader may also delete an operation that has ended.
     pub(super) fn check_spec_deleted(&mut self, kind: Kind, key: &str) {
-        let lost = self.acknowledged.remove(key).is_some_and(|(_, deleted)| !deleted);
-        if lost && kind != Kind::Operation {
+        let is_lost = self.acknowledged.remove(key).is_some_and(|(_, deleted)| !deleted);
+        if is_lost && kind != Kind::Operation {
             self.violate("no acknowledged write is lost", format!("{key} is missing without a deletion"));
         }
     }
@@ -91,8 +91,8 @@ impl World {
 fn is_same_request(stored: Option<&Value>, acknowledged: Option<&Value>) -> bool {
     let without_state = |spec: Option<&Value>| {
         let mut spec = spec?.clone();
-        let accepts = spec.get("externalStop").is_some_and(|policy| policy == "Accept");
-        if accepts && let Some(fields) = spec.as_object_mut() {
+        let accepts_external_stop = spec.get("externalStop").is_some_and(|policy| policy == "Accept");
+        if accepts_external_stop && let Some(fields) = spec.as_object_mut() {
             fields.remove("state");
         }
         Some(spec)

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn help_is_the_first_paragraph_of_fields_and_variants() {
+    fn help_text_is_the_first_doc_paragraph() {
         let source = "/// Not shown.\n#[derive(Debug, clap::Args)]\n#[command(about = \"x\")]\nstruct A {\n    /// One\n    \
                       /// two\n    ///\n    /// More.\n    a: B,\n    /// Three\n    b: C,\n}\n/// Other.\nfn f() {}\n";
         let texts = extract(source);

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sentences_are_joined_over_lines() {
+    fn sentences_are_joined_across_lines() {
         let page = "# A title\nOne two\nthree. Four `five`\n- item: six\n  seven\n1. eight\n\n| a | b |\n~~~text\ncode\n~~~\n";
         let texts = extract(page);
         let found: Vec<_> = texts.iter().map(|text| (text.line, text.words.as_str())).collect();

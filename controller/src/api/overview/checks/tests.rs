@@ -72,9 +72,9 @@ fn check_verdict(cluster_view: &ClusterView, overview: &Overview, name: &str, ve
     let checks = cluster_checks(cluster_view, overview);
     let not_ok: Vec<&Check> = checks.iter().filter(|check| check.verdict != Verdict::Ok).collect();
     assert_eq!(not_ok.len(), usize::from(verdict != Verdict::Ok), "{not_ok:?}");
-    let found = checks.iter().find(|check| check.name == name).expect("the check exists");
-    assert!(found.verdict == verdict && found.seen.contains(seen), "{found:?}");
-    assert_eq!(found.help.is_empty(), verdict == Verdict::Ok, "{found:?}");
+    let matching_check = checks.iter().find(|check| check.name == name).expect("the check exists");
+    assert!(matching_check.verdict == verdict && matching_check.seen.contains(seen), "{matching_check:?}");
+    assert_eq!(matching_check.help.is_empty(), verdict == Verdict::Ok, "{matching_check:?}");
 }
 
 fn check(change: impl Fn(&mut Overview), name: &str, verdict: Verdict, seen: &str) {
@@ -84,7 +84,7 @@ fn check(change: impl Fn(&mut Overview), name: &str, verdict: Verdict, seen: &st
 }
 
 #[test]
-fn a_cluster_is_judged_as_a_whole() {
+fn cluster_wide_checks_have_expected_verdicts() {
     use Verdict::{Fail, Ok, Warn};
     check(|_| {}, "etcd-members", Ok, "3 members");
     check(|o| o.store.members.truncate(2), "etcd-members", Fail, "etcd members: 2; 3 are required");
@@ -132,7 +132,7 @@ fn a_cluster_is_judged_as_a_whole() {
 }
 
 #[test]
-fn a_pool_must_be_reached_from_two_nodes() {
+fn storage_pool_needs_two_nodes() {
     let node = |name: &'static str, pools: Value| (Kind::Node, name, json!({"storagePools": pools}));
     let web =
         (Kind::Resource, "web", json!({"driver": {"exec": {"command": ["x"]}}, "storage": {"pool": "fast"}}));
@@ -157,7 +157,7 @@ fn a_pool_must_be_reached_from_two_nodes() {
 }
 
 #[test]
-fn a_test_of_the_watchdog_may_be_required() {
+fn watchdog_test_may_be_required() {
     let required =
         cluster_view_with(&[(Kind::Cluster, "default", json!({"fencing": {"requireTested": true}}))]);
     let mut overview = healthy_overview();
@@ -173,7 +173,7 @@ fn a_test_of_the_watchdog_may_be_required() {
 }
 
 #[test]
-fn nodes_of_one_image_are_named() {
+fn nodes_with_equal_machine_ids_are_named() {
     use Verdict::{Fail, Ok, Warn};
     let check = |machines: [(&str, Option<&str>); 2], verdict: Verdict, seen: &str| {
         let mut cluster_view = cluster_view_with(&[]);

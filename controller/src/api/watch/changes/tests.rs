@@ -70,7 +70,7 @@ fn check(events: &[Event], expected: &[(EventType, &str, &str, &str)]) {
 use EventType::{Added, Deleted, Modified};
 
 #[test]
-fn spec_and_status_make_one_object() {
+fn watch_combines_spec_and_status() {
     let mut view = view(vec![stored("a", "x", 3)], "", "", false);
     check(&view.initial(), &[(Added, "a", "3", "")]);
     let mut changes = vec![
@@ -92,7 +92,7 @@ fn spec_and_status_make_one_object() {
 }
 
 #[test]
-fn changes_that_the_list_contained_are_not_sent_again() {
+fn watch_skips_changes_contained_in_list() {
     let mut view = view(vec![stored("a", "x", 5)], "", "", false);
     view.initial();
     check(
@@ -102,7 +102,7 @@ fn changes_that_the_list_contained_are_not_sent_again() {
 }
 
 #[test]
-fn a_resumed_watch_replays_the_past() {
+fn resumed_watch_replays_missed_changes() {
     // Only b exists now. Since the client's last read, a was created, changed and deleted.
     let mut view = view(vec![stored("b", "x", 4)], "", "", true);
     let mut changes = vec![spec("a", "x", 6, 6), spec("a", "y", 6, 7), status("b", "Started", 8)];
@@ -136,7 +136,7 @@ fn selectors_turn_changes_into_additions_and_deletions() {
 }
 
 #[test]
-fn other_names_and_kinds_are_left_out() {
+fn watch_omits_other_names_and_kinds() {
     let mut view = view(vec![stored("a", "x", 3), stored("b", "x", 3)], "", "metadata.name=a", false);
     check(&view.initial(), &[(Added, "a", "3", "")]);
     let other = put(Keys::new("c").spec(Kind::Node, "a"), &json!({}), 6, 6);

@@ -43,12 +43,12 @@ pub(super) fn read(
         if !RELEVANT_SETTINGS.contains(&setting.name.as_str()) {
             continue;
         }
-        if let Some(first) = lines.insert(setting.name.clone(), line) {
-            let text = format!("{} is specified twice, first in line {first}", setting.name);
+        if let Some(earlier_line) = lines.insert(setting.name.clone(), line) {
+            let text = format!("{} is specified twice, first in line {earlier_line}", setting.name);
             return Err(Problem::new(line, text));
         }
         let location = format!("{path}:{line}");
-        let before = (spec.len(), scheduler.len());
+        let lengths_before = (spec.len(), scheduler.len());
         match setting.name.as_str() {
             "ha" => {
                 for part in split_parts(&setting, "shutdown_policy")? {
@@ -65,12 +65,12 @@ pub(super) fn read(
                 }
             }
             "max_workers" => {
-                let wanted = setting.count()?;
-                let workers = wanted.clamp(1, MAX_WORKERS);
-                if workers != wanted {
+                let configured_workers = setting.count()?;
+                let workers = configured_workers.clamp(1, MAX_WORKERS);
+                if workers != configured_workers {
                     imported.add_note(
                         &location,
-                        &format!("max_workers: {workers} instead of {wanted}; valid: 1 to {MAX_WORKERS}"),
+                        &format!("max_workers: {workers} instead of {configured_workers}; valid: 1 to {MAX_WORKERS}"),
                     );
                 }
                 spec.insert("maxWorkers".to_owned(), json!(workers));
@@ -100,7 +100,7 @@ pub(super) fn read(
             }
             _ => (),
         }
-        if (spec.len(), scheduler.len()) != before && before == (0, 0) {
+        if (spec.len(), scheduler.len()) != lengths_before && lengths_before == (0, 0) {
             first_line = line;
         }
     }
@@ -151,11 +151,11 @@ fn split_parts(setting: &Property, unnamed: &str) -> Result<Vec<Property>, Probl
 /// Parses a limit in KiB per second, with an optional fraction. Returns MiB per second, at least 1, or `None` for 0 (no limit).
 fn parse_mebibytes(part: &Property) -> Result<Option<u64>, Problem> {
     let expected = || part.expected("KiB per second, or 0 for no limit");
-    let (whole, fraction) = part.value.split_once('.').unwrap_or((&part.value, ""));
+    let (integer_part, fraction) = part.value.split_once('.').unwrap_or((&part.value, ""));
     if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(expected());
     }
-    let kibibytes: u64 = whole.parse().map_err(|_| expected())?;
+    let kibibytes: u64 = integer_part.parse().map_err(|_| expected())?;
     let has_fraction = fraction.bytes().any(|byte| byte != b'0');
     let kibibytes = kibibytes.saturating_add(u64::from(has_fraction));
     Ok(Some(kibibytes.div_ceil(1024)).filter(|mebibytes| *mebibytes > 0))
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_watchdog_module_is_not_noted() {
+    fn empty_watchdog_module_adds_no_note() {
         let check = |text: &str, expected: &[&str]| {
             let mut imported = ImportResult::default();
             defaults(text, "f", &mut imported);

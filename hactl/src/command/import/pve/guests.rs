@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const MAX_NAMED_GUESTS: usize = 20;
 
 /// Settings that determine a guest's size.
-const SIZES: [&str; 4] = ["cores", "sockets", "vcpus", "memory"];
+const SIZE_SETTINGS: [&str; 4] = ["cores", "sockets", "vcpus", "memory"];
 
 /// Settings of a guest by name, with their lines.
 type Settings = BTreeMap<String, (usize, String)>;
@@ -118,8 +118,8 @@ impl Guests {
                 // Numbers are ASCII; a name that is not UTF-8 appears only in a comment.
                 Ok(bytes) => {
                     let settings = current_settings(&String::from_utf8_lossy(&bytes));
-                    let wrong = invalid_sizes(&settings).into_iter().filter(|_| self.imports_sizes);
-                    self.unreadable.extend(wrong.map(|wrong| format!("{}:{wrong}", path.display())));
+                    let invalid = invalid_sizes(&settings).into_iter().filter(|_| self.imports_sizes);
+                    self.unreadable.extend(invalid.map(|invalid| format!("{}:{invalid}", path.display())));
                     return Some(settings);
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => (),
@@ -203,15 +203,17 @@ fn current_settings(text: &str) -> Settings {
 
 /// Parses an integer such as `4096` or `current=4096,x=1`.
 fn number(text: &str) -> Option<u64> {
-    let first = text.split(',').next().unwrap_or_default();
-    first.rsplit('=').next().unwrap_or_default().parse().ok()
+    let first_part = text.split(',').next().unwrap_or_default();
+    first_part.rsplit('=').next().unwrap_or_default().parse().ok()
 }
 
 /// Returns the invalid settings of a guest's size, each with its line.
 fn invalid_sizes(settings: &Settings) -> Vec<String> {
-    let of_size = settings.iter().filter(|(key, _)| SIZES.contains(&key.as_str()));
-    let wrong = of_size.filter(|(_, (_, value))| number(value).is_none());
-    wrong.map(|(key, (line, value))| format!("{line}: {key} {value:?} is not an integer; omitted")).collect()
+    let of_size = settings.iter().filter(|(key, _)| SIZE_SETTINGS.contains(&key.as_str()));
+    let invalid = of_size.filter(|(_, (_, value))| number(value).is_none());
+    invalid
+        .map(|(key, (line, value))| format!("{line}: {key} {value:?} is not an integer; omitted"))
+        .collect()
 }
 
 /// Returns memory and CPUs, with Proxmox VE's defaults for missing settings.
@@ -241,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_exclude_snapshots() {
+    fn guest_sizes_exclude_snapshots() {
         let check = |kind, text: &str, expected: Value| {
             assert_eq!(requests(kind, &current_settings(text)), expected, "{text}");
         };

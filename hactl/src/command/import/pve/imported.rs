@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_cannot_break_out_of_comments() {
+    fn imported_text_cannot_end_a_comment() {
         let mut imported = ImportResult::default();
         imported.add_note("a\nb: 1\rc", "x\u{85}kind: y");
         let comments = ["a\rkind: Evil".to_owned(), "\0\u{2028}b\tc".to_owned()];
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_documents_are_not_written() {
+    fn imports_with_too_many_documents_fail() {
         let mut imported = ImportResult::default();
         for _ in 0..=MAX_DOCUMENTS {
             imported.add_object(Kind::Group, "g", &Map::new(), "groups.cfg:1", &[]);

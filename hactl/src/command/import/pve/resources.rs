@@ -28,7 +28,7 @@ pub(super) fn read(
     guests: &mut Guests,
     imported: &mut ImportResult,
 ) -> Result<KnownGuests, Problem> {
-    let mut known = KnownGuests::new();
+    let mut known_guests = KnownGuests::new();
     for section in sections(text)? {
         let location = format!("{path}:{}", section.line);
         let Some(guest) = guests.guest(&section.type_name, &section.name) else {
@@ -51,9 +51,9 @@ pub(super) fn read(
         imported.record_field_locations(&["spec"], path, &section.properties);
         let group = section.properties.iter().find(|property| property.name == "group");
         let group = group.map(|group| group.value.clone()).filter(|group| groups.contains_key(group));
-        known.insert(section.name, KnownGuest { type_name: section.type_name, group });
+        known_guests.insert(section.name, KnownGuest { type_name: section.type_name, group });
     }
-    Ok(known)
+    Ok(known_guests)
 }
 
 fn add_property(

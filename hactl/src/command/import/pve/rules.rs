@@ -19,7 +19,7 @@ enum Affinity {
 pub(super) fn read(
     text: &str,
     path: &str,
-    known: &KnownGuests,
+    known_guests: &KnownGuests,
     imported: &mut ImportResult,
 ) -> Result<(), Problem> {
     let mut names = UniqueNames::default();
@@ -34,7 +34,7 @@ pub(super) fn read(
                 continue;
             }
         };
-        let Some(spec) = rule_spec(&section, affinity, known, path, imported)? else {
+        let Some(spec) = rule_spec(&section, affinity, known_guests, path, imported)? else {
             imported.add_note(&location, &format!("rule {} has no resources left; omitted", section.name));
             continue;
         };
@@ -53,7 +53,7 @@ pub(super) fn read(
 fn rule_spec(
     section: &Section,
     affinity: Affinity,
-    known: &KnownGuests,
+    known_guests: &KnownGuests,
     path: &str,
     imported: &mut ImportResult,
 ) -> Result<Option<Map<String, Value>>, Problem> {
@@ -67,7 +67,8 @@ fn rule_spec(
         let location = format!("{path}:{}", property.line);
         match (property.name.as_str(), affinity) {
             ("resources", _) => {
-                let resources = rule_resources(section, property, affinity, known, &location, imported)?;
+                let resources =
+                    rule_resources(section, property, affinity, known_guests, &location, imported)?;
                 if resources.is_empty() {
                     return Ok(None);
                 }
@@ -117,7 +118,7 @@ fn rule_resources<'a>(
     section: &Section,
     property: &'a Property,
     affinity: Affinity,
-    known: &KnownGuests,
+    known_guests: &KnownGuests,
     location: &str,
     imported: &mut ImportResult,
 ) -> Result<Vec<&'a str>, Problem> {
@@ -132,7 +133,7 @@ fn rule_resources<'a>(
         if resources.contains(&resource) {
             continue;
         }
-        match known.get(resource) {
+        match known_guests.get(resource) {
             None => {
                 imported.add_note(location, &format!("{resource} of rule {rule} not found in resources.cfg"));
             }

@@ -70,8 +70,9 @@ pub(super) fn sections(text: &str) -> Result<Vec<Section>, Problem> {
         } else {
             let section =
                 Section { comments: std::mem::take(&mut comments), ..parse_first_line(trimmed, line)? };
-            if let Some(first) = sections.iter().find(|other| other.name == section.name) {
-                let text = format!("{} is specified twice, first in line {}", section.name, first.line);
+            if let Some(first_section) = sections.iter().find(|other| other.name == section.name) {
+                let text =
+                    format!("{} is specified twice, first in line {}", section.name, first_section.line);
                 return Err(Problem::new(line, text));
             }
             sections.push(section);
@@ -107,8 +108,9 @@ fn parse_first_line(trimmed: &str, line: usize) -> Result<Section, Problem> {
 
 fn add_property(section: &mut Section, trimmed: &str, line: usize) -> Result<(), Problem> {
     let (name, value) = trimmed.split_once(char::is_whitespace).unwrap_or((trimmed, ""));
-    if let Some(first) = section.properties.iter().find(|property| property.name == name) {
-        let text = format!("{name} of {} is specified twice, first in line {}", section.name, first.line);
+    if let Some(first_property) = section.properties.iter().find(|property| property.name == name) {
+        let text =
+            format!("{name} of {} is specified twice, first in line {}", section.name, first_property.line);
         return Err(Problem::new(line, text));
     }
     section.properties.push(Property { name: name.to_owned(), value: value.trim().to_owned(), line });
@@ -154,7 +156,7 @@ mod tests {
 
     fn check(text: &str, expected: Result<&str, (usize, &str)>) {
         let found = sections(text).map(|sections| {
-            let shown = |section: &Section| {
+            let section_text = |section: &Section| {
                 let properties: Vec<String> = section
                     .properties
                     .iter()
@@ -163,7 +165,7 @@ mod tests {
                 let comments = section.comments.join("|");
                 format!("{}:{}({})[{comments}]", section.type_name, section.name, properties.join(","))
             };
-            sections.iter().map(shown).collect::<Vec<String>>().join(" ")
+            sections.iter().map(section_text).collect::<Vec<String>>().join(" ")
         });
         match (found, expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn sections_end_with_an_empty_line_or_the_next_one() {
+    fn sections_end_at_empty_line_or_header() {
         check("", Ok(""));
         check(
             "vm: 501\n    state started\n    max_relocate 2\n\nct: 102\n    # defaults\n",

@@ -54,7 +54,7 @@ proptest! {
     /// after the deadline. That is Tw for a sliding device (a pet decided before the deadline and made after a stop),
     /// and twice that for a fixed timeout.
     #[test]
-    fn it_fires_by_the_deadline(sliding in any::<bool>(), steps in proptest::collection::vec(step(), 1..40)) {
+    fn watchdog_fires_by_the_deadline(sliding in any::<bool>(), steps in proptest::collection::vec(step(), 1..40)) {
         let mut world = World::new(facts(sliding, false));
         for step in steps {
             match step {
@@ -96,7 +96,7 @@ proptest! {
 
     /// Without stops, a sliding timeout never extends past the deadline.
     #[test]
-    fn sliding_never_reaches_beyond(steps in proptest::collection::vec((0u64..6000, 1u64..2500), 1..40)) {
+    fn sliding_watchdog_never_extends_past_deadline(steps in proptest::collection::vec((0u64..6000, 1u64..2500), 1..40)) {
         let mut world = World::new(facts(true, false));
         world.ask(world.arm(None));
         for (in_ms, run_ms) in steps {
@@ -110,7 +110,7 @@ proptest! {
                 // An earlier deadline that is too near for a pet cannot shorten the timeout that the device already
                 // has.
                 prop_assert!(
-                    !deadline.is_earlier_on_a_clock(fires_at) || world.now.left_ns(deadline).is_none_or(|left| left < SECOND),
+                    !deadline.is_earlier_on_a_clock(fires_at) || world.now.left_ns(deadline).is_none_or(|left_ns| left_ns < SECOND_NS),
                     "fires at {fires_at}, deadline {deadline}"
                 );
             }

@@ -31,7 +31,7 @@ fn the_daemon_resets_the_machine_when_the_deadline_passes() {
 }
 
 #[test]
-fn a_device_that_takes_pets_is_left_to_reset_the_machine_itself() {
+fn working_device_resets_the_machine_itself() {
     let mut world = World::new(facts(true, false));
     assert_eq!(world.ask(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
     world.run_ms(20_000);
@@ -39,7 +39,7 @@ fn a_device_that_takes_pets_is_left_to_reset_the_machine_itself() {
 }
 
 #[test]
-fn deadlines_go_on_although_each_is_refused() {
+fn refused_pets_still_update_the_deadline() {
     let (mut world, _) = refusing();
     for _ in 0..20 {
         world.run_ms(1_000);
@@ -56,7 +56,7 @@ fn deadlines_go_on_although_each_is_refused() {
 }
 
 #[test]
-fn a_node_that_is_told_to_stay_is_not_reset() {
+fn stay_request_prevents_the_software_reset() {
     let (mut world, _) = refusing();
     world.run_ms(5_000);
     assert_eq!(world.ask(Request::Stay), Outcome::Done);
@@ -66,7 +66,7 @@ fn a_node_that_is_told_to_stay_is_not_reset() {
 }
 
 #[test]
-fn it_counts_as_failed_until_it_was_armed_again_and_has_taken_pets_for_its_timeout() {
+fn device_counts_as_failed_until_rearmed() {
     let (mut world, _) = refusing();
     world.run_ms(1_000);
     world.refuses = false;
@@ -109,7 +109,7 @@ fn a_refused_arming_keeps_the_deadline_and_the_device() {
 }
 
 #[test]
-fn the_next_daemon_knows_of_it() {
+fn next_daemon_continues_after_refused_pets() {
     let (mut world, _) = refusing();
     world.run_ms(1_000);
     let saved = world.saved.map(|saved| super::super::super::protocol::encode_saved(&saved)).unwrap();

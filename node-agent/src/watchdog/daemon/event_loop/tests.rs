@@ -17,10 +17,10 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 /// Pets that must be seen while the agent sends deadlines; one pet may answer several of them.
-const PETS: usize = 40;
+const PET_COUNT: usize = 40;
 
 /// Pets that must then come from the timer alone.
-const PETS_DUE: usize = 5;
+const EXPECTED_PET_COUNT: usize = 5;
 
 /// Acts as the device until the daemon closes its connection.
 fn device(listener: &UnixListener) {
@@ -65,8 +65,11 @@ fn agent(socket: &Path, armed: &mpsc::Sender<()>, enough: &AtomicBool) {
         seqpacket::send(&connection, &encode_request(number + 2, &request)).unwrap();
         assert_eq!(hear(&connection).outcome, Outcome::Done);
         if number == 2 {
-            let second = seqpacket::connect(socket).unwrap();
-            assert!(matches!(hear(&second).outcome, Outcome::Refused(Refusal::AnotherPeer { .. })));
+            let second_connection = seqpacket::connect(socket).unwrap();
+            assert!(matches!(
+                hear(&second_connection).outcome,
+                Outcome::Refused(Refusal::AnotherPeer { .. })
+            ));
         }
         if number > 2 && enough.load(Ordering::Relaxed) {
             break;
@@ -77,7 +80,7 @@ fn agent(socket: &Path, armed: &mpsc::Sender<()>, enough: &AtomicBool) {
 }
 
 #[test]
-fn an_armed_loop_asks_the_allocator_for_nothing() {
+fn armed_event_loop_allocates_no_memory() {
     let directory = tempfile::tempdir().unwrap();
     let (stand_in, socket) = (directory.path().join("standin.sock"), directory.path().join("watchdogd.sock"));
     let played = seqpacket::listen_at(&stand_in).unwrap();
@@ -97,20 +100,20 @@ fn an_armed_loop_asks_the_allocator_for_nothing() {
     );
     let (armed, is_armed) = mpsc::channel();
     let enough = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&enough);
-    thread::spawn(move || agent(&socket, &armed, &told));
+    let agent_enough = Arc::clone(&enough);
+    thread::spawn(move || agent(&socket, &armed, &agent_enough));
     while is_armed.try_recv().is_err() {
         assert_eq!(event_loop.handle_next_event(), Ok(None));
     }
     let mut pets = 0;
     let counted = allocation_counter::measure(|| {
         let mut last_pet = event_loop.core.status().last_pet;
-        while pets < PETS + PETS_DUE {
+        while pets < PET_COUNT + EXPECTED_PET_COUNT {
             assert_eq!(event_loop.handle_next_event(), Ok(None));
             let pet = event_loop.core.status().last_pet;
             pets += usize::from(pet != last_pet);
             last_pet = pet;
-            enough.store(pets >= PETS, Ordering::Relaxed);
+            enough.store(pets >= PET_COUNT, Ordering::Relaxed);
         }
     });
     assert_eq!((counted.count_total, counted.bytes_total), (0, 0));
