@@ -23,7 +23,7 @@ async fn questionable_objects_are_accepted_with_a_warning() {
             "spec": {"nodeAffinity": {"resources": ["ct:web"], "nodes": ["node1"]}}})
     };
     let first = api.post("affinityrules", &rule("r1")).await;
-    assert!(first.warnings.iter().any(|text| text.contains("write vm:web")), "{:?}", first.warnings);
+    assert!(first.warnings.iter().any(|text| text.contains("specify vm:web")), "{:?}", first.warnings);
     assert!(!first.warnings.iter().any(|text| text.contains("not applied")), "{:?}", first.warnings);
     let second = api.post("affinityrules", &rule("r2")).await;
     assert!(

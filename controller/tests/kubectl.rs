@@ -176,7 +176,7 @@ fn objects_are_applied_shown_and_deleted() {
     );
     server.check(0, &["get", "har,hag", "-o", "wide"], &["MESSAGE", "Service is running", "node1:2,node2:1"]);
     server.check(0, &["get", "resource", "exec:web", "-o", "yaml"], &["state: Started", "uid:", "name: web"]);
-    server.check(1, &["get", "resource", "vm:web"], &["write exec:web"]);
+    server.check(1, &["get", "resource", "vm:web"], &["specify exec:web"]);
     server.check(0, &["get", "all"], &["resource.hactl.io/exec:web", "group.hactl.io/g1"]);
     server.check(0, &["explain", "operation.spec.action"], &["Action to perform."]);
     server.check(0, &["get", "resources", "-l", "app=shop", "-o", "name"], &["resource.hactl.io/web"]);
