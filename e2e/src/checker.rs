@@ -311,7 +311,7 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         wait_result.unwrap();
-        crate::wait::wait_until("its end to be seen", Duration::from_secs(20), || {
+        crate::wait::wait_until("the end of the process to be seen", Duration::from_secs(20), || {
             checker.machines_running("checked").is_empty()
         })
         .unwrap();

@@ -152,12 +152,12 @@ pub fn loss_to_running(scenario: &mut Scenario, loss: NodeLoss, rounds: usize) -
         let alive = scenario.cluster.keys().alive(&active_node.as_str().into());
         let mut seen_changes: Vec<Change> = Vec::new();
         wait_until("a heartbeat to be watched", STEP_TIMEOUT, || {
-            has_seen(&watch, &mut seen_changes, |change| change.key == alive)
+            receive_change(&watch, &mut seen_changes, |change| change.key == alive)
         })?;
         let begin_ns = monotonic_ns();
         let leader = cause_loss(scenario, loss, &active_node)?;
         let new_node = scenario.wait_until_moved_from(WITNESS, &active_node)?;
-        let line = wait_for("its sign of life", STEP_TIMEOUT, || {
+        let line = wait_for("a line of the witness on its new node", STEP_TIMEOUT, || {
             scenario
                 .witness(WITNESS)
                 .lines()
@@ -172,7 +172,7 @@ pub fn loss_to_running(scenario: &mut Scenario, loss: NodeLoss, rounds: usize) -
                 && change.entry.as_ref().is_some_and(|entry| entry.value["phase"] == "Starting")
         };
         wait_until("the permit to be watched", STEP_TIMEOUT, || {
-            has_seen(&watch, &mut seen_changes, is_permit)
+            receive_change(&watch, &mut seen_changes, is_permit)
         })?;
         let permit =
             seen_changes.iter().find(|change| is_permit(change)).context("no permit was observed")?;
@@ -222,7 +222,7 @@ fn restore(scenario: &mut Scenario, loss: NodeLoss, active_node: &str, leader: O
 }
 
 /// Collects the changes that the watch has reported. Returns `true` if any change so far matches.
-fn has_seen(watch: &Watch, seen_changes: &mut Vec<Change>, matches: impl Fn(&Change) -> bool) -> bool {
+fn receive_change(watch: &Watch, seen_changes: &mut Vec<Change>, matches: impl Fn(&Change) -> bool) -> bool {
     seen_changes.extend(watch.changes.try_iter());
     seen_changes.iter().any(matches)
 }

@@ -17,6 +17,11 @@ pub fn exit_code_of<T: Termination>(program_name: &str, outcome: Result<T>) -> E
     }
 }
 
+/// Returns the exit status of a suite: success if the suite passed. For an error, also writes a line to standard error.
+pub fn exit_code_of_suite(passed: Result<bool>) -> ExitCode {
+    exit_code_of("error", passed.map(|passed| if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+}
+
 /// Prints one line to standard output.
 ///
 /// # Errors

@@ -124,8 +124,9 @@ fn heartbeat_times(
 ) -> HeartbeatTimes {
     let valid_ms = cluster_view.heartbeat_valid_ms(name);
     let observed = cluster_view.observations.get(name).map_or(now, |known| known.since);
-    let silent_since = commits.restart_of(observed, valid_ms / 2).unwrap_or(observed);
-    let was_late = commits.lasted_before_pause(observed, valid_ms / 2, valid_ms);
+    let pause = commits.last_pause(observed, valid_ms / 2);
+    let silent_since = pause.map_or(observed, |(_, end)| end);
+    let was_late = pause.is_some_and(|(begin, _)| begin >= observed + valid_ms);
     HeartbeatTimes { observed, silent_since, late_at: silent_since + valid_ms, was_late }
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use ha_e2e::libvirt::cases::{ALL, Case, SHORT};
 use ha_e2e::libvirt::rig::Rig;
-use ha_e2e::program::{exit_code_of, print_line};
+use ha_e2e::program::{exit_code_of_suite, print_line};
 
 /// Migrate virtual machines and inject node failures
 #[derive(Parser)]
@@ -24,11 +24,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let suite_passed = run_suite(&Arguments::parse());
-    exit_code_of(
-        "error",
-        suite_passed.map(|suite_passed| if suite_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
-    )
+    exit_code_of_suite(run_suite(&Arguments::parse()))
 }
 
 /// Runs the chosen cases; returns `true` if all passed.

@@ -10,7 +10,7 @@ use ha_e2e::metal::hardware::{Accelerator, Hardware, Watchdog};
 use ha_e2e::metal::rig::Rig;
 use ha_e2e::metal::{measure, run, table};
 use ha_e2e::plan::Plan;
-use ha_e2e::program::{exit_code_of, fnv1a_hash, print_line};
+use ha_e2e::program::{exit_code_of_suite, fnv1a_hash, print_line};
 use ha_e2e::scratch;
 use ha_e2e::wait::monotonic_ns;
 
@@ -45,11 +45,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let suite_passed = run_suite(&Arguments::parse());
-    exit_code_of(
-        "error",
-        suite_passed.map(|suite_passed| if suite_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
-    )
+    exit_code_of_suite(run_suite(&Arguments::parse()))
 }
 
 /// Runs the chosen cases; returns `true` if all passed.

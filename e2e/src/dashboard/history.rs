@@ -23,7 +23,8 @@ pub fn cause_events(rig: &mut Rig) -> Result<Values> {
     declare_objects(rig)?;
 
     let active_node = rig.scenario.wait_until_started(WEB_SERVICE)?;
-    let crashed = rig.scenario.checker.process(WEB_SERVICE, &active_node).context("it runs")?;
+    let crashed =
+        rig.scenario.checker.process(WEB_SERVICE, &active_node).context("the web service has no process")?;
     crashed.signal(Signal::SIGKILL)?;
     rig.wait_for_result(&format!("hactl_resource_restarts_total{{resource=\"{WEB_SERVICE}\"}} > 0"))?;
 

@@ -46,7 +46,7 @@ impl Ledger {
     pub fn open(cluster: &Cluster) -> Result<Ledger> {
         let apis: Vec<Api> =
             cluster.names(Role::Controller).iter().map(|name| cluster.api(name)).collect::<Result<_>>()?;
-        let first = apis.first().context("there is no controller")?;
+        let first = apis.first().context("no controller found")?;
         for index in 0..ACCOUNT_COUNT {
             first.apply(
                 "resources",

@@ -107,7 +107,7 @@ fn moves(rig: &mut Rig) -> Result<()> {
     let source = start_fresh_guest(rig, &guest::spec(None)?)?;
     let target = rig.other_node(&source)?;
     // The node's allocation must include the requests from the definition.
-    wait_until("its memory to count on its node", STEP_TIMEOUT, || {
+    wait_until("the memory of the guest to count on its node", STEP_TIMEOUT, || {
         let allocated = rig.cluster.object("nodes", &source).unwrap_or_default();
         allocated["status"]["allocated"]["memory"] == format!("{}Mi", guest::MEBIBYTES)
             && allocated["status"]["allocated"]["cpu"] == "1"
@@ -201,7 +201,7 @@ fn file(rig: &mut Rig) -> Result<()> {
     let line_before = rig.next_line()?;
     rig.hactl(&["migrate", &format!("vm:{}", guest::NAME), &target], 0)?;
     rig.wait_until_continued(&line_before, &target)?;
-    wait_until("its memory to count on its node", STEP_TIMEOUT, || {
+    wait_until("the memory of the guest to count on its node", STEP_TIMEOUT, || {
         let allocated = rig.cluster.object("nodes", &target).unwrap_or_default();
         allocated["status"]["allocated"]["memory"] == format!("{}Mi", guest::MEBIBYTES)
     })

@@ -2,7 +2,7 @@
 //! (`externalStop: Accept`). The leader turns them into the requested state.
 
 use super::role::Role;
-use super::service::{Presence, Service, Step, UnexpectedExit};
+use super::service::{Presence, Service, Step};
 use super::{AgentCore, Now};
 use ha_api_types::id::ActionUid;
 use ha_api_types::reason::Reason;
@@ -38,18 +38,17 @@ impl AgentCore {
         now: &Now,
         service: &mut Service,
         uid: &ActionUid,
-        exit: Option<UnexpectedExit>,
+        message: String,
     ) {
-        let message = exit.map_or_else(String::new, |exit| exit.message);
         let text =
             format!("Service was stopped outside hactl ({message}), which externalStop: Accept allows");
         self.emit_event(now, service, false, Reason::StoppedExternally, &text);
-        service.external_stop = Some(ExternalStop { uid: uid.clone(), message: message.clone() });
         service.crashed_before = false;
         self.set_desired(
             service,
             self.report(now, service, Some(uid), Phase::Stopping, Reason::StoppedExternally, &message),
         );
+        service.external_stop = Some(ExternalStop { uid: uid.clone(), message });
         let graceful_ms = service.definition.timeouts.stop_ms();
         service.transition_to(Step::Stop { uid: Some(uid.clone()), graceful_ms });
         self.changed = true;

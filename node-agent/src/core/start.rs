@@ -211,10 +211,10 @@ impl AgentCore {
     pub(super) fn crashed(&mut self, now: &Now, service: &mut Service, uid: &ActionUid) {
         let exit = service.exit.take();
         let stopped_externally = exit.as_ref().is_some_and(|exit| exit.stopped_externally);
-        if stopped_externally && self.accepts_external_stop(service) {
-            return self.accept_external_stop(now, service, uid, exit);
-        }
         let message = exit.map_or_else(|| "service was found not running".to_owned(), |exit| exit.message);
+        if stopped_externally && self.accepts_external_stop(service) {
+            return self.accept_external_stop(now, service, uid, message);
+        }
         let stable = service
             .started_at
             .is_none_or(|started_at| now.raw.since(started_at) >= service.definition.timeouts.stable_ms());

@@ -48,14 +48,9 @@ impl CommitGaps {
         self.last_pause(since, longest_ms).map(|(_, end)| end)
     }
 
-    /// Returns `true` if an observation that began at `since` had lasted for `needed_ms` before the last pause longer
-    /// than `longest_ms` began.
-    pub fn lasted_before_pause(&self, since: Mono, longest_ms: Millis, needed_ms: Millis) -> bool {
-        self.last_pause(since, longest_ms).is_some_and(|(begin, _)| begin >= since + needed_ms)
-    }
-
-    /// Returns begin and end of the last pause longer than `longest_ms` that ended after `since`.
-    fn last_pause(&self, since: Mono, longest_ms: Millis) -> Option<(Mono, Mono)> {
+    /// Returns begin and end of the last pause longer than `longest_ms` that ended after `since`. A pause before the
+    /// first commit begins at 0.
+    pub fn last_pause(&self, since: Mono, longest_ms: Millis) -> Option<(Mono, Mono)> {
         self.pauses
             .iter()
             .rev()

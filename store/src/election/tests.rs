@@ -341,9 +341,8 @@ fn a_commit_gap_restarts_an_observation() {
     assert_eq!(gaps.restart_of(Mono(1_500), 3_000), Some(Mono(6_000)));
     assert_eq!(gaps.restart_of(Mono(6_500), 3_000), None);
     assert_eq!(gaps.restart_of(Mono(1_500), 4_000), None);
-    assert!(gaps.lasted_before_pause(Mono(500), 3_000, 1_500), "the pause began at 2 s");
-    assert!(!gaps.lasted_before_pause(Mono(500), 3_000, 1_501));
-    assert!(!gaps.lasted_before_pause(Mono(500), 4_000, 0), "no pause is that long");
+    assert_eq!(gaps.last_pause(Mono(500), 3_000), Some((Mono(2_000), Mono(6_000))));
+    assert_eq!(gaps.last_pause(Mono(500), 4_000), None, "no pause is that long");
     assert!(gaps.is_current(Mono(9_000), 3_000));
     assert!(!gaps.is_current(Mono(10_001), 3_000));
 }
@@ -357,5 +356,5 @@ fn observations_restart_at_the_first_commit() {
     gaps.applied(Mono(7_000));
     assert_eq!(gaps.restart_of(Mono(1_000), 3_000), Some(Mono(6_000)));
     assert_eq!(gaps.restart_of(Mono(6_000), 3_000), None);
-    assert!(!gaps.lasted_before_pause(Mono(1_000), 3_000, 0), "nothing was observed before the first commit");
+    assert_eq!(gaps.last_pause(Mono(1_000), 3_000), Some((Mono(0), Mono(6_000))), "no commit came before");
 }

@@ -201,7 +201,7 @@ fn placement_problem(root: &Path, path: &str) -> Result<Option<String>> {
 /// Returns `true` if the scenario, or a test that the filter matches, exists. Random clusters always exist.
 fn killer_exists(root: &Path, killer: &str) -> bool {
     match killer.split_once(' ') {
-        Some(("scenario", name)) => root.join("simulator/scenarios").join(format!("{name}.yaml")).is_file(),
+        Some(("scenario", name)) => reference_problem(root, &format!("S/{name}")).is_none(),
         Some(("test", filter)) => test_exists(root, filter),
         Some(("seeds", _)) => true,
         Some(_) | None => false,
@@ -211,21 +211,14 @@ fn killer_exists(root: &Path, killer: &str) -> bool {
 /// Returns `true` if a unit test, or a module of tests, begins with this filter, such as
 /// `ha-controller::core::tests::moves::a_move`.
 fn test_exists(root: &Path, filter: &str) -> bool {
-    let Some((package, path)) = filter.split_once("::") else { return false };
-    let (modules, beginning) = path.rsplit_once("::").unwrap_or(("", path));
-    let source = root.join(package.trim_start_matches("ha-")).join("src");
-    let directory = source.join(modules.replace("::", "/"));
-    let in_modules = fs::read_dir(&directory).is_ok_and(|entries| {
-        entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with(beginning))
-    });
-    // A module may be a file, or stand in the file of its parent.
-    let files = [directory.with_extension("rs"), directory.parent().unwrap_or(&source).with_extension("rs")];
-    let function = format!("fn {beginning}");
-    let in_files = files
-        .iter()
-        .filter_map(|file| fs::read_to_string(file).ok())
-        .any(|text| if beginning.is_empty() { text.contains("test]") } else { text.contains(&function) });
-    in_modules || in_files
+    let Some((modules, beginning)) = filter.rsplit_once("::") else { return false };
+    let path = modules.trim_start_matches("ha-").replacen("::", "/src/", 1).replace("::", "/");
+    let declaration = if beginning.is_empty() { "test]".to_owned() } else { format!("fn {beginning}") };
+    // A module is a file or directory, or stands in the file of its parent.
+    let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+    let places = [path.clone(), format!("{parent}.rs")];
+    places.iter().any(|place| reference_problem(root, &format!("{place}::{declaration}")).is_none())
+        || !files_of(root, &format!("{path}/{beginning}")).is_empty()
 }
 
 #[cfg(test)]

@@ -22,16 +22,14 @@ pub(super) fn is_accepted(service: &Service<'_>) -> bool {
 
 /// Rewrites the assignment, under the same action, if the resource's policy has changed since.
 pub(super) fn follow_policy(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
-    let Some((assignment, EpochStatus::Active)) = service.assigned(input) else { return };
+    let Some(assignment) = service.assignment.map(|assignment| &assignment.value) else { return };
     let accepts_external_stop = is_accepted(service);
-    let is_followed = match &assignment.action {
-        Action::Start | Action::Restart | Action::Stop { .. } => {
-            assignment.accepts_external_stop == accepts_external_stop
-        }
-        Action::Migrate { .. } | Action::Leave => true,
-    };
-    let is_settled = matches!(draft.status.state, ServiceState::Started | ServiceState::Stopped);
-    if is_followed || !is_settled || draft.assignment_change != AssignmentChange::Keep {
+    if assignment.accepts_external_stop == accepts_external_stop
+        || draft.assignment_change != AssignmentChange::Keep
+        || !matches!(draft.status.state, ServiceState::Started | ServiceState::Stopped)
+        || !matches!(assignment.action, Action::Start | Action::Restart | Action::Stop { .. })
+        || Service::epoch_status(input, &assignment.node, assignment.epoch) != EpochStatus::Active
+    {
         return;
     }
     replacement::rewrite(input, draft, Assignment { accepts_external_stop, ..assignment.clone() });

@@ -28,10 +28,10 @@ pub(super) fn first_fatal_failure(state: &mut State<'_>, extra: &[(usize, Placem
         }
     }
     let mut working = (0..problem.hosts.len()).filter(|&host| !problem.hosts[host].offline);
-    working.find(|&host| !survives(state, host, &mut running[host]))
+    working.find(|&host| !try_failover(state, host, &mut running[host]))
 }
 
-fn survives(state: &mut State<'_>, host: usize, running: &mut [(usize, Placement)]) -> bool {
+fn try_failover(state: &mut State<'_>, host: usize, running: &mut [(usize, Placement)]) -> bool {
     let problem = state.problem();
     // A replicated service fails over to its secondary.
     let failed_over: Vec<(usize, Placement, Placement)> = running
@@ -51,7 +51,7 @@ fn survives(state: &mut State<'_>, host: usize, running: &mut [(usize, Placement
         .filter(|(_, placement)| placement.secondary.is_none())
         .map(|(guest, _)| *guest)
         .collect();
-    let can_fail_over = can_pack(state, host, &shared, true) || can_pack(state, host, &shared, false);
+    let can_fail_over = try_pack(state, host, &shared, true) || try_pack(state, host, &shared, false);
     for &(guest, placement, swapped) in &failed_over {
         state.remove_added(guest, swapped);
         state.add_unchecked(guest, placement);
@@ -61,7 +61,7 @@ fn survives(state: &mut State<'_>, host: usize, running: &mut [(usize, Placement
 
 /// Places all guests on other nodes, the largest first, each where it leaves the least (`tight`) or the most memory.
 /// Removes them again before it returns. Returns `true` if all guests fit.
-fn can_pack(state: &mut State<'_>, failed: usize, guests: &[usize], tight: bool) -> bool {
+fn try_pack(state: &mut State<'_>, failed: usize, guests: &[usize], tight: bool) -> bool {
     let mut placed: Vec<(usize, Placement)> = Vec::new();
     let mut fits = true;
     for &guest in guests {
