@@ -4,18 +4,21 @@
 use super::effect::{Effect, Level};
 use super::migration::report_after_kill;
 use super::replacement::Replacing;
+use super::role::Role;
 use super::service::{KillReason, Presence, ResetCause, Service, Step};
 use super::session::Session;
 use super::{AgentCore, Now};
 use ha_api_types::id::Epoch;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Mode, Phase, ServiceReport};
+use ha_api_types::record::{Action, Mode, Phase, ServiceReport};
 use ha_api_types::time::{Millis, Mono};
 
 /// Delay before an incomplete kill is repeated while a deadline is near.
 const KILL_RETRY_DELAY_MS: Millis = 200;
 /// Longest delay between kills without a near deadline.
 const MAX_KILL_RETRY_DELAY_MS: Millis = 30_000;
+/// Number of failed kills of a service from which on they are reported.
+const FAILED_KILLS_TO_REPORT: u32 = 3;
 
 impl AgentCore {
     /// Returns `true` if a copy may be here: it runs, is unclear, was begun and not probed, or has a worker.
@@ -315,13 +318,35 @@ impl AgentCore {
                 (KILL_RETRY_DELAY_MS << tries.min(10)).min(MAX_KILL_RETRY_DELAY_MS)
             }
         };
-        if tries == 3 {
+        if tries == FAILED_KILLS_TO_REPORT {
             let text = format!("Service cannot be killed: {}", service.message);
             self.emit_event(now, service, true, Reason::StopFailed, &text);
         }
         service.not_before = (wait_ms > 0).then(|| now.raw + wait_ms);
         service.transition_to(Step::Kill { why, tries });
         self.changed = true;
+    }
+
+    /// Answers a start or stop of a service whose kill has failed repeatedly: the stop failed. Without that answer, the
+    /// leader would wait for an action that never begins.
+    pub(super) fn end_failing_kill(&mut self, now: &Now, service: &mut Service) {
+        let (Step::Kill { why, .. } | Step::KillVerify { why, .. }) = &service.step else { return };
+        let belongs_to_action = match why {
+            KillReason::NotReceived | KillReason::MigrationRemnant | KillReason::AssignedElsewhere => true,
+            KillReason::BeforeReset(_) | KillReason::Clearing => false,
+        };
+        if !belongs_to_action || service.task.is_some() || service.kill_tries() < FAILED_KILLS_TO_REPORT {
+            return;
+        }
+        let Role::Act { assignment } = self.role(service.name()) else { return };
+        let Some(assignment) = assignment.value else { return };
+        match assignment.action {
+            Action::Start | Action::Restart | Action::Stop { .. } => {
+                let message = service.message.clone();
+                self.stop_failed(now, service, Some(&assignment.action_uid), &message);
+            }
+            Action::Migrate { .. } | Action::Leave => {}
+        }
     }
 
     /// Handles a confirmed kill. The action under which the service ran is spent.

@@ -28,10 +28,11 @@ impl AgentCore {
     /// Advances a service as far as possible without waiting.
     pub(super) fn advance(&mut self, now: &Now, service: &mut Service) {
         self.end_finished_reception(service.name());
-        if is_killing(&service.step) {
+        if self.registered().is_none() {
             return;
         }
-        if self.registered().is_none() {
+        if is_killing(&service.step) {
+            self.end_failing_kill(now, service);
             return;
         }
         self.abandon_superseded_step(now, service);

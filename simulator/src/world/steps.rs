@@ -163,8 +163,14 @@ impl World {
 /// Returns `true` if a service's status shows an action in progress or to come.
 pub(super) fn is_busy(status: &ResourceStatus) -> bool {
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
-    let waiting_reasons =
-        [Reason::Unschedulable, Reason::NotProbed, Reason::FencingUnavailable, Reason::Frozen];
+    // A dependency that can still start is itself busy.
+    let waiting_reasons = [
+        Reason::Unschedulable,
+        Reason::NotProbed,
+        Reason::FencingUnavailable,
+        Reason::Frozen,
+        Reason::WaitingForDependency,
+    ];
     let is_only_waiting = ready.is_some_and(|ready| {
         waiting_reasons.contains(&ready.reason)
             || (ready.reason == Reason::Disarmed && status.state == ServiceState::Queued)
@@ -179,8 +185,8 @@ pub(super) fn is_busy(status: &ResourceStatus) -> bool {
         | ServiceState::Relocate
         | ServiceState::Fence
         | ServiceState::Deleting => !is_only_waiting,
-        // Failed moves are retried after a back-off.
-        ServiceState::Started => status.move_failures > 0,
+        // A failed move that is still wanted is retried after a back-off.
+        ServiceState::Started => ready.is_some_and(|ready| ready.reason == Reason::MoveFailed),
         ServiceState::Stopped
         | ServiceState::Recovery
         | ServiceState::Freeze
