@@ -13,7 +13,7 @@ use clap::{ArgAction, Args, FromArgMatches, Parser};
     name = "hactl",
     version,
     about = "High availability for services on bare-metal nodes",
-    after_help = "Exit status: 0 done, healthy, no difference; 1 refused, failed, degraded, differences; 2 invalid usage or input \
+    after_help = "Exit status: 0 done, healthy, no differences; 1 refused, failed, degraded, differences; 2 invalid usage or input \
         (status: a requested service does not run, or no leader); 3 unreachable; 4 permission denied; \
         124 timed out.",
     propagate_version = true,

@@ -90,7 +90,7 @@ pub(crate) enum Command {
     Allocate(allocate::Allocate),
     /// Plan the move of all services away from nodes
     Evacuate(evacuate::Evacuate),
-    /// Compute how many more services of a size fit
+    /// Compute how many more services of a given size fit
     Capacity(capacity::Capacity),
     /// Set fields in the spec of an object
     Set(set::Set),

@@ -29,7 +29,7 @@ pub(crate) struct Allocate {
     spec: String,
     #[command(flatten)]
     input: ClusterInput,
-    /// Show the placement on all nodes of a group, not only on the first 10
+    /// Show all nodes of each group, not only the first 10
     #[arg(long)]
     show_placement: bool,
 }

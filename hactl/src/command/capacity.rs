@@ -17,7 +17,7 @@ use ha_scheduler::balance::groups::tiers::Tier;
 use ha_scheduler::balance::model::{Policy, Specification, Template};
 use serde_json::{Value, json};
 
-/// Compute how many more services of a size fit
+/// Compute how many more services of a given size fit
 #[derive(Args, Debug)]
 #[command(
     after_help = "SPEC is memory=4Gi,disk=100Gi,vcpus=2 (also template=, tags=A+B, spindles=), or 100g,4g,2 for disk, memory and vCPUs; \

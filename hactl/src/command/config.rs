@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args, Debug)]
 #[command(
     after_help = "Contexts are read from $HACTL_CONFIG or ~/.config/hactl/config.yaml, then from /etc/hactl/config.yaml. \
-        Flags and HACTL_SERVER have priority."
+        Flags and HACTL_SERVER take precedence over contexts."
 )]
 pub(crate) struct Config {
     #[command(subcommand)]

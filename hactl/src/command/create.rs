@@ -74,7 +74,7 @@ enum StorageFlag {
     hactl create resource unit:db --unit postgresql@15-main.service --state stopped"
 )]
 struct ResourceFlags {
-    /// NAME or TYPE:NAME; vm, ct and unit also set the name in the driver
+    /// NAME or TYPE:NAME; with type vm, ct or unit, no driver flag is needed
     name: String,
     /// Requested state
     #[arg(long, ignore_case = true)]

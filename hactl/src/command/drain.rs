@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Block new placements on nodes; their services keep running
 #[derive(Args, Debug)]
-#[command(after_help = "To move the services away too: hactl drain NODE. To undo: hactl uncordon NODE.")]
+#[command(after_help = "To also move the services away: hactl drain NODE. To undo: hactl uncordon NODE.")]
 pub(crate) struct Cordon {
     #[command(flatten)]
     nodes: NodeArguments,

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 /// Selection of a dry run.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct DryRunFlag {
-    /// Change nothing: server (or no value) checks all, client sends nothing
+    /// Preview the change without making it; without a value: server
     #[arg(
         id = "dry_run",
         long = "dry-run",

@@ -26,13 +26,13 @@ pub(crate) struct Evacuate {
     input: ClusterInput,
     #[command(flatten)]
     output: PlanOutput,
-    /// Also apply moves to another group
+    /// Include moves to other groups in -C, -S and --apply
     #[arg(long)]
     inter_group: bool,
-    /// Select instances with their primary on the nodes
+    /// Move only the primaries of instances away from the nodes
     #[arg(long, conflicts_with = "secondary_only")]
     primary_only: bool,
-    /// Select instances with their secondary on the nodes
+    /// Move only the secondaries of instances away from the nodes
     #[arg(long)]
     secondary_only: bool,
 }

@@ -19,7 +19,7 @@ use std::cmp::Ordering;
 #[command(
     override_usage = "hactl get [OPTIONS] KIND[,KIND…] [NAME…]\n       hactl get [OPTIONS] KIND/NAME…",
     after_help = "Kinds: resources (har), groups (hag), affinityrules (rule), nodes (no), nodegroups (ng), clusters, \
-        operations (op), events (ev). Separate several kinds with commas; all selects resources and groups.\n\n\
+        operations (op), events (ev). Separate several kinds with commas. The kind \"all\" means resources and groups.\n\n\
         -o wide shows more columns; -o yaml, json and name print the objects or their names.\n\
         -o jsonpath=TEMPLATE and -o custom-columns=HEADER:PATH,… take the paths of kubectl:\n\
         hactl get resources -o jsonpath='{range .items[*]}{.metadata.name}{\"\\n\"}{end}'\n\

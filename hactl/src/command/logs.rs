@@ -18,8 +18,9 @@ const OVERLAP: Duration = Duration::from_secs(5);
 
 /// Print the log of a service from its driver
 ///
-/// systemd: journal of the unit. podman: output of the container. lxc: output on its console. libvirt: log file of the
-/// console, or of QEMU. exec, ocf and external: output of the programs. The agent of the node reads the log. A response contains at most 64 KiB; older lines are omitted.
+/// systemd: journal of the unit. podman: output of the container. lxc: console output of the container. libvirt: log
+/// file of the console, or of QEMU. exec, ocf and external: output of the programs. The agent of the node reads the
+/// log. A response contains at most 64 KiB; older lines are omitted.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  hactl logs web\n  hactl logs web -f --since 10m\n  hactl logs vm:100 --tail 1000 --node node2"
@@ -39,8 +40,8 @@ pub(crate) struct Logs {
     tail: i64,
     /// Print only lines that are newer than a duration, such as 10m
     ///
-    /// Logs of exec, ocf, external and libvirt have no timestamps: the whole log is printed if it was written to within
-    /// this duration.
+    /// Logs of lxc, libvirt, exec, ocf and external have no timestamps. The whole log is printed if the service has
+    /// written to it within this duration.
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
     since: Option<Duration>,
     /// Node to read the log from, instead of the node of the service

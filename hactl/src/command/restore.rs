@@ -24,9 +24,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[command(
     after_help = "WARNING: data loss if members are started from the unprepared backup, because services could run twice.\n\n\
         Stop all members of the old etcd, then run the command once, on any host with the etcd programs. The command restores the \
-        backup into a private etcd, deletes the state of agents (heartbeats, assignments, reports, leader), raises the revision above \
-        all former revisions, and writes a marker that makes the leader locate every service before any start. The result is saved as \
-        PREPARED. Restore every member from PREPARED. See docs/operations.md for the procedure.\n\n\
+        backup into a temporary etcd, and deletes the state of agents and leader (heartbeats, assignments, reports). The command then \
+        raises the revision above all former revisions, and writes a marker. Because of the marker, the leader locates every service \
+        before any start. The result is saved as PREPARED. Restore every member from PREPARED. See docs/operations.md for the procedure.\n\n\
         Exit status: 0 written; 1 failed, nothing was written; 2 invalid usage or backup."
 )]
 pub(crate) struct Restore {
@@ -102,7 +102,7 @@ impl Restore {
 
     async fn prepare(&self, session: &Session, programs: &Programs, scratch: &Path) -> Outcome {
         let terminal = session.terminal();
-        terminal.progress("restoring the backup into a private etcd");
+        terminal.progress("restoring the backup into a temporary etcd");
         let data = scratch.join("data");
         let backup = match &self.from {
             Some(backup) => backup.clone(),

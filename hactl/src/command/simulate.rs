@@ -36,7 +36,7 @@ pub(crate) struct Simulate {
     /// Scenario file, or directory of scenario files
     #[arg(value_name = "FILE|DIR", value_hint = ValueHint::AnyPath, conflicts_with = "random")]
     path: Option<PathBuf>,
-    /// Print the default scenario as a file to edit, and simulate nothing
+    /// Print the default scenario for editing, without simulating it
     #[arg(long, conflicts_with_all = ["path", "random"])]
     print_default: bool,
     /// Simulate random clusters and faults, and check the invariants

@@ -25,16 +25,16 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// Directory shared by all nodes for services of driver `simulated`
     ///
-    /// By default a directory in --state-dir, which does not allow live migration.
+    /// Default: a directory in --state-dir, which does not permit live migration.
     #[arg(long, value_name = "DIR")]
     pub simulated_dir: Option<PathBuf>,
     /// Directory of OCF resource agents
     #[arg(long, default_value = ha_api_types::ocf::DEFAULT_ROOT, value_name = "DIR")]
     pub ocf_root: PathBuf,
-    /// Directory for runtime data of OCF agents; not shared by agents
+    /// Directory for runtime data of OCF agents; one for each node agent
     #[arg(long, default_value = "/run", value_name = "DIR")]
     pub ocf_run_dir: PathBuf,
-    /// Directories of external drivers; the first that has a driver is used
+    /// Directories with external drivers, in the order of the search
     #[arg(long, default_value = crate::driver::external::DEFAULT_DIRECTORIES, value_name = "DIR:DIR…")]
     pub driver_path: String,
     /// File with the id of this boot
@@ -57,7 +57,7 @@ pub struct Options {
     /// Directory of LXC's containers, for driver `lxc`
     #[arg(long, default_value = crate::driver::lxc::DEFAULT_PATH, value_name = "DIR")]
     pub lxc_path: PathBuf,
-    /// Address that serves /metrics, /livez and /readyz; loopback only
+    /// Address of /metrics, /livez, /readyz and /state; loopback only
     #[arg(long, default_value = "127.0.0.1:7444", value_name = "ADDRESS")]
     pub admin_listen: SocketAddr,
     /// Whether this machine is virtual

@@ -49,7 +49,7 @@ pub struct Options {
     pub device: PathBuf,
     /// Kernel module to load if the device does not exist; empty: none
     ///
-    /// If the module fails to load, softdog is loaded.
+    /// If the module does not provide the device, softdog is loaded instead.
     #[arg(long, env = "WATCHDOG_MODULE", value_name = "MODULE", default_value = "softdog")]
     pub module: String,
     /// Socket for the agent
@@ -61,9 +61,9 @@ pub struct Options {
     /// User id that may use the daemon in addition to root
     #[arg(long, env = "WATCHDOG_ALLOWED_UID", value_name = "UID")]
     pub allowed_uid: Option<u32>,
-    /// Number of descriptors that systemd stores, if systemd does not report it
+    /// FileDescriptorStoreMax of the unit, if systemd does not report it
     ///
-    /// FileDescriptorStoreMax of the unit.
+    /// Maximum number of open descriptors that systemd stores for the daemon.
     #[arg(long, env = "WATCHDOG_DESCRIPTOR_STORE_MAX", value_name = "NUMBER", default_value_t = 0)]
     pub descriptor_store_max: u32,
     /// Logging

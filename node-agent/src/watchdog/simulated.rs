@@ -42,8 +42,8 @@ pub struct Options {
     pub socket: PathBuf,
     /// Process to kill at expiry; may be repeated
     ///
-    /// Usually process 1 of a node's process namespace. This program exits when all of them have exited and nothing
-    /// else is to be done at expiry.
+    /// Usually process 1 of a node's process namespace. This program exits when all these processes have exited, and no
+    /// other action is requested at expiry.
     #[arg(long, value_name = "PID")]
     pub kill_pid: Vec<u32>,
     /// Control group to kill at expiry (its `cgroup.kill`); may be repeated

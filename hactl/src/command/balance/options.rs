@@ -28,7 +28,7 @@ pub(crate) struct Options {
     /// Treat a node as offline; repeatable
     #[arg(long, short = 'O', value_name = "NODE")]
     pub(crate) offline: Vec<String>,
-    /// Stop at a score that exceeds the N+1 optimum by less than this
+    /// Stop when the score exceeds the N+1 optimum by less than this value
     #[arg(long, short = 'e', value_name = "SCORE", default_value_t = Goal::default().min_score)]
     pub(crate) min_score: f64,
     /// Minimum gain of a step, once the score is below --min-gain-limit
@@ -43,7 +43,7 @@ pub(crate) struct Options {
     /// Maximum virtual CPUs per physical CPU; default: that of the policy, or 4
     #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
     pub(crate) max_cpu: Option<f64>,
-    /// Share of the disk of each node that stays free
+    /// Share of each node's disk that stays free
     #[arg(long, value_name = "RATIO", default_value_t = 0.0, value_parser = parse_share)]
     pub(crate) min_disk: f64,
     /// Do not copy disks

@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Check that all services can be scheduled after any node failure
 #[derive(Args, Debug)]
 #[command(after_help = "Capacity, rules, storage and priorities are checked together.\n\n\
-        Exit status: 0 all failures tolerated; 1 some not tolerated, or undecided; 3 unreachable; \
+        Exit status: 0 services survive every failure; 1 they do not, or the check has no result; 3 unreachable; \
         4 permission denied.")]
 pub(crate) struct NPlusOne {
     /// Number of simultaneous node failures; 2 checks every pair

@@ -26,7 +26,7 @@ pub(crate) struct ClusterInput {
     /// Maximum virtual CPUs per physical CPU; default: that of the policy, or 4
     #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
     max_cpu: Option<f64>,
-    /// Share of the disk of each node that stays free
+    /// Share of each node's disk that stays free
     #[arg(long, value_name = "RATIO", default_value_t = 0.0, value_parser = parse_share)]
     min_disk: f64,
     /// Ignore the vCPU ratio and N+1

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 #[command(
     after_help = "Instances are moved in this order: instances on offline nodes, secondaries on nodes that fail N+1, primaries on nodes \
         that fail N+1. Targets are healthy groups with the same storage: preferred groups first. Unallocable groups are excluded.\n\n\
-        If the instances of offline nodes fit only where a node then fails N+1, they are moved there, and that group is listed.\n\n\
+        If instances of offline nodes fit only on nodes that then fail N+1, they are moved there, and the groups of these nodes are listed.\n\n\
         Exit status: 0 all groups are healthy, or become healthy; 1 not possible; 2 invalid input. With --apply, also 1 if a move failed or the command was interrupted."
 )]
 pub(super) struct Redistribute {
