@@ -26,7 +26,7 @@ pub struct Availability {
     pub standing: AvailabilityState,
     /// Start of the current state.
     pub since: Timestamp,
-    /// Days before the current state in which the service was not requested Started, or did not run; in order.
+    /// Days, in order, on which the service was not requested Started or did not run, before the current state began.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub spans: Vec<Span>,
 }

@@ -51,8 +51,8 @@ pub struct ClusterSpec {
     /// Targets of notifications about fencing and errors, for sites without Prometheus. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notifications: Option<NotificationsSpec>,
-    /// Set by `hactl disarm`: no node is fenced for missed heartbeats, and no watchdog is armed. Absent:
-    /// armed.
+    /// Set by `hactl disarm`: no node is fenced for missed heartbeats, and no watchdog is armed. Absent: the
+    /// cluster is armed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disarmed: Option<Disarmed>,
 }
@@ -100,7 +100,8 @@ impl CountOrPercent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FencingSpec {
-    /// Maximum number of nodes that are fenced for missed heartbeats within `windowSeconds`. At least 1.
+    /// Maximum number or percentage of nodes that are fenced for missed heartbeats within `windowSeconds`; at least
+    /// one node.
     pub max_fencing: CountOrPercent,
     /// Window of `maxFencing`, in seconds.
     pub window_seconds: u32,

@@ -29,8 +29,8 @@ pub struct ExecDriver {
     /// longer here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub migrate: Vec<String>,
-    /// Program that replaces the secondary `HA_SECONDARY` (empty if there is none) of a replicated service that runs
-    /// here with `HA_NEW_SECONDARY`. Exit 0: the new secondary is complete and in use, and the old
+    /// Program that replaces the secondary of a replicated service that runs here: `HA_SECONDARY` (empty if there is
+    /// none) by `HA_NEW_SECONDARY`. Exit 0: the new secondary is complete and in use, and the old
     /// one is released. Any other status: the old one is still in use. Run again after an interruption.
     /// Available with and without `command`.
     #[serde(skip_serializing_if = "Vec::is_empty")]

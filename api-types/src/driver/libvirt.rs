@@ -74,7 +74,7 @@ pub struct LibvirtMigration {
     #[schemars(skip)]
     pub downtime_milliseconds: Option<Millis>,
     /// Seconds after which the migration changes to post-copy. Default: never. From then on, the loss of
-    /// either node stops the guest, which is then started again from its disks.
+    /// either node stops the virtual machine, which is then started again from its disks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub post_copy_after_seconds: Option<u64>,
 }

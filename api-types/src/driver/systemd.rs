@@ -15,7 +15,7 @@ pub struct SystemdDriver {
     /// with systemctl. Default with `command`: `hactl-RESOURCE.service`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub unit: String,
-    /// Whether every node disables the unit, and units that activate it, at boot (as with `systemctl
+    /// Whether every node disables the start at boot of the unit, and of units that activate it (as with `systemctl
     /// disable`). If false, an enabled unit is rejected, because it would run twice.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub disable_at_boot: bool,
