@@ -15,7 +15,7 @@ Prometheus. `cargo run -p ha-xtask -- metrics` generates this page from the code
 - Alerts on these metrics: `manifests/prometheus/rules.yaml`, each with an entry in the [runbooks](runbooks.md).
 - Dashboards: [dashboards](dashboards.md).
 
-If one Prometheus scrapes several clusters, give each target a label `cluster`. The rules group by it.
+If one Prometheus scrapes several clusters, give each target a label `cluster`. The rules group by this label.
 
 - A metric with a label `state` has one series for each state: 1 for the current state and 0 for the others, unless its
   description states that the others are absent.
