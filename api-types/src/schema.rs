@@ -1,5 +1,5 @@
 //! The schema of each kind, generated from the Rust types: self-contained (no references), in the OpenAPI 3.0 dialect.
-//! Also the texts about kinds and fields for `hactl explain` and the reference.
+//! The module also contains the texts about kinds and fields for `hactl explain` and the reference.
 
 mod check;
 mod simplify;

@@ -288,7 +288,7 @@ impl From<ActiveTiming> for Timings {
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range first")]
 fn seconds_to_ms(seconds: f64) -> Millis {
-    // Validation rejects negative and absurd values; the conversion only must not wrap.
+    // Validation rejects negative and absurd values. The conversion only has to avoid an overflow.
     (seconds * 1000.0).round().clamp(0.0, 1e12) as Millis
 }
 

@@ -290,7 +290,7 @@ impl Controller {
         self.plans
     }
 
-    /// Sends the inputs of the election to it if they have changed.
+    /// Sends changed inputs to the election.
     fn update_election(&mut self) {
         let election_inputs = ElectionInputs::of(&self.cluster_view.timings(), self.yields_until());
         if self.sent_election_inputs.as_ref() != Some(&election_inputs) {

@@ -374,7 +374,7 @@ impl Client {
 
     /// Returns the last lines of a service's log, and the warnings of the server.
     ///
-    /// `node`: read the log on this node, instead of the service's own.
+    /// The log is read on `node`, or on the service's own node if `node` is `None`.
     pub(crate) async fn log(
         &self,
         name: &str,
@@ -394,7 +394,8 @@ impl Client {
         self.text(&call).await
     }
 
-    /// Returns the result of the failover capacity (N+1) check. `proof`: also the nodes to which services would move.
+    /// Returns the result of the failover capacity (N+1) check. With `proof`, the result includes the nodes to which
+    /// services would move.
     pub(crate) async fn reservation(
         &self,
         failures: u32,

@@ -102,7 +102,7 @@ fn chosen_context(name: Option<&str>) -> Result<Context, Failure> {
         None => files.iter().find_map(|(_, file)| file.current_context.clone()),
     };
     let Some(chosen) = chosen else {
-        // The only context needs no choice.
+        // A single context is used without a choice by the user.
         let mut all = files.into_iter().flat_map(|(_, file)| file.contexts);
         return Ok(match (all.next(), all.next()) {
             (Some(only), None) => only,

@@ -84,7 +84,7 @@ use watchdog_test::WatchdogTest;
 
 /// Interval at which both clocks are checked while a deadline runs, because a suspended machine wakes up late.
 const CLOCK_CHECK_MS: Millis = 500;
-/// Limit of rounds per follow-up. Every round makes progress, so this limit is never reached.
+/// Maximum number of rounds after an input. Every round makes progress, so this limit is never reached.
 const MAX_ROUNDS: usize = 64;
 
 /// Returns the etcd prefixes that the agent of `node` must see. Each prefix ends in `/`.
@@ -266,8 +266,8 @@ impl AgentCore {
             && self.view.only_refreshes_candidates(changes)
             && !is_due(self)
         {
-            // A controller rewrites its candidate key at its restart, or every Ki if it is from before `refresh/<id>`.
-            // While nothing is due, that has no consequence.
+            // A controller rewrites its candidate key at its restart; a version without `refresh/<id>` rewrites it
+            // every Ki. While nothing is due, that has no consequence.
             self.last_input_at = now.raw;
             self.view.changed(changes);
             return;
@@ -334,8 +334,8 @@ impl AgentCore {
         self.effects.pop_front()
     }
 
-    /// Returns when to call [`AgentCore::handle`] with [`Input::Tick`], on `CLOCK_MONOTONIC_RAW`, and why. Ask once no
-    /// effect is left.
+    /// Returns when to call [`AgentCore::handle`] with [`Input::Tick`], on `CLOCK_MONOTONIC_RAW`, and why. The caller
+    /// must first take all effects.
     pub fn deadline(&self) -> Option<(Mono, &'static str)> {
         if matches!(self.session, Session::Ended) {
             return None;

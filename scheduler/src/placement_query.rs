@@ -54,7 +54,7 @@ pub(crate) struct Member<'a> {
 #[derive(Debug)]
 pub(crate) struct AntiAffinityPartners<'a> {
     pub(crate) rule: &'a ResourceRule,
-    /// ResourceRule that use each node, by node.
+    /// Partners that use each node, by node.
     pub(crate) by_node: BTreeMap<&'a NodeName, Vec<&'a ResourceName>>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct AntiAffinityPartners<'a> {
 #[derive(Debug)]
 pub(crate) struct AffinityPartners<'a> {
     pub(crate) rule: &'a ResourceRule,
-    /// ResourceRule that use a node.
+    /// Partners that use a node.
     pub(crate) running: Vec<(&'a ResourceName, &'a ServiceFacts)>,
 }
 

@@ -92,8 +92,8 @@ pub struct ServiceFacts {
     pub replaces_secondary: bool,
     /// Storage pool that the service needs; `None` for no pool.
     pub storage_pool: Option<String>,
-    /// The only nodes with the data of the service (storage modes Replicated and Local); `None` if every node that reaches
-    /// the pool has them.
+    /// The only nodes with the data of the service (storage modes Replicated and Local); `None` if every node that
+    /// reaches the pool has the data.
     pub storage_nodes: Option<BTreeSet<NodeName>>,
     /// `true` if the service must never run twice (guarantee 1).
     pub exclusive: bool,

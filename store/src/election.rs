@@ -285,8 +285,8 @@ impl Election {
         }
     }
 
-    /// Takes over the leadership of a leader key that this process wrote, without regard to the outcome that was
-    /// reported for that write. Returns `true` if it did.
+    /// Takes over the leadership of a leader key that this process wrote, whatever outcome was reported for that
+    /// write. Returns `true` if the leadership was taken over.
     fn adopt_own_key(&mut self, now: &Now) -> bool {
         let (Some(entry), Some(leader)) = (&self.view.leader, &self.leader) else { return false };
         let term = Term::created_at(entry.create_revision);

@@ -253,7 +253,7 @@ impl Transaction {
 pub enum Outcome {
     /// The transaction was applied at this revision.
     Applied(Revision),
-    /// A guard did not hold, and nothing was applied. With the store's revision at that time.
+    /// A guard did not hold, and nothing was applied. Contains the store's revision at that time.
     Conflict(Revision),
     /// A lease of the transaction does not exist; nothing was applied.
     LeaseNotFound,

@@ -128,7 +128,7 @@ async fn outdated_member_that_joins_later_is_unused() {
     let store = EtcdStore::connect(Config::new(cluster.endpoints())).await.expect("good settings");
     first_answer(&store).await.expect("new enough");
     cluster.kill(0);
-    // At the same address, after the connection is lost.
+    // A member with an old version runs at the same address, after the connection is lost.
     let address = cluster.endpoints()[0].trim_start_matches("http://").to_owned();
     let listener = TcpListener::bind(&address).await.expect("the address is free again");
     tokio::spawn(serve(listener, "3.5.16"));

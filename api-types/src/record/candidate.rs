@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// `candidate/<id>`, unleased. Each process of that controller writes it once, and it persists over restarts (R9.10).
 ///
-/// Builds from before `refresh/<id>` write this key every Ki and delete it when they stop. A change of either key therefore
-/// counts as a refresh.
+/// Builds without `refresh/<id>` write this key every Ki and delete it when they stop. A change of either key
+/// therefore counts as a refresh.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Candidate {
@@ -21,10 +21,10 @@ pub struct Candidate {
     pub protocol: Protocol,
     /// The controller process; a restart changes it.
     pub instance: String,
-    /// The machine of the controller; empty if unknown, as in builds from before this field.
+    /// The machine of the controller; empty if unknown, as in builds without this field.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub machine: String,
-    /// Number of refreshes; written only by builds from before `refresh/<id>`.
+    /// Number of refreshes; written only by builds without `refresh/<id>`.
     pub sequence: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The etcd-outage hold: the request of an agent that cannot commit to every controller, and the answer (FENCING, section
-//! 9).
+//! The etcd-outage hold (FENCING, section 9). An agent that cannot commit sends a request to every controller, and
+//! each controller answers.
 
 use crate::id::{BootId, Epoch, Revision};
 use serde::{Deserialize, Serialize};

@@ -50,9 +50,9 @@ pub struct LogAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "message")]
 pub enum LogFailure {
-    /// The driver does not provide logs of this service. With the explanation for operators.
+    /// The driver does not provide logs of this service. Contains the explanation for operators.
     NotKept(String),
-    /// The log could not be read on this node. With the cause.
+    /// The log could not be read on this node. Contains the cause.
     Unreadable(String),
 }
 

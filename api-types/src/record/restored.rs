@@ -44,8 +44,9 @@ pub fn keys_deleted_by_restore(keys: &Keys) -> [String; 5] {
 
 /// Returns the time after a restore during which nothing is assigned, in milliseconds.
 ///
-/// It is the longest W for any watchdog, over all profiles, the restored settings and the reports of the backup. A machine
-/// that was armed under the lost data and is isolated from the restored etcd has reset by then.
+/// The time is the longest W for any watchdog, over all profiles, the restored settings and the reports of the
+/// backup. A machine that was armed under the lost data and is isolated from the restored etcd has been reset by
+/// then.
 pub fn quiet_period_ms(settings: &Timings, marker: &Restored) -> Millis {
     [Profile::Default, Profile::Fast, Profile::Conservative]
         .map(Timings::of_profile)

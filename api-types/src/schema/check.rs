@@ -154,7 +154,7 @@ fn walk_types(schema: &Value, value: &Value, path: &str, problems: &mut Vec<Prob
             }
             problems_by_alternative.push((one, alternative_problems));
         }
-        // If an alternative has the right type, its problems are reported. Otherwise all possible types are.
+        // If an alternative has the right type, its problems are reported. Otherwise, all possible types are listed.
         let meant = problems_by_alternative.into_iter().find(|(one, _)| type_fits(one, value));
         if let Some((_, alternative_problems)) = meant {
             problems.extend(alternative_problems);

@@ -17,8 +17,8 @@ use ha_api_types::time::{Millis, Mono};
 use ha_store::{Guard, Transaction};
 
 impl Controller {
-    /// Returns the time until which an older controller counts as present (R9.28). Only a controller counts that may
-    /// act on a node's silence where this one may not.
+    /// Returns the time until which an older controller counts as present (R9.28). Counts only controllers that may
+    /// act on the silence of a node on which this one may not act.
     pub(super) fn yields_until(&self) -> Option<Mono> {
         let joined = self.election_state.membership?.joined;
         let valid_ms = self.cluster_view.timings().heartbeat_valid_ms;
@@ -93,7 +93,8 @@ fn is_refreshed(cluster_view: &ClusterView, id: &str, now: Mono) -> bool {
     cluster_view.refreshed.get(id).is_some_and(|known| known.has_changed && now < known.since + valid_ms)
 }
 
-/// Returns `true` if an older controller is present that may act on a node where one that joined at `joined` may not.
+/// Returns `true` if an older controller is present that may act on the silence of a node where a controller that
+/// joined at `joined` may not.
 pub(super) fn is_older_controller_present(cluster_view: &ClusterView, now: Mono, joined: Revision) -> bool {
     older_controllers(cluster_view, joined).into_iter().any(|(id, _)| is_refreshed(cluster_view, id, now))
 }

@@ -152,7 +152,7 @@ mod tests {
             let expected = (!allowed).then_some("Run \"hactl ");
             check(&unit("b"), Some(&status(state, &[])), &none, expected);
             check(&non_exclusive, Some(&status(state, &[])), &none, (!allowed).then_some("spec.exclusive"));
-            // The same identity in other words is allowed at any time.
+            // Another spelling of the same identity is allowed at any time.
             check(&unit("a.service"), Some(&status(state, &["n1"])), &none, None);
             check(&unit("b"), Some(&status(state, &["n1", "n2"])), &none, Some("cannot change"));
         }

@@ -11,7 +11,7 @@ use ha_api_types::time::Millis;
 pub enum MetricEvent {
     /// This process became leader, or is no longer leader.
     Leadership {
-        /// `true` if it became leader.
+        /// `true` if this process became leader.
         gained: bool,
     },
     /// A service started to move to another node.

@@ -218,8 +218,8 @@ fn write_fence(
     }
 }
 
-/// Carries out proof (e). It acts only if the fence still has the epoch and the boot id that the operator saw. The
-/// node must also have been silent for Th.
+/// Carries out proof (e), if the fence still has the epoch and the boot id that the operator saw, and the node has
+/// been silent for Th.
 fn confirm_fenced(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationRequest<'_>, plan: &mut Plan) {
     let cluster_view = input.cluster_view;
     let spec = &request.operation.value.spec;

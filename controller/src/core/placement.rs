@@ -166,7 +166,7 @@ fn node_facts(cluster_view: &ClusterView, nodes: &NodeTable, name: &NodeName) ->
         maintenance: is_being_vacated(cluster_view, nodes, name),
         schedulable: spec.schedulable,
         fenceable: node.fenceable,
-        // Also until the agent has armed again.
+        // The agent reports Disarmed until it has armed again.
         disarmed: report.is_some_and(|report| report.mode == Mode::Disarmed),
         watchdog_failed: report.is_some_and(|report| report.watchdog_failed),
         drivers: report.map(|report| report.drivers.iter().cloned().collect()).unwrap_or_default(),

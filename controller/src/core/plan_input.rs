@@ -57,8 +57,8 @@ pub enum Measure {
 /// Position of a node relative to the mean or the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Imbalance {
-    /// `true` if the node is above it.
+    /// `true` if the node is above the mean or the limit.
     pub above: bool,
-    /// Time since when, on this process's clock.
+    /// Start of the imbalance, on this process's clock.
     pub since: Mono,
 }

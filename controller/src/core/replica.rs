@@ -1,5 +1,4 @@
-//! A complete controller for the simulator and for tests: the election and the planner, connected as the shell does
-//! it.
+//! A complete controller for the simulator and for tests: the election and the planner, connected as by the shell.
 
 use super::Controller;
 use super::candidacy::{Candidacy, FIRST_ID};

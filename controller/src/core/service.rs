@@ -151,7 +151,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Returns a new action uid. The term makes it unique over leaders, the number within this leader.
+    /// Returns a new action uid. The term distinguishes it from the uids of other leaders, the number from those of
+    /// this leader.
     fn action_uid(&mut self) -> ActionUid {
         let number = self.input.next_uid + self.plan.uids;
         self.plan.uids += 1;
@@ -507,8 +508,8 @@ fn write_draft(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Serv
     }
 }
 
-/// Records in the draft whether the service runs while it is desired. The write that changes the availability contains
-/// it, so that it needs no write of its own.
+/// Records in the draft whether a service that is requested to run does run. The write with the change of state also
+/// contains this record, so the record needs no write of its own.
 fn record_availability(planner: &Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
     let standing = match (service.requested_state(), draft.status.running) {
         (RequestedState::Started, true) => AvailabilityState::Up,

@@ -23,8 +23,8 @@ pub fn status_of(cluster_view: &ClusterView, resource: &Resource) -> ResourceSta
 
 /// Returns the scheduler's view, and the conflicting rules.
 ///
-/// Unlike the leader's own view, it takes the health of nodes from their statuses, so every controller can compute
-/// it.
+/// Unlike the leader's own view, this view takes the health of nodes from their statuses, so every controller can
+/// compute it.
 pub fn view(cluster_view: &ClusterView) -> (View, Vec<RuleConflict>) {
     let (rules, conflicts) = Rules::compile(&declarations(cluster_view));
     let services = cluster_view

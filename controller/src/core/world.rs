@@ -148,11 +148,11 @@ pub struct ClusterView {
 /// Effect of a change on planning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PlanRelevance {
-    /// No plan depends on it.
+    /// No plan depends on the change.
     Irrelevant,
     /// A heartbeat of a node that was in time before.
     Heartbeat,
-    /// A plan may depend on it.
+    /// A plan may depend on the change.
     Relevant,
 }
 

@@ -99,7 +99,7 @@ impl ApiError {
                         failure.help("add --client-certificate and --client-key, or use another --context")
                     }
                     403 => failure.help("ask an administrator of the cluster for the permission"),
-                    // Otherwise the server refused the content of the request rather than its base revision.
+                    // Without a stale base revision, the server refused the content of the request.
                     409 if status.reason == "Conflict" && is_stale => {
                         failure.help("the object was changed by another client; run the command again")
                     }

@@ -118,7 +118,7 @@ struct ResourceFlags {
     /// Scheduler tags
     #[arg(long = "tag", value_delimiter = ',', value_name = "TAG")]
     tags: Vec<String>,
-    // Before the driver, whose heading applies to all flags that follow.
+    // These flags come before those of the driver, whose heading applies to all flags that follow.
     #[command(flatten)]
     common: CommonFlags,
     #[command(flatten)]

@@ -422,8 +422,8 @@ impl AgentCore {
                 return self.recovery_request(now);
             }
         }
-        // The node is empty, after the deadline's margin or before registering: no service is left that a reset would
-        // protect.
+        // The node is empty, after the deadline's margin or before registering, so no service is left that a reset
+        // would have to end.
         if self.watchdog.is_running() && self.may_stay(now) {
             return (!self.watchdog.is_staying()).then_some(Request::Stay);
         }

@@ -141,7 +141,7 @@ pub enum CommitUrgency {
 pub enum Level {
     /// An operator must act now.
     Error,
-    /// An operator should look within a day.
+    /// An operator should check this within a day.
     Warning,
     /// Normal operation.
     Info,

@@ -240,8 +240,8 @@ impl AgentCore {
         }
     }
 
-    /// Returns `true` if etcd does not record yet that the daemon is gone. It should, before services are reported
-    /// stopped for that reason: otherwise the leader would start them here again.
+    /// Returns `true` if etcd does not record yet that the daemon is gone. The record must come before the reports
+    /// that services were stopped for that reason. Otherwise the leader would start the services here again.
     pub(super) fn is_daemon_loss_uncommitted(&self) -> bool {
         self.watchdog.problem_reason == Some(Reason::WatchdogMissing)
             && self.watchdog.is_running()
@@ -306,9 +306,9 @@ impl AgentCore {
                 self.lease = Lease::default();
             }
             Outcome::Refused(_) | Outcome::Unknown(_) => {
-                // A plain heartbeat may follow immediately: one with an unknown outcome changes nothing that the next
-                // one guards. A heartbeat that changes the report, or creates `alive`, is read first, because the next
-                // one must guard the stored value.
+                // A plain heartbeat changes nothing that the next heartbeat guards, so after an unknown outcome the
+                // next one may follow immediately. After a heartbeat that changes the report, or creates `alive`, the
+                // keys are read first, because the next heartbeat must guard the stored value.
                 registered.reread = heartbeat.report.is_some() || registered.created.is_none();
                 self.unconfirmed_report |=
                     heartbeat.report.is_some() && matches!(outcome, Outcome::Unknown(_));

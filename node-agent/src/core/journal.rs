@@ -8,7 +8,7 @@ use ha_api_types::timing::Timings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The journal. The core has it written before it acts on its content.
+/// The journal. The core has the journal written before it acts on the new content.
 ///
 /// Guarantees: an `actionUid` is in the journal before the driver receives the command. It stays until the resource is
 /// gone. So each `actionUid` is begun at most once, also across a restart of the agent (FENCING, section 6).

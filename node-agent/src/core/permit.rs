@@ -129,7 +129,8 @@ impl AgentCore {
         (!self.watchdog.problem.is_empty() && !armed).then(|| self.watchdog.problem.clone())
     }
 
-    /// Returns `true` if this service may be started now: permit, journal, and for an exclusive service the time.
+    /// Returns `true` if this service may be started now: the permit allows it to run, the action is in the journal,
+    /// and an exclusive service is in time.
     pub(super) fn may_start(&self, now: &Now, service: &Service, uid: &ActionUid) -> bool {
         service.permit.as_ref().is_some_and(Permit::permits_to_run) && self.may_receive(now, service, uid)
     }

@@ -105,8 +105,8 @@ impl AgentCore {
                 let Some(requested) = requested else { return };
                 match self.known_replacement_answer(service).map(|known_answer| known_answer.phase) {
                     Some(ReplacementPhase::Done | ReplacementPhase::Failed) => return,
-                    // An earlier process began it, or it was canceled before this process learned that the beginning
-                    // was committed.
+                    // An earlier process began the replacement, or the replacement was canceled before this process
+                    // learned that the beginning was committed.
                     Some(ReplacementPhase::Begun) => {
                         let text = "agent stopped while the secondary was being replaced";
                         let failed =

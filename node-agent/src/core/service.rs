@@ -188,7 +188,7 @@ pub(super) struct Service {
     pub(super) not_before: Option<Mono>,
     /// Time at which the other side of a migration is checked again.
     pub(super) peer_check_at: Option<Mono>,
-    /// The end of the service without a command, until that is handled.
+    /// Unexpected end of the service that the agent has not handled yet.
     pub(super) exit: Option<UnexpectedExit>,
     /// A clean stop with the service's own tool that is being confirmed.
     pub(super) external_stop: Option<ExternalStop>,

@@ -16,7 +16,7 @@ use ha_api_types::time::Millis;
 const STOP_RETRY_MS: Millis = 30_000;
 /// Delay before an inconclusive probe is repeated.
 pub(super) const PROBE_RETRY_MS: Millis = 2_000;
-/// Delay before an inconclusive probe for the leader is repeated.
+/// Delay before an inconclusive probe that the leader requested is repeated.
 const UNKNOWN_RETRY_MS: Millis = 30_000;
 
 /// Returns `true` while a service is being killed.

@@ -205,7 +205,8 @@ impl AgentCore {
                             service.write_not_before = Some(now.raw + RETRY_DELAY_MS);
                         }
                     }
-                    // Either read is repeated soon, or the migration never begins after Ts.
+                    // A read of the peer is repeated soon. If a read of the target is not answered within Ts, the
+                    // migration never begins.
                     ReadFor::Peer(_) | ReadFor::Target { .. } => {}
                 }
             }

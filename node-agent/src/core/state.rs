@@ -66,7 +66,7 @@ pub struct WatchdogState {
     pub running: bool,
     /// Whether `armed` is committed for this process.
     pub armed: bool,
-    /// Whether the daemon has acknowledged a deadline since then.
+    /// Whether the daemon has acknowledged a deadline since `armed` was committed.
     pub acknowledged: bool,
     /// Whether the device takes pets.
     pub takes_pets: bool,

@@ -164,7 +164,7 @@ pub(super) struct View {
     pub(super) assignments: Table<ResourceName, Assignment>,
     pub(super) fences: Table<NodeName, Fence>,
     /// The URL of each candidate, read once from a new key. A key keeps its URL when its controller rewrites it: at a
-    /// restart, or every Ki by a controller from before `refresh/<id>`.
+    /// restart, or every Ki by a version without `refresh/<id>`.
     candidates: Table<String, String>,
     /// Newest revision at which a candidate key no longer existed; `None` if none was deleted. The departed candidates
     /// are not asked for hold once this node's fence was read at that revision or later.

@@ -17,14 +17,15 @@ pub(crate) struct Places<'a> {
     used: Vec<Vec<i64>>,
     /// Transient resources that moved processes still use on their initial machines.
     left: Vec<Vec<i64>>,
-    /// Number of processes of a service on a machine; below in a location and in a neighborhood.
+    /// Number of processes of a service on a machine. The next two maps have the number in a location and in a
+    /// neighborhood.
     on_machine: HashMap<(usize, usize), usize>,
     in_location: HashMap<(usize, usize), usize>,
     in_neighborhood: HashMap<(usize, usize), usize>,
     locations: Vec<usize>,
     /// Services that depend on each service.
     dependents: Vec<Vec<usize>>,
-    /// Number of moved processes of each service; below the number of services for each such number.
+    /// Number of moved processes of each service. `services_with` has the number of services for each such number.
     moved: Vec<usize>,
     services_with: Vec<usize>,
     cost: i64,

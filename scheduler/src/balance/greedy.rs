@@ -26,7 +26,7 @@ pub fn steepest(state: &mut State<'_>, max_steps: usize, clock: Clock<'_>) -> Ve
         // Scores that differ by rounding only are equal, so that the first step is made, as in hbal.
         let rounded = |score: f64| (score / MIN_GAIN).round();
         better.sort_by(|one, other| rounded(one.0).total_cmp(&rounded(other.0)));
-        // Steps are sorted by their final score first, and only the best candidates are tried operation by operation.
+        // In the order of final scores, the first step whose operations are all possible is made.
         let Some(done) = better.into_iter().find_map(|(_, guest, to)| step(state, guest, to)) else { break };
         steps.push(done);
         probe.refresh(state);

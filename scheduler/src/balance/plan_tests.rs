@@ -110,7 +110,7 @@ proptest! {
         prop_assert!(plan.steps.len() <= goal.max_length);
         check_plan(&problem, &plan);
         // The cluster after the plan must have the announced score when written and read. Files do not contain loads
-        // and live_constraints.
+        // and live constraints.
         let plain = |mut cluster: super::model::Cluster| {
             cluster.instances.iter_mut().for_each(|instance| instance.load = super::model::DEFAULT_LOAD);
             cluster

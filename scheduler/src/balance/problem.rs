@@ -296,7 +296,8 @@ impl Problem {
             problem.start.push(placement);
         }
         for host in &mut problem.hosts {
-            // Free memory beyond the total is a report from another moment. Unexplained use stays subtracted.
+            // Free memory beyond the total was reported at another moment and is ignored. Unexplained use stays
+            // subtracted.
             let node = &cluster.nodes[host.node];
             host.memory_base = host.memory_base.min(node.memory_total - node.memory_own);
         }

@@ -60,8 +60,8 @@ impl Default for Goal {
 /// single steps need.
 const ALLOWED_COPIES_SHARE: f64 = 0.88;
 
-/// The other search should save one of this many disk copies of the plan by single steps: another choice among equal
-/// steps often needs fewer.
+/// Number of disk copies of the plan by single steps for which the other search should save one copy. Another choice
+/// among equal steps often needs fewer copies.
 const COPIES_PER_SPARED: usize = 20;
 
 /// Ratio to the score after single steps above which the search beyond them counts as unsuccessful.

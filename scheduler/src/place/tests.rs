@@ -19,7 +19,7 @@ fn service(node: Option<&str>, group: Option<&str>) -> ServiceFacts {
     }
 }
 
-/// Returns four nodes, and group g = node1:2, node2:1, node3:1, node4, which is the example of the guide.
+/// Returns four nodes, and the group g with the priorities node1:2, node2:1, node3:1 and node4:0.
 fn cluster(restricted: bool) -> View {
     let mut view = View::default();
     for node in ["node1", "node2", "node3", "node4"] {

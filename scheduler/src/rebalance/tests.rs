@@ -117,9 +117,9 @@ fn services_with_affinity_move_together() {
     check(&view, Some(("a", "n2")));
     let planned = next(&view).expect("a move");
     assert_eq!(planned.with, ["b"]);
-    // 8 of 16 GiB each: as even as the move of both makes it.
+    // Both move: n1 and n2 then use 5 and 4 cores, with a coefficient of variation of 1/9.
     assert!((planned.after - 1.0 / 9.0).abs() < 1e-9, "{planned:?}");
-    // Neither of them moves alone.
+    // Neither `a` nor `b` moves alone.
     check(
         &together(&set, |view| view.services.get_mut(&"b".into()).expect("there").moves_live = false),
         Some(("c", "n2")),
@@ -134,7 +134,7 @@ fn services_with_affinity_move_together() {
     // A partner that waits for its start is scheduled first.
     let waits = |view: &mut View| view.services.get_mut(&"b".into()).expect("there").uses = BTreeSet::new();
     check(&together(&set, waits), Some(("c", "n2")));
-    // One that is stopped on request follows no partner.
+    // A partner that is stopped on request does not move along.
     let stopped = |view: &mut View| {
         let mut facts = view.services.get_mut(&"b".into()).expect("there");
         (facts.uses, facts.wanted, facts.movable) = (BTreeSet::new(), false, false);

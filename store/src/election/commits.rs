@@ -22,8 +22,8 @@ impl CommitGaps {
     /// Records that a commit of this process was applied; the answer arrived at `now`.
     pub fn applied(&mut self, now: Mono) {
         if self.last.is_none() {
-            // Before its first commit, nothing shows that any process could commit. So earlier observations start
-            // again.
+            // Before the first commit of this process, possibly no process could commit. So earlier observations
+            // count from now.
             self.pauses.push((now, Millis::MAX));
         }
         if let Some(last) = self.last {

@@ -94,7 +94,7 @@ fn switched_off(fence: &Fence) -> Vec<String> {
     names
 }
 
-/// The node's devices and the state of their work in this process, while its fence is planned.
+/// The node's devices and the state of their work in this process, while the fence of the node is planned.
 struct DeviceQueue<'p, 'a> {
     input: &'p PlanInput<'a>,
     subject: &'p FencedNode<'p>,

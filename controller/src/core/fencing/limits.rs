@@ -38,7 +38,8 @@ impl FencingBudget {
                 FenceState::Fencing => true,
                 FenceState::Fenced => match fence.value.proof {
                     Some(Proof::Silence { .. }) => true,
-                    // A device confirms within seconds. Without this, devices would make the limit ineffective.
+                    // A close on silence counts even if a device then confirms the node off. A device confirms within
+                    // seconds, so it would otherwise make the limit ineffective.
                     Some(Proof::Device { .. }) => fence.value.on_silence,
                     Some(
                         Proof::NewBoot { .. }

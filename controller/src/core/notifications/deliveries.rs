@@ -57,7 +57,7 @@ pub(in crate::core) struct EndedAttempt {
 /// Result of a delivery, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NotificationResult {
-    /// The target accepted it.
+    /// The target accepted the notification.
     Sent,
     /// The delivery failed and is retried.
     Failed,
@@ -107,7 +107,8 @@ impl Deliveries {
         Deliveries { next: self.next, ..Deliveries::default() }
     }
 
-    /// Returns the time since when a change that must be reported is not in the queue.
+    /// Returns the time since which a change that must be reported has not been queued; `None` if there is no such
+    /// change.
     pub(super) fn unreported_since(&self) -> Option<Mono> {
         self.unreported_since
     }

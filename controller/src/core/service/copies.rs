@@ -98,7 +98,8 @@ pub(super) fn differing_definition(
     epoch: Epoch,
 ) -> Option<ServiceDefinition> {
     let desired_definition = ServiceDefinition::of(&service.resource.value);
-    // A probe that found another service there rules out the definition in a backup.
+    // If a probe found a running copy with another identity, only definitions with that identity count, not those in
+    // a backup.
     let differing = input
         .cluster_view
         .service_report(service.name, node)

@@ -51,7 +51,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
     if service.assignment.is_some() {
         transaction = transaction.delete(keys.assignment(name), record_guard(service.assignment));
     } else {
-        // An assignment of an unknown write must not appear after the deletion.
+        // A write of an assignment with an unknown outcome must not be applied after the deletion.
         transaction = transaction.guard(keys.assignment(name), Guard::Absent);
     }
     if service.status.is_some() {

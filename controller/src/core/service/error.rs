@@ -87,7 +87,7 @@ pub(super) fn could_not_stop(
     draft.status.epoch = Some(epoch);
 }
 
-/// Leaves Error only for requested Disabled or clear-error. Without a confirmed stop, the service goes through
+/// Leaves Error only if Disabled or clear-error is requested. Without a confirmed stop, the service goes through
 /// RequestStop.
 pub(super) fn error(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
     let input = planner.input;

@@ -35,7 +35,7 @@ pub(super) fn follow_policy(input: &PlanInput<'_>, service: &Service<'_>, draft:
     replacement::rewrite(input, draft, Assignment { accepts_external_stop, ..assignment.clone() });
 }
 
-/// Requests Stopped for a service that was stopped with its own tool. Returns `true` if it does.
+/// Requests Stopped for a service that was stopped with its own tool. Returns `true` if Stopped was requested.
 pub(super) fn request_stop(service: &Service<'_>, draft: &mut ServiceDraft, report: &ServiceReport) -> bool {
     let is_stop = report.external_change && report.phase == Phase::Stopped;
     if !is_stop || !is_accepted(service) || service.requested_state() != RequestedState::Started {

@@ -216,7 +216,7 @@ pub(super) fn begin(
     let cluster_view = planner.input.cluster_view;
     let driver = service.assignment.map(|assignment| &assignment.value.definition.driver);
     let can_migrate = driver.is_some_and(DriverSpec::can_migrate);
-    // R8.18.
+    // R8.18: a live migration with an ungated driver may need a fence device at the target.
     let is_guarded = driver.is_some_and(|driver| {
         may_move_live(
             driver,

@@ -116,7 +116,7 @@ pub(super) fn set_outcome(input: &PlanInput<'_>, service: &Service<'_>, draft: &
             | ServiceState::Deleting => end(OperationPhase::Running, waits_for, &waits),
         },
         OperationAction::ClearError => match state {
-            // The service could not be stopped again. Further attempts to clear the error would not help.
+            // This stop of the service failed as well. Further attempts to clear the error would not help.
             ServiceState::Error
                 if service.status.is_some_and(|known| known.value.state == ServiceState::Stopping) =>
             {

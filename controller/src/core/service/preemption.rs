@@ -74,7 +74,7 @@ fn name_with_priority(planner: &Planner<'_>, name: &ResourceName) -> String {
     format!("{name} (priority {priority})")
 }
 
-/// Returns the companions that are requested to run and have no node either, or leave theirs.
+/// Returns the companions that are requested to run, and that have no node either or are leaving theirs.
 pub(super) fn companions_without_node(
     planner: &Planner<'_>,
     service: &Service<'_>,

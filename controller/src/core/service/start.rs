@@ -335,8 +335,8 @@ fn restart_after_agent_stop(
     start_on(planner, service, draft, node, Reason::LeaseLost);
 }
 
-/// Enters RequestStop if the service, or one of its dependencies, is no longer requested to run. Returns `true` if it
-/// does.
+/// Enters RequestStop if the service, or one of its dependencies, is no longer requested to run. Returns `true` if
+/// the state has changed.
 fn request_stop_if_unrequested(
     planner: &Planner<'_>,
     service: &Service<'_>,

@@ -255,7 +255,7 @@ fn unstopped_service_of_registering_node_becomes_error() {
     assert_eq!(lab.running_nodes("web"), [node]);
 }
 
-/// R10.6: this also holds while the node has not acknowledged the disarming and is still armed.
+/// R10.6: no node is declared dead, even while a node has not acknowledged the disarming and is still armed.
 #[test]
 fn nobody_is_declared_dead_while_disarmed() {
     let (mut lab, node) = running_on(&["node1", "node2"]);

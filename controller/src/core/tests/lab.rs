@@ -77,7 +77,7 @@ pub(super) struct Lab {
     pub(super) fencer: Option<FencerOutcome>,
     /// Actions that fence devices fail to carry out.
     pub(super) refused: Vec<FencerAction>,
-    /// The outcomes of the next leader commits are lost; each value tells whether that commit is applied.
+    /// The outcomes of the next leader commits are lost; each value states whether that commit is applied.
     pub(super) lost_commits: Vec<bool>,
     /// The next commits that write these keys are not applied, and their outcome is lost. The last key comes first.
     pub(super) lost_commits_by_key: Vec<String>,

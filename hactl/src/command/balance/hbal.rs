@@ -141,7 +141,7 @@ fn parse_arguments(arguments_given: Vec<OsString>) -> Result<Arguments, Abort> {
 /// Inserts the equals sign that `-CFILE`, `-pFIELDS` and `-LPATH` lack before their value.
 fn with_equals_sign(argument: OsString) -> OsString {
     let Some(text) = argument.to_str() else { return argument };
-    // Long options may be abbreviated, as with every program of Ganeti; this one is in use.
+    // Every program of Ganeti accepts abbreviated long options, and scripts use this one.
     if text == "--prio" {
         return "--priority".into();
     }

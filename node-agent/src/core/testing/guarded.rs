@@ -175,7 +175,7 @@ fn missing_daemon_stops_services_before_reset() {
     let report = world.service("web");
     assert_eq!((report.phase, report.reason), (Phase::Stopped, Reason::WatchdogMissing));
     assert_eq!(world.report().watchdog.reason, Some(Reason::WatchdogMissing));
-    // Otherwise the leader would start the service here again.
+    // The loss of the daemon must be recorded first, because otherwise the leader would start the service here again.
     let keys = [world.keys.node_report(&own_node()), world.keys.service_report(&own_node(), &"web".into())];
     let wrote = |key: &String| {
         let writes_the_key = |(transaction, _): &(Transaction, Outcome)| transaction.writes_key(key);
@@ -212,7 +212,7 @@ fn missing_daemon_blocks_actions_on_adopted_service() {
     world.disconnect_watchdog_daemon();
     let (target, target_boot_id) = ("n2".into(), "boot-n2".into());
     world.assign("web", Action::Migrate { target, target_epoch: Epoch(1), target_boot_id });
-    // Otherwise the agent would alternate between probes and kills indefinitely.
+    // The agent must stop the service instead of alternating between probes and kills indefinitely.
     world.advance(2_500);
     assert!(!world.copies["web"].running && !world.reset, "{:?}", world.logs);
 }

@@ -13,15 +13,15 @@ pub struct Candidate {
     pub group: usize,
     /// Amounts that the instances of the group use.
     pub used: Amount,
-    /// FreeCapacity amounts of those nodes of the group that accept instances.
+    /// Free amounts of those nodes of the group that accept instances.
     pub free: FreeCapacity,
-    /// FreeCapacity amounts of the groups to which the instances could move.
+    /// Free amounts of the groups to which the instances could move.
     pub free_elsewhere: FreeCapacity,
     /// Result of the attempt to empty the group.
     pub verdict: Verdict,
 }
 
-/// FreeCapacity amounts of several nodes.
+/// Free amounts of several nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FreeCapacity {
     /// Sum of the free amounts.

@@ -1,4 +1,4 @@
-//! Places for an instance among some nodes, the best first, and the obstacles if there is none.
+//! Placements for an instance on some nodes, the best first, and the obstacles if there is none.
 
 use super::all_groups::AllGroups;
 use super::partition::{self, Barrier};
@@ -58,7 +58,7 @@ impl NoEligibleGroup {
     }
 }
 
-/// Number of nodes that are tried first; all nodes are tried if these reason capacity.
+/// Number of nodes that are tried first; all nodes are tried if these lack capacity.
 const SHORTLIST: usize = 40;
 
 /// Returns every placement on these hosts.
@@ -93,8 +93,8 @@ pub(super) fn shortlists(state: &State<'_>, hosts: Vec<usize>) -> Vec<Vec<usize>
 
 /// Returns the placements on these hosts whose final state keeps the limits, or the most frequent shortage.
 ///
-/// Spots on which every node survives the failure of a peer come first, each part by ascending score. Only an instance that
-/// must leave an offline node may cause a node to fail N+1.
+/// Placements with which every node survives the failure of a peer come first, each part by ascending score. Only an
+/// instance that must leave an offline node may cause a node to fail N+1.
 pub(super) fn ranked(
     state: &mut State<'_>,
     guest: usize,
@@ -179,8 +179,8 @@ impl AllGroups<'_> {
         hosts
     }
 
-    /// Moves an instance to another group: Preferred before LastResort, never Unallocable, then to the place with the
-    /// lowest score. `open` returns `true` for the groups that may be chosen.
+    /// Moves an instance to another group: Preferred before LastResort, never Unallocable, then to the placement with
+    /// the lowest score. `open` returns `true` for the groups that may be chosen.
     pub(super) fn move_to_other_group(
         &self,
         state: &mut State<'_>,

@@ -1,5 +1,6 @@
-//! Repair of unhealthy groups by moving instances out of them; either all groups are repaired, or nothing moves. No node
-//! stays offline with instances, but a node may fail N+1 afterward if the instances of offline nodes fit nowhere else.
+//! Repair of unhealthy groups by moving instances out of them; either all groups are repaired, or nothing moves.
+//! Afterward, no offline node has instances. Nodes can still fail N+1 if the instances of offline nodes fit nowhere
+//! else.
 
 use super::all_groups::{AllGroups, ExclusionReason, PlannedMove};
 use super::check::{Health, health};

@@ -1,4 +1,5 @@
-//! Small random clusters of several groups: all allocation policies, networks, policies, offline and crowded nodes.
+//! Small random clusters of several groups: all allocation policies, networks, size limits, offline and crowded
+//! nodes.
 
 use crate::balance::model::{Allocation, Cluster, Group, Policy, Role, Specification, Template};
 use crate::balance::random::Random;

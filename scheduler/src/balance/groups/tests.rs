@@ -309,7 +309,8 @@ fn smaller_tiers_use_the_capacity_that_the_first_tier_leaves() {
     let group_capacities = capacity(&cluster, &Settings::default(), &size, Some(&size));
     let tiers: Vec<(i64, usize)> =
         group_capacities[0].tiers.iter().map(|tier| (tier.size.memory, tier.count)).collect();
-    // One of 2000 fits on a. Then sizes in steps of 64 from the least one: 1472 on b and 960 on a, which leaves 28 and 40.
+    // One service of 2000 MiB fits on a. The next sizes grow in steps of 64 MiB: 1472 on b and 960 on a, which leaves
+    // 28 and 40.
     assert_eq!(tiers, [(2000, 1), (1472, 1), (960, 1)]);
 }
 

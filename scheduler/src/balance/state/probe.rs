@@ -32,7 +32,7 @@ struct Column {
     mean: f64,
     squares: f64,
     part: f64,
-    /// Change of the sum of shares by the evaluated change, and below of the sum of squared distances.
+    /// Change of the sum of shares by the evaluated change. `squares_delta` is that of the sum of squared distances.
     sum_delta: f64,
     squares_delta: f64,
     changed: bool,

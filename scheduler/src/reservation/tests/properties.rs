@@ -1,4 +1,5 @@
-//! Properties: the verdict equals a brute-force search, every proof is valid, and the watch agrees with a new check.
+//! Properties: the verdict equals a brute-force search, every proof is valid, and the verdict cache agrees with a new
+//! check.
 
 use super::brute::{proves, survives};
 use super::generate::{Drawn, service, view, view_with_preemption};

@@ -25,7 +25,8 @@ pub struct DeviceWork {
     pub device: String,
     /// Time and error of the last failed Off of each device that has not confirmed Off since.
     pub failed_off: BTreeMap<String, (Mono, String)>,
-    /// Number of consecutive failed runs of that action. It selects the next device, and the pause before it.
+    /// Number of consecutive failed runs of the last action. The number selects the next device, and the pause before
+    /// it.
     pub failures: u32,
     /// Time at which the last run ended.
     pub ended: Mono,
@@ -106,7 +107,7 @@ pub fn duration_ms(device: &FenceDevice) -> Millis {
 /// Progress of a recorded intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum IntentStage<'a> {
-    /// Recorded by this process and not started; the device may start until `ends`.
+    /// Recorded by this process and not started; the device may start until `ends_at`.
     ToStart { device: &'a FenceDevice, ends_at: Mono },
     /// Recorded by this process, and in progress.
     Running,
