@@ -111,7 +111,7 @@ impl Availability {
         Some((down, (now - begin) as f64 - not_wanted))
     }
 
-    /// Adds the time from `since` to `until` to the current standing.
+    /// Adds the time from `start_seconds` to `end_seconds` to the current standing.
     fn close(&mut self, start_seconds: i64, end_seconds: i64) {
         // Starting at the beginning of a block gives the same blocks as daily calls would.
         let oldest = day_of(end_seconds).saturating_sub(KEPT_DAYS) / BLOCK_DAYS * BLOCK_DAYS;

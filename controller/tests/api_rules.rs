@@ -1,4 +1,4 @@
-//! Tests of what the API does about rules when objects are applied: warnings, refusals, and changes of objects.
+//! Tests of rules in the API when objects are applied: warnings, refusals, and changes of objects.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -78,7 +78,7 @@ impl Etcdctl {
         Ok(self.list(key)?.remove(key))
     }
 
-    /// Returns `true` if all members of `endpoints` can commit.
+    /// Returns `true` if all members can commit.
     pub fn is_healthy(&self) -> bool {
         binaries::etcdctl()
             .and_then(|program| output(program, &self.arguments(&["endpoint", "health"])))

@@ -23,7 +23,7 @@ pub fn path(machine: &Machine) -> PathBuf {
     machine.directory.join("lxc")
 }
 
-/// Returns a command that creates the directory of containers, mounts control groups, and then runs.
+/// Returns a command that creates the directory of containers, mounts control groups, and then runs `command`.
 pub fn with_setup(machine: &Machine, command: Vec<String>) -> Vec<String> {
     let script = format!("set -e\nmkdir -p \"$0\"\n{MOUNT_GROUPS}\nexec \"$@\"");
     ["sh".to_owned(), "-c".to_owned(), script, path(machine).to_string_lossy().into_owned()]

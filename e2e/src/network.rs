@@ -211,7 +211,7 @@ impl Network {
         self.in_namespace(machine, &[&tool("nft"), "flush", "ruleset"])
     }
 
-    /// Drops the packets of a machine that match `what`, until [`Network::heal`].
+    /// Drops the packets of a machine that match `filter`, until [`Network::heal`].
     ///
     /// # Errors
     /// Fails without namespaces, or if the kernel refuses.

@@ -13,7 +13,8 @@ pub fn status(status: &str) {
     send(&[NotifyState::Status(status)]);
 }
 
-/// Extends the service manager's stop timeout: at least `by` from now must pass before it kills the process.
+/// Extends the service manager's stop timeout: at least `extension` from now must pass before the service manager
+/// kills the process.
 pub fn extend_timeout(extension: Duration) {
     let microseconds = u32::try_from(extension.as_micros()).unwrap_or(u32::MAX);
     send(&[NotifyState::ExtendTimeoutUsec(microseconds)]);

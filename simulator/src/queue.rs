@@ -7,7 +7,8 @@ use std::collections::BinaryHeap;
 /// A queue of timed events.
 #[derive(Clone, Debug)]
 pub struct Queue<T> {
-    /// Time, sequence number, and index in `kept` of each event. Events are stored apart because a heap moves its items.
+    /// Time, sequence number, and index in `events` of each event. Events are stored apart because a heap moves its
+    /// items.
     schedule: BinaryHeap<Reverse<(Millis, u64, usize)>>,
     events: Vec<Option<T>>,
     free_slots: Vec<usize>,

@@ -113,7 +113,7 @@ fn walk_unknown(schema: &Value, value: &Value, path: &str, problems: &mut Vec<Pr
                         };
                         problems.push(Problem::new(path, ProblemKind::FieldValueUnknown, message));
                     }
-                    // The schema expects another type here, which `shape` reports.
+                    // The schema expects another type here, which [`walk_types`] reports.
                     (None, None) => {}
                 }
             }

@@ -105,7 +105,7 @@ impl Agent {
         Ok(Agent { program, attributes })
     }
 
-    /// Runs the agent. If `until` passes or the future is dropped, the whole process group is killed.
+    /// Runs the agent. If `deadline` passes or the future is dropped, the whole process group is killed.
     pub(super) async fn run(&self, verb: &str, deadline: Instant) -> Result<AgentExit, String> {
         let name = self.program.display().to_string();
         let child = Command::new(&self.program)

@@ -66,7 +66,7 @@ impl Core for MeasuredController {
     type Input = Input;
     type Effect = Effect;
 
-    /// After a long plan, many heartbeats are waiting: they must count before the next plan.
+    /// After a long plan, many heartbeats are waiting. They must all be processed before the next plan.
     const BATCH: usize = 65_536;
 
     fn handle(&mut self, now: &Now, input: Input) {

@@ -144,7 +144,7 @@ impl Cluster {
         self.state.network.heal(name, self.machine(name)?.number)
     }
 
-    /// Drops the packets of a machine that match `what`.
+    /// Drops the packets of a machine that match `filter`.
     ///
     /// # Errors
     /// Fails without namespaces.

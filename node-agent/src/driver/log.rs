@@ -12,8 +12,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::sync::Semaphore;
 
-/// File reads that may be in progress at the same time. A read that hangs on broken storage keeps its thread, so more
-/// of them could use up the threads of the whole agent.
+/// Limit of file reads in progress at the same time. A read that hangs on broken storage keeps its thread, so more of
+/// them could use up the threads of the whole agent.
 static FILE_READS: Semaphore = Semaphore::const_new(2);
 
 /// The part of a log to return.

@@ -71,7 +71,7 @@ struct Context {
     last_groups: Mutex<BTreeMap<String, String>>,
     events: UnboundedSender<DriverEvent>,
     watches: Watches,
-    /// Why a container must not be run as a service, by resource.
+    /// Reasons why a container must not be run as a service, by resource.
     unsuitable: Problems<ResourceName>,
 }
 

@@ -75,7 +75,7 @@ struct Context {
     last_groups: Mutex<BTreeMap<String, String>>,
     events: UnboundedSender<DriverEvent>,
     watches: Watches<()>,
-    /// Why a unit must not be run as a service because the boot starts it, by resource.
+    /// Reasons why a unit must not be run as a service because the boot starts it, by resource.
     boot_starts: Problems<ResourceName>,
 }
 

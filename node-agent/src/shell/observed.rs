@@ -90,7 +90,7 @@ impl Core for ObservedCore {
     fn handle(&mut self, now: &Now, input: Input) {
         self.core.handle(now, input);
         while let Ok(reply) = self.state_requests.try_recv() {
-            // An reply that has gone needs no answer. The serialization of the project's types cannot fail.
+            // A requester that no longer waits needs no answer. The serialization of the project's types cannot fail.
             let _ = reply.send(serde_json::to_value(self.core.state(now)).unwrap_or_default());
         }
         if now.raw >= self.show_at {

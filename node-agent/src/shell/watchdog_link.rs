@@ -73,7 +73,7 @@ async fn serve(
         tokio::select! {
             request = requests.recv() => {
                 let (id, request) = request?;
-                // One at a time: the order of requests is the order of their effects.
+                // Requests are sent one at a time: the order of requests is the order of their effects.
                 let (refusal, status) = match client.ask(request).await {
                     Ok(status) => (None, status),
                     // A refusal does not contain the daemon's status.

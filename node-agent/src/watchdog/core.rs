@@ -218,7 +218,7 @@ impl Core {
             smallest_margin_ms: self.smallest_margin_ms,
             privileges: self.privileges,
             worst_lateness_ms: self.worst_lateness_ms,
-            // The device itself reports these.
+            // The device itself reports both values.
             time_left_seconds: None,
             pretimeout_seconds: None,
             takes_no_pets: !self.takes_pets(),
@@ -314,7 +314,7 @@ impl Core {
         }
     }
 
-    /// Asks for a pet if one is allowed now. With `set`, it sets the timeout even of a fixed device.
+    /// Requests a pet if one is allowed now. With `set`, the pet sets the timeout even of a fixed device.
     fn pet(&mut self, now: Moment, set: bool) -> bool {
         let Some(device) = self.device else { return false };
         let full = self.full_timeout_seconds(&device);

@@ -37,7 +37,7 @@ impl Node {
         node
     }
 
-    /// Like [`Node::with_agent`], but processes are found without control groups.
+    /// Behaves like [`Node::with_agent`], but processes are found without control groups.
     pub(crate) fn without_groups(body: &str) -> Node {
         let node = Node::with_root("node1", false, None);
         node.agent(body);

@@ -62,7 +62,7 @@ fn expect<'a>(input: &mut &'a [u8], tag: u8) -> Result<&'a [u8], String> {
     }
 }
 
-/// Removes the first element from `rest`, and returns its tag and content.
+/// Removes the first element from `input`, and returns its tag and content.
 fn element<'a>(input: &mut &'a [u8]) -> Result<(u8, &'a [u8]), String> {
     let cut = || "the subject is truncated".to_owned();
     let (&tag, after) = input.split_first().ok_or_else(cut)?;

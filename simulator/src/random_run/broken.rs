@@ -78,7 +78,8 @@ impl World {
 
     /// Returns `true` if a service that is not in its desired state is held up by a broken node, and states the right reason.
     pub(super) fn is_held_by_broken_node(&self, status: &ResourceStatus) -> bool {
-        // The service may run on the broken node although it was free before: only an operator or the node can answer.
+        // The service may run on the broken node even if hactl did not assign it there: only an operator or the node
+        // itself can answer.
         let waits_for_probe = status.conditions.iter().any(|condition| {
             condition.reason == Reason::NotProbed
                 && self.scenario.expect.broken.iter().any(|node| condition.message.contains(node.as_str()))

@@ -162,7 +162,7 @@ pub(super) fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "hactl.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
-/// Draws a number from `least` to `most`, both included; returns `most` if `most < least`.
+/// Draws a number from `min` to `max`, both included; returns `max` if `max < min`.
 pub(super) fn random_between(random: &mut Random, min: usize, max: usize) -> usize {
     let min = min.min(max);
     min + random.below(max - min + 1)

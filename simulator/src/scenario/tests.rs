@@ -7,8 +7,8 @@ use std::path::Path;
 const NODES_SECTION: &str = "nodes: [{name: node1}, {name: node2}]\n";
 const WEB_OBJECT: &str = "objects:\n  - {apiVersion: hactl.io/v1, kind: Resource, metadata: {name: web}, spec: {driver: {simulated: {}}}}\n";
 
-/// Asserts that a file is refused with one message that contains `parts`. The file has two nodes and a resource in its
-/// first three lines, then `rest`.
+/// Asserts that a file is refused with one message that contains `expected_parts`. The file has two nodes and a
+/// resource in its first three lines, then `sections`.
 fn assert_problem(sections: &str, line: u32, expected_parts: &[&str]) {
     let text = format!("{NODES_SECTION}{WEB_OBJECT}{sections}");
     assert_problem_in(&text, line, expected_parts);

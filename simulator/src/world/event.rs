@@ -28,7 +28,7 @@ pub(crate) struct Sender {
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "events live in a queue of boxed nodes anyway")]
 pub(crate) enum Event {
-    /// A process handles its deadline, unless another event has woken it since this was scheduled for that time.
+    /// A process handles its deadline, unless another event has woken the process since this event was scheduled.
     Wake(Client, Generation, Millis),
     /// A request reaches etcd.
     Arrive { sender: Sender, token: Token, purpose: Purpose, request: Request },

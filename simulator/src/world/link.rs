@@ -32,7 +32,7 @@ pub(crate) enum Purpose {
     Keep(LeaseId),
     /// A revocation of a lease, whose answer is not awaited.
     Revoke,
-    /// A read of everything for the view. For a controller, with the newest refresh that the read answers.
+    /// A read of everything for the view. For a controller, contains the newest refresh that the read answers.
     Sync(controller::RefreshId),
 }
 

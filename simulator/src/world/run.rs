@@ -12,7 +12,7 @@ use ha_controller::core as controller;
 use ha_node_agent::core as agent;
 
 impl World {
-    /// Handles the next event; returns `false` if no event remains before `until`.
+    /// Handles the next event; returns `false` if no event remains until `limit_ms`.
     pub(super) fn advance(&mut self, limit_ms: u64) -> bool {
         match self.queue.next_time() {
             Some(event_ms) if event_ms <= limit_ms => {}
@@ -414,7 +414,7 @@ impl World {
             }
             controller::Effect::Deliver(delivery) => self.begin_delivery(node, generation, delivery),
             controller::Effect::AnswerHold { id, answer } => self.send_hold_answer(id, answer),
-            // `Replica` handles `Tell` and `Order`; counters have no effect in the simulation.
+            // `Replica` handles `ReportElection` and `UpdateElection`; counters have no effect in the simulation.
             controller::Effect::Count(_)
             | controller::Effect::ReportElection(_)
             | controller::Effect::UpdateElection(_) => {}

@@ -16,8 +16,8 @@ use ha_node_agent::core::Command;
 use std::collections::BTreeSet;
 
 impl World {
-    /// Gives an order to the server of a slow driver. Returns whether it did, and the time that the command then takes,
-    /// in milliseconds.
+    /// Gives an order to the server of a slow driver. Returns whether the server has the order, and the time that the
+    /// command then takes, in milliseconds.
     pub(super) fn queue_slow_request(
         &mut self,
         node: &NodeName,
@@ -51,7 +51,7 @@ impl World {
         machine.driver_requests.insert(self.token_count, request);
         let event =
             Event::DriverRequestDue { node: node.to_owned(), boot: machine.boot, request: self.token_count };
-        // A stop takes its time before its end is visible.
+        // A stop is visible only after the time that it takes.
         let event_ms = if matches!(command, Command::Start) { due } else { due + takes_ms };
         self.queue.push(event_ms, event);
         (true, due - now + takes_ms)

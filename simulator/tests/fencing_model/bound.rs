@@ -62,8 +62,8 @@ const SCENARIOS: [&str; 11] = [
     "services/states-as-requested",
 ];
 
-/// Each transaction of the code must guard every key that the model's corresponding write guards. Of the model's other
-/// keys, it may guard only those of [`surplus`].
+/// Each transaction of the code must guard every key that the model's corresponding write guards. Of the model's
+/// other keys, it may guard only those of [`optional_guards`].
 #[test]
 fn model_guards_equal_code_guards() {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();

@@ -41,8 +41,8 @@ impl Bounds {
         self.valid + periods * self.timeout + 1
     }
 
-    /// Returns the timeout that a pet sets with `left` ticks to D. `None`: no pet is allowed, because D has passed or,
-    /// with sliding timeouts, because no whole tick is left.
+    /// Returns the timeout that a pet sets with `remaining` ticks to D. `None`: no pet is allowed, because D has
+    /// passed or, with sliding timeouts, because no whole tick is left.
     pub(crate) fn pet(self, remaining: i8) -> Option<i8> {
         match self.device {
             Device::Sliding => (remaining >= 1).then(|| self.timeout.min(remaining)),

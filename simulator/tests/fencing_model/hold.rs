@@ -155,8 +155,8 @@ pub(crate) fn restart(configuration: &Configuration, candidate: &mut Candidate) 
     }
 }
 
-/// Records that a node is declared dead. Until they read again, candidates do not know it, except the sender if it
-/// awaits the outcome.
+/// Records that a node is declared dead. Until they read again, candidates do not know of the declaration. The sender
+/// is an exception if it awaits the outcome.
 pub(crate) fn closed(configuration: &Configuration, state: &mut State, node: NodeId, leader_knows: bool) {
     for (number, candidate) in state.candidates.iter_mut().enumerate() {
         candidate.views[index_of(node)].missed =

@@ -31,8 +31,8 @@ pub(crate) fn has_room(configuration: &Configuration, state: &State) -> bool {
     state.late.iter().flatten().count() < configuration.late
 }
 
-/// Applies a write whose guards hold. `heard`: the sender still waits and learns the outcome. Otherwise the sender
-/// reads the store, which every step of an agent does anyway.
+/// Applies a write whose guards hold. If `sender_knows`, the sender still waits and learns the outcome. Otherwise the
+/// sender reads the store, which every step of an agent does anyway.
 pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Write, sender_knows: bool) {
     match write {
         Write::Heartbeat(node, change) => heartbeat(configuration, state, node, change, sender_knows),

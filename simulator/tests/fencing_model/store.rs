@@ -30,7 +30,7 @@ pub(crate) enum Fence {
     Open,
     /// The epoch was closed, and nothing is proven yet.
     Fencing {
-        /// Whether the node's report under the close's guard said armed, so that proof (a) counts.
+        /// Whether the node's report under the close's guard showed armed, so that proof (a) counts.
         armed: bool,
     },
     /// A proof was recorded (Fenced or Closed): assignments of the older epoch are releasable.

@@ -30,7 +30,8 @@ pub(super) enum Resolution {
     Open,
 }
 
-/// Determines the result from the guarded keys that the conflict found; a key that is not in `found` does not exist.
+/// Determines the result from the guarded keys that the conflict found. A key that is not in `stored_entries` does
+/// not exist.
 pub(super) fn resolve(transaction: &Transaction, stored_entries: &BTreeMap<String, Entry>) -> Resolution {
     if transaction.writes().is_empty() {
         return Resolution::NotApplied;

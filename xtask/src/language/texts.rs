@@ -222,7 +222,8 @@ fn literal(rest: &str) -> Option<(String, usize)> {
     Some((words, begin + 1 + end + close.len()))
 }
 
-/// Returns `true` if the source before a literal ends in the arguments of a log macro, and the literal is no field's value.
+/// Returns `true` if the source before a literal ends in the arguments of a log macro, and the literal is not the
+/// value of a field.
 fn is_logged(before: &str) -> bool {
     let Some(at) = before.rfind("tracing::") else { return false };
     let call = &before[at..];

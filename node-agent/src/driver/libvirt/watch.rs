@@ -151,8 +151,8 @@ async fn watch(shared: Weak<Shared>, virsh: Virsh) {
     }
 }
 
-/// Reads requests to shut down. `virsh event` does not report them, and a guest that follows one ticks like a guest that
-/// shuts itself down.
+/// Reads requests to shut down. `virsh event` does not report them, and a guest that follows such a request ends like
+/// a guest that shuts itself down.
 async fn watch_power_buttons(shared: Weak<Shared>, virsh: Virsh) {
     loop {
         let running = virsh.begin(&["qemu-monitor-event", "--event", "POWERDOWN", "--loop"]);

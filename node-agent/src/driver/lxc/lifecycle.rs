@@ -81,7 +81,7 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -
 /// Warns once if the container cannot be a service. A node that is only probed could start the container at its next
 /// boot, before any agent can prevent it.
 async fn warn_if_unsuitable(context: &Context, service: &ServiceDefinition, container: &Container) {
-    // An error: a node without the container, or without the storage of its configuration.
+    // An error means that the node lacks the container, or the storage of its configuration.
     let problem = unsuitable_reason(container).await.unwrap_or_default();
     if context.unsuitable.record(&service.name, problem.clone())
         && let Some(why) = problem
@@ -232,7 +232,7 @@ async fn launch(
     for setting in limits::settings(&spec.limits, limits::is_v2()) {
         command.args(["-s", &setting]);
     }
-    // For the hooks of the container, which the monitor runs.
+    // The monitor passes these variables to the hooks of the container.
     command
         .env("LC_ALL", "C")
         .env("HA_RESOURCE", service.name.as_str())

@@ -21,7 +21,7 @@ pub(super) enum Known {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum QueryResult {
     Runs(Run),
-    /// The container has ended; with its last output.
+    /// The container has ended. Contains its last output.
     Ended(Exit, String),
     /// The container does not exist.
     Nothing,

@@ -111,7 +111,7 @@ fn prepare(order: &LaunchOrder) -> Result<Command, LaunchFailure> {
             }
         }
     }
-    // After the change of user, which resets this signal.
+    // This call must follow the change of user, which resets this signal.
     if let Some(supervisor) = order.supervisor {
         set_parent_process_death_signal(Some(Signal::KILL))
             .map_err(|error| step("prctl failed")(error.into()))?;
@@ -119,7 +119,7 @@ fn prepare(order: &LaunchOrder) -> Result<Command, LaunchFailure> {
             return Err(step("the supervisor exited")(io::Error::from(io::ErrorKind::BrokenPipe)));
         }
     }
-    // After the change of user, so that a directory to which the user has no access fails the launch.
+    // The directory is changed after the user, so that a directory to which the user has no access fails the launch.
     std::env::set_current_dir(&order.working_directory).map_err(|error| {
         let operation = format!("working directory {}", order.working_directory.display());
         LaunchFailure::new(LaunchStep::Directory, &operation, &error)

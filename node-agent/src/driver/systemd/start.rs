@@ -129,7 +129,7 @@ async fn start_transient_unit(
     }
     match state.active {
         ActiveState::Active => {
-            // Keeps the reason for the unit's end readable. Without this call, only the end itself is known.
+            // This call keeps the reason for the unit's end readable. Without it, only the end itself is known.
             let _ = session.add_ref(unit).await;
             return Ok(None);
         }

@@ -116,12 +116,12 @@ async fn force_stop_once(
         });
     }
     if !*stop_requested {
-        // Before the kill, so that systemd does not restart the unit.
+        // The stop is requested before the kill, so that systemd does not restart the unit.
         let mode = order::stop_mode(&session).await?;
         session.stop(unit, mode).await?;
         *stop_requested = true;
     }
-    // Fails if no process is left but systemd has not registered that yet.
+    // The kill fails if no process is left but systemd has not registered that yet.
     let _ = session.kill(unit).await;
     Ok(Some(format!("unit is {}", state.description)))
 }

@@ -116,7 +116,7 @@ fn duration_ms(word: &str) -> Result<Millis, String> {
     Duration::parse(word).map(|duration| duration.0)
 }
 
-/// Parses one of two words: `true` for `yes`, `false` for `no`.
+/// Parses one of two words: `true` for `true_word`, `false` for `false_word`.
 fn parse_switch(word: &str, true_word: &str, false_word: &str) -> Result<bool, String> {
     match word {
         _ if word == true_word => Ok(true),
