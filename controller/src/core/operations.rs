@@ -77,7 +77,7 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
             continue;
         }
         if cluster_view.is_from_backup(operation.modified) {
-            let message = "Requested before etcd was restored from a backup: request it again";
+            let message = "Operation was requested before etcd was restored from a backup: request it again";
             let outdated = new_status(OperationPhase::Failed, Reason::EtcdRestored, message);
             write(input, &request, &outdated, plan);
             continue;

@@ -104,7 +104,7 @@ pub(super) fn start_failure(unit: &str, result: &JobResult, state: &UnitState) -
         ),
         JobResult::Canceled => (
             (FailureClass::RetryHere, Reason::StartFailed),
-            "start canceled: an operator or the start of another unit stopped it".to_owned(),
+            "start canceled: an operator or the start of another unit stopped the unit".to_owned(),
         ),
         JobResult::Timeout => {
             ((FailureClass::RetryHere, Reason::TimedOut), "start took longer than JobTimeoutSec=".to_owned())
