@@ -191,7 +191,7 @@ const NODE: &[Column] = &[
     REASON,
     AGE,
     wide("Mode", "Mode of the agent.", |object, _| text(object, "/status/mode")),
-    // Empty in the usual state: the watchdog has an armed state of its own in the next columns.
+    // The cell is empty in the usual state: the watchdog has an armed state of its own in the next columns.
     wide("Arming", "Disarming, Disarmed or Arming; empty if armed.", |object, _| {
         let arming = text(object, "/status/arming");
         if arming == "Armed" { json!("") } else { arming }

@@ -269,7 +269,7 @@ async fn explain<S: Store>(
     State(state): State<ApiState<S>>,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    // Refuses a name with the wrong type.
+    // This call refuses a name with the wrong type.
     read::find(state.store(), state.keys(), Kind::Resource, &name).await?;
     let cluster_view = facts::cluster_view(&state).await?;
     let name = names::bare(&name);

@@ -32,8 +32,8 @@ pub struct MachineNamespaces(Arc<Mutex<BTreeMap<u64, MachineNamespace>>>);
 #[derive(Debug)]
 struct MachineNamespace {
     machine: String,
-    /// Stays open after the machine has lost its power. The kernel would otherwise give the inode to the next namespace, which
-    /// may belong to a machine of another cluster.
+    /// The namespace, kept open after the machine has lost its power. The kernel would otherwise give the inode to
+    /// the next namespace, which may belong to a machine of another cluster.
     _namespace: File,
 }
 

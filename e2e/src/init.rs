@@ -62,7 +62,8 @@ pub struct Program {
 /// Fails if the machine cannot be set up. A program that cannot be started is retried indefinitely, because a build may be about
 /// to create it.
 pub fn run(spec: &Spec) -> Result<()> {
-    // A separate session: a kernel that divides the processor by sessions then gives every machine the same share.
+    // Each machine has its own session: a kernel that divides the processor by sessions then gives every machine the
+    // same share.
     setsid().context("cannot create a session")?;
     sethostname(&spec.machine).context("cannot set the host name")?;
     for (source, target) in &spec.binds {
@@ -76,7 +77,7 @@ pub fn run(spec: &Spec) -> Result<()> {
 /// Mounts `source` at `target`. The parent of `target` must be a directory that every system has, because a tmpfs covers it.
 fn bind(source: &Path, target: &Path) -> Result<()> {
     let parent = target.parent().context("bind target has no parent directory")?;
-    // Opened before the mount, which could hide the source.
+    // The source is opened before the mount, which could hide it.
     let handle = File::open(source).with_context(|| source.display().to_string())?;
     let source_path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle));
     let no_data: Option<&str> = None;
@@ -98,7 +99,7 @@ fn mount_own_run(volatile: &Path) -> Result<()> {
     let volatile = volatile.parent().filter(|directory| *directory != run).unwrap_or(volatile);
     let kept_directories =
         [volatile, Path::new(NAMESPACE_DIRECTORY)].into_iter().filter(|directory| directory.starts_with(run));
-    // Opened before the tmpfs covers them.
+    // The directories are opened before the tmpfs covers them.
     let handles: Vec<(&Path, File)> = kept_directories
         .filter(|directory| directory.is_dir())
         .map(|directory| {
@@ -115,7 +116,7 @@ fn mount_own_run(volatile: &Path) -> Result<()> {
     for (directory, handle) in handles {
         let source_path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle));
         fs::create_dir_all(directory)?;
-        // Recursive, because each named namespace is a mount.
+        // The bind is recursive, because each named namespace is a mount.
         mount(Some(source_path.as_str()), directory, no_data, MsFlags::MS_BIND | MsFlags::MS_REC, no_data)
             .with_context(|| format!("{} could not be shown again", directory.display()))?;
     }

@@ -267,7 +267,7 @@ impl Layout<'_> {
             ("boot-id-file", &text(&machine.boot_id_file())),
             ("machine-id-file", &text(&machine.machine_id_file())),
             ("watchdog-socket", &text(&socket)),
-            // Never the socket of the host.
+            // The agent must never use the socket of the host.
             ("podman-socket", &text(&podman::socket(&machine))),
             ("admin-listen", &format!("{}:7444", self.admin_address(address))),
         ]));

@@ -99,7 +99,7 @@ fn execute(line: &str, directory: &Path, shared: &Shared) -> Result<&'static str
         bail!("no power");
     }
     let (command, machine) = line.split_once(' ').context("expected: COMMAND MACHINE")?;
-    // Opened for each command, because every power cycle changes the machines.
+    // The cluster is opened for each command, because every power cycle changes the machines.
     let mut cluster = Cluster::open(directory)?;
     match command {
         "status" => {}

@@ -39,7 +39,7 @@ fn next_agent_adopts_services_of_killed_agent() -> Result<()> {
         wait_until("the agent to be started again", STEP_TIMEOUT, || {
             machine.program("ha-node-agent").is_some_and(|agent| agent != first)
         })?;
-        // Longer than Th of the fast profile, after which the leader would close the node's epoch.
+        // The time is longer than Th of the fast profile, after which the leader would close the node's epoch.
         scenario.check_undisturbed(WITNESS, Duration::from_secs(9))?;
         assert_eq!(
             scenario.checker.process(WITNESS, &active_node),

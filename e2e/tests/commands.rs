@@ -200,7 +200,7 @@ fn maintenance_empties_a_node_and_ends_on_command() -> Result<()> {
     assert_ne!(new_node, active_node);
     hactl(&scenario, &["node", "maintenance", "disable", &active_node], 0)?;
 
-    // The same by kubectl's names.
+    // hactl also accepts kubectl's names for these commands.
     let active_node = scenario.wait_until_started(WITNESS)?;
     let text = hactl(&scenario, &["drain", &active_node, "--dry-run"], 0)?;
     assert!(text.contains(&format!("{WITNESS} would relocate {active_node}")), "{text}");

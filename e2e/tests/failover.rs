@@ -178,7 +178,7 @@ fn an_idle_node_is_never_reset() -> Result<()> {
     let idle = scenario.cluster.names(Role::Node).into_iter().find(|node| *node != active_node);
     let idle = idle.expect("a node without the witness");
     scenario.cluster.machine(&idle)?.keep_stopped("ha-node-agent")?;
-    // Longer than the watchdog timeout and all deadlines of the fast profile.
+    // The time is longer than the watchdog timeout and all deadlines of the fast profile.
     check_holds_for("the idle node stays on", Duration::from_secs(12), || {
         scenario.cluster.machine(&idle).is_ok_and(ha_e2e::machine::Machine::is_on)
     })?;

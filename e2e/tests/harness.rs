@@ -32,7 +32,7 @@ fn injected_etcd_faults_take_effect() -> Result<()> {
     // A watch reports changes with their revision.
     let watch = store.watch("/test/")?;
     wait_until("the watch to see a change", STEP_TIMEOUT, || {
-        // Repeated, because the watch may start after a put.
+        // The put is repeated, because the watch may start after an earlier put.
         store.run(&["put", "/test/b", "2"]).is_ok()
             && watch.changes.try_iter().any(|change| {
                 change.key == "/test/b" && change.entry.is_some_and(|seen| seen.revision > entry.revision)

@@ -70,7 +70,8 @@ impl BareMachine {
     }
 
     fn install(&self, variable: &str) -> Result<String> {
-        // Copied to the shared directory, because not all directories of the host, such as /tmp, are visible on the machine.
+        // The packages are copied to the shared directory, because not all directories of the host, such as /tmp, are
+        // visible on the machine.
         let target = self.cluster.shared().join(variable);
         fs::create_dir_all(&target)?;
         for package in fs::read_dir(packages(variable)?)? {

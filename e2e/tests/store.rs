@@ -93,8 +93,8 @@ fn frozen_etcd_leader_disturbs_no_connected_node() -> Result<()> {
 
 #[test]
 fn short_etcd_outage_disturbs_no_service() -> Result<()> {
-    // With the conservative profile, nothing happens for Th - 2 Ki - Ts = 8 s. etcd may need more than one of them for an
-    // election.
+    // With the conservative profile, nothing happens for Th - 2 Ki - Ts = 8 s. etcd may need several seconds of that
+    // for an election.
     let mut plan = Plan::test(&scratch::directory("store-short-outage")?);
     "Conservative".clone_into(&mut plan.profile);
     let scenario = Scenario::start_with(plan)?;

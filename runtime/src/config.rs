@@ -83,7 +83,7 @@ fn with_environment(command: Command, prefix: &str) -> Command {
 
 const CONFIG: &str = "config";
 
-/// Returns `true` for an option of the file and the environment; help and version are none.
+/// Returns `true` if the file and the environment can set an option; they cannot set help and version.
 fn takes_part(argument: &Arg) -> bool {
     matches!(
         argument.get_action(),

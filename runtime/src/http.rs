@@ -200,7 +200,7 @@ struct Connection {
 
 impl Connection {
     async fn run(self, stream: TcpStream) {
-        // Without this, small answers wait for more data. A failure only costs time.
+        // Without this option, small answers wait for more data. A failure only costs time.
         let _ = stream.set_nodelay(true);
         let Some(tls) = self.tls.clone() else { return self.serve(stream, ClientIdentity::Loopback).await };
         let handshake = tokio_rustls::TlsAcceptor::from(tls.config()).accept(stream);

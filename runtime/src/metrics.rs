@@ -29,7 +29,7 @@ impl Metrics {
     /// Creates a registry with `hactl_build_info` of the component and the start time of the process.
     ///
     /// # Errors
-    /// Fails if a name is invalid; both are valid.
+    /// Fails if the name of a metric is invalid, which does not happen: the names of both metrics are valid.
     pub fn new(component: &str, version: &str, started_unix_seconds: i64) -> prometheus::Result<Metrics> {
         let metrics = Metrics { registry: Registry::new(), registered: Arc::default() };
         metrics.gauges(process::BUILD_INFO)?.with_label_values(&[component, version]).set(1.0);

@@ -1,4 +1,4 @@
-//! Notifications to the service manager (ready, status, alive); without one, they do nothing.
+//! Notifications to the service manager (ready, status, alive). Without a service manager, they do nothing.
 
 use sd_notify::NotifyState;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Problems that are logged once, when they appear or change, although they are checked again and again.
+//! Problems that are logged once, when they appear or change, although they are checked repeatedly.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

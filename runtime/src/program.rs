@@ -25,7 +25,7 @@ pub trait ProgramOptions: CommandFactory + FromArgMatches {
 #[error("{0}")]
 struct Unusable(String);
 
-/// Marks an error as one of the settings: the exit status is 2, and a restart does not help.
+/// Marks an error as caused by the settings: the exit status is 2, and a restart does not help.
 pub fn invalid_settings(error: impl Into<anyhow::Error>) -> anyhow::Error {
     Unusable(format!("{:#}", error.into())).into()
 }

@@ -108,7 +108,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Wakes the task that expires leases, which finds the store gone and ends.
+        // This call wakes the task that expires leases, which finds the store gone and ends.
         self.leases.notify_one();
     }
 }

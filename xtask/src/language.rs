@@ -24,7 +24,8 @@ const EXCLUDED_PATHS: [&str; 6] = [
     GUIDE_FILE,
 ];
 
-/// Time from which commit messages follow the guide. A time rather than a commit: a shallow clone may lack the commit.
+/// Time from which commit messages follow the guide. A shallow clone may lack a given commit, so a commit is not
+/// used.
 const GUIDE_EFFECTIVE_TIME: &str = "2026-11-24T18:00:00Z";
 
 /// Checks every tracked file and the commit messages, and reports all violations.

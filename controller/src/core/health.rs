@@ -180,7 +180,7 @@ fn health(
         FenceState::Fencing => Health::Fencing,
         FenceState::Fenced | FenceState::Closed => match &fence.proof {
             Some(proof) => Health::Down(proof.clone()),
-            // Closed without an epoch that was ever opened.
+            // The record was closed, but no epoch was ever opened.
             None => Health::Unregistered,
         },
         FenceState::Open => {

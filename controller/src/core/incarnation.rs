@@ -14,7 +14,7 @@ pub(super) fn plan(input: &PlanInput<'_>, plan: &mut Plan) {
     if cluster_view.incarnation.is_some() {
         return;
     }
-    // Unique, because the instance of the process and its term are unique.
+    // The value is unique, because the instance of the process and its term are unique.
     let value = format!("{}-{}", input.config.instance, input.term);
     let incarnation = Incarnation { value, ..Incarnation::default() };
     let transaction = Transaction::new().put(key, Guard::Absent, stored(&incarnation));

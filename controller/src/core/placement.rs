@@ -350,7 +350,7 @@ mod tests {
             assert_eq!(used_nodes(&status).iter().map(NodeName::as_str).collect::<Vec<_>>(), expected);
         };
         check(true, 1, &["node1"]);
-        // Reported by a controller of an earlier version, without copies.
+        // A controller of an earlier version reported the service, without copies.
         check(true, 0, &["node1"]);
         // The start was authorized, and the agent has not reported yet.
         check(false, 1, &["node1"]);

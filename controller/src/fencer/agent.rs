@@ -117,8 +117,8 @@ impl Agent {
             .spawn()
             .map_err(|error| format!("{name} cannot be started: {error}"))?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
-        // Dropped at the end of this run in every case, so that processes that the agent left in its group are also
-        // killed.
+        // The group is dropped at the end of this run in every case. This also kills processes that the agent left in
+        // the group.
         let _group = ProcessGroup(pid);
         let ended = tokio::time::timeout_at(deadline, self.run_child(child, verb)).await;
         ended.map_err(|_| format!("{verb} timed out"))?.map_err(|error| format!("{name}: {error}"))

@@ -59,7 +59,7 @@ fn run_suite(arguments: &Arguments) -> Result<bool> {
         }
     }
     rig.finish()?;
-    // Same format as cargo's, for scripts that count results.
+    // The format is the same as cargo's, for scripts that count results.
     print_line(&format!("test result: {passed} passed; {failed} failed"))?;
     Ok(failed == 0)
 }

@@ -31,7 +31,8 @@ impl Cluster {
         self.children.push(child);
         self.record.processes.extend(holder);
         self.record.processes.extend(init);
-        // Saved before the next step can fail, so that a later command finds the processes even after a kill.
+        // The record is saved before the next step can fail, so that a later command finds the processes even after a
+        // kill.
         self.record.save()?;
         // A whole machine has its own watchdog.
         if self.machine(name)?.role == Role::Node && self.state.plan.hardware.is_none() {

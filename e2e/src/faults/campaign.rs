@@ -175,7 +175,7 @@ impl Campaign {
             }
         }
         if fault.kind == FaultKind::StoreFull {
-            // Due immediately, so the next check undoes it.
+            // The fault is due immediately, so the next check undoes it.
             let fault = Fault { until_ms: Some(fault.at_ms), ..fault };
             self.active_faults.push(InjectedFault { fault, target: "store".to_owned() });
         }
@@ -196,7 +196,7 @@ impl Campaign {
         }
         while let Some(index) = self.reset_nodes.iter().position(|(_, at_ns)| *at_ns <= now) {
             let (node, _) = self.reset_nodes.remove(index);
-            // Removes the parts of the node outside its process tree.
+            // This call removes the parts of the node outside its process tree.
             self.scenario.cluster.power_off(&node)?;
             self.scenario.cluster.power_on(&node)?;
         }

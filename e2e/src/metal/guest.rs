@@ -55,7 +55,7 @@ impl Guest {
     /// # Errors
     /// Fails if the machine does not respond.
     pub fn spawn(&self, script: &str) -> Result<i64> {
-        // Never retried: a second run may have another effect.
+        // This request is never retried: a second run may have another effect.
         let answer = self.request("guest-exec", &json!({"path": "/bin/sh", "arg": ["-c", script]}))?;
         answer["pid"].as_i64().with_context(|| format!("`{script}` was not started: {answer}"))
     }

@@ -26,7 +26,7 @@ pub fn run(rig: &mut Rig, case: &Case, service: &str) -> Result<Outcome> {
     (case.set_up)(rig, &node).with_context(|| format!("cannot prepare {node}"))?;
     rig.create_service(service, &node, case.storage)?;
     let other_services = OtherServices::create(rig, case.others, service, &node)?;
-    // Read now, because etcd may be unreachable later.
+    // The limits are read now, because etcd may be unreachable later.
     let limits = Limits::of(rig, case, &node)?;
     let first = rig.holder(service)?;
     (case.prepare)(rig, &node).with_context(|| format!("cannot prepare {node}"))?;

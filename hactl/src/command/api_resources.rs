@@ -52,7 +52,7 @@ impl ApiResources {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Wide, Format::Name])?;
         let mut resources = list_served_kinds(session.client()?).await?;
-        // Served for kubectl only: objects of hactl have no namespace.
+        // Namespace is served for kubectl only: objects of hactl have no namespace.
         resources.retain(|served_kind| served_kind.resource.kind != "Namespace");
         let terminal = session.terminal();
         if format == Some(&Format::Name) {

@@ -70,7 +70,8 @@ impl Diff {
         }
         session.terminal().retain_warnings(|warning| !manifest::creates_missing_object(&entries, warning));
         if changed.is_empty() {
-            // Prints nothing, like `diff` and `kubectl diff`: scripts use an empty output as "no difference".
+            // The command prints nothing, like `diff` and `kubectl diff`: scripts use an empty output as "no
+            // difference".
             return Ok(Exit::Done);
         }
         if !self.no_effect {

@@ -56,7 +56,7 @@ impl Logs {
         let lines = parse_tail(self.tail)?;
         let node = self.node.as_deref().map(super::parse_node).transpose()?;
         let client = session.client()?;
-        // Fails with the most similar name if no resource has this name.
+        // This call fails with the most similar name if no resource has this name.
         client.target(&target).await?;
         let terminal = session.terminal();
         let requested_at = Instant::now();

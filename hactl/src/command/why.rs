@@ -26,7 +26,7 @@ impl Why {
         let format = session.format(&[Format::Yaml, Format::Json])?;
         let target = super::parse_resource(&self.name)?;
         let client = session.client()?;
-        // Refuses a resource that does not exist or has another type.
+        // This call refuses a resource that does not exist or has another type.
         client.target(&target).await?;
         let explanation = client.explanation(&target.name.name).await?;
         let value = serde_json::to_value(&explanation).unwrap_or(Value::Null);

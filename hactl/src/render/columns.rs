@@ -63,7 +63,7 @@ impl Columns {
             let text = value_text(&row["cells"][at]);
             Cell::styled(&text, style(name, &text))
         });
-        // Read from the received value, because a typed map would lose the order of the labels.
+        // The labels are read from the received value, because a typed map would lose their order.
         let labels = &row["metadata"]["labels"];
         let single = self.labels.iter().map(|name| Cell::plain(labels[name].as_str().unwrap_or_default()));
         let all = self.all_labels.then(|| {

@@ -46,7 +46,7 @@ impl TailBuffer {
     /// Appends bytes, and drops old ones beyond the limit.
     pub(in crate::driver) fn push(&mut self, new_bytes: &[u8]) {
         self.bytes.extend_from_slice(new_bytes);
-        // Twice the limit, so that bytes are not moved for each small piece.
+        // The buffer may have twice the limit, so that bytes are not moved for each small piece.
         if self.bytes.len() > 2 * LOG_BYTES_MAX {
             self.bytes.drain(..self.bytes.len() - LOG_BYTES_MAX);
             self.is_cut = true;

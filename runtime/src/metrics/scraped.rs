@@ -73,7 +73,7 @@ fn family(metric: &'static Metric, numbers: Vec<proto::Metric>) -> MetricFamily 
     family
 }
 
-/// Returns `true` for a counter. A histogram has no single value, so none is scraped.
+/// Returns `true` for a counter. A histogram has no single value, so no histogram is scraped.
 fn is_counter(metric: &Metric) -> bool {
     match metric.kind {
         MetricKind::Counter => true,

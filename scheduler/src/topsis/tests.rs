@@ -69,7 +69,7 @@ fn missing_measurements_count_as_requests() {
         view.services.insert(name.into(), service(Some("node2"), amounts(2, 20), Amounts::default()));
     }
     check(&view, &new, "node1");
-    // Measured and requested amounts combine per amount: memory was measured, cpu was not.
+    // Measured and requested values combine for each amount separately: here memory was measured, and cpu was not.
     for name in ["idle1", "idle2"] {
         let memory = Amounts { cpu: None, ..amounts(0, 1) };
         view.services.insert(name.into(), service(Some("node2"), amounts(2, 20), memory));

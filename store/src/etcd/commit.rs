@@ -172,7 +172,8 @@ fn to_request(transaction: &Transaction) -> Txn {
             Write::Delete => TxnOp::delete(key.as_str(), None::<DeleteOptions>),
         })
         .collect();
-    // Read atomically with the failed guards, so that a conflict caused by an earlier attempt can be recognized.
+    // The guarded keys are read atomically if a guard fails, so that a conflict caused by an earlier attempt can be
+    // recognized.
     let reads: Vec<TxnOp> = transaction
         .guards()
         .keys()

@@ -83,7 +83,7 @@ impl Failure {
         } else if says("requested lease not found") {
             Failure::LeaseNotFound
         } else if says("too many requests") || says("etcdserver: no leader") || code == Code::Unimplemented {
-            // Rejected before anything was proposed.
+            // etcd rejected the request before anything was proposed.
             Failure::NotSent(text)
         } else if says("required revision has been compacted") {
             Failure::Compacted(Revision(0))

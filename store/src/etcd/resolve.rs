@@ -192,7 +192,7 @@ mod tests {
             assert_eq!(resolve_ended(&close, &stored_entries), expected, "{stored_entries:?}");
         };
         check(Some(entry("fence", 1, Revision(1), Revision(3), 0)), Resolution::NotApplied);
-        // Applied, or written by another process.
+        // The transaction was applied, or another process has written the key.
         check(Some(entry("fence", 2, Revision(1), Revision(8), 0)), Resolution::Open);
         check(None, Resolution::Open);
     }

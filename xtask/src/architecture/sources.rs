@@ -49,7 +49,7 @@ fn broken_rules(path: &str, text: &str) -> Vec<String> {
     if !text.starts_with("//! ") {
         found.push(format!("{path}: begin with one `//!` sentence that says what lives there"));
     }
-    // Two halves, so that this file itself does not contain the name.
+    // The name is in two halves, so that this file itself does not contain it.
     let client = concat!("etcd", "_client");
     if text.contains(client) && !path.starts_with("store/src/etcd") {
         found.push(format!("{path}: mentions {client}; only store/src/etcd* may"));

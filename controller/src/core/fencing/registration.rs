@@ -177,7 +177,7 @@ fn missing_object(input: &PlanInput<'_>, name: &str, report: &Versioned<NodeRepo
         return None;
     }
     let mut node = Node::new(name, NodeSpec::default());
-    // Unique among all objects, because each revision occurs once.
+    // The uid is unique among all objects, because each revision occurs once.
     node.metadata.uid = format!("node-{name}-{}", report.modified);
     node.metadata.generation = 1;
     node.metadata.creation_timestamp = Some(input.now.timestamp());

@@ -225,7 +225,7 @@ impl ClusterView {
         if let Some(report) = self.node_reports.get_mut(node) {
             let report = &mut report.value;
             if partial.has_lost("mode") {
-                // Neither Registering nor Left.
+                // The mode must be neither Registering nor Left.
                 report.mode = Mode::Active;
             }
             if partial.has_lost("timings") {

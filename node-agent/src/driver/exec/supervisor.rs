@@ -73,7 +73,7 @@ struct Supervised {
 }
 
 async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()> {
-    // Installed before the first child starts, so that the end of no child is missed.
+    // The handler is installed before the first child starts, so that the end of no child is missed.
     let mut child_ended = signal(SignalKind::child())?;
     let mut stop_signals =
         [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?];

@@ -74,7 +74,7 @@ impl Domain {
     /// Moves the domain to a node. Dropping the future cancels the migration; until libvirt has ended it, probes
     /// report that it is in progress.
     pub(super) async fn migrate(self: &Arc<Self>, target: &NodeName) -> Result<(), DriverFailure> {
-        // Dropped with this future, which cancels the migration.
+        // The sender is dropped with this future, which cancels the migration.
         let (_cancel_on_drop, cancelled) = oneshot::channel();
         let (domain, target) = (Arc::clone(self), target.to_owned());
         let moving = tokio::spawn(async move { domain.migrate_locked(&target, cancelled).await });

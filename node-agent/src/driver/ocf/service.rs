@@ -253,7 +253,7 @@ impl Context {
             Ok(End::Ended(ended)) => {
                 (Err(Outcome::of(Ok(End::Ended(ended))).message(request.action.name())), true)
             }
-            // Not cached: a machine that is too busy now may answer later.
+            // The result is not cached: a machine that is too busy now may answer later.
             end => (Err(Outcome::of(end).message(request.action.name())), false),
         };
         let metadata = metadata.unwrap_or_else(|message| {

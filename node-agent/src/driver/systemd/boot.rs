@@ -40,7 +40,7 @@ pub(super) fn boot_start(unit: &str, state: &UnitState) -> Option<AutomaticStart
                 .to_owned(),
             false,
         ),
-        // Linked into a target by the package or by an operator, or enabled by another name.
+        // The unit is linked into a target by the package or by an operator, or enabled by another name.
         _ => {
             let is_reached_at_boot =
                 |target: &&String| BOOT_TARGETS.contains(&target.as_str()) || is_essential_target(target);

@@ -132,7 +132,8 @@ async fn connect(socket: &Path) -> Result<Session, BusError> {
         .map_err(|error| BusError::Unreachable(format!("{}: {error}", socket.display())))?;
     let connection = Builder::unix_stream(stream).method_timeout(ANSWER_TIMEOUT).build().await?;
     let (signals, _) = broadcast::channel(SIGNAL_BACKLOG);
-    // Spawned before the manager is asked to send signals: an unread stream blocks all messages of the connection.
+    // The task is spawned before the manager is asked to send signals: an unread stream blocks all messages of the
+    // connection.
     tokio::spawn(distribute_signals(MessageStream::from(&connection), signals.clone()));
     let bus = zbus::fdo::DBusProxy::new(&connection).await?;
     for rule in rules()? {

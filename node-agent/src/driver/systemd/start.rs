@@ -140,7 +140,7 @@ async fn start_transient_unit(
     }
     context.kill_group_leftovers(unit, &state.group).await?;
     let mut properties = transient::properties(service, spec, &context.settings.node, agent_unit);
-    // Keeps the cause of the unit's end readable until the unit is released.
+    // This property keeps the cause of the unit's end readable until the unit is released.
     properties.push(("AddRef", true.into()));
     let deadline = Instant::now() + UNLOAD_TIMEOUT;
     loop {
