@@ -138,9 +138,9 @@ pub enum Input {
     },
     /// The time of [`crate::core::Controller::deadline`] has come, or the shell requests another check.
     Tick,
-    /// For the planner: the state of the election.
+    /// State of the election, for the planner.
     ElectionState(Box<ElectionState>),
-    /// For the election: facts from the planner's view.
+    /// Facts from the planner's view, for the election.
     ElectionInputs(ElectionInputs),
     /// Give up all keys and end; answered by [`Effect::Ended`].
     Shutdown,

@@ -43,14 +43,15 @@ pub struct Case {
 /// A way to fence a machine. All machines are virtual, so their hypervisor could pause them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fencing {
-    /// By waiting for W, as if the machine could not be paused.
+    /// The leader waits for W, as if the machine could not be paused.
     Wait,
-    /// Not possible: waiting for W is not accepted as proof, and the machine has no device.
+    /// Fencing is not possible: waiting for W is not accepted as proof, and the machine has no device.
     Impossible,
-    /// By a fence device that uses the hypervisor.
+    /// A fence device switches the machine off through the hypervisor.
     Device,
-    /// By the switch between the machine and the storage that contains the service's directory. No other proof is possible. With
-    /// Reboot, the next boot is reconnected automatically. With Off, only an operator can reconnect it.
+    /// The switch disconnects the machine from the storage that contains the service's directory. No other proof is
+    /// possible. With Reboot, the next boot is reconnected automatically. With Off, only an operator can reconnect
+    /// the machine.
     Fabric(FenceAction),
 }
 
@@ -83,17 +84,18 @@ pub enum OtherMachines {
 /// Whether and how a machine must be reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reset {
-    /// By its watchdog, before the service starts elsewhere.
+    /// The watchdog resets the machine, before the service starts elsewhere.
     Must,
-    /// By its watchdog, because no process still pets it. The agent must have stopped the services before.
+    /// The watchdog resets the machine, because no process still pets it. The agent must have stopped the services
+    /// before.
     MustEmpty,
-    /// By its watchdog daemon, before the service starts elsewhere. The device does not fire.
+    /// The watchdog daemon resets the machine, before the service starts elsewhere. The device does not fire.
     MustByDaemon,
     /// No reset.
     MustNot,
-    /// By a reboot from inside the machine.
+    /// The machine is rebooted from inside.
     Own,
-    /// By a request from outside the machine, in this step and at no other time.
+    /// The machine is reset by a request from outside, in this step and at no other time.
     Asked(Step),
 }
 

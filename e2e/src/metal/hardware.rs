@@ -47,9 +47,9 @@ impl Watchdog {
 /// A way to run machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Accelerator {
-    /// By the processor's virtualization.
+    /// The processor's virtualization.
     Kvm,
-    /// By emulation, which is about thirty times slower.
+    /// Emulation, which is about thirty times slower.
     Emulation,
 }
 

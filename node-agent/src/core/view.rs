@@ -169,17 +169,17 @@ pub(super) struct View {
     /// Newest revision at which a candidate key no longer existed; `None` if none was deleted. The departed candidates
     /// are not asked for hold once this node's fence was read at that revision or later.
     departed: Option<Revision>,
-    /// Only the report of this node, by node name.
+    /// Report of this node only, by node name.
     pub(super) node_reports: Table<NodeName, NodeReport>,
-    /// Only the report of this node, by node name.
+    /// Report of this node only, by node name.
     pub(super) doctor_reports: Table<NodeName, DoctorReport>,
-    /// Only the report of this node, by node name.
+    /// Report of this node only, by node name.
     pub(super) usage_reports: Table<NodeName, UsageReport>,
-    /// Only the reports of this node, by resource.
+    /// Reports of this node only, by resource.
     pub(super) reports: Table<ResourceName, ServiceReport>,
     /// Reports of the other side of a migration, by node and resource; read when needed, never watched.
     pub(super) peer_reports: Table<(NodeName, ResourceName), ServiceReport>,
-    /// Only the key of this node, by node name; read when needed.
+    /// Key of this node only, by node name; read when needed.
     pub(super) alive: Table<NodeName, Alive>,
 }
 

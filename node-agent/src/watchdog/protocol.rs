@@ -87,11 +87,11 @@ impl Arm {
 /// excludes that kind of device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LargestTimeouts {
-    /// For sliding timeouts with a retained descriptor.
+    /// Limit for sliding timeouts with a retained descriptor.
     pub sliding_retained_seconds: u32,
-    /// For a fixed timeout with a retained descriptor.
+    /// Limit for a fixed timeout with a retained descriptor.
     pub fixed_retained_seconds: u32,
-    /// For a descriptor that is not retained when the daemon ends.
+    /// Limit for a descriptor that is not retained when the daemon ends.
     pub not_retained_seconds: u32,
 }
 
