@@ -93,7 +93,6 @@ impl Etcdctl {
         Ok(leader_status(&self.members()?)?.endpoint.clone())
     }
 
-    /// Returns the status of every member.
     fn members(&self) -> Result<Vec<MemberStatus>> {
         let text = self.run(&["endpoint", "status", "--write-out", "json"])?;
         serde_json::from_str(&text).context("cannot parse the output of etcdctl")
@@ -232,7 +231,6 @@ struct Header {
     revision: u64,
 }
 
-/// Returns the status of the leader.
 fn leader_status(members: &[MemberStatus]) -> Result<&MemberStatus> {
     members
         .iter()

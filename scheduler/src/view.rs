@@ -216,7 +216,7 @@ mod ok_or_reason {
 }
 
 impl View {
-    /// Returns the capacity of all nodes together, of which an unknown amount counts as none.
+    /// Returns the total capacity of all nodes. An unknown amount counts as none.
     pub fn capacity(&self) -> Amounts {
         sum(self.nodes.values().map(|node| node.capacity))
     }

@@ -47,7 +47,6 @@ impl Shape {
     }
 }
 
-/// Returns a response with one object.
 pub(crate) fn object_response<S>(
     state: &ApiState<S>,
     shape: Shape,
@@ -124,7 +123,6 @@ pub(crate) fn select_page(
     Ok(Page { items: remaining_items.into_iter().map(|(_, object)| object).collect(), metadata })
 }
 
-/// Returns a response with a list.
 pub(crate) fn list_response<S>(
     state: &ApiState<S>,
     shape: Shape,

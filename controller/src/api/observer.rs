@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Observation of one key.
 #[derive(Clone, Copy, Debug)]
 struct KeyObservation {
     revision: Revision,

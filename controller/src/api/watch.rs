@@ -103,7 +103,6 @@ pub(crate) fn respond(
     response
 }
 
-/// Returns one line of a watch.
 pub(crate) fn watch_line(event_type: &str, object: &Value) -> Bytes {
     let mut text = json!({"type": event_type, "object": object}).to_string();
     text.push('\n');

@@ -69,7 +69,6 @@ impl DashboardQuerier<'_> {
         named.map(seconds).into()
     }
 
-    /// Selects the value of a variable.
     fn select_value(&self, variable: &Variable, chosen: &Values, answers: &mut Answers) -> Result<()> {
         if variable.kind == VariableKind::Datasource {
             return Ok(());

@@ -302,7 +302,6 @@ impl Get {
     }
 }
 
-/// The output of a watch.
 struct WatchOutput<'a> {
     get: &'a Get,
     session: &'a Session,

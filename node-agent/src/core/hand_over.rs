@@ -43,8 +43,8 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Begins the driver only if the target's report and fence are as guarded, and in time (R8.11). `read_revisions` has their
-    /// revisions.
+    /// Starts the driver only if the target's report and fence have the guarded revisions, and only in time (R8.11).
+    /// `read_revisions` contains the revisions that were read.
     pub(super) fn target_read(
         &mut self,
         now: &Now,

@@ -94,7 +94,6 @@ impl Programs {
         Ok(Programs { settings, directory, cgroups })
     }
 
-    /// Returns the directory of a service.
     pub(in crate::driver) fn directory_of(&self, resource: &str) -> ServiceDirectory {
         ServiceDirectory::at(self.directory.join(file_name(resource)))
     }

@@ -14,7 +14,6 @@ use nix::errno::Errno;
 use nix::sys::stat::stat;
 use std::path::PathBuf;
 
-/// The location of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DeviceLocation {
     /// A watchdog device of the kernel: its path, or the identity that its driver reports.

@@ -17,7 +17,6 @@ use proposals::{Changes, KIND_COUNT, Proposals};
 mod kind_selector;
 mod proposals;
 
-/// Limits of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SearchLimits {
     /// Maximum number of disk copies.

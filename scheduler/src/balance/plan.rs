@@ -15,7 +15,7 @@ pub struct Step {
     pub from: Placement,
     /// Placement after the step.
     pub to: Placement,
-    /// StepKind of the step.
+    /// Kind of the step.
     pub kind: StepKind,
     /// Score after the step.
     pub score: f64,

@@ -79,8 +79,8 @@ pub struct Host {
     pub memory_total: f64,
     /// Free memory in MiB without the instances of the group.
     pub memory_base: i64,
-    /// Like `memory_base`, but not capped at the total minus the node's own use. It is the base of the value that also
-    /// counts forthcoming and stopped instances.
+    /// Same amount as `memory_base`, but not capped at the total minus the node's own use. It is the base of the
+    /// value that also counts forthcoming and stopped instances.
     pub memory_base_forthcoming: i64,
     /// Total disk in MiB.
     pub disk_total: f64,

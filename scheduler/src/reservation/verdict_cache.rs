@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Verdicts on the failure of each single node.
 ///
-/// Guarantees: each returned verdict is valid for the latest view. The cost of an update is bounded by the size of the
-/// view, that of [`VerdictCache::compute_missing`] by the allowed effort.
+/// Guarantees: each returned verdict is valid for the latest view. The cost of an update is bounded by the size of
+/// the view, and the cost of [`VerdictCache::compute_missing`] by the allowed effort.
 #[derive(Clone, Debug)]
 pub struct VerdictCache {
     model: Model,

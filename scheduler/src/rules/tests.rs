@@ -1,4 +1,4 @@
-//! Tables of conflicts between rules, and a property that compares with a brute-force search.
+//! Tables of conflicts between rules, and a property test that compares the result with a brute-force search.
 
 use super::*;
 use ha_api_types::id::NodeName;

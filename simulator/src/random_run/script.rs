@@ -89,7 +89,7 @@ pub(super) struct Script<'a> {
     pub(super) replaced_nodes: Vec<String>,
     /// Links that were cut, each as the names of its two ends.
     pub(super) links: Vec<String>,
-    /// Whether some processes run the next version: in the end, all do.
+    /// Whether some processes run the next version. If so, all of them run it in the end.
     pub(super) upgraded: bool,
     /// Nodes that stay broken to the end.
     broken: Vec<String>,

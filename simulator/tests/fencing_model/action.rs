@@ -27,7 +27,6 @@ pub(crate) enum Action {
     Fault(Fault),
 }
 
-/// A step of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AgentStep {
     /// The agent asks the daemon to open the device. The daemon pets without a deadline until a heartbeat with the
@@ -77,7 +76,6 @@ pub(crate) enum WatchdogStep {
     Reopen,
 }
 
-/// A step of the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaderStep {
     /// The leader commits a write.

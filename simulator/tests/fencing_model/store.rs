@@ -18,7 +18,6 @@ pub(crate) fn other_node(node: NodeId) -> NodeId {
     1 - node
 }
 
-/// Returns the index of a node.
 pub(crate) fn index_of(node: NodeId) -> usize {
     usize::from(node)
 }

@@ -119,7 +119,6 @@ impl TraceCase {
     }
 }
 
-/// Moves a step to an earlier time.
 fn move_earlier(steps: &mut Vec<Timed>, index: usize, by_ms: Millis) {
     let mut timed = steps.remove(index);
     timed.at -= by_ms;
@@ -127,7 +126,6 @@ fn move_earlier(steps: &mut Vec<Timed>, index: usize, by_ms: Millis) {
     steps.insert(earlier, timed);
 }
 
-/// Moves a step to a later time.
 fn move_later(steps: &mut Vec<Timed>, index: usize, by_ms: Millis) {
     let mut timed = steps.remove(index);
     timed.at += by_ms;

@@ -96,7 +96,6 @@ fn preconditions(bytes: &[u8]) -> Result<Preconditions, ApiError> {
     })
 }
 
-/// Outcome of a deletion.
 enum DeletionOutcome {
     /// Deleted; contains the uid.
     Deleted(String),

@@ -31,7 +31,6 @@ pub(crate) struct Source {
     pub(crate) view: Option<View>,
 }
 
-/// A group with its plan.
 pub(crate) struct GroupPlan {
     /// Index of the group.
     pub(crate) group: usize,
@@ -189,7 +188,6 @@ impl GroupPlan {
     }
 }
 
-/// Returns the cluster after all plans.
 pub(crate) fn cluster_after(source: &Source, plans: &[GroupPlan]) -> Cluster {
     plans.iter().fold(source.cluster.clone(), |cluster, group_plan| {
         group_plan.plan.applied(&cluster, &group_plan.problem)

@@ -102,7 +102,6 @@ pub(crate) fn default_template(cluster: &Cluster) -> Template {
     policy.and_then(|policy| policy.templates.first().copied()).unwrap_or(Template::Drbd)
 }
 
-/// Parses a template.
 pub(crate) fn parse_template(text: &str) -> Result<Template, String> {
     let words: Vec<&str> = Template::WORDS.iter().map(|(_, word)| *word).collect();
     let template_found =

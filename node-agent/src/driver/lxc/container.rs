@@ -29,7 +29,6 @@ pub(super) struct Run {
     pub(super) is_frozen: bool,
 }
 
-/// State of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ContainerState {
     /// The container runs or is frozen, so it holds its data.

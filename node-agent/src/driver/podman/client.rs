@@ -296,7 +296,6 @@ impl Usage {
     }
 }
 
-/// An event of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ContainerEvent {
     pub(super) container: String,

@@ -110,7 +110,6 @@ pub(super) enum Process {
     Hidden,
 }
 
-/// State of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ContainerState {
     /// The container runs or is paused, so it holds its data.

@@ -34,7 +34,6 @@ pub(crate) enum Answer {
     Failed(u32),
 }
 
-/// Encodes an operation and its number.
 pub(crate) fn encode(number: u32, operation: Operation) -> [u8; MESSAGE_BYTES] {
     let (tag, argument) = match operation {
         Operation::Start => (1, 0),

@@ -29,7 +29,7 @@ impl<const KINDS: usize> KindSelector<KINDS> {
         selector
     }
 
-    /// Returns the next kind.
+    /// Draws a kind by the current shares.
     pub(super) fn next(&mut self, random: &mut Random) -> usize {
         self.trials += 1;
         if self.trials.is_multiple_of(UPDATE_INTERVAL) {

@@ -19,7 +19,6 @@ pub(super) struct ImportResult {
     renamed_nodes: BTreeSet<String>,
 }
 
-/// An imported object.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ImportedObject {
     kind: Kind,
