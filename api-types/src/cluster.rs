@@ -319,7 +319,7 @@ pub struct ClusterStatus {
     /// Highest protocol version that every controller and every registered node can read. No process writes values of a
     /// newer version.
     pub protocol: Protocol,
-    /// Settings that are active. They stay active while the version of the leader cannot read the spec.
+    /// Active settings: those of the last spec that the version of the leader could read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<ClusterSpec>,
     /// Whether the cluster is armed. One of `Armed`, `Disarming`, `Disarmed`, `Arming`.

@@ -67,7 +67,7 @@ pub struct ResourceSpec {
     /// Labels for the scheduler, such as exclusion tags.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Maximum durations of driver commands.
+    /// Maximum durations of driver commands, and the time after which a start counts as stable.
     pub timeouts: TimeoutsSpec,
     /// Free-form description, not interpreted.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -169,7 +169,7 @@ pub enum StorageMode {
     Local,
 }
 
-/// Maximum durations of driver commands, in seconds.
+/// Maximum durations of driver commands, and the time after which a start counts as stable, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TimeoutsSpec {
@@ -423,7 +423,7 @@ pub struct ServiceDefinition {
     pub uid: String,
     /// Driver that runs the service.
     pub driver: DriverSpec,
-    /// Maximum durations of driver commands.
+    /// Maximum durations of driver commands, and the time after which a start counts as stable.
     pub timeouts: TimeoutsSpec,
     /// Number of further attempts to start the service on the node.
     pub max_restart: u32,

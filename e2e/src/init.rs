@@ -1,7 +1,7 @@
 //! Process 1 of a machine: sets up mounts and host name, then starts the machine's programs and restarts them until the power
 //! ends.
 //!
-//! It replaces the service manager of a real machine, as far as tests need one. It reaps orphans, restarts daemons, and stops
+//! This process replaces the service manager of a real machine, as far as tests need one. It reaps orphans, restarts daemons, and stops
 //! them in reverse order on request. Tests control it through files in the machine's volatile directory: `go` starts the
 //! programs, and `NAME.hold` prevents a restart of a program. It writes `NAME.pid` with the program's process id inside the
 //! machine.

@@ -1,6 +1,6 @@
 //! A power supply with a remote control, outside all machines, for the fence device of the sandbox.
 //!
-//! It serves a Unix socket with the commands `off NAME`, `on NAME` and `status NAME`, one line for each connection. The program
+//! The switch serves a Unix socket with the commands `off NAME`, `on NAME` and `status NAME`, one line for each connection. The program
 //! `fence_sandbox` is its fence agent. `off` is a power cut.
 
 use std::io::{BufRead, BufReader, Write};

@@ -107,7 +107,7 @@ fn hold(description: &str, holds: bool) -> Verdict {
 /// Commits a transaction, and expects it to be applied.
 async fn apply(store: &impl Store, transaction: Transaction) -> Result<Revision, String> {
     let outcome = store.commit(transaction).await;
-    outcome.applied().ok_or_else(|| format!("expected to be applied: {outcome:?}"))
+    outcome.applied().ok_or_else(|| format!("expected the transaction to be applied, found {outcome:?}"))
 }
 
 /// Commits a transaction, and expects a conflict.

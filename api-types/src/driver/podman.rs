@@ -104,7 +104,8 @@ pub enum Protocol {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HealthCheck {
-    /// Program and arguments. Not allowed for an existing container, which has its own check.
+    /// Program and arguments. With driver `podman`, allowed only together with `image`: an existing container has its own
+    /// check.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// Seconds between two checks.

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 /// `report/<node>/usage`, unleased, written by the node's agent when a value has changed enough or is old.
 ///
-/// It has its own key, because every permit guards `report/<node>/node`, which must not change for a measurement.
+/// The report has its own key, because every permit guards `report/<node>/node`, which must not change for a measurement.
 ///
-/// It needs no lease, because its values are valid only under the open epoch in which they were measured. Those of a dead
+/// The report needs no lease, because its values are valid only under the open epoch in which they were measured. Those of a dead
 /// node become invalid when its epoch is closed, without a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

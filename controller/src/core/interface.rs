@@ -164,7 +164,7 @@ pub enum Effect {
     },
     /// Grant a lease for leadership; answered by [`Input::LeaseGranted`].
     GrantLease {
-        /// TTL in seconds.
+        /// Seconds without a keep-alive after which etcd deletes the lease.
         ttl_seconds: i64,
     },
     /// Keep a lease alive; answered by [`Input::LeaseKept`].

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct PlanInput<'a> {
     /// The view of the cluster.
     pub cluster_view: &'a ClusterView,
-    /// The current time.
+    /// Clock readings at which the plan is made.
     pub now: &'a Now,
     /// Term of the leader.
     pub term: Term,

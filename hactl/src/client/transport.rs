@@ -115,7 +115,6 @@ enum ResponseMode {
     Stream,
 }
 
-/// A successful answer.
 struct SuccessfulResponse {
     server: String,
     body: Vec<u8>,

@@ -84,7 +84,6 @@ impl Convert {
     }
 }
 
-/// A converted text.
 #[derive(Debug, PartialEq)]
 struct Converted {
     text: String,

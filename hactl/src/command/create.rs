@@ -49,7 +49,6 @@ struct CommonFlags {
     wait: WaitFlags,
 }
 
-/// The requested states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum StateFlag {
     #[value(alias = "enabled")]
@@ -59,7 +58,6 @@ enum StateFlag {
     Ignored,
 }
 
-/// Storage of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum StorageFlag {
     Shared,

@@ -18,7 +18,7 @@ const LEADER_TIMEOUT: Duration = Duration::from_secs(300);
 /// Application of an edit to the running copy.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct InPlaceFlags {
-    /// WARNING: services may fail to stop. Apply the edit to running copies without a stop; asks for confirmation
+    /// WARNING: services may fail to stop. Apply the edit to running copies without a stop, after confirmation
     #[arg(long, conflicts_with_all = ["dry_run", "stop_first"])]
     in_place: bool,
     /// Confirm that the edited definition fits running copies; do not ask

@@ -3,7 +3,6 @@
 use super::path::{Path, outside_quotes, value_text};
 use serde_json::Value;
 
-/// A parsed template.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Template(Vec<Part>);
 

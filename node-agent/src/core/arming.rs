@@ -289,7 +289,7 @@ impl AgentCore {
                 self.watchdog.simulated_warned = true;
                 self.log(
                     Level::Error,
-                    "NOT PROTECTED: the watchdog is simulated, for sandboxes and tests only, and does not reset a real machine. The leader accepts it only with Cluster.spec.fencing.allowSimulatedWatchdog".to_owned(),
+                    "watchdog is simulated (sandboxes and tests only) and does not reset a real machine; the leader accepts such a watchdog only with Cluster.spec.fencing.allowSimulatedWatchdog".to_owned(),
                 );
             }
         }

@@ -289,7 +289,7 @@ impl AgentCore {
                 self.unconfirmed_report = false;
             }
             Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_) | Outcome::Unknown(_) => {
-                self.log_outcome("shutdown of this node", outcome);
+                self.log_outcome("report of a clean shutdown", outcome);
                 self.leave_commit = None;
                 if let Some(registered) = self.registered_mut() {
                     registered.reread = true;

@@ -1,6 +1,6 @@
 //! The simulated watchdog: a process outside a node's tree that kills the tree as a kernel's watchdog resets a machine.
 //!
-//! It is for the sandbox and tests only; a leader accepts it only with `fencing.allowSimulatedWatchdog`.
+//! The simulated watchdog is for the sandbox and tests only; a leader accepts it only with `fencing.allowSimulatedWatchdog`.
 //!
 //! # Guarantees
 //! - The timer is independent of the daemon that started it. A lost connection neither stops nor restarts the timer (so
@@ -40,16 +40,16 @@ pub struct Options {
     /// Socket for ha-watchdogd (its option --simulated)
     #[arg(long, value_name = "SOCKET")]
     pub socket: PathBuf,
-    /// Process to kill at expiry; may be repeated
+    /// Process to kill at expiry; repeatable
     ///
     /// Usually process 1 of a node's process namespace. This program exits when all these processes have exited, and no
     /// other action is requested at expiry.
     #[arg(long, value_name = "PID")]
     pub kill_pid: Vec<u32>,
-    /// Control group to kill at expiry (its `cgroup.kill`); may be repeated
+    /// Control group to kill at expiry (its `cgroup.kill`); repeatable
     #[arg(long, value_name = "PATH")]
     pub kill_cgroup: Vec<PathBuf>,
-    /// Shell command to run at expiry, after the kills; may be repeated
+    /// Shell command to run at expiry, after the kills; repeatable
     #[arg(long, value_name = "COMMAND")]
     pub exec_on_expiry: Vec<String>,
     /// File that also receives the log lines, in addition to standard output

@@ -170,7 +170,7 @@ pub(crate) fn is_alive(pid: i32) -> bool {
         .is_ok_and(|stat| !stat.rsplit_once(") ").unwrap().1.starts_with(['Z', 'X']))
 }
 
-/// Sends a signal from outside.
+/// Sends a signal to a process, as an operator does with `kill`.
 pub(crate) fn signal(pid: i32, name: &str) {
     let _ = std::process::Command::new("kill")
         .args(["-s", name, &pid.to_string()])

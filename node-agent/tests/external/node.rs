@@ -145,7 +145,7 @@ fn living(file: &str, directory: &Path) -> Vec<i32> {
     found
 }
 
-/// Kills a process from outside.
+/// Kills a process, as an operator does with `kill -9`.
 pub(crate) fn kill(pid: i32) {
     let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
 }

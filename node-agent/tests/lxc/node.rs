@@ -179,7 +179,7 @@ pub(crate) fn is_alive(pid: i32) -> bool {
         .is_ok_and(|stat| !stat.rsplit_once(") ").unwrap().1.starts_with(['Z', 'X']))
 }
 
-/// Sends a signal to a process from outside.
+/// Sends a signal to a process, as an operator does with `kill`.
 pub(crate) fn signal(name: &str, pid: i32) {
     let _ = Command::new("kill").args(["-s", name, &pid.to_string()]).stderr(Stdio::null()).status();
 }

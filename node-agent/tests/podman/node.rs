@@ -208,7 +208,7 @@ pub(crate) fn is_alive(pid: i32) -> bool {
         .is_ok_and(|stat| !stat.rsplit_once(") ").unwrap().1.starts_with(['Z', 'X']))
 }
 
-/// Kills a process from outside.
+/// Kills a process, as an operator does with `kill -9`.
 pub(crate) fn kill(pid: i32) {
     let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).stderr(Stdio::null()).status();
 }

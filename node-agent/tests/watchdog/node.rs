@@ -175,7 +175,7 @@ fn command(directory: &Path, service_manager: bool) -> Command {
     command
 }
 
-/// Returns the pid of process 1 of a new namespace, as seen from outside.
+/// Returns the pid of process 1 of a new namespace, in the namespace of the test.
 fn first_child(parent: &mut Child) -> u32 {
     let mut found = None;
     wait_until("the namespace has a process 1", || {

@@ -484,7 +484,8 @@ impl World {
         }
     }
 
-    /// Delivers the changes of a watch. A broken or compacted watch makes the process read everything again.
+    /// Delivers the changes of a watch. A broken watch resumes after the last seen revision. If that revision was
+    /// compacted, the process reads everything again.
     pub(super) fn deliver_changes(&mut self, client: &Client, generation: Generation) {
         let cursor = match client {
             Client::Agent(node) => {

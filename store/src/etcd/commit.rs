@@ -3,7 +3,7 @@
 //! Up to three attempts run: a later one starts if an earlier one is slow or failed without an answer. If applying a
 //! transaction breaks its own guards, at most one attempt is applied.
 //!
-//! There are two special cases. A transaction that only creates keys is sent once, because a copy could be applied
+//! Two cases are special. A transaction that only creates keys is sent once, because a copy could be applied
 //! again after the keys were deleted. A heartbeat, which puts under `Created`, may be applied several times: the
 //! deadline that it proves counts from before the first attempt.
 

@@ -179,10 +179,13 @@ fn comment_kind(source: &str, at: usize) -> Kind {
         |line: &str| ["///", "//!", "//"].into_iter().find(|marker| line.trim_start().starts_with(marker));
     let own = marker(&source[at..]);
     let before = source[..at].trim_end_matches([' ', '\t']);
-    let above = before.strip_suffix('\n').and_then(|before| before.lines().next_back()).and_then(marker);
+    let line_above = before.strip_suffix('\n').and_then(|before| before.lines().next_back());
+    let above = line_above.and_then(marker);
+    let is_new_paragraph = own.is_some() && line_above.map(str::trim) == own;
     let is_of_item = |line: &&str| marker(line) != Some("///") && !line.trim_start().starts_with("#[");
     let item = source[at..].lines().find(is_of_item);
     match own {
+        _ if is_new_paragraph => Kind::FirstComment,
         _ if above == own => Kind::Comment,
         Some("///") if item.is_some_and(|item| item.contains("fn ")) => Kind::FunctionDoc,
         Some("///" | "//!") => Kind::ItemDoc,
@@ -265,6 +268,14 @@ mod tests {
             (Kind::Message, 8, "joined line here"),
         ];
         check("hactl/src/a.rs", source, &expected);
+        let paragraphs = "//! Opens.\n//!\n//! It goes on.\n//! More.\n";
+        let expected = [
+            (Kind::ItemDoc, 1, "Opens."),
+            (Kind::Comment, 2, ""),
+            (Kind::FirstComment, 3, "It goes on."),
+            (Kind::Comment, 4, "More."),
+        ];
+        check("hactl/src/a.rs", paragraphs, &expected);
         check("e2e/src/a.rs", "// why\nfn f() { g(\"a text of tests\") }", &[(Kind::FirstComment, 1, "why")]);
     }
 

@@ -111,12 +111,12 @@ fn host_of(url: &str) -> &str {
 fn check_node_count(nodes: &[&NodeOverview]) -> Check {
     let name = "nodes";
     let count = nodes.len();
-    let seen_text = format!("nodes in the cluster: {count}");
+    let seen_text = format!("{} in the cluster", names::count(count, "node"));
     let help =
         "start ha-node-agent on more machines: with three, one can fail while another is in maintenance";
     match count {
         0 | 1 => {
-            Check::fail(name, format!("{seen_text}: services cannot be recovered on another node"), help)
+            Check::fail(name, format!("{seen_text}, so services cannot be recovered on another node"), help)
         }
         2 => Check::warn(name, seen_text, help),
         _ => Check::ok(name, seen_text),

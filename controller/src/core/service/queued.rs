@@ -17,7 +17,7 @@ use ha_api_types::resource::{RequestedState, ResourceStatus, ServiceState};
 use ha_store::Guard;
 
 /// Returns `true` if a service that seems to be at rest may have been started by hand while the cluster was disarmed.
-/// It was in Error then, and has left Error.
+/// The service was in Error then, and has left Error.
 pub(super) fn needs_new_probe(draft: &ServiceDraft) -> bool {
     draft.status.probe_arming.is_some()
         && match draft.status.state {

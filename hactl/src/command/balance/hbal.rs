@@ -22,7 +22,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Cluster balancer for Ganeti's text format
+/// Balance a cluster read from Ganeti's text format, or the live cluster
 #[derive(Parser, Debug)]
 #[command(name = "hbal", version, disable_version_flag = true, max_term_width = 110)]
 struct Arguments {

@@ -134,7 +134,9 @@ impl PrivateEtcd {
             if let Ok(Some(status)) = etcd.child.try_wait() {
                 let log_text = std::fs::read_to_string(&log).unwrap_or_default();
                 let last_line = log_text.lines().last().unwrap_or_default();
-                return Err(Failure::refused(format!("etcd failed on the backup ({status}): {last_line}")));
+                return Err(Failure::refused(format!(
+                    "the temporary etcd failed on the backup ({status}): {last_line}"
+                )));
             }
             if started_at.elapsed() > START_TIMEOUT {
                 return Err(failure);
@@ -178,7 +180,10 @@ impl PrivateEtcd {
 
     /// Stops the private etcd.
     pub(super) async fn stop(mut self) -> Result<(), Failure> {
-        self.child.kill().await.map_err(|error| Failure::refused(format!("cannot stop etcd: {error}")))
+        self.child
+            .kill()
+            .await
+            .map_err(|error| Failure::refused(format!("cannot stop the temporary etcd: {error}")))
     }
 
     async fn etcdctl<W: AsRef<OsStr>>(

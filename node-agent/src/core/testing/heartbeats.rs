@@ -1,4 +1,4 @@
-//! Tests of FENCING 3 and 4: what a heartbeat proves and guards, and the consequences of one that does not commit.
+//! Tests of FENCING 3 and 4: the guards and effect of a heartbeat, and the consequences of a failed commit.
 
 use super::*;
 use ha_api_types::cluster::Cluster;

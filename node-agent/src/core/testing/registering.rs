@@ -1,4 +1,4 @@
-//! Tests of registration (FENCING 3): what stops first, the guards, and whose request counts.
+//! Tests of registration (FENCING 3): the services that stop first, the guards, and the accepted request.
 
 use super::*;
 use ha_api_types::id::Epoch;

@@ -1,6 +1,6 @@
 //! The daemon's side of a simulated watchdog: a process outside the node's tree that acts as the device.
 //!
-//! Its timer is independent of the connection: a lost connection neither stops nor restarts it, so the descriptor
+//! The timer of the device is independent of the connection: a lost connection neither stops nor restarts it, so the descriptor
 //! counts as retained.
 
 use super::super::protocol::{DeviceFacts, DeviceKind, Name, Refusal};

@@ -68,7 +68,7 @@ pub fn nodes_for_new_service(view: &View, pool: Option<&str>) -> BTreeSet<usize>
     (0..).zip(view.nodes.iter()).filter(|(_, node)| is_open(*node)).map(|(position, _)| position).collect()
 }
 
-/// Returns the tags that keep a new service with these tags apart from others on a live cluster.
+/// Returns, for each exclusion tag among these tags of a new service, the corresponding tag of the balancing model.
 pub fn model_exclusion_tags(view: &View, tags: &[String]) -> Vec<String> {
     to_model_tags(view, tags).collect()
 }

@@ -1,4 +1,4 @@
-//! Replicated services of the live cluster: whose data a plan copies, and to which node.
+//! Tests of replicated services on the live cluster: the services whose data a plan copies, and the target nodes.
 
 use super::*;
 use crate::balance::moves::execute;
