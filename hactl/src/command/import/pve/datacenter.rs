@@ -128,7 +128,7 @@ pub(super) fn defaults(text: &str, path: &str, imported: &mut ImportResult) {
         let module = module.trim_matches(['"', '\'', ' ']);
         // An empty value means softdog in Proxmox VE; in this project it would mean no module.
         if name.trim_end() == "WATCHDOG_MODULE" && !module.is_empty() {
-            let text = format!("set WATCHDOG_MODULE={module} in /etc/default/ha-watchdogd on each node");
+            let text = format!("set WATCHDOG_MODULE={module} in /etc/hactl/watchdog.env on each node");
             imported.add_note(&format!("{path}:{line}"), &text);
         }
     }
@@ -274,7 +274,7 @@ mod tests {
             assert_eq!(imported.notes, expected, "{text}");
         };
         check("WATCHDOG_MODULE=\n#WATCHDOG_MODULE=a\nWATCHDOG_MODULE=\"\"\n", &[]);
-        let note = "f:1: set WATCHDOG_MODULE=iTCO_wdt in /etc/default/ha-watchdogd on each node";
+        let note = "f:1: set WATCHDOG_MODULE=iTCO_wdt in /etc/hactl/watchdog.env on each node";
         check("WATCHDOG_MODULE = \"iTCO_wdt\"\n", &[note]);
     }
 }
