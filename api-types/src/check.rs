@@ -26,7 +26,8 @@ pub struct Check {
     /// Result of the check.
     pub verdict: Verdict,
     /// Observation, as a sentence.
-    pub seen: String,
+    #[serde(rename = "seen")]
+    pub finding: String,
     /// Suggested fix: a command or setting. Empty if no fix is needed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub help: String,
@@ -34,17 +35,17 @@ pub struct Check {
 
 impl Check {
     /// Builds a passed check.
-    pub fn ok(name: &str, seen: impl Into<String>) -> Check {
-        Check { name: name.to_owned(), verdict: Verdict::Ok, seen: seen.into(), help: String::new() }
+    pub fn ok(name: &str, finding: impl Into<String>) -> Check {
+        Check { name: name.to_owned(), verdict: Verdict::Ok, finding: finding.into(), help: String::new() }
     }
 
     /// Builds a check with a warning, for a state that works but could be better.
-    pub fn warn(name: &str, seen: impl Into<String>, help: impl Into<String>) -> Check {
-        Check { name: name.to_owned(), verdict: Verdict::Warn, seen: seen.into(), help: help.into() }
+    pub fn warn(name: &str, finding: impl Into<String>, help: impl Into<String>) -> Check {
+        Check { name: name.to_owned(), verdict: Verdict::Warn, finding: finding.into(), help: help.into() }
     }
 
     /// Builds a failed check, for a guarantee that does not hold.
-    pub fn fail(name: &str, seen: impl Into<String>, help: impl Into<String>) -> Check {
-        Check { name: name.to_owned(), verdict: Verdict::Fail, seen: seen.into(), help: help.into() }
+    pub fn fail(name: &str, finding: impl Into<String>, help: impl Into<String>) -> Check {
+        Check { name: name.to_owned(), verdict: Verdict::Fail, finding: finding.into(), help: help.into() }
     }
 }

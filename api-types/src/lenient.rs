@@ -17,12 +17,12 @@ pub struct Partial<T> {
 
 impl<T> Partial<T> {
     /// Returns `true` if this field could not be read.
-    pub fn has_lost(&self, field: &str) -> bool {
+    pub fn is_unreadable(&self, field: &str) -> bool {
         self.lost.is_empty() || self.lost.iter().any(|lost| lost == field)
     }
 
     /// Returns `true` if only fields of this list could not be read.
-    pub fn has_lost_only(&self, fields: &[&str]) -> bool {
+    pub fn has_only_unreadable(&self, fields: &[&str]) -> bool {
         !self.lost.is_empty() && self.lost.iter().all(|lost| fields.contains(&lost.as_str()))
     }
 }
@@ -112,8 +112,11 @@ mod tests {
         assert_eq!(partial.lost, ["mode", "watchdog"]);
         assert_eq!((partial.value.armed, partial.value.epoch), (true, Epoch(7)));
         assert!(partial.error.contains("Draining") && partial.error.contains("Quantum"), "{}", partial.error);
-        assert!(partial.has_lost("mode") && !partial.has_lost("armed"));
-        assert!(partial.has_lost_only(&["mode", "watchdog", "version"]) && !partial.has_lost_only(&["mode"]));
+        assert!(partial.is_unreadable("mode") && !partial.is_unreadable("armed"));
+        assert!(
+            partial.has_only_unreadable(&["mode", "watchdog", "version"])
+                && !partial.has_only_unreadable(&["mode"])
+        );
     }
 
     #[test]
@@ -133,7 +136,9 @@ mod tests {
         for text in [&b"null"[..], b"[1]", b"{\"mode\":", b"\xff"] {
             let partial = read::<NodeReport>(text).expect_err("not a record");
             assert!(
-                partial.lost.is_empty() && partial.has_lost("epoch") && !partial.has_lost_only(&["epoch"])
+                partial.lost.is_empty()
+                    && partial.is_unreadable("epoch")
+                    && !partial.has_only_unreadable(&["epoch"])
             );
         }
         let whole =

@@ -101,13 +101,13 @@ mod tests {
 
     #[test]
     fn names_follow_dns_rules_or_are_numbers() {
-        for good in ["101", "web", "db-1", "a.b", "0", &"a".repeat(63)] {
-            check(good, true);
+        for valid in ["101", "web", "db-1", "a.b", "0", &"a".repeat(63)] {
+            check(valid, true);
         }
-        for bad in
+        for invalid in
             ["", "-a", "a-", ".a", "a.", "Web", "a_b", "a b", "a/b", "vm:100", "ä", "..", &"a".repeat(64)]
         {
-            check(bad, false);
+            check(invalid, false);
         }
     }
 

@@ -369,15 +369,15 @@ pub struct ServiceCopy {
     pub definition: ServiceDefinition,
     /// Whether the node no longer guards the copy: the resource was Ignored or deleted, or may have been
     /// moved by hand, since the start.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub let_go: bool,
+    #[serde(rename = "letGo", skip_serializing_if = "std::ops::Not::not")]
+    pub is_unguarded: bool,
 }
 
 impl ServiceCopy {
     /// Returns `true` if the node's watchdog guards the copy, so that proofs (a), (f) and (g) count for it (FENCING,
     /// R5.24).
     pub fn is_guarded(&self) -> bool {
-        self.definition.exclusive && !self.let_go
+        self.definition.exclusive && !self.is_unguarded
     }
 }
 

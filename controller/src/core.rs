@@ -95,7 +95,7 @@ enum DeviceRun {
 /// // The shell reads etcd, which is empty here, and passes the answer.
 /// let synced = Input::Synced { entries: Vec::new(), revision: Revision(1), answers: id };
 /// controller.handle(&Now::default(), synced);
-/// assert_eq!((controller.term(), controller.plans()), (None, 0), "a follower only observes");
+/// assert_eq!((controller.term(), controller.plan_count()), (None, 0), "a follower only observes");
 /// ```
 #[derive(Debug)]
 pub struct Controller {
@@ -286,7 +286,7 @@ impl Controller {
     }
 
     /// Returns the number of plans that this process has made.
-    pub fn plans(&self) -> u64 {
+    pub fn plan_count(&self) -> u64 {
         self.plans
     }
 

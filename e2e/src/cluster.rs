@@ -34,7 +34,7 @@ use crate::wait::wait_until;
 const STEP_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Longest time for whole machines to boot and register. Emulated machines on a busy host are slower still.
-const WHOLE_MACHINE_TIMEOUT: Duration = Duration::from_secs(300);
+const VIRTUAL_MACHINE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Facts about a running cluster that a later command needs, stored in the cluster's directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -127,11 +127,11 @@ impl Cluster {
     }
 
     /// Connects a machine to its networks.
-    fn attach(&self, machine: &Machine, is_whole: bool) -> Result<()> {
+    fn attach(&self, machine: &Machine, is_virtual_machine: bool) -> Result<()> {
         let network = &self.state.network;
         match machine.role {
             Role::Storage => network.attach_storage(&machine.name, machine.number),
-            Role::Etcd | Role::Controller | Role::Node if !is_whole => {
+            Role::Etcd | Role::Controller | Role::Node if !is_virtual_machine => {
                 network.attach(&machine.name, machine.number)
             }
             Role::Etcd | Role::Controller | Role::Node => {
@@ -210,7 +210,7 @@ impl Cluster {
         {
             let key = self.keys().fence(&machine.name.as_str().into());
             let timeout =
-                if self.state.plan.hardware.is_some() { WHOLE_MACHINE_TIMEOUT } else { STEP_TIMEOUT };
+                if self.state.plan.hardware.is_some() { VIRTUAL_MACHINE_TIMEOUT } else { STEP_TIMEOUT };
             wait_until(&format!("{} to be open for services", machine.name), timeout, || {
                 self.etcdctl().get(&key).ok().flatten().is_some_and(|entry| entry.value["state"] == "Open")
             })?;

@@ -84,8 +84,8 @@ mod tests {
             block("Two", None, "d"),
         ];
         assert_eq!(parse(text).unwrap(), expected);
-        for bad in ["## One\n```sh\na\n```\n", "## One\n    apt install\n"] {
-            assert!(parse(bad).is_err(), "{bad}");
+        for invalid_page in ["## One\n```sh\na\n```\n", "## One\n    apt install\n"] {
+            assert!(parse(invalid_page).is_err(), "{invalid_page}");
         }
     }
 }

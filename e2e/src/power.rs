@@ -29,7 +29,7 @@ pub struct PowerSupply {
 #[derive(Default)]
 struct Shared {
     broken: AtomicBool,
-    switched_off: AtomicU32,
+    switch_off_count: AtomicU32,
 }
 
 impl PowerSupply {
@@ -64,13 +64,13 @@ impl PowerSupply {
     }
 
     /// Makes every later command fail, like a device that lost its power together with the node.
-    pub fn break_down(&self) {
+    pub fn reject_requests(&self) {
         self.shared.broken.store(true, Ordering::Relaxed);
     }
 
     /// Returns how often a machine was switched off.
-    pub fn switched_off(&self) -> u32 {
-        self.shared.switched_off.load(Ordering::Relaxed)
+    pub fn switch_off_count(&self) -> u32 {
+        self.shared.switch_off_count.load(Ordering::Relaxed)
     }
 }
 
@@ -105,7 +105,7 @@ fn execute(line: &str, directory: &Path, shared: &Shared) -> Result<&'static str
         "status" => {}
         "off" => {
             cluster.power_off(machine)?;
-            shared.switched_off.fetch_add(1, Ordering::Relaxed);
+            shared.switch_off_count.fetch_add(1, Ordering::Relaxed);
         }
         "on" if cluster.machine(machine)?.is_on() => {}
         "on" => cluster.power_on(machine)?,

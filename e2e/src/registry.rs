@@ -187,14 +187,14 @@ mod tests {
 
     fn record(owner_alive: bool, lifetime: Lifetime, process_alive: bool) -> Record {
         let own_process = ProcessId::own().unwrap();
-        let gone = ProcessId { start_ticks: 1, ..own_process };
+        let ended_process = ProcessId { start_ticks: 1, ..own_process };
         Record {
             run: "test".into(),
             slot: 1,
             lifetime,
-            owner: if owner_alive { own_process } else { gone },
+            owner: if owner_alive { own_process } else { ended_process },
             directory: PathBuf::new(),
-            processes: vec![if process_alive { own_process } else { gone }],
+            processes: vec![if process_alive { own_process } else { ended_process }],
             namespaces: false,
         }
     }

@@ -38,20 +38,20 @@ fn hactl_shows_changes_and_explains_placement() -> Result<()> {
     };
 
     // The object is created first and unchanged the second time.
-    let good = write(&scenario, "web.yaml", &object("web", &witness_spec("web")?))?;
-    let good = good.to_str().context("path is not valid UTF-8")?;
-    let diff = hactl(&scenario, &["diff", "-f", good], 1)?;
+    let valid_manifest = write(&scenario, "web.yaml", &object("web", &witness_spec("web")?))?;
+    let valid_manifest = valid_manifest.to_str().context("path is not valid UTF-8")?;
+    let diff = hactl(&scenario, &["diff", "-f", valid_manifest], 1)?;
     assert!(diff.contains("web"), "{diff}");
-    let first = hactl(&scenario, &["apply", "-f", good], 0)?;
+    let first = hactl(&scenario, &["apply", "-f", valid_manifest], 0)?;
     assert!(first.contains("created"), "{first}");
-    let second = hactl(&scenario, &["apply", "-f", good], 0)?;
+    let second = hactl(&scenario, &["apply", "-f", valid_manifest], 0)?;
     assert!(second.contains("unchanged") && !second.contains("created"), "{second}");
-    hactl(&scenario, &["diff", "-f", good], 0)?;
+    hactl(&scenario, &["diff", "-f", valid_manifest], 0)?;
     scenario.wait_until_started("web")?;
 
     // For a typo, the error contains file, line, field and the nearest name. The object does not change.
-    let bad = "apiVersion: hactl.io/v1\nkind: Resource\nmetadata:\n  name: web\nspec:\n  driver:\n    exec:\n      command: [sleep, '9']\n  maxRestrat: 3\n";
-    let path = write(&scenario, "typo.yaml", bad)?;
+    let invalid_manifest = "apiVersion: hactl.io/v1\nkind: Resource\nmetadata:\n  name: web\nspec:\n  driver:\n    exec:\n      command: [sleep, '9']\n  maxRestrat: 3\n";
+    let path = write(&scenario, "typo.yaml", invalid_manifest)?;
     let before = scenario.object("resources", "web").context("web not found")?["spec"].take();
     let text = hactl(&scenario, &["apply", "-f", path.to_str().context("path is not valid UTF-8")?], 2)?;
     for part in ["typo.yaml", "9", "maxRestrat", "maxRestart"] {

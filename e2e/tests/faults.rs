@@ -12,7 +12,7 @@ fn services_survive_every_kind_of_fault() -> Result<()> {
     // The text is the hash of the commit when `./dev/test` runs this test. It determines the order, the targets and the last
     // fault.
     let seed = std::env::var("HACTL_DRAWN").map_or(1, |text| fnv1a_hash(&text));
-    let settings = Settings { seed, faults, length_ms: 95_000 };
+    let settings = Settings { seed, faults, duration_ms: 95_000 };
     let mut lines = Vec::new();
     let report =
         campaign::run(&scratch::directory("faults")?, settings, &mut |line| lines.push(line.to_owned()));

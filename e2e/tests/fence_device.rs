@@ -31,7 +31,7 @@ fn confirming_fence_device_proves_node_dead() -> Result<()> {
     let active_node = scenario.wait_until_started(WITNESS)?;
     scenario.cluster.cut(&active_node)?;
     scenario.wait_until_moved_from(WITNESS, &active_node)?;
-    assert_eq!(supply.switched_off(), 1, "the device was not used");
+    assert_eq!(supply.switch_off_count(), 1, "the device was not used");
     assert!(!scenario.cluster.machine(&active_node)?.is_on());
     let proof = proof(&scenario, &active_node)?;
     assert!(matches!(proof, Proof::Device { .. }), "{proof:?}");
@@ -59,7 +59,7 @@ fn a_machine_is_switched_off_by_its_management_controller() -> Result<()> {
     scenario.wait_until_moved_from(WITNESS, &active_node)?;
     let proof = proof(&scenario, &active_node)?;
     assert!(matches!(proof, Proof::Device { .. }), "{proof:?}");
-    assert_eq!(supply.switched_off(), 1, "the machine was not switched off");
+    assert_eq!(supply.switch_off_count(), 1, "the machine was not switched off");
     assert!(!scenario.cluster.machine(&active_node)?.is_on());
     scenario.cluster.heal(&active_node)?;
     scenario.cluster.power_on(&active_node)?;
@@ -71,10 +71,10 @@ fn a_machine_is_switched_off_by_its_management_controller() -> Result<()> {
 fn failing_fence_device_proves_nothing() -> Result<()> {
     let (scenario, supply) = start_with_devices("fence-device-broken")?;
     let active_node = scenario.wait_until_started(WITNESS)?;
-    supply.break_down();
+    supply.reject_requests();
     scenario.cluster.machine(&active_node)?.signal("ha-node-agent", Signal::SIGSTOP)?;
     scenario.wait_until_moved_from(WITNESS, &active_node)?;
-    assert_eq!(supply.switched_off(), 0);
+    assert_eq!(supply.switch_off_count(), 0);
     let proof = proof(&scenario, &active_node)?;
     assert!(matches!(proof, Proof::Silence { .. }), "{proof:?}");
     scenario.finish()

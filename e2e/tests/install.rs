@@ -28,12 +28,12 @@ const FAILOVER_TIMEOUT: Duration = Duration::from_secs(60);
 struct InstallTest {
     cluster: Cluster,
     blocks: Vec<Block>,
-    begin: Instant,
+    started_at: Instant,
 }
 
 impl InstallTest {
     fn start() -> Result<Self> {
-        let begin = Instant::now();
+        let started_at = Instant::now();
         let mut plan = Plan::test(&scratch::directory("install")?);
         (plan.etcd, plan.controllers, plan.nodes) = (0, 0, 3);
         (plan.units, plan.bare) = (Some(Vec::new()), true);
@@ -42,10 +42,10 @@ impl InstallTest {
             cluster.power_on(machine)?;
         }
         let blocks = page::blocks(&repository().join("docs/install.md"))?;
-        let site = Self { cluster, blocks, begin };
-        site.prepare()?;
-        site.print_progress("three machines with systemd started");
-        Ok(site)
+        let test = Self { cluster, blocks, started_at };
+        test.prepare()?;
+        test.print_progress("three machines with systemd started");
+        Ok(test)
     }
 
     /// Installs the prerequisites of the page: host names, the packages and an etcd release. Also installs the simulated
@@ -68,7 +68,7 @@ impl InstallTest {
             shared.join("apt.conf"),
             "APT::Get::Assume-Yes \"true\";\nAPT::Sandbox::User \"root\";\nAPT::Install-Recommends \"false\";\nDpkg::Use-Pty \"false\";\n",
         )?;
-        on_each(|name| {
+        run_on_each_machine(|name| {
             let machine = self.cluster.machine(machine_name(name)?)?;
             container::wait_until_booted(machine)?;
             // The first file prevents starts of services if this suite runs in a container. The second causes an index of all
@@ -88,8 +88,8 @@ impl InstallTest {
         })
     }
 
-    fn print_progress(&self, what: &str) {
-        println!("{:5.1} s {what}", self.begin.elapsed().as_secs_f64());
+    fn print_progress(&self, step: &str) {
+        println!("{:5.1} s {step}", self.started_at.elapsed().as_secs_f64());
     }
 
     /// Runs commands on a machine of the page, in the directory with the packages, and returns their output.
@@ -102,16 +102,17 @@ impl InstallTest {
     /// Runs the blocks below a heading. Blocks marked `another` run only if `another` is given, the name of a machine that still
     /// has power.
     fn run_section(&mut self, heading: &str, another: Option<&str>) -> Result<()> {
-        let (now, later): (Vec<Block>, Vec<Block>) = self.blocks.drain(..).partition(|block| {
-            block.heading == heading
-                && (another.is_some() || block.target != Some(BlockTarget::On("another".to_owned())))
-        });
-        self.blocks = later;
-        ensure!(!now.is_empty(), "docs/install.md has no commands below {heading}");
-        for block in now {
+        let (section_blocks, remaining_blocks): (Vec<Block>, Vec<Block>) =
+            self.blocks.drain(..).partition(|block| {
+                block.heading == heading
+                    && (another.is_some() || block.target != Some(BlockTarget::On("another".to_owned())))
+            });
+        self.blocks = remaining_blocks;
+        ensure!(!section_blocks.is_empty(), "docs/install.md has no commands below {heading}");
+        for block in section_blocks {
             match &block.target {
                 None => {}
-                Some(BlockTarget::Each) => on_each(|name| self.run(name, &block.text))?,
+                Some(BlockTarget::Each) => run_on_each_machine(|name| self.run(name, &block.text))?,
                 Some(BlockTarget::On(name)) => {
                     self.run(another.filter(|_| name == "another").unwrap_or(name), &block.text)?;
                 }
@@ -132,7 +133,7 @@ impl InstallTest {
 }
 
 /// Runs a function for all machines in parallel.
-fn on_each(run: impl Fn(&str) -> Result<String> + Sync) -> Result<()> {
+fn run_on_each_machine(run: impl Fn(&str) -> Result<String> + Sync) -> Result<()> {
     thread::scope(|scope| {
         let started: Vec<_> = MACHINES.map(|(name, _)| scope.spawn(|| run(name))).into_iter().collect();
         for thread in started {
@@ -144,7 +145,7 @@ fn on_each(run: impl Fn(&str) -> Result<String> + Sync) -> Result<()> {
 
 /// Returns the test's name for a machine of docs/install.md.
 fn machine_name(name: &str) -> Result<&'static str> {
-    let found = MACHINES.iter().find(|(of_page, _)| *of_page == name);
+    let found = MACHINES.iter().find(|(page_name, _)| *page_name == name);
     found
         .map(|(_, machine)| *machine)
         .with_context(|| format!("docs/install.md does not name a machine {name}"))
@@ -159,57 +160,57 @@ fn packages() -> Result<PathBuf> {
 }
 
 /// Returns `true` if the journal of a machine shows that the service runs there.
-fn is_ticking(site: &InstallTest, name: &str) -> bool {
+fn is_ticking(test: &InstallTest, name: &str) -> bool {
     let journal_command =
         "journalctl --quiet --output cat --boot HACTL_RESOURCE=ticker SYSLOG_IDENTIFIER=ticker";
-    site.run(name, journal_command)
+    test.run(name, journal_command)
         .is_ok_and(|output_text| output_text.contains(&format!("ticker ticks on {name}")))
 }
 
 #[test]
 fn the_commands_of_the_installation_page_work() -> Result<()> {
-    let mut site = InstallTest::start()?;
-    site.run_section("1. Packages", None)?;
-    site.run_section("2. Certificates", None)?;
+    let mut test = InstallTest::start()?;
+    test.run_section("1. Packages", None)?;
+    test.run_section("2. Certificates", None)?;
     // The page copies these files with scp.
-    on_each(|name| {
-        site.run(name, &format!("mkdir -p /etc/hactl && cp -p ca.pem {name}.pem {name}.key /etc/hactl/"))
+    run_on_each_machine(|name| {
+        test.run(name, &format!("mkdir -p /etc/hactl && cp -p ca.pem {name}.pem {name}.key /etc/hactl/"))
     })?;
-    site.run_section("3. etcd", None)?;
-    site.run_section("4. Each machine", None).with_context(|| journals(&site))?;
+    test.run_section("3. etcd", None)?;
+    test.run_section("4. Each machine", None).with_context(|| journals(&test))?;
     // The test needs the simulated watchdog. The namespaces of this host cannot be paused individually, so W is valid
     // proof even if the host is virtual.
-    site.run("c1", "hactl set cluster/default fencing.allowSimulatedWatchdog=true")?;
+    test.run("c1", "hactl set cluster/default fencing.allowSimulatedWatchdog=true")?;
     for (name, _) in MACHINES {
-        site.run("c1", &format!("hactl set node/{name} fencing.trustWatchdogOnVirtualMachine=true"))?;
+        test.run("c1", &format!("hactl set node/{name} fencing.trustWatchdogOnVirtualMachine=true"))?;
     }
-    site.run_section("5. Check the watchdogs", None)?;
-    site.run_section("6. Test a failover", None).with_context(|| journals(&site))?;
+    test.run_section("5. Check the watchdogs", None)?;
+    test.run_section("6. Test a failover", None).with_context(|| journals(&test))?;
 
-    let lost = site.ticker_node("c1").context("service does not run")?;
-    wait_until("the service to tick", STEP_TIMEOUT, || is_ticking(&site, &lost))?;
-    let another = MACHINES.map(|(name, _)| name).into_iter().find(|name| *name != lost);
+    let failed_machine = test.ticker_node("c1").context("service does not run")?;
+    wait_until("the service to tick", STEP_TIMEOUT, || is_ticking(&test, &failed_machine))?;
+    let another = MACHINES.map(|(name, _)| name).into_iter().find(|name| *name != failed_machine);
     let another = another.context("no other machine found")?;
-    site.cluster.power_off(machine_name(&lost)?)?;
-    site.print_progress(&format!("{lost} lost power"));
-    let now = wait_for("the service to run elsewhere", FAILOVER_TIMEOUT, || {
-        site.ticker_node(another).filter(|now| *now != lost)
+    test.cluster.power_off(machine_name(&failed_machine)?)?;
+    test.print_progress(&format!("{failed_machine} lost power"));
+    let new_machine = wait_for("the service to run elsewhere", FAILOVER_TIMEOUT, || {
+        test.ticker_node(another).filter(|new_machine| *new_machine != failed_machine)
     })
-    .with_context(|| journals(&site))?;
-    site.print_progress(&format!("the service runs on {now}"));
-    wait_until("the service to tick on another machine", STEP_TIMEOUT, || is_ticking(&site, &now))?;
-    site.run_section("6. Test a failover", Some(another))?;
-    let unused_blocks: Vec<&Block> = site.blocks.iter().filter(|block| block.target.is_some()).collect();
+    .with_context(|| journals(&test))?;
+    test.print_progress(&format!("the service runs on {new_machine}"));
+    wait_until("the service to tick on another machine", STEP_TIMEOUT, || is_ticking(&test, &new_machine))?;
+    test.run_section("6. Test a failover", Some(another))?;
+    let unused_blocks: Vec<&Block> = test.blocks.iter().filter(|block| block.target.is_some()).collect();
     if !unused_blocks.is_empty() {
         bail!("the test does not follow these blocks of docs/install.md: {unused_blocks:?}");
     }
-    site.cluster.remove()
+    test.cluster.remove()
 }
 
 /// Returns the last lines of the machines' journals.
-fn journals(site: &InstallTest) -> String {
+fn journals(test: &InstallTest) -> String {
     let journal_command = "journalctl --quiet --lines 30 -u ha-controller -u ha-node-agent -u ha-watchdogd; journalctl --quiet --lines 5 -u etcd";
     let output_text =
-        MACHINES.map(|(name, _)| format!("{name}:\n{}", site.run(name, journal_command).unwrap_or_default()));
+        MACHINES.map(|(name, _)| format!("{name}:\n{}", test.run(name, journal_command).unwrap_or_default()));
     output_text.join("\n")
 }

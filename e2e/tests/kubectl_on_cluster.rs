@@ -20,27 +20,27 @@ fn kubectl(cluster: &Cluster, arguments: &[&str], expected: i32) -> Result<Strin
 fn kubectl_works_against_the_api() -> Result<()> {
     let scenario = Scenario::start("kubectl")?;
     let cluster = &scenario.cluster;
-    let file = |name: &str, value: &Value| -> Result<String> {
+    let write_file = |name: &str, value: &Value| -> Result<String> {
         let path = cluster.directory().join(name);
         std::fs::write(&path, value.to_string())?;
         Ok(path.to_str().context("path is not valid UTF-8")?.to_owned())
     };
     let mut object = json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web"},
         "spec": witness_spec("web")?});
-    let first = file("web.json", &object)?;
+    let manifest = write_file("web.json", &object)?;
     object["spec"]["comment"] = json!("changed");
-    let second = file("web-changed.json", &object)?;
+    let changed_manifest = write_file("web-changed.json", &object)?;
     object["spec"]["maxRestrat"] = json!(1);
-    let invalid = file("web-wrong.json", &object)?;
+    let invalid_manifest = write_file("web-wrong.json", &object)?;
 
     let names = kubectl(cluster, &["api-resources", "--api-group=hactl.io"], 0)?;
     assert!(names.contains("resources") && names.contains("har"), "{names}");
-    assert!(kubectl(cluster, &["apply", "-f", &first], 0)?.contains("created"));
-    assert!(kubectl(cluster, &["apply", "-f", &first], 0)?.contains("unchanged"));
-    kubectl(cluster, &["diff", "-f", &first], 0)?;
-    assert!(kubectl(cluster, &["diff", "-f", &second], 1)?.contains("changed"));
-    assert!(kubectl(cluster, &["apply", "-f", &second], 0)?.contains("configured"));
-    let refused = kubectl(cluster, &["apply", "-f", &invalid], 1)?;
+    assert!(kubectl(cluster, &["apply", "-f", &manifest], 0)?.contains("created"));
+    assert!(kubectl(cluster, &["apply", "-f", &manifest], 0)?.contains("unchanged"));
+    kubectl(cluster, &["diff", "-f", &manifest], 0)?;
+    assert!(kubectl(cluster, &["diff", "-f", &changed_manifest], 1)?.contains("changed"));
+    assert!(kubectl(cluster, &["apply", "-f", &changed_manifest], 0)?.contains("configured"));
+    let refused = kubectl(cluster, &["apply", "-f", &invalid_manifest], 1)?;
     assert!(refused.contains("maxRestrat"), "{refused}");
 
     kubectl(
@@ -77,8 +77,8 @@ fn kubectl_works_against_the_api() -> Result<()> {
         0,
     )?;
     scenario.wait_until_stopped("web")?;
-    let seen = watch.join().map_err(|_| anyhow::anyhow!("the watch panicked"))??;
-    assert!(seen.lines().filter(|line| line.contains("web")).count() >= 2, "{seen}");
+    let watch_output = watch.join().map_err(|_| anyhow::anyhow!("the watch panicked"))??;
+    assert!(watch_output.lines().filter(|line| line.contains("web")).count() >= 2, "{watch_output}");
 
     kubectl(cluster, &["delete", "resource", "web", "--timeout=60s"], 0)?;
     wait_until("web to be deleted", STEP_TIMEOUT, || scenario.object("resources", "web").is_none())?;

@@ -54,8 +54,8 @@ impl BareMachine {
         Ok(bare)
     }
 
-    fn print_progress(&self, what: &str) {
-        println!("{:5.1} s {what}", self.begin.elapsed().as_secs_f64());
+    fn print_progress(&self, step: &str) {
+        println!("{:5.1} s {step}", self.begin.elapsed().as_secs_f64());
     }
 
     /// Runs a command on the machine and returns its output.
@@ -101,10 +101,10 @@ impl BareMachine {
         self.run(&format!("readlink /proc/{pid}/exe"))
     }
 
-    fn wait_for_status(&self, what: &str, words: &[&str]) -> Result<()> {
+    fn wait_for_status(&self, condition_name: &str, words: &[&str]) -> Result<()> {
         let status =
             || self.run("systemctl show --property StatusText --value ha-node-agent").unwrap_or_default();
-        wait_until(what, STEP_TIMEOUT, || words.iter().all(|word| status().contains(word)))
+        wait_until(condition_name, STEP_TIMEOUT, || words.iter().all(|word| status().contains(word)))
             .with_context(|| format!("{}\n{}", status(), self.journal("ha-node-agent")))
     }
 
@@ -265,8 +265,8 @@ fn check_upgrade(machine: &BareMachine) -> Result<()> {
     wait_until("the service to continue", STEP_TIMEOUT, || {
         machine.cluster.witness("web").lines().is_ok_and(|now| now.len() > lines)
     })?;
-    let kept = machine.run("tail -n 1 /etc/default/ha-node-agent")?;
-    assert_eq!(kept, "# by the administrator", "an upgrade keeps what the administrator has written");
+    let last_line = machine.run("tail -n 1 /etc/default/ha-node-agent")?;
+    assert_eq!(last_line, "# by the administrator", "an upgrade keeps what the administrator has written");
     machine.print_progress("the new agent has armed");
     Ok(())
 }

@@ -62,8 +62,8 @@ pub(crate) fn load(flags: &FileFlags, completeness: Completeness) -> Result<Vec<
         read(&text.name, &text.content, completeness, &mut entries, &mut problems);
     }
     for (index, entry) in entries.iter().enumerate() {
-        let same = |other: &&Entry| other.kind == entry.kind && other.name == entry.name;
-        if let Some(first) = entries[..index].iter().find(same) {
+        let is_same_object = |other: &&Entry| other.kind == entry.kind && other.name == entry.name;
+        if let Some(first) = entries[..index].iter().find(is_same_object) {
             problems.push(format!(
                 "{}: {} is already defined at {}",
                 entry.location,
@@ -176,10 +176,10 @@ fn parse_object(
     completeness: Completeness,
     problems: &mut Vec<String>,
 ) -> Option<Entry> {
-    let before = problems.len();
+    let problem_count_before = problems.len();
     let mut report_problem = |path: &str, message: String| {
-        let shown = if path.is_empty() { String::new() } else { format!("{path}: ") };
-        problems.push(format!("{}: {shown}{message}", location.format(path)));
+        let path_prefix = if path.is_empty() { String::new() } else { format!("{path}: ") };
+        problems.push(format!("{}: {path_prefix}{message}", location.format(path)));
     };
     if !value.is_object() {
         report_problem(
@@ -195,19 +195,20 @@ fn parse_object(
         }
         None => report_problem("apiVersion", format!("missing; set apiVersion: {API_VERSION}")),
     }
-    let names = || Kind::ALL.map(Kind::name);
-    let Some(written) = value["kind"].as_str() else {
-        report_problem("kind", format!("missing; valid kinds: {}", names().join(", ")));
+    let kind_names = || Kind::ALL.map(Kind::name);
+    let Some(written_kind) = value["kind"].as_str() else {
+        report_problem("kind", format!("missing; valid kinds: {}", kind_names().join(", ")));
         return None;
     };
-    let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == written) else {
-        let suggestion =
-            Kind::parse(written).map(Kind::name).or_else(|| most_similar(written, names().into_iter()));
+    let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == written_kind) else {
+        let suggestion = Kind::parse(written_kind)
+            .map(Kind::name)
+            .or_else(|| most_similar(written_kind, kind_names().into_iter()));
         let hint = match suggestion {
             Some(suggestion) => format!("; did you mean {suggestion}?"),
-            None => format!("; valid kinds: {}", names().join(", ")),
+            None => format!("; valid kinds: {}", kind_names().join(", ")),
         };
-        report_problem("kind", format!("{written:?} is not a valid kind{hint}"));
+        report_problem("kind", format!("{written_kind:?} is not a valid kind{hint}"));
         return None;
     };
     let renamed = renamed::accept(kind, &mut value).unwrap_or_else(|problems| {
@@ -220,11 +221,11 @@ fn parse_object(
     match completeness {
         Completeness::Whole => {
             let unknown = schema::unknown_fields(schema::of(kind), &value);
-            let known = |path: &str| !matches!(path, "apiVersion" | "kind");
+            let is_checked_here = |path: &str| !matches!(path, "apiVersion" | "kind");
             for problem in unknown
                 .iter()
                 .chain(&validation::problems(kind, &value))
-                .filter(|problem| known(&problem.path))
+                .filter(|problem| is_checked_here(&problem.path))
             {
                 // The line already begins with the path.
                 let message = problem.message.replacen(&format!(" \"{}\"", problem.path), "", 1);
@@ -237,10 +238,10 @@ fn parse_object(
             }
         }
     }
-    if problems.len() > before {
+    if problems.len() > problem_count_before {
         return None;
     }
-    explicit_priorities(&mut value);
+    fill_missing_priorities(&mut value);
     let name = crate::names::name_of(&value).to_owned();
     Some(Entry { kind, name, object: value, location: location.format(""), renamed })
 }
@@ -266,7 +267,7 @@ pub(crate) fn remove_server_fields(value: &mut Value) {
 }
 
 /// Replaces the empty priority in `nodes: {node1:}` by 0; in a merge patch, null would remove the node.
-fn explicit_priorities(value: &mut Value) {
+fn fill_missing_priorities(value: &mut Value) {
     for path in ["/spec/nodes", "/spec/nodeAffinity/nodes"] {
         for priority in value
             .pointer_mut(path)
@@ -288,11 +289,11 @@ mod tests {
     fn check(text: &str, expected: Result<&[&str], &[&str]>) {
         let (mut entries, mut problems) = (Vec::new(), Vec::new());
         read("f.yaml", text, Completeness::Whole, &mut entries, &mut problems);
-        let shown: Vec<String> = entries.iter().map(Entry::display_name).collect();
+        let entry_names: Vec<String> = entries.iter().map(Entry::display_name).collect();
         match expected {
             Ok(expected) => {
                 assert_eq!(problems, Vec::<String>::new());
-                assert_eq!(shown, expected);
+                assert_eq!(entry_names, expected);
             }
             Err(expected) => {
                 assert_eq!(problems.len(), expected.len(), "{problems:#?}");

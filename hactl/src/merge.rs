@@ -48,23 +48,23 @@ pub(crate) fn last_applied(live: &Value) -> Option<Value> {
     serde_json::from_str(text).ok()
 }
 
-/// Returns the merge patch (RFC 7396) from `live` to `wanted`. The patch sets changed fields, and removes fields that
+/// Returns the merge patch (RFC 7396) from `live` to `desired`. The patch sets changed fields, and removes fields that
 /// were applied last and are no longer wanted. Fields that only other writers set stay. An empty map means no change.
-pub(crate) fn patch(last: Option<&Value>, wanted: &Value, live: &Value) -> Value {
-    let mut wanted = wanted.clone();
+pub(crate) fn patch(last: Option<&Value>, desired: &Value, live: &Value) -> Value {
+    let mut desired = desired.clone();
     // Other writers also own labels and annotations, so theirs must stay even if the file has none.
     for map in ["labels", "annotations"] {
-        let metadata = wanted.get_mut("metadata").and_then(Value::as_object_mut);
+        let metadata = desired.get_mut("metadata").and_then(Value::as_object_mut);
         if let Some(metadata) = metadata.filter(|metadata| !metadata.contains_key(map))
             && live.pointer("/metadata").is_some_and(|metadata| metadata[map].is_object())
         {
             metadata.insert(map.to_owned(), Value::Object(Map::new()));
         }
     }
-    let wanted = &wanted;
-    let mut patch = difference(wanted, live);
+    let desired = &desired;
+    let mut patch = difference(desired, live);
     if let Some(last) = last {
-        remove_unwanted(last, wanted, live, &mut patch);
+        remove_unwanted(last, desired, live, &mut patch);
     }
     // The request's URL already determines both fields.
     for field in ["apiVersion", "kind"] {
@@ -73,9 +73,9 @@ pub(crate) fn patch(last: Option<&Value>, wanted: &Value, live: &Value) -> Value
     Value::Object(patch)
 }
 
-fn difference(wanted: &Value, live: &Value) -> Map<String, Value> {
+fn difference(desired: &Value, live: &Value) -> Map<String, Value> {
     let mut patch = Map::new();
-    for (field, value) in wanted.as_object().into_iter().flatten() {
+    for (field, value) in desired.as_object().into_iter().flatten() {
         match (value, live.get(field)) {
             (Value::Null, None) => {}
             (Value::Object(_), Some(existing @ Value::Object(_))) => {
@@ -93,10 +93,10 @@ fn difference(wanted: &Value, live: &Value) -> Map<String, Value> {
     patch
 }
 
-fn remove_unwanted(last: &Value, wanted: &Value, live: &Value, patch: &mut Map<String, Value>) {
+fn remove_unwanted(last: &Value, desired: &Value, live: &Value, patch: &mut Map<String, Value>) {
     for (field, value) in last.as_object().into_iter().flatten() {
         let Some(existing) = live.get(field) else { continue };
-        match wanted.get(field) {
+        match desired.get(field) {
             None => {
                 patch.insert(field.clone(), Value::Null);
             }
@@ -175,9 +175,9 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn check(last: &Value, wanted: &Value, live: &Value, expected: &Value) {
+    fn check(last: &Value, desired: &Value, live: &Value, expected: &Value) {
         let last = (!last.is_null()).then_some(last);
-        assert_eq!(&patch(last, wanted, live), expected);
+        assert_eq!(&patch(last, desired, live), expected);
     }
 
     #[test]
@@ -254,12 +254,12 @@ mod tests {
     proptest! {
         #[test]
         fn merge_patch_is_complete_and_idempotent(
-            last in any_object(), wanted in any_object(), live in any_object()
+            last in any_object(), desired in any_object(), live in any_object()
         ) {
             let mut merged = live.clone();
-            apply(&mut merged, &patch(Some(&last), &wanted, &live));
-            prop_assert!(contains(&merged, &wanted), "{merged} lacks parts of {wanted}");
-            prop_assert_eq!(patch(Some(&wanted), &wanted, &merged), json!({}));
+            apply(&mut merged, &patch(Some(&last), &desired, &live));
+            prop_assert!(contains(&merged, &desired), "{merged} lacks parts of {desired}");
+            prop_assert_eq!(patch(Some(&desired), &desired, &merged), json!({}));
         }
     }
 }

@@ -162,8 +162,8 @@ impl Terminal {
 
     /// Shows the held warnings for which `keep` is true, and from now on each warning immediately.
     pub(crate) fn release_warnings(&self, keep: impl Fn(&str) -> bool) {
-        let held = self.lock_held_warnings().take().unwrap_or_default();
-        held.iter().filter(|text| keep(text)).for_each(|text| self.warn(text));
+        let held_warnings = self.lock_held_warnings().take().unwrap_or_default();
+        held_warnings.iter().filter(|text| keep(text)).for_each(|text| self.warn(text));
     }
 
     fn lock_held_warnings(&self) -> MutexGuard<'_, Option<Vec<String>>> {

@@ -254,7 +254,7 @@ impl AgentCore {
         core.seed_services();
         core.load_watchdog_test_results();
         if watchdog_test_ended {
-            core.journal_changed();
+            core.mark_journal_changed();
         }
         core
     }
@@ -269,7 +269,7 @@ impl AgentCore {
             // A controller rewrites its candidate key at its restart; a version without `refresh/<id>` rewrites it
             // every Ki. While nothing is due, that has no consequence.
             self.last_input_at = now.raw;
-            self.view.changed(changes);
+            self.view.on_changed(changes);
             return;
         }
         let follows = !matches!(input, Input::Measured { .. }) || is_due(self);
@@ -279,28 +279,28 @@ impl AgentCore {
         }
         match input {
             Input::Synced { prefix, entries, revision } => {
-                self.view.synced(&prefix, &entries, revision);
+                self.view.on_synced(&prefix, &entries, revision);
                 self.all_dirty = true;
             }
             Input::Changed { changes, revision: _ } => {
                 for change in &changes {
                     self.mark_dirty(change);
                 }
-                self.view.changed(&changes);
+                self.view.on_changed(&changes);
             }
             Input::Progress(_) | Input::Tick => {}
             Input::Read { id, result } => {
                 self.read_answer(now, id, result);
                 self.all_dirty = true;
             }
-            Input::Committed { id, outcome } => self.committed(now, id, &outcome),
-            Input::LeaseGranted { id, result } => self.lease_granted(now, id, result),
-            Input::LeaseKept { lease, kept } => self.lease_kept(now, lease, &kept),
+            Input::Committed { id, outcome } => self.on_committed(now, id, &outcome),
+            Input::LeaseGranted { id, result } => self.on_lease_granted(now, id, result),
+            Input::LeaseKept { lease, kept } => self.on_lease_kept(now, lease, &kept),
             Input::HoldAnswered { id, candidate, answer } => {
-                self.hold_answered(now, id, &candidate, answer);
+                self.on_hold_answered(now, id, &candidate, answer);
             }
             Input::JournalWritten { id, result } => self.journal_written(now, id, result),
-            Input::Ended { id, result } => self.ended(now, id, result),
+            Input::Ended { id, result } => self.on_ended(now, id, result),
             Input::Driver(event) => self.driver_event(now, event),
             Input::Watchdog(event) => self.handle_watchdog_event(now, event),
             Input::Examined(facts) => self.store_machine_facts(facts),

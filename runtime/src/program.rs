@@ -82,11 +82,11 @@ mod tests {
 
     #[test]
     fn program_names_must_be_valid_in_keys() {
-        for good in ["node1", "a.b-c_D", &"x".repeat(253)] {
-            assert!(check_name("--node", good).is_ok(), "{good}");
+        for valid in ["node1", "a.b-c_D", &"x".repeat(253)] {
+            assert!(check_name("--node", valid).is_ok(), "{valid}");
         }
-        for bad in ["", "a/b", "a b", "ä", &"x".repeat(254)] {
-            let error = check_name("--node", bad).unwrap_err().to_string();
+        for invalid in ["", "a/b", "a b", "ä", &"x".repeat(254)] {
+            let error = check_name("--node", invalid).unwrap_err().to_string();
             assert!(error.starts_with("--node") && error.contains("253 letters"), "{error}");
         }
     }

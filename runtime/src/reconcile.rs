@@ -23,17 +23,17 @@ pub trait Core {
     fn deadline(&self) -> Option<(Mono, &'static str)>;
 
     /// Returns the input for a deadline that has passed.
-    fn due() -> Self::Input;
+    fn deadline_input() -> Self::Input;
 
     /// Maximum number of waiting inputs that are processed before effects are run and the deadline is checked again.
-    const BATCH: usize = 256;
+    const MAX_BATCH_SIZE: usize = 256;
 }
 
 /// Drives a core until `inputs` ends.
 ///
 /// # Guarantees
 /// `run` is called for every effect, in order, before further inputs are awaited. Inputs keep their order. A deadline
-/// is processed even if inputs never pause, after at most [`Core::BATCH`] of them. Each input is processed with its
+/// is processed even if inputs never pause, after at most [`Core::MAX_BATCH_SIZE`] of them. Each input is processed with its
 /// own reading of the clock.
 ///
 /// # Assumptions
@@ -52,12 +52,12 @@ pub async fn drive<C: Core>(
         let due = core.deadline();
         let input = tokio::select! {
             biased;
-            () = until(clock, due) => Some(C::due()),
+            () = until(clock, due) => Some(C::deadline_input()),
             input = inputs.next() => input,
         };
         let Some(input) = input else { return };
         core.handle(&clock.now(), input);
-        for _ in 1..C::BATCH {
+        for _ in 1..C::MAX_BATCH_SIZE {
             match inputs.next().now_or_never() {
                 Some(Some(input)) => core.handle(&clock.now(), input),
                 Some(None) => {
@@ -161,7 +161,7 @@ mod tests {
         fn deadline(&self) -> Option<(Mono, &'static str)> {
             self.due.map(|due| (due, "to echo"))
         }
-        fn due() -> Input {
+        fn deadline_input() -> Input {
             Input::Due
         }
     }

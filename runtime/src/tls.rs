@@ -25,10 +25,10 @@ pub struct TlsFiles {
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file could not be read, or does not contain the expected PEM data.
-    #[error("{what} file {}: {message}", path.display())]
+    #[error("{file_kind} file {}: {message}", path.display())]
     File {
         /// Expected content of the file.
-        what: &'static str,
+        file_kind: &'static str,
         /// Path of the file.
         path: PathBuf,
         /// Description of the problem.
@@ -176,8 +176,8 @@ fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
 }
 
 /// Reads the certificates of a PEM file, which must have at least one.
-pub fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let wrong = |message: String| TlsError::File { what, path: path.to_owned(), message };
+pub fn certificates(file_kind: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let wrong = |message: String| TlsError::File { file_kind, path: path.to_owned(), message };
     let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect)
         .map_err(|error| wrong(error.to_string()))?;
@@ -191,7 +191,7 @@ pub fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDe
 /// Reads the private key of a PEM file.
 pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_file(path).map_err(|error| TlsError::File {
-        what: "private key",
+        file_kind: "private key",
         path: path.to_owned(),
         message: error.to_string(),
     })

@@ -36,9 +36,10 @@ fn recover(view: &mut View, node: &str) -> usize {
     if let Some(facts) = view.nodes.get_mut(node) {
         facts.online = Err(ha_api_types::reason::Reason::Fencing);
     }
-    let lost: Vec<ResourceName> = view.users_of(&node.into()).map(|(name, _)| name.clone()).collect();
+    let services_to_move: Vec<ResourceName> =
+        view.users_of(&node.into()).map(|(name, _)| name.clone()).collect();
     let mut placed = 0;
-    for name in lost {
+    for name in services_to_move {
         let mut facts: ServiceFacts = view.services[&name].clone();
         (facts.uses, facts.node) = (BTreeSet::new(), None);
         let Some(to) = choose(view, &name, &facts).0.cloned() else { continue };

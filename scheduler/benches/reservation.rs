@@ -40,7 +40,7 @@ fn measure(nodes: u64, services: u64, memory: &str) {
     let mut changed = view.services["s000000"].clone();
     changed.requests.memory = "6Gi".parse().ok();
     timed("after one service has grown", || {
-        watch.service_changed(&"s000000".into(), Some(changed.clone()));
+        watch.on_service_changed(&"s000000".into(), Some(changed.clone()));
         watch.compute_missing(u64::MAX)
     });
     let mut later = view.clone();

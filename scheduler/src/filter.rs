@@ -64,7 +64,7 @@ pub(crate) fn query_refusals(
         });
     }
     report_shortages(query, node, query.outside_use(node_name), &mut |shortage| {
-        let CapacityShortage { reason, what, wanted, free, capacity } = shortage;
+        let CapacityShortage { reason, amount_name, wanted, free, capacity } = shortage;
         let free = Quantity::from_milli(free.max(0));
         let request = if query.members.len() > 1 {
             "requested together with services that have strict affinity"
@@ -73,8 +73,8 @@ pub(crate) fn query_refusals(
         };
         refusals.push(Refusal {
             reason,
-            message: format!("not enough {what}: {wanted} {request}, {free} of {capacity} free"),
-            remedy: format!("free {what} on {node_name}, or lower the request"),
+            message: format!("not enough {amount_name}: {wanted} {request}, {free} of {capacity} free"),
+            remedy: format!("free {amount_name} on {node_name}, or lower the request"),
             evicts_running: !all_use_node,
         });
     });
@@ -268,7 +268,7 @@ fn check_storage(
 /// An amount that a unit requests and that a node does not have free.
 struct CapacityShortage {
     reason: Reason,
-    what: &'static str,
+    amount_name: &'static str,
     wanted: Quantity,
     /// Free amount in thousandths; negative if services already request more than the node has.
     free: i128,
@@ -288,12 +288,12 @@ fn report_shortages(
         let Some(limit) = limit(&query.view.settings, node, kind) else { continue };
         let free = limit.saturating_sub(outside_use.requested(at));
         if wanted.milli() > free {
-            let (reason, what) = match kind {
+            let (reason, amount_name) = match kind {
                 Amount::Cpu => (Reason::NotEnoughCpu, "CPU"),
                 Amount::Memory => (Reason::NotEnoughMemory, "memory"),
                 Amount::Disk => (Reason::NotEnoughDisk, "disk"),
             };
-            report(CapacityShortage { reason, what, wanted, free, capacity });
+            report(CapacityShortage { reason, amount_name, wanted, free, capacity });
         }
     }
 }

@@ -30,7 +30,7 @@ impl World {
         let state_of_service = |name: &ResourceName| {
             let state_and_node =
                 self.service_states.get(name).cloned().unwrap_or((ServiceState::Queued, None));
-            self.exists(name).then_some(state_and_node)
+            self.resource_exists(name).then_some(state_and_node)
         };
         let node_of_service = |name: &ResourceName| state_of_service(name).and_then(|(_, node)| node);
         for (name, expected) in &expect.services {
@@ -95,14 +95,18 @@ impl World {
             check(format!("at most {limit} moves"), got <= limit, got.to_string());
         }
         for names in &expect.together {
-            let places: BTreeSet<Option<NodeName>> = names.iter().map(node_of_service).collect();
-            let ok = places.len() == 1 && !places.contains(&None);
-            check(format!("together {names:?}"), ok, format!("{places:?}"));
+            let nodes_of_services: BTreeSet<Option<NodeName>> = names.iter().map(node_of_service).collect();
+            let ok = nodes_of_services.len() == 1 && !nodes_of_services.contains(&None);
+            check(format!("together {names:?}"), ok, format!("{nodes_of_services:?}"));
         }
         for names in &expect.apart {
-            let places: Vec<Option<NodeName>> = names.iter().map(node_of_service).collect();
-            let different: BTreeSet<&NodeName> = places.iter().flatten().collect();
-            check(format!("apart {names:?}"), different.len() == names.len(), format!("{places:?}"));
+            let nodes_of_services: Vec<Option<NodeName>> = names.iter().map(node_of_service).collect();
+            let different: BTreeSet<&NodeName> = nodes_of_services.iter().flatten().collect();
+            check(
+                format!("apart {names:?}"),
+                different.len() == names.len(),
+                format!("{nodes_of_services:?}"),
+            );
         }
         for (name, nodes) in &expect.on_one_of {
             let got = node_of_service(name);
@@ -154,7 +158,7 @@ impl World {
                 let known = self.service_states.get(&name).cloned();
                 let (state, node) = known.unwrap_or((ServiceState::Queued, None));
                 let value = json!({
-                    "state": state, "requested": self.requested(&name), "node": node,
+                    "state": state, "requested": self.requested_state(&name), "node": node,
                     "running": running.get(&name).cloned().unwrap_or_default(),
                 });
                 (name, value)
@@ -214,11 +218,11 @@ impl World {
         })
     }
 
-    pub(crate) fn exists(&self, name: &ResourceName) -> bool {
+    pub(crate) fn resource_exists(&self, name: &ResourceName) -> bool {
         self.is_stored(Kind::Resource, name)
     }
 
-    fn requested(&self, name: &ResourceName) -> RequestedState {
+    fn requested_state(&self, name: &ResourceName) -> RequestedState {
         let object = self.spec_of(Kind::Resource, name);
         let state = object.and_then(|object| object.pointer("/spec/state").cloned());
         state.and_then(|state| serde_json::from_value(state).ok()).unwrap_or_default()

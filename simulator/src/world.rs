@@ -37,7 +37,7 @@ use crate::clock::Clock;
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::report::Check;
-use crate::scenario::action::Pets;
+use crate::scenario::action::PetBehavior;
 use crate::scenario::{Power, Scenario};
 use crate::vocabulary::Vocabulary;
 use event::Event;
@@ -266,7 +266,7 @@ impl World {
                         dead: false,
                         saved: None,
                         open: false,
-                        pets: Pets::Work,
+                        pets: PetBehavior::Accept,
                         timeout_seconds: 1,
                         fires_at: None,
                         next_check_at: None,
@@ -415,32 +415,32 @@ impl World {
     /// Records that a service no longer runs on a node.
     fn record_lost_service(&mut self, node: &NodeName, name: &ResourceName) {
         let from_leader = self.leader().as_deref() == Some(node);
-        let lost = LostService { from: node.to_owned(), from_leader, at: self.now };
-        self.lost_services.insert(name.to_owned(), lost);
+        let failed_service = LostService { from: node.to_owned(), from_leader, at: self.now };
+        self.lost_services.insert(name.to_owned(), failed_service);
     }
 
     /// Records that a service's node has failed, so that its next start on another node counts as a failover.
     fn record_recovery(&mut self, name: &ResourceName, node: Option<&NodeName>) {
         let Some(node) = node else { return };
         self.recovering_services.insert(name.to_owned());
-        if self.lost_services.get(name).is_none_or(|lost| lost.from != *node) {
+        if self.lost_services.get(name).is_none_or(|failed_service| failed_service.from != *node) {
             self.record_lost_service(node, name);
         }
     }
 
     /// Records that a service has started to run on a node.
     fn record_started(&mut self, node: &NodeName, name: &ResourceName) {
-        let lost = self.lost_services.remove(name);
-        if let (true, Some(lost)) = (self.recovering_services.remove(name), lost)
-            && lost.from != *node
+        let failed_service = self.lost_services.remove(name);
+        if let (true, Some(failed_service)) = (self.recovering_services.remove(name), failed_service)
+            && failed_service.from != *node
         {
-            let from = lost.from;
+            let from = failed_service.from;
             let permitted = self.permit_times.get(&(name.to_owned(), node.to_owned()));
             let failover = Failover {
                 service: name.to_owned(),
                 to: node.to_owned(),
-                from_leader: lost.from_leader,
-                lost_at: lost.at,
+                from_leader: failed_service.from_leader,
+                lost_at: failed_service.at,
                 running_at: self.now,
                 heartbeat_at: self.last_heartbeat_at.get(&from).copied().unwrap_or_default(),
                 permitted_at: permitted.copied().unwrap_or_default(),

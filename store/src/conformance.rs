@@ -53,7 +53,7 @@ type Case<S> = fn(S, String) -> BoxFuture<'static, Verdict>;
 
 macro_rules! list {
     ($($module:ident :: $case:ident),* $(,)?) => {
-        vec![$((stringify!($case), |subject, at| Box::pin($module::$case(subject, at)))),*]
+        vec![$((stringify!($case), |subject, prefix| Box::pin($module::$case(subject, prefix)))),*]
     };
 }
 
@@ -100,7 +100,7 @@ fn expect<T: PartialEq + Debug>(description: &str, found: &T, expected: &T) -> V
     }
 }
 
-fn hold(description: &str, holds: bool) -> Verdict {
+fn check_that(description: &str, holds: bool) -> Verdict {
     if holds { Ok(()) } else { Err(description.to_owned()) }
 }
 
@@ -114,7 +114,7 @@ async fn apply(store: &impl Store, transaction: Transaction) -> Result<Revision,
 async fn conflict(store: &impl Store, description: &str, transaction: Transaction) -> Verdict {
     let outcome = store.commit(transaction).await;
     let is_conflict = matches!(outcome, Outcome::Conflict(_));
-    hold(&format!("{description}: expected a conflict, found {outcome:?}"), is_conflict)
+    check_that(&format!("{description}: expected a conflict, found {outcome:?}"), is_conflict)
 }
 
 async fn create(store: &impl Store, key: &str, value: &str) -> Result<Revision, String> {
@@ -144,7 +144,7 @@ async fn changes_until(
             WatchItem::Progress(_) => {}
             WatchItem::Changes { changes, revision } => {
                 for change in changes {
-                    hold("a change is newer than its item", change.revision() <= revision)?;
+                    check_that("a change is newer than its item", change.revision() <= revision)?;
                     seen_changes.push(describe(change));
                 }
                 if revision >= last_revision {

@@ -300,7 +300,7 @@ impl Election {
     }
 
     /// Processes the outcome of a commit that [`Step::Commit`] requested.
-    pub fn committed(
+    pub fn on_committed(
         &mut self,
         now: &Now,
         kind: WriteKind,
@@ -311,10 +311,10 @@ impl Election {
             self.commits.applied(now.raw);
         }
         match kind {
-            WriteKind::Candidate => self.candidate_committed(now, outcome, read_tracker),
-            WriteKind::Refresh => self.refresh_committed(now, outcome, read_tracker),
-            WriteKind::Removal => self.removal_committed(now, outcome, read_tracker),
-            WriteKind::Leader => self.leader_committed(now, outcome, read_tracker),
+            WriteKind::Candidate => self.on_candidate_committed(now, outcome, read_tracker),
+            WriteKind::Refresh => self.on_refresh_committed(now, outcome, read_tracker),
+            WriteKind::Removal => self.on_removal_committed(now, outcome, read_tracker),
+            WriteKind::Leader => self.on_leader_committed(now, outcome, read_tracker),
             WriteKind::Resign => {
                 // A conflict means that another process has the key; an unknown outcome is settled by the lease.
                 self.lead = LeaderState::Done;
@@ -322,7 +322,7 @@ impl Election {
         }
     }
 
-    fn leader_committed(&mut self, now: &Now, outcome: &Outcome, read_tracker: &mut ReadTracker) {
+    fn on_leader_committed(&mut self, now: &Now, outcome: &Outcome, read_tracker: &mut ReadTracker) {
         self.lead = match (&self.lead, outcome) {
             (LeaderState::Campaigning { lease }, Outcome::Applied(revision)) => LeaderState::Leading {
                 lease: *lease,
@@ -351,7 +351,7 @@ impl Election {
     }
 
     /// Processes the result of [`Step::GrantLease`].
-    pub fn lease_granted(&mut self, now: &Now, lease: Option<LeaseId>) {
+    pub fn on_lease_granted(&mut self, now: &Now, lease: Option<LeaseId>) {
         match (&self.lead, lease) {
             (LeaderState::Granting, Some(lease)) => self.lead = LeaderState::Granted { lease },
             (LeaderState::Granting, None) => {
@@ -365,7 +365,7 @@ impl Election {
 
     /// Processes the result of [`Step::KeepAlive`]. An expired lease ends the leadership only once the key is known to
     /// be deleted. Until then, the guard of each write decides whether it is still permitted.
-    pub fn lease_kept(&mut self, now: &Now, kept: LeaseId, alive: bool, read_tracker: &mut ReadTracker) {
+    pub fn on_lease_kept(&mut self, now: &Now, kept: LeaseId, alive: bool, read_tracker: &mut ReadTracker) {
         let interval_ms = self.keep_interval_ms();
         if let LeaderState::Leading { lease, keep_due, keeping, .. } = &mut self.lead
             && *lease == kept

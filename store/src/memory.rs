@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 /// Number of revisions of history that are kept; older ones are compacted, as by etcd's automatic compaction.
-const KEPT_REVISIONS: i64 = 50_000;
+const RETAINED_REVISIONS: i64 = 50_000;
 
 /// A store in this process's memory, for tests. Clones share it.
 ///
@@ -29,9 +29,9 @@ struct Shared {
     started: Instant,
     revision: watch::Sender<Revision>,
     /// Notified when a lease is granted, for the task that expires leases.
-    leases: Arc<Notify>,
+    lease_change: Arc<Notify>,
     /// Starts that task with the first lease.
-    expiry: Once,
+    expiry_task: Once,
 }
 
 impl Default for MemoryStore {
@@ -49,15 +49,15 @@ impl MemoryStore {
             state: Mutex::new(state),
             started: Instant::now(),
             revision,
-            leases: Arc::new(Notify::new()),
-            expiry: Once::new(),
+            lease_change: Arc::new(Notify::new()),
+            expiry_task: Once::new(),
         };
         MemoryStore { shared: Arc::new(shared) }
     }
 
     /// Compacts history up to and including a revision.
     pub fn compact(&self, revision: Revision) {
-        self.shared.with(|state, _| state.compact(revision));
+        self.shared.update(|state, _| state.compact(revision));
     }
 
     /// Returns a copy of the current state, as a backup.
@@ -67,17 +67,17 @@ impl MemoryStore {
 
     /// Replaces the state, as a restore of a backup does.
     pub fn replace(&self, other: MemoryState) {
-        self.shared.with(|state, _| *state = other);
+        self.shared.update(|state, _| *state = other);
     }
 
     /// Fills the store; see [`MemoryState::fill`].
     pub fn fill(&self, applies_next: bool) {
-        self.shared.with(|state, _| state.fill(applies_next));
+        self.shared.update(|state, _| state.fill(applies_next));
     }
 
     /// Ends the state that [`MemoryStore::fill`] began.
     pub fn make_space(&self) {
-        self.shared.with(|state, _| state.make_space());
+        self.shared.update(|state, _| state.make_space());
     }
 }
 
@@ -92,14 +92,14 @@ impl Shared {
     }
 
     /// Runs an action at the current time, after the expiry of leases, and notifies the watches.
-    fn with<T>(&self, act: impl FnOnce(&mut MemoryState, Mono) -> T) -> T {
+    fn update<T>(&self, change: impl FnOnce(&mut MemoryState, Mono) -> T) -> T {
         let mut state = self.lock();
         let now = self.now();
         state.expire(now);
-        let result = act(&mut state, now);
+        let result = change(&mut state, now);
         let revision = state.revision();
-        if revision - state.compacted() > 2 * KEPT_REVISIONS {
-            state.compact(revision - KEPT_REVISIONS);
+        if revision - state.compacted() > 2 * RETAINED_REVISIONS {
+            state.compact(revision - RETAINED_REVISIONS);
         }
         self.revision.send_if_modified(|known| std::mem::replace(known, revision) != revision);
         result
@@ -109,12 +109,12 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         // This call wakes the task that expires leases, which finds the store gone and ends.
-        self.leases.notify_one();
+        self.lease_change.notify_one();
     }
 }
 
 /// Expires leases until the store is dropped.
-async fn expire_leases(shared: Weak<Shared>, leases: Arc<Notify>) {
+async fn expire_leases(shared: Weak<Shared>, lease_change: Arc<Notify>) {
     loop {
         let Some(next) = shared.upgrade().map(|shared| {
             let next = shared.lock().next_expiry();
@@ -125,12 +125,12 @@ async fn expire_leases(shared: Weak<Shared>, leases: Arc<Notify>) {
         match next {
             Some(at) => tokio::select! {
                 () = tokio::time::sleep_until(at) => {}
-                () = leases.notified() => {}
+                () = lease_change.notified() => {}
             },
-            None => leases.notified().await,
+            None => lease_change.notified().await,
         }
         match shared.upgrade() {
-            Some(shared) => shared.with(|_, _| ()),
+            Some(shared) => shared.update(|_, _| ()),
             None => return,
         }
     }
@@ -138,7 +138,7 @@ async fn expire_leases(shared: Weak<Shared>, leases: Arc<Notify>) {
 
 impl Store for MemoryStore {
     async fn list_all(&self, selectors: &[String]) -> Result<Reading, StoreError> {
-        Ok(self.shared.with(|state, _| state.list_all(selectors)))
+        Ok(self.shared.update(|state, _| state.list_all(selectors)))
     }
 
     fn watch_all(
@@ -182,26 +182,26 @@ impl Store for MemoryStore {
     }
 
     async fn commit(&self, transaction: Transaction) -> Outcome {
-        self.shared.with(|state, _| state.commit(&transaction))
+        self.shared.update(|state, _| state.commit(&transaction))
     }
 
     async fn grant_lease(&self, ttl_seconds: i64) -> Result<LeaseId, StoreError> {
         let lease =
-            self.shared.with(|state, now| (!state.is_full()).then(|| state.grant_lease(now, ttl_seconds)));
+            self.shared.update(|state, now| (!state.is_full()).then(|| state.grant_lease(now, ttl_seconds)));
         let lease = lease.ok_or_else(|| StoreError::Refused("etcd is full".to_owned()))?;
-        let leases = self.shared.leases.clone();
-        self.shared.expiry.call_once(|| {
-            tokio::spawn(expire_leases(Arc::downgrade(&self.shared), leases));
+        let lease_change = self.shared.lease_change.clone();
+        self.shared.expiry_task.call_once(|| {
+            tokio::spawn(expire_leases(Arc::downgrade(&self.shared), lease_change));
         });
-        self.shared.leases.notify_one();
+        self.shared.lease_change.notify_one();
         Ok(lease)
     }
 
     async fn keep_alive(&self, lease: LeaseId) -> Result<i64, StoreError> {
-        self.shared.with(|state, now| state.keep_alive(now, lease))
+        self.shared.update(|state, now| state.keep_alive(now, lease))
     }
 
     async fn revoke_lease(&self, lease: LeaseId) -> Result<(), StoreError> {
-        self.shared.with(|state, _| state.revoke_lease(lease))
+        self.shared.update(|state, _| state.revoke_lease(lease))
     }
 }

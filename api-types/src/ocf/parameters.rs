@@ -18,10 +18,10 @@ pub fn check(
     given_parameters: &BTreeMap<String, String>,
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let known = |name: &str| metadata.parameters.iter().find(|parameter| parameter.name == name);
+    let find_parameter = |name: &str| metadata.parameters.iter().find(|parameter| parameter.name == name);
     for (parameter, value) in given_parameters {
-        match known(parameter) {
-            Some(known) => problems.extend(type_problem(known, value)),
+        match find_parameter(parameter) {
+            Some(known_parameter) => problems.extend(type_problem(known_parameter, value)),
             None if COMMON_PARAMETERS.contains(&parameter.as_str()) => {}
             None => {
                 let names = metadata.parameters.iter().map(|parameter| parameter.name.as_str());
@@ -59,10 +59,10 @@ fn type_problem(parameter: &Parameter, value: &str) -> Option<Problem> {
     if parameter.default.as_deref() == Some(value) {
         return None;
     }
-    let expected = match &parameter.kind {
+    let requirement = match &parameter.kind {
         ParameterType::Integer if value.trim().parse::<i64>().is_err() => "must be an integer".to_owned(),
         ParameterType::Boolean if !is_boolean(value) => "must be true or false".to_owned(),
-        ParameterType::Select(values) if !values.iter().any(|known| known == value) => {
+        ParameterType::Select(values) if !values.iter().any(|allowed| allowed == value) => {
             format!("must be one of {}", values.join(", "))
         }
         ParameterType::Integer
@@ -72,7 +72,7 @@ fn type_problem(parameter: &Parameter, value: &str) -> Option<Problem> {
             return None;
         }
     };
-    let message = format!("{expected}, got {value:?}");
+    let message = format!("{requirement}, got {value:?}");
     Some(Problem::new(member(PARAMETERS_PATH, &parameter.name), ProblemKind::FieldValueTypeInvalid, message))
 }
 
@@ -90,7 +90,7 @@ fn one_line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const AGENT: &str = r#"<resource-agent>
+    const AGENT_METADATA: &str = r#"<resource-agent>
         <parameters>
         <parameter name="ip" required="1"><shortdesc>IPv4 or
           IPv6 address</shortdesc><content type="string"/></parameter>
@@ -101,7 +101,7 @@ mod tests {
         </parameters></resource-agent>"#;
 
     fn assert_problems(given_parameters: &[(&str, &str)], expected: &[&str]) {
-        let metadata = AgentMetadata::parse(AGENT).expect("meta-data");
+        let metadata = AgentMetadata::parse(AGENT_METADATA).expect("meta-data");
         let name = "heartbeat:IPaddr2".parse().expect("a name");
         let given_parameters =
             given_parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();

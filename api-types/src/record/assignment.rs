@@ -35,8 +35,8 @@ pub struct Assignment {
     pub replacement: Option<Replacement>,
     /// Revision at which the source of a live migration to this node ended (FENCING, R8.13), if the driver is not gated
     /// and the node has not answered yet. Only proofs later than this revision show that nothing has arrived (R8.17).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub arrivals_until: Option<Revision>,
+    #[serde(rename = "arrivalsUntil", skip_serializing_if = "Option::is_none")]
+    pub source_end_revision: Option<Revision>,
 }
 
 /// The requested action on a service.

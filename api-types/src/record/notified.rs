@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[serde(rename_all = "camelCase", default)]
 pub struct Notified {
     /// Facts that were sent, or skipped because no target is configured for them.
-    pub told: SentFacts,
+    #[serde(rename = "told")]
+    pub sent: SentFacts,
     /// Notifications to be delivered, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<QueuedNotification>,

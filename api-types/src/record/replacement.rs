@@ -19,8 +19,8 @@ pub struct Replacement {
     /// Definition from the current spec; a stop of the service uses the definition with which it was started.
     pub definition: ServiceDefinition,
     /// `true` if the request is canceled: the agent ends the work in progress and still answers.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub called_off: bool,
+    #[serde(rename = "calledOff", skip_serializing_if = "std::ops::Not::not")]
+    pub is_canceled: bool,
 }
 
 /// The answer, part of the service's report as long as the assignment contains the request.

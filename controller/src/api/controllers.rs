@@ -39,8 +39,8 @@ pub(crate) async fn delete<S: Store>(
     // A key without an observed change counts as unchanged since this process began to watch.
     let observer = state.observer();
     let watched_ms = observer.watching_ms().filter(|watched_ms| *watched_ms >= valid_ms);
-    let silent_ms = observer.controller_silent_ms(keys, &id).or(watched_ms);
-    if let Some(text) = controller_deletion_refusal(&id, silent_ms, valid_ms) {
+    let unchanged_ms = observer.controller_unchanged_ms(keys, &id).or(watched_ms);
+    if let Some(text) = controller_deletion_refusal(&id, unchanged_ms, valid_ms) {
         return Err(refused(text));
     }
     if !parameters.dry_run {

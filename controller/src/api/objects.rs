@@ -40,7 +40,7 @@ pub(crate) async fn handle_collection<S: Store>(
         }
         Method::GET | Method::HEAD => list_objects(&state, kind, &parameters, &parts).await,
         Method::POST => write::create(&state, kind, &parameters, &parts, body).await,
-        Method::DELETE => delete::collection(&state, kind, &parameters).await,
+        Method::DELETE => delete::delete_collection(&state, kind, &parameters).await,
         _ => Err(ApiError::method_not_allowed(
             "method not allowed: a collection supports GET, POST and DELETE",
         )),
@@ -148,7 +148,7 @@ fn yaml(bytes: &[u8]) -> Result<document::Json, ApiError> {
 }
 
 /// Returns the response to DELETE of an object that is gone.
-fn deleted(kind: Kind, name: &str, uid: &str) -> Value {
+fn deleted_status(kind: Kind, name: &str, uid: &str) -> Value {
     json!({
         "kind": "Status",
         "apiVersion": "v1",

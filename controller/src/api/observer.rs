@@ -31,15 +31,15 @@ impl Observer {
     }
 
     /// Returns the time since a key changed; `None` if no change was seen.
-    pub(crate) fn silent_ms(&self, key: &str) -> Option<Millis> {
+    pub(crate) fn unchanged_ms(&self, key: &str) -> Option<Millis> {
         let changed = lock(&self.observations).get(key)?.changed?;
         Some(milliseconds(changed.elapsed()))
     }
 
     /// Returns the time since a controller refreshed its keys; `None` if no refresh was seen. Versions without
     /// `refresh/<id>` put the candidate key every Ki.
-    pub(crate) fn controller_silent_ms(&self, keys: &Keys, id: &str) -> Option<Millis> {
-        [keys.candidate(id), keys.refresh(id)].iter().filter_map(|key| self.silent_ms(key)).min()
+    pub(crate) fn controller_unchanged_ms(&self, keys: &Keys, id: &str) -> Option<Millis> {
+        [keys.candidate(id), keys.refresh(id)].iter().filter_map(|key| self.unchanged_ms(key)).min()
     }
 
     /// Returns for how long this observer has been watching; `None` if it is not watching.
@@ -80,12 +80,12 @@ impl Observer {
 
 /// Records an entry. A key that is listed for the first time may be old; a key whose revision differs from the
 /// recorded one has changed.
-fn record_entry(observations: &mut BTreeMap<String, KeyObservation>, entry: &Entry, live: bool) {
+fn record_entry(observations: &mut BTreeMap<String, KeyObservation>, entry: &Entry, is_live: bool) {
     let observation = observations.get(&entry.key).copied();
     let changed = match observation {
         Some(observation) if observation.revision == entry.mod_revision => observation.changed,
         Some(_) => Some(Instant::now()),
-        None => live.then(Instant::now),
+        None => is_live.then(Instant::now),
     };
     observations.insert(entry.key.clone(), KeyObservation { revision: entry.mod_revision, changed });
 }

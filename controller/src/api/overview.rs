@@ -43,7 +43,7 @@ pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Respo
             overview.checks = checks::cluster_checks(&cluster_view, &overview);
             overview.problems = problems::list_problems(&cluster_view, &overview);
         }
-        Err(error) => overview.problems = vec![problems::etcd_unreadable(&error)],
+        Err(error) => overview.problems = vec![problems::etcd_problem(&error)],
     }
     Json(overview).into_response()
 }
@@ -82,10 +82,10 @@ fn controllers<S>(
     cluster_view
         .candidates()
         .map(|(id, candidate)| {
-            let silent_ms = observer.controller_silent_ms(&cluster_view.keys, id);
+            let unchanged_ms = observer.controller_unchanged_ms(&cluster_view.keys, id);
             // A controller without an observed refresh counts as lost only after this process has watched long
             // enough.
-            let silence = silent_ms.or(observer.watching_ms()).unwrap_or(0);
+            let silence = unchanged_ms.or(observer.watching_ms()).unwrap_or(0);
             let is_own = *id == state.options().id;
             let controller_state = if leader.is_some_and(|leader| leader.id == *id) {
                 ControllerState::Leading
@@ -99,7 +99,7 @@ fn controllers<S>(
                 url: candidate.url,
                 version: candidate.version,
                 state: controller_state,
-                silent_seconds: silent_ms.map(Seconds),
+                silent_seconds: unchanged_ms.map(Seconds),
             }
         })
         .collect()
@@ -130,7 +130,7 @@ fn nodes<S>(state: &ApiState<S>, cluster_view: &ClusterView) -> Vec<NodeOverview
                     .get(name)
                     .is_some_and(|alive| fence.is_none_or(|fence| alive.value.epoch >= fence.epoch)),
                 watchdog: status.watchdog,
-                silent_seconds: state.observer().silent_ms(&cluster_view.keys.alive(name)).map(Seconds),
+                silent_seconds: state.observer().unchanged_ms(&cluster_view.keys.alive(name)).map(Seconds),
                 last_seen: status.last_heartbeat_time,
                 services: status.services,
                 reason,

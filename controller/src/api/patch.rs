@@ -64,12 +64,12 @@ mod tests {
             ),
             Ok(json!({"spec": {"a": 1}}))
         );
-        for bad in [
+        for invalid in [
             json!([{"op": "test", "path": "/spec/a", "value": 2}]),
             json!([{"op": "remove", "path": "/x"}]),
             json!({}),
         ] {
-            assert!(json(&object, &bad).is_err(), "{bad}");
+            assert!(json(&object, &invalid).is_err(), "{invalid}");
         }
         assert!(merge(&object, &json!([])).is_err());
     }

@@ -233,10 +233,10 @@ mod tests {
         assert!(read.watch && read.dry_run);
         assert_eq!((read.limit, read.label_selector.as_str()), (Some(500), "a=b"));
         assert_eq!(read.field_validation, FieldValidation::Warn);
-        for bad in
+        for invalid in
             ["dryRun=Some", "limit=x", "fieldValidation=Maybe", "includeObject=Half", "fieldManager=%0a"]
         {
-            assert!(of(bad).is_err(), "{bad}");
+            assert!(of(invalid).is_err(), "{invalid}");
         }
     }
 

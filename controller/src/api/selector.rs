@@ -45,7 +45,7 @@ struct FieldRequirement {
     path: String,
     value: String,
     /// Whether the field must be equal to the value, or different from it.
-    equal: bool,
+    must_equal: bool,
     /// Value of an absent field; empty if the field has no default.
     default: String,
 }
@@ -63,13 +63,13 @@ impl Selector {
     pub(crate) fn name(&self) -> Option<&str> {
         self.fields
             .iter()
-            .find(|field| field.path == "metadata.name" && field.equal)
+            .find(|field| field.path == "metadata.name" && field.must_equal)
             .map(|field| field.value.as_str())
     }
 
     pub(crate) fn matches(&self, object: &Value) -> bool {
         let label = |name: &str| object.get("metadata")?.get("labels")?.get(name)?.as_str();
-        let labels_fit = self.labels.iter().all(|requirement| match requirement {
+        let labels_match = self.labels.iter().all(|requirement| match requirement {
             Requirement::In(name, values) => {
                 label(name).is_some_and(|value| values.iter().any(|one| one == value))
             }
@@ -79,13 +79,14 @@ impl Selector {
             Requirement::Exists(name) => label(name).is_some(),
             Requirement::Absent(name) => label(name).is_none(),
         });
-        labels_fit && self.fields.iter().all(|field| (field.text_in(object) == field.value) == field.equal)
+        labels_match
+            && self.fields.iter().all(|field| (field.field_text(object) == field.value) == field.must_equal)
     }
 }
 
 impl FieldRequirement {
     /// Returns the text of the field in an object.
-    fn text_in(&self, object: &Value) -> String {
+    fn field_text(&self, object: &Value) -> String {
         let field_value = self.path.split('.').try_fold(object, |value, name| value.get(name));
         match field_value {
             Some(Value::String(text)) => text.clone(),
@@ -96,7 +97,7 @@ impl FieldRequirement {
 }
 
 /// Returns the default of a field; empty if it has none.
-fn default(rows: Rows, path: &str) -> Result<String, ApiError> {
+fn default_value(rows: Rows, path: &str) -> Result<String, ApiError> {
     match rows {
         Rows::Of(kind) => default_in_schema(kind, path),
         Rows::Events => check_known_field(&EVENT_FIELDS, "Event", path),
@@ -142,7 +143,7 @@ fn parse_fields(rows: Rows, text: &str) -> Result<Vec<FieldRequirement>, ApiErro
         .map(str::trim)
         .filter(|part| !part.is_empty())
         .map(|part| {
-            let (path, value, equal) = if let Some((path, value)) = part.split_once("!=") {
+            let (path, value, must_equal) = if let Some((path, value)) = part.split_once("!=") {
                 (path, value, false)
             } else if let Some((path, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
                 (path, value, true)
@@ -153,8 +154,8 @@ fn parse_fields(rows: Rows, text: &str) -> Result<Vec<FieldRequirement>, ApiErro
                 )));
             };
             let (path, value) = (path.trim().to_owned(), value.trim().to_owned());
-            let default = default(rows, &path)?;
-            Ok(FieldRequirement { path, value, equal, default })
+            let default = default_value(rows, &path)?;
+            Ok(FieldRequirement { path, value, must_equal, default })
         })
         .collect()
 }
@@ -176,48 +177,48 @@ fn parse_labels(text: &str) -> Result<Vec<Requirement>, ApiError> {
 }
 
 fn parse_requirement(part: &str) -> Option<Requirement> {
-    let name = |text: &str| {
+    let parse_name = |text: &str| {
         let text = text.trim();
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-        (!text.is_empty() && text.chars().all(plain)).then(|| text.to_owned())
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+        (!text.is_empty() && text.chars().all(is_allowed)).then(|| text.to_owned())
     };
-    let value = |text: &str| {
+    let parse_value = |text: &str| {
         let text = text.trim();
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        text.chars().all(plain).then(|| text.to_owned())
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        text.chars().all(is_allowed).then(|| text.to_owned())
     };
     if let Some(absent) = part.strip_prefix('!') {
-        return name(absent).map(Requirement::Absent);
+        return parse_name(absent).map(Requirement::Absent);
     }
     if let Some(inside) = part.strip_suffix(')') {
         let (head, list) = inside.split_once('(')?;
-        let values: Vec<String> = list.split(',').map(value).collect::<Option<_>>()?;
+        let values: Vec<String> = list.split(',').map(parse_value).collect::<Option<_>>()?;
         let (key, operator) = head.trim().rsplit_once(char::is_whitespace)?;
         return match operator {
-            "in" => Some(Requirement::In(name(key)?, values)),
-            "notin" => Some(Requirement::NotIn(name(key)?, values)),
+            "in" => Some(Requirement::In(parse_name(key)?, values)),
+            "notin" => Some(Requirement::NotIn(parse_name(key)?, values)),
             _ => None,
         };
     }
     if let Some((key, text)) = part.split_once("!=") {
-        return Some(Requirement::NotIn(name(key)?, vec![value(text)?]));
+        return Some(Requirement::NotIn(parse_name(key)?, vec![parse_value(text)?]));
     }
     if let Some((key, text)) = part.split_once("==").or_else(|| part.split_once('=')) {
-        return Some(Requirement::In(name(key)?, vec![value(text)?]));
+        return Some(Requirement::In(parse_name(key)?, vec![parse_value(text)?]));
     }
-    name(part).map(Requirement::Exists)
+    parse_name(part).map(Requirement::Exists)
 }
 
 fn split_outside_parentheses(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut depth) = (0, 0_usize);
-    for (at, c) in text.char_indices() {
+    for (index, c) in text.char_indices() {
         match c {
             '(' => depth += 1,
             ')' => depth = depth.saturating_sub(1),
             ',' if depth == 0 => {
-                parts.push(&text[start..at]);
-                start = at + 1;
+                parts.push(&text[start..index]);
+                start = index + 1;
             }
             _ => {}
         }
@@ -237,8 +238,8 @@ mod tests {
             "spec": {"maxRestart": 2}, "status": {"state": "Started"}
         });
         let selector = Selector::parse(Rows::Of(Kind::Resource), labels, fields);
-        let got = selector.ok().map(|selector| selector.matches(&object));
-        assert_eq!(got, expected, "{labels:?} {fields:?}");
+        let matched = selector.ok().map(|selector| selector.matches(&object));
+        assert_eq!(matched, expected, "{labels:?} {fields:?}");
     }
 
     #[test]

@@ -23,11 +23,11 @@ pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Resul
         keys.incarnation(),
     ]);
     let reading = state.store().list_all(&selectors).await?;
-    let silent_ms = |key: &str| match keys.parse(key) {
-        Some(Key::Alive(_)) => state.observer().silent_ms(key),
+    let unchanged_ms = |key: &str| match keys.parse(key) {
+        Some(Key::Alive(_)) => state.observer().unchanged_ms(key),
         Some(_) | None => None,
     };
-    let stored = |entry: &Entry| entry.to_dump(keys.root(), silent_ms(&entry.key));
+    let stored = |entry: &Entry| entry.to_dump(keys.root(), unchanged_ms(&entry.key));
     let controller = match &state.options().read_state {
         Some(read) => read().await.unwrap_or_default(),
         None => Value::Null,

@@ -147,12 +147,12 @@ impl Candidacy {
             Input::Progress(revision) => self.advance_revision(revision),
             Input::Committed { id, outcome } => {
                 if let Some(kind) = self.commits.remove(&id) {
-                    self.election.committed(now, kind, &outcome, &mut self.read_tracker);
+                    self.election.on_committed(now, kind, &outcome, &mut self.read_tracker);
                 }
             }
-            Input::LeaseGranted { result } => self.election.lease_granted(now, result.ok()),
+            Input::LeaseGranted { result } => self.election.on_lease_granted(now, result.ok()),
             Input::LeaseKept { lease, result } => {
-                self.election.lease_kept(now, lease, result.is_ok(), &mut self.read_tracker);
+                self.election.on_lease_kept(now, lease, result.is_ok(), &mut self.read_tracker);
             }
             Input::ElectionInputs(inputs) => {
                 self.election.set_timings(inputs.interval_ms, inputs.valid_ms, inputs.lease_seconds);

@@ -353,7 +353,7 @@ fn active_services(cluster_view: &ClusterView) -> BTreeMap<NodeName, BTreeSet<Re
         let exclusive =
             cluster_view.resources.get(name).is_some_and(|resource| resource.value.spec.exclusive);
         if let (true, true, Some(node), Some(epoch)) = (unconfirmed, exclusive, &status.node, status.epoch)
-            && cluster_view.may_run_under(node, epoch)
+            && cluster_view.may_run_under_epoch(node, epoch)
             && managed(name)
         {
             active.entry(node.clone()).or_default().insert(name.clone());

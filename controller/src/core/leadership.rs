@@ -17,7 +17,7 @@ impl Controller {
         if self.reported_term == term {
             return;
         }
-        let (reason, event_type, what) = match term {
+        let (reason, event_type, message) = match term {
             Some(_) => (Reason::BecameLeader, EventType::Normal, "became leader"),
             None => (Reason::LostLeadership, EventType::Warning, "lost leadership"),
         };
@@ -29,7 +29,7 @@ impl Controller {
         self.waiting.clear();
         self.reservation = FailoverCapacityCheck::default();
         self.deliveries = self.deliveries.for_next_term();
-        let message = format!("Controller {} {what}", self.config.id);
+        let message = format!("Controller {} {message}", self.config.id);
         self.emit_cluster_event(event_type, reason, message);
     }
 

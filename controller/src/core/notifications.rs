@@ -73,7 +73,7 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
 fn initial_record(input: &PlanInput<'_>) -> Notified {
     let fences = input.cluster_view.cluster_status.iter().flat_map(|status| &status.value.recent_fences);
     let fences = fences.map(|fence| (fence.node.clone(), fence.epoch)).collect();
-    Notified { told: SentFacts { fences, ..SentFacts::default() }, queue: Vec::new() }
+    Notified { sent: SentFacts { fences, ..SentFacts::default() }, queue: Vec::new() }
 }
 
 /// Removes notifications that every configured target has. A target whose URL was corrected gets the queued ones.
@@ -91,10 +91,10 @@ fn queue_notifications(
     next: &mut Notified,
     plan: &mut Plan,
 ) -> (Vec<&'static str>, Vec<Event>) {
-    let (mut items, sent_facts) = changes(input, nodes, &next.told, plan);
+    let (mut items, sent_facts) = changes(input, nodes, &next.sent, plan);
     items.retain(|kind, _| spec.sends(*kind));
     if items.is_empty() {
-        next.told = sent_facts;
+        next.sent = sent_facts;
         return (Vec::new(), Vec::new());
     }
     // Set until etcd shows that the changes were reported, regardless of the outcome of the write.
@@ -104,7 +104,7 @@ fn queue_notifications(
         plan.wake_at(input, due_at, "the collection time of a notification is over");
         return (Vec::new(), Vec::new());
     }
-    next.told = sent_facts;
+    next.sent = sent_facts;
     for (kind, items) in items {
         let notification = compose::compose(input, plan, kind, items);
         next.queue.push(QueuedNotification { notification, ..QueuedNotification::default() });

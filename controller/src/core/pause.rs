@@ -26,7 +26,7 @@ pub(super) fn pause_of(input: &PlanInput<'_>, name: &ResourceName) -> Option<(Mo
 pub(super) fn paused_services(input: &PlanInput<'_>, rules: &Rules) -> BTreeSet<ResourceName> {
     let now = input.now.raw;
     let is_current = |name: &&ResourceName| {
-        pause_of(input, name).is_some_and(|(since, length_ms)| now < since + length_ms)
+        pause_of(input, name).is_some_and(|(since, duration_ms)| now < since + duration_ms)
     };
     let mut paused: BTreeSet<ResourceName> =
         input.cluster_view.failed_moves.keys().filter(is_current).cloned().collect();

@@ -102,9 +102,9 @@ impl Replica {
             if self.planning.is_some() {
                 return None;
             }
-            let plans = self.planner.plans();
+            let plans_before = self.planner.plan_count();
             let effect = self.planner.poll_effect();
-            if self.plans_slowly && self.planner.plans() != plans {
+            if self.plans_slowly && self.planner.plan_count() != plans_before {
                 self.planning = Some(PlanInProgress {
                     effects: effect.into_iter().collect(),
                     ..PlanInProgress::default()

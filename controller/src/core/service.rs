@@ -277,7 +277,7 @@ impl<'a> Service<'a> {
                     return cluster_view.is_report_current(self.name, node, report);
                 }
                 report.value.uid == self.uid()
-                    && cluster_view.may_run_under(node, report.value.epoch)
+                    && cluster_view.may_run_under_epoch(node, report.value.epoch)
                     && report.value.phase.may_run()
                     && report.value.phase != Phase::ProbedUnknown
             })

@@ -28,7 +28,8 @@ pub struct State {
     /// Number of plans that this process has made.
     pub plans: u64,
     /// Whether the last plan contained no action and waits for nothing.
-    pub rests: bool,
+    #[serde(rename = "rests")]
+    pub is_idle: bool,
     /// Time until the core acts without an event, and the reason; absent if it waits for events only.
     pub next: Option<Next>,
     /// Conditions that the leader waits for.
@@ -72,7 +73,7 @@ impl Controller {
             is_ending: self.election_state.is_ending,
             revision: self.cluster_view.revision,
             plans: self.plans,
-            rests: self.is_idle,
+            is_idle: self.is_idle,
             next: Next::of(self.deadline(), now),
             waiting: waits.collect(),
             busy: self.writes.subjects_in_flight().iter().map(|subject| format!("{subject:?}")).collect(),

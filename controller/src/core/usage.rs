@@ -75,30 +75,30 @@ pub(super) fn add_outside_usage(
     if cluster_view.usage_reports.is_empty() {
         return;
     }
-    let mut by_services: BTreeMap<&NodeName, Amounts> = BTreeMap::new();
+    let mut service_usage_by_node: BTreeMap<&NodeName, Amounts> = BTreeMap::new();
     for (name, facts) in services {
         for node in &facts.uses {
             let Some(report) = node_usage(cluster_view, node) else { continue };
             let reported_usage = report.services.get(name).map(|service| service.usage).unwrap_or_default();
-            let sum = by_services.entry(node).or_default();
+            let sum = service_usage_by_node.entry(node).or_default();
             sum.cpu = add(sum.cpu, facts.requests.cpu.filter(|_| reported_usage.cpu.is_none()));
             sum.memory = add(sum.memory, facts.requests.memory.filter(|_| reported_usage.memory.is_none()));
         }
     }
     for (name, facts) in nodes {
         let Some(report) = node_usage(cluster_view, name) else { continue };
-        let mut sum = by_services.get(name).copied().unwrap_or_default();
+        let mut sum = service_usage_by_node.get(name).copied().unwrap_or_default();
         for service in report.services.values() {
             sum.cpu = add(sum.cpu, service.usage.cpu);
             sum.memory = add(sum.memory, service.usage.memory);
         }
-        let outside = |measured: Option<Quantity>, services: Option<Quantity>| {
+        let usage_outside = |measured: Option<Quantity>, services: Option<Quantity>| {
             let outside_milli = measured?.milli().saturating_sub(services.unwrap_or_default().milli());
             (outside_milli > 0).then(|| Quantity::from_milli(outside_milli))
         };
         let (reserved, total) = (&mut facts.reserved, report.node);
-        reserved.cpu = reserved.cpu.or_else(|| outside(total.cpu, sum.cpu));
-        reserved.memory = reserved.memory.or_else(|| outside(total.memory, sum.memory));
+        reserved.cpu = reserved.cpu.or_else(|| usage_outside(total.cpu, sum.cpu));
+        reserved.memory = reserved.memory.or_else(|| usage_outside(total.memory, sum.memory));
     }
 }
 
@@ -173,7 +173,7 @@ mod tests {
         serde_json::to_vec(value).expect("it is written")
     }
 
-    fn measured(cluster_view: &ClusterView) -> Option<Quantity> {
+    fn measured_memory(cluster_view: &ClusterView) -> Option<Quantity> {
         let (resource, status) =
             (&cluster_view.resources["web"].value, &cluster_view.resource_statuses["web"].value);
         service_usage(cluster_view, resource, status).and_then(|usage| usage.memory)
@@ -181,22 +181,22 @@ mod tests {
 
     #[test]
     fn only_usage_of_open_epoch_counts() {
-        assert_eq!(measured(&cluster_view(Epoch(2), "b2", FenceState::Open)), gib(3));
-        assert_eq!(measured(&cluster_view(Epoch(2), "b2", FenceState::Fencing)), None);
-        assert_eq!(measured(&cluster_view(Epoch(2), "b2", FenceState::Fenced)), None);
-        assert_eq!(measured(&cluster_view(Epoch(1), "b2", FenceState::Open)), None);
-        assert_eq!(measured(&cluster_view(Epoch(2), "b1", FenceState::Open)), None);
+        assert_eq!(measured_memory(&cluster_view(Epoch(2), "b2", FenceState::Open)), gib(3));
+        assert_eq!(measured_memory(&cluster_view(Epoch(2), "b2", FenceState::Fencing)), None);
+        assert_eq!(measured_memory(&cluster_view(Epoch(2), "b2", FenceState::Fenced)), None);
+        assert_eq!(measured_memory(&cluster_view(Epoch(1), "b2", FenceState::Open)), None);
+        assert_eq!(measured_memory(&cluster_view(Epoch(2), "b1", FenceState::Open)), None);
     }
 
     #[test]
     fn overview_shows_only_current_usage() {
-        let of_web = |state| {
+        let overview_of_web = |state| {
             let overview = overview(&cluster_view(Epoch(2), "b2", state));
             let web = overview.resources.first().expect("it uses a node").clone();
             (web.node, web.usage.and_then(|usage| usage.memory), web.requests.memory)
         };
-        assert_eq!(of_web(FenceState::Open), ("n1".into(), gib(3), gib(4)));
-        assert_eq!(of_web(FenceState::Fencing), ("n1".into(), None, gib(4)));
+        assert_eq!(overview_of_web(FenceState::Open), ("n1".into(), gib(3), gib(4)));
+        assert_eq!(overview_of_web(FenceState::Fencing), ("n1".into(), None, gib(4)));
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
             let resource = &mut cluster_view.resources.get_mut("web").expect("there").value;
             let status = &mut cluster_view.resource_statuses.get_mut("web").expect("there").value;
             change(resource, status);
-            assert_eq!(measured(&cluster_view), expected);
+            assert_eq!(measured_memory(&cluster_view), expected);
         };
         check(|_, _| {}, gib(3));
         check(|_, status| status.state = ServiceState::Stopped, None);
@@ -219,7 +219,7 @@ mod tests {
     fn check_outside(
         declared: Option<Quantity>,
         reported_usage: Option<Quantity>,
-        on: &[&str],
+        used_nodes: &[&str],
         expected: Option<Quantity>,
     ) {
         let mut cluster_view = cluster_view(Epoch(2), "b2", FenceState::Open);
@@ -229,13 +229,13 @@ mod tests {
         let mut nodes: BTreeMap<NodeName, NodeFacts> =
             [("n1".into(), NodeFacts { reserved, ..NodeFacts::default() })].into_iter().collect();
         let facts = ServiceFacts {
-            node: on.first().map(|node| (*node).into()),
-            uses: on.iter().map(|node| (*node).into()).collect(),
+            node: used_nodes.first().map(|node| (*node).into()),
+            uses: used_nodes.iter().map(|node| (*node).into()).collect(),
             requests: Amounts { memory: gib(4), ..Amounts::default() },
             ..ServiceFacts::default()
         };
         add_outside_usage(&cluster_view, &mut nodes, &[("web".into(), facts)].into_iter().collect());
-        assert_eq!(nodes["n1"].reserved.memory, expected, "{declared:?} {reported_usage:?} {on:?}");
+        assert_eq!(nodes["n1"].reserved.memory, expected, "{declared:?} {reported_usage:?} {used_nodes:?}");
     }
 
     #[test]

@@ -36,7 +36,7 @@ impl Core for Candidacy {
         Candidacy::deadline(self)
     }
 
-    fn due() -> Input {
+    fn deadline_input() -> Input {
         Input::Tick
     }
 }

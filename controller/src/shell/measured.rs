@@ -32,13 +32,13 @@ impl Durations {
     }
 
     /// Records a plan with its start and its duration.
-    fn planned(&mut self, start_time: Instant, took: Duration) {
+    fn record_plan(&mut self, start_time: Instant, duration: Duration) {
         let is_longest = self
             .longest
-            .is_none_or(|(at, longest)| took >= longest || start_time >= at + LONGEST_PLAN_RETENTION);
+            .is_none_or(|(at, longest)| duration >= longest || start_time >= at + LONGEST_PLAN_RETENTION);
         if is_longest {
-            self.longest = Some((start_time, took));
-            self.plan.set(took.as_secs_f64());
+            self.longest = Some((start_time, duration));
+            self.plan.set(duration.as_secs_f64());
         }
     }
 }
@@ -67,7 +67,7 @@ impl Core for MeasuredController {
     type Effect = Effect;
 
     /// After a long plan, many heartbeats are waiting. They must all be processed before the next plan.
-    const BATCH: usize = 65_536;
+    const MAX_BATCH_SIZE: usize = 65_536;
 
     fn handle(&mut self, now: &Now, input: Input) {
         self.core().handle(now, input);
@@ -76,12 +76,12 @@ impl Core for MeasuredController {
     fn poll_effect(&mut self) -> Option<Effect> {
         let core = Arc::clone(&self.core);
         let mut core = core.lock().unwrap_or_else(PoisonError::into_inner);
-        let (start_time, plans) = (Instant::now(), core.plans());
+        let (start_time, plans_before) = (Instant::now(), core.plan_count());
         let effect = core.poll_effect();
-        let took = start_time.elapsed();
-        self.durations.reconcile.observe(took.as_secs_f64());
-        if core.plans() != plans {
-            self.durations.planned(start_time, took);
+        let duration = start_time.elapsed();
+        self.durations.reconcile.observe(duration.as_secs_f64());
+        if core.plan_count() != plans_before {
+            self.durations.record_plan(start_time, duration);
             let timings = core.cluster_view().timings();
             let limit_ms = (timings.heartbeat_valid_ms / 2).min(timings.leader_lease_ms);
             self.durations.limit.set(limit_ms as f64 / 1000.0);
@@ -93,7 +93,7 @@ impl Core for MeasuredController {
         self.core().deadline()
     }
 
-    fn due() -> Input {
+    fn deadline_input() -> Input {
         Input::Tick
     }
 }

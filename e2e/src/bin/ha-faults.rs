@@ -31,7 +31,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     let settings = Settings {
         seed: arguments.seed,
         faults: arguments.faults.unwrap_or(arguments.minutes * 18),
-        length_ms: u64::from(arguments.minutes) * 60_000,
+        duration_ms: u64::from(arguments.minutes) * 60_000,
     };
     let directory = scratch::directory(&format!("faults-{}", settings.seed))?;
     let mut out = std::io::stdout();

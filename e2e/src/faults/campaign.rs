@@ -4,7 +4,7 @@ use super::injector::{self, InjectedFault};
 use super::kind::FaultKind;
 use super::ledger::Ledger;
 use super::report::Report;
-use super::schedule::{self, Fault, Size};
+use super::schedule::{self, ClusterSize, Fault};
 use crate::cluster::Cluster;
 use crate::machine::Role;
 use crate::plan::Plan;
@@ -38,7 +38,7 @@ pub struct Settings {
     /// Number of faults.
     pub faults: u32,
     /// Time over which the faults are spread, in milliseconds.
-    pub length_ms: u64,
+    pub duration_ms: u64,
 }
 
 /// Returns the name of a service of the campaign.
@@ -80,13 +80,13 @@ pub fn run(directory: &Path, settings: Settings, print: &mut dyn FnMut(&str)) ->
     let mut campaign =
         Campaign { scenario, active_faults: Vec::new(), reset_nodes: Vec::new(), report: Report::default() };
     let start_ns = monotonic_ns();
-    let size = Size {
+    let size = ClusterSize {
         nodes: campaign.scenario.cluster.names(Role::Node).len(),
         controllers: campaign.scenario.cluster.names(Role::Controller).len(),
         members: campaign.scenario.cluster.names(Role::Etcd).len(),
         services: SERVICE_COUNT,
     };
-    for fault in schedule::draw_schedule(settings.seed, size, settings.faults, settings.length_ms) {
+    for fault in schedule::draw_schedule(settings.seed, size, settings.faults, settings.duration_ms) {
         campaign.advance_until(start_ns + fault.at_ms * 1_000_000, start_ns)?;
         campaign.inject(fault, start_ns, print)?;
     }

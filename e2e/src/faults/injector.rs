@@ -75,7 +75,7 @@ pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<InjectedFault> {
         FaultKind::AgentKilled => cluster.machine(&target)?.kill(AGENT)?,
         FaultKind::AgentStopped => cluster.machine(&target)?.signal(AGENT, Signal::SIGSTOP)?,
         FaultKind::AgentRestarted => cluster.machine(&target)?.signal(AGENT, Signal::SIGTERM)?,
-        FaultKind::AgentKeptDown => cluster.machine(&target)?.keep_stopped(AGENT)?,
+        FaultKind::AgentDisabled => cluster.machine(&target)?.keep_stopped(AGENT)?,
         FaultKind::WatchdogDaemonKilled => cluster.machine(&target)?.kill(WATCHDOG_DAEMON)?,
         FaultKind::ServiceKilled => {
             let node =
@@ -83,7 +83,7 @@ pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<InjectedFault> {
             let process = scenario.checker.process(&target, &node).context("service does not run")?;
             process.signal(Signal::SIGKILL)?;
         }
-        FaultKind::DiskFull => fill(&disk_filler(cluster, &target)?)?,
+        FaultKind::DiskFull => fill_disk(&disk_filler_path(cluster, &target)?)?,
         FaultKind::HeartbeatDeleted => {
             let key = cluster.keys().alive(&target.as_str().into());
             cluster.etcdctl().run(&["del", &key])?;
@@ -95,7 +95,7 @@ pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<InjectedFault> {
         }
         FaultKind::ControllerKilled => cluster.machine(&target)?.kill(CONTROLLER)?,
         FaultKind::ControllerStopped => cluster.machine(&target)?.signal(CONTROLLER, Signal::SIGSTOP)?,
-        FaultKind::ControllersRestartedInTurn => roll_controllers(cluster)?,
+        FaultKind::ControllersRestartedInTurn => restart_controllers(cluster)?,
         FaultKind::AllControllersKilled => kill_controllers(cluster)?,
         FaultKind::MemberStopped => cluster.machine(&target)?.signal(ETCD, Signal::SIGSTOP)?,
         FaultKind::StoreLeaderMoved => cluster.etcdctl().move_leader()?,
@@ -148,9 +148,9 @@ pub fn undo(scenario: &mut Scenario, injected: &InjectedFault) -> Result<()> {
         FaultKind::AgentStopped => resume_program(cluster, target, AGENT),
         FaultKind::ControllerStopped => resume_program(cluster, target, CONTROLLER),
         FaultKind::MemberStopped => resume_program(cluster, target, ETCD),
-        FaultKind::AgentKeptDown => cluster.machine(target)?.allow_restart(AGENT),
+        FaultKind::AgentDisabled => cluster.machine(target)?.allow_restart(AGENT),
         FaultKind::DiskFull => {
-            let path = disk_filler(cluster, target)?;
+            let path = disk_filler_path(cluster, target)?;
             std::fs::remove_file(&path).with_context(|| path.display().to_string())
         }
         FaultKind::AllControllersKilled => kill_controllers(cluster),
@@ -204,7 +204,7 @@ fn signal_all(cluster: &Cluster, machine: &str, signal: Signal) -> Result<()> {
 }
 
 /// Restarts the controllers one at a time, each by SIGTERM.
-fn roll_controllers(cluster: &Cluster) -> Result<()> {
+fn restart_controllers(cluster: &Cluster) -> Result<()> {
     for controller in cluster.names(Role::Controller) {
         let machine = cluster.machine(&controller)?;
         let Some(process_before) = machine.program(CONTROLLER) else { continue };
@@ -227,12 +227,12 @@ fn kill_controllers(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-fn disk_filler(cluster: &Cluster, node: &str) -> Result<PathBuf> {
+fn disk_filler_path(cluster: &Cluster, node: &str) -> Result<PathBuf> {
     Ok(cluster.machine(node)?.state().join("filler"))
 }
 
 /// Writes until the disk is full.
-fn fill(path: &PathBuf) -> Result<()> {
+fn fill_disk(path: &PathBuf) -> Result<()> {
     let mut file = File::create(path).with_context(|| path.display().to_string())?;
     // Large blocks, then single bytes, so that no space remains even for a short line.
     for size in [1 << 16, 1] {

@@ -35,7 +35,7 @@ pub enum FaultKind {
     /// A node's agent is restarted cleanly (SIGTERM), as during an upgrade.
     AgentRestarted,
     /// A node's agent is killed and not restarted for a while.
-    AgentKeptDown,
+    AgentDisabled,
     /// A node's watchdog daemon is killed and restarted.
     WatchdogDaemonKilled,
     /// The process of a service is killed.
@@ -112,7 +112,7 @@ impl FaultKind {
         FaultKind::AgentKilled,
         FaultKind::AgentStopped,
         FaultKind::AgentRestarted,
-        FaultKind::AgentKeptDown,
+        FaultKind::AgentDisabled,
         FaultKind::WatchdogDaemonKilled,
         FaultKind::ServiceKilled,
         FaultKind::DiskFull,
@@ -152,7 +152,7 @@ impl FaultKind {
             FaultKind::AgentKilled => "agent: killed",
             FaultKind::AgentStopped => "agent: stopped for a while",
             FaultKind::AgentRestarted => "agent: restarted cleanly",
-            FaultKind::AgentKeptDown => "agent: killed, missing for a while",
+            FaultKind::AgentDisabled => "agent: killed, missing for a while",
             FaultKind::WatchdogDaemonKilled => "watchdog daemon: killed",
             FaultKind::ServiceKilled => "service: killed",
             FaultKind::DiskFull => "node: disk full",
@@ -193,7 +193,7 @@ impl FaultKind {
             | FaultKind::AgentKilled
             | FaultKind::AgentStopped
             | FaultKind::AgentRestarted
-            | FaultKind::AgentKeptDown
+            | FaultKind::AgentDisabled
             | FaultKind::WatchdogDaemonKilled
             | FaultKind::DiskFull
             | FaultKind::HeartbeatDeleted
@@ -236,7 +236,7 @@ impl FaultKind {
             | FaultKind::StoreUnreachableOneWay
             | FaultKind::ControllersUnreachable
             | FaultKind::PeersUnreachable
-            | FaultKind::AgentKeptDown => Some((500, 20_000)),
+            | FaultKind::AgentDisabled => Some((500, 20_000)),
             FaultKind::SlowLink | FaultKind::LossyLink | FaultKind::DiskFull => Some((2_000, 20_000)),
             FaultKind::AgentStopped | FaultKind::AllProcessesStopped => Some((200, 15_000)),
             FaultKind::WatchdogPetsRejected => Some((500, 10_000)),
@@ -283,7 +283,7 @@ impl FaultKind {
             | FaultKind::AgentKilled
             | FaultKind::AgentStopped
             | FaultKind::AgentRestarted
-            | FaultKind::AgentKeptDown
+            | FaultKind::AgentDisabled
             | FaultKind::WatchdogDaemonKilled
             | FaultKind::ServiceKilled
             | FaultKind::DiskFull

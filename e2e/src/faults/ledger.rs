@@ -10,13 +10,13 @@ use std::thread;
 use std::time::Duration;
 
 /// Number of objects, which are written in turn.
-const ACCOUNT_COUNT: usize = 5;
+const RESOURCE_COUNT: usize = 5;
 /// Time between two writes.
-const TRANSFER_INTERVAL: Duration = Duration::from_millis(100);
+const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Numbers written to one object.
 #[derive(Debug, Clone, Copy, Default)]
-struct Account {
+struct ResourceWrites {
     /// Highest number whose write was acknowledged.
     acknowledged: u64,
     /// Highest number that was sent. Its write may have been applied without a response.
@@ -31,7 +31,7 @@ pub struct Ledger {
 /// Result of the writes.
 #[derive(Debug, Clone, Default)]
 pub struct LedgerResult {
-    accounts: [Account; ACCOUNT_COUNT],
+    writes: [ResourceWrites; RESOURCE_COUNT],
     /// Number of acknowledged writes.
     pub acknowledged: u64,
     /// Number of writes that were refused or got no response.
@@ -47,10 +47,10 @@ impl Ledger {
         let apis: Vec<Api> =
             cluster.names(Role::Controller).iter().map(|name| cluster.api(name)).collect::<Result<_>>()?;
         let first = apis.first().context("no controller found")?;
-        for index in 0..ACCOUNT_COUNT {
+        for index in 0..RESOURCE_COUNT {
             first.apply(
                 "resources",
-                &json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": name(index)},
+                &json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": resource_name(index)},
                     "spec": {"driver": {"exec": {"command": ["/bin/false"]}}, "state": "Stopped", "comment": "0"}}),
             )?;
         }
@@ -72,27 +72,30 @@ impl LedgerResult {
     /// # Errors
     /// Fails with an object that lost an acknowledged write, or that contains a number that was never written.
     pub fn check(&self, read: impl Fn(&str) -> Option<Value>) -> Result<()> {
-        for (index, account) in self.accounts.iter().enumerate() {
-            let name = name(index);
+        for (index, resource_writes) in self.writes.iter().enumerate() {
+            let name = resource_name(index);
             let object = read(&name).with_context(|| format!("{name} was created, but does not exist"))?;
-            let number = number(&object)
+            let number = written_number(&object)
                 .with_context(|| format!("spec.comment of {name} is not a number: {object}"))?;
-            if number < account.acknowledged {
-                bail!("{name} contains {number}, but the write of {} was acknowledged", account.acknowledged);
+            if number < resource_writes.acknowledged {
+                bail!(
+                    "{name} contains {number}, but the write of {} was acknowledged",
+                    resource_writes.acknowledged
+                );
             }
-            if number > account.sent {
-                bail!("{name} contains {number}, but the last number written is {}", account.sent);
+            if number > resource_writes.sent {
+                bail!("{name} contains {number}, but the last number written is {}", resource_writes.sent);
             }
         }
         Ok(())
     }
 }
 
-fn name(index: usize) -> String {
+fn resource_name(index: usize) -> String {
     format!("ledger-{index}")
 }
 
-fn number(object: &Value) -> Option<u64> {
+fn written_number(object: &Value) -> Option<u64> {
     object["spec"]["comment"].as_str()?.parse().ok()
 }
 
@@ -100,31 +103,35 @@ fn write(apis: &[Api], stop: &StopFlag) -> LedgerResult {
     let mut result = LedgerResult::default();
     let mut write_index = 0;
     while !stop.is_requested() {
-        let account = &mut result.accounts[write_index % ACCOUNT_COUNT];
+        let resource_writes = &mut result.writes[write_index % RESOURCE_COUNT];
         // The controllers take turns, because each of them must return the writes that another acknowledged.
-        match write_next(&apis[write_index % apis.len()], &name(write_index % ACCOUNT_COUNT), account) {
+        match write_next(
+            &apis[write_index % apis.len()],
+            &resource_name(write_index % RESOURCE_COUNT),
+            resource_writes,
+        ) {
             Ok(()) => result.acknowledged += 1,
             Err(_) => result.failed += 1,
         }
         write_index += 1;
-        thread::sleep(TRANSFER_INTERVAL);
+        thread::sleep(WRITE_INTERVAL);
     }
     result
 }
 
 /// Reads an object and writes the next number with the version that was read. A late write then conflicts instead of overwriting
 /// a newer one.
-fn write_next(api: &Api, name: &str, account: &mut Account) -> Result<()> {
+fn write_next(api: &Api, name: &str, resource_writes: &mut ResourceWrites) -> Result<()> {
     let object = api.object("resources", name)?.with_context(|| format!("{name} not found"))?;
     let version = object["metadata"]["resourceVersion"].clone();
-    let next = account.sent + 1;
-    account.sent = next;
+    let next = resource_writes.sent + 1;
+    resource_writes.sent = next;
     api.patch(
         "resources",
         name,
         &json!({"metadata": {"resourceVersion": version}, "spec": {"comment": next.to_string()}}),
     )?;
-    account.acknowledged = next;
+    resource_writes.acknowledged = next;
     Ok(())
 }
 
@@ -134,7 +141,7 @@ mod tests {
 
     fn check(number: &str, expected: bool) {
         let mut result = LedgerResult::default();
-        result.accounts[2] = Account { acknowledged: 5, sent: 7 };
+        result.writes[2] = ResourceWrites { acknowledged: 5, sent: 7 };
         let read = |name: &str| {
             let comment = if name == "ledger-2" { number } else { "0" };
             Some(json!({"spec": {"comment": comment}}))

@@ -13,7 +13,7 @@ pub struct Gap {
     /// Start of the gap, in milliseconds after the first fault.
     pub at_ms: u64,
     /// Length of the gap, in milliseconds.
-    pub lasted_ms: u64,
+    pub duration_ms: u64,
 }
 
 /// The result of a campaign without a violation.
@@ -49,10 +49,10 @@ impl Report {
             self.gaps.push(Gap {
                 service: service.to_owned(),
                 at_ms: from.at_ns.saturating_sub(start_ns) / 1_000_000,
-                lasted_ms: (to.at_ns - from.at_ns) / 1_000_000,
+                duration_ms: (to.at_ns - from.at_ns) / 1_000_000,
             });
         }
-        self.gaps.sort_by_key(|gap| std::cmp::Reverse(gap.lasted_ms));
+        self.gaps.sort_by_key(|gap| std::cmp::Reverse(gap.duration_ms));
     }
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for Report {
         )?;
         writeln!(out, "cluster recovered {:.1} s after the last fault", seconds(self.recovery_ms))?;
         for gap in &self.gaps {
-            let (service, at, lasted) = (&gap.service, seconds(gap.at_ms), seconds(gap.lasted_ms));
+            let (service, at, lasted) = (&gap.service, seconds(gap.at_ms), seconds(gap.duration_ms));
             writeln!(out, "longest time without {service}: {lasted:.1} s, from {at:.1} s on")?;
         }
         write!(out, "No service ran twice")
@@ -97,6 +97,6 @@ mod tests {
             [change(10, &["a"]), change(20, &[]), change(25, &["b"]), change(40, &[]), change(70, &["a"])];
         report.add_longest_gap("one", &changes, 5_000_000);
         report.add_longest_gap("none", &changes[..1], 5_000_000);
-        assert_eq!(report.gaps, [Gap { service: "one".to_owned(), at_ms: 35, lasted_ms: 30 }]);
+        assert_eq!(report.gaps, [Gap { service: "one".to_owned(), at_ms: 35, duration_ms: 30 }]);
     }
 }

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 
 /// Number of possible targets of each kind.
 #[derive(Debug, Clone, Copy)]
-pub struct Size {
+pub struct ClusterSize {
     /// Nodes.
     pub nodes: usize,
     /// Controllers.
@@ -60,20 +60,20 @@ impl Fault {
     }
 }
 
-/// Draws `count` faults over `length_ms` milliseconds. Faults overlap, but each machine has at most one at a time.
-pub fn draw_schedule(seed: u64, size: Size, count: u32, length_ms: u64) -> Vec<Fault> {
+/// Draws `count` faults over `duration_ms` milliseconds. Faults overlap, but each machine has at most one at a time.
+pub fn draw_schedule(seed: u64, size: ClusterSize, count: u32, duration_ms: u64) -> Vec<Fault> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
-    let step_ms = (length_ms / u64::from(count.max(1))).max(1);
+    let step_ms = (duration_ms / u64::from(count.max(1))).max(1);
     let mut faults: Vec<Fault> = Vec::new();
     let mut at_ms = 0;
     // Each kind comes once, in random order, before any kind repeats. A short run then covers as many kinds as possible.
-    let mut first: Vec<FaultKind> = FaultKind::ALL.to_vec();
+    let mut undrawn_kinds: Vec<FaultKind> = FaultKind::ALL.to_vec();
     let mut remaining = count;
     while remaining > 0 {
-        let kind = if first.is_empty() {
+        let kind = if undrawn_kinds.is_empty() {
             draw_kind(&mut random)
         } else {
-            first[random.random_range(0..first.len())]
+            undrawn_kinds[random.random_range(0..undrawn_kinds.len())]
         };
         let target = random.random_range(0..target_count(kind, size));
         if faults.iter().any(|fault| fault.is_active_at(at_ms) && fault.conflicts_with(kind, target)) {
@@ -81,7 +81,7 @@ pub fn draw_schedule(seed: u64, size: Size, count: u32, length_ms: u64) -> Vec<F
             at_ms += step_ms / 10 + 1;
             continue;
         }
-        first.retain(|waiting| *waiting != kind);
+        undrawn_kinds.retain(|waiting| *waiting != kind);
         let until_ms = kind
             .duration_range_ms()
             .map(|(shortest, longest)| at_ms + random.random_range(shortest..=longest));
@@ -104,7 +104,7 @@ fn draw_kind(random: &mut ChaCha8Rng) -> FaultKind {
     FaultKind::AgentKilled
 }
 
-fn target_count(kind: FaultKind, size: Size) -> usize {
+fn target_count(kind: FaultKind, size: ClusterSize) -> usize {
     match kind.target() {
         Target::Node => size.nodes,
         Target::Controller => size.controllers,
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    const SIZE: Size = Size { nodes: 3, controllers: 3, members: 3, services: 4 };
+    const SIZE: ClusterSize = ClusterSize { nodes: 3, controllers: 3, members: 3, services: 4 };
 
     #[test]
     fn seed_determines_the_fault_schedule() {

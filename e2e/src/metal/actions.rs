@@ -110,8 +110,8 @@ pub fn isolate_etcd(rig: &mut Rig, node: &str) -> Result<()> {
         rig.cluster.cut(&member)?;
     }
     let begin_ns = monotonic_ns();
-    let length_ms = report.wait_ms() + report.timings.heartbeat_valid_ms;
-    wait_until("a long etcd outage", STEP_TIMEOUT, || monotonic_ns() > begin_ns + length_ms * 1_000_000)
+    let duration_ms = report.wait_ms() + report.timings.heartbeat_valid_ms;
+    wait_until("a long etcd outage", STEP_TIMEOUT, || monotonic_ns() > begin_ns + duration_ms * 1_000_000)
 }
 
 /// Restores the links of the machine and of all etcd members.

@@ -280,8 +280,8 @@ impl Rig {
 
     /// Returns a description of the longest stall after `after_ns`, if it is longer than `limit_ms`.
     pub fn stalled(&self, after_ns: u64, limit_ms: u64) -> Option<String> {
-        let stall = self.stalls.longest(after_ns).filter(|stall| stall.length_ms > limit_ms)?;
-        Some(format!("{} did not run for {} ms", stall.machine, stall.length_ms))
+        let stall = self.stalls.longest(after_ns).filter(|stall| stall.duration_ms > limit_ms)?;
+        Some(format!("{} did not run for {} ms", stall.machine, stall.duration_ms))
     }
 
     /// Returns the delays that the environment adds to the protocol's times: for a commit and for the start of a process, in

@@ -21,7 +21,7 @@ pub struct Stall {
     /// End of the stall on the host's `CLOCK_MONOTONIC`, in nanoseconds.
     pub until_ns: u64,
     /// Length of the stall, in milliseconds.
-    pub length_ms: u64,
+    pub duration_ms: u64,
 }
 
 /// The processes that run the machines. Each power cycle replaces one.
@@ -103,7 +103,7 @@ impl Stalls {
     pub fn longest(&self, after_ns: u64) -> Option<Stall> {
         let record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         let later_stalls = record.stalls.iter().filter(|stall| stall.until_ns > after_ns);
-        later_stalls.max_by_key(|stall| stall.length_ms).cloned()
+        later_stalls.max_by_key(|stall| stall.duration_ms).cloned()
     }
 
     /// Returns the total time for which a machine waited for a processor between two times, in milliseconds.
@@ -165,8 +165,8 @@ impl WaitStreak {
             self.length_ns += waited_ns;
             return None;
         }
-        let length_ms = std::mem::take(&mut self.length_ns) / 1_000_000;
-        (length_ms > 0).then(|| Stall { machine: machine.to_owned(), until_ns: now_ns, length_ms })
+        let duration_ms = std::mem::take(&mut self.length_ns) / 1_000_000;
+        (duration_ms > 0).then(|| Stall { machine: machine.to_owned(), until_ns: now_ns, duration_ms })
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
         for (passed_ms, waited_ms) in periods {
             now_ns += passed_ms * 1_000_000;
             let stall = run.add("m", now_ns, passed_ms * 1_000_000, waited_ms * 1_000_000);
-            lengths_ms.extend(stall.map(|stall| stall.length_ms));
+            lengths_ms.extend(stall.map(|stall| stall.duration_ms));
         }
         assert_eq!(lengths_ms, expected_ms, "{periods:?}");
     }

@@ -55,12 +55,15 @@ mod tests {
 
     #[test]
     fn table_shows_failures_and_invalid_times() {
-        let good = Outcome { returned: true, stopped_ms: Some(12_345), ..Outcome::default() };
-        check(&good, &["12.34 s", "never", "yes", "passed"]);
-        check(&Outcome { double_runs: vec!["both".to_owned()], ..good.clone() }, &["YES", "FAILED", "both"]);
-        check(&Outcome { failures: vec!["late".to_owned()], ..good.clone() }, &["FAILED", "late"]);
+        let passing_outcome = Outcome { returned: true, stopped_ms: Some(12_345), ..Outcome::default() };
+        check(&passing_outcome, &["12.34 s", "never", "yes", "passed"]);
         check(
-            &Outcome { invalid_reason: Some("machine paused".to_owned()), ..good },
+            &Outcome { double_runs: vec!["both".to_owned()], ..passing_outcome.clone() },
+            &["YES", "FAILED", "both"],
+        );
+        check(&Outcome { failures: vec!["late".to_owned()], ..passing_outcome.clone() }, &["FAILED", "late"]);
+        check(
+            &Outcome { invalid_reason: Some("machine paused".to_owned()), ..passing_outcome },
             &["not valid", "machine paused"],
         );
     }

@@ -241,13 +241,13 @@ impl<'a> Watcher<'a> {
 
     /// Replaces the known objects by a full list, and queues only the differences.
     fn replace_known(&mut self, items: Vec<Value>) {
-        let gone: Vec<String> = self
+        let deleted_names: Vec<String> = self
             .objects_by_name
             .keys()
             .filter(|name| !items.iter().any(|item| name_of(item) == name.as_str()))
             .cloned()
             .collect();
-        for name in gone {
+        for name in deleted_names {
             if let Some(object) = self.objects_by_name.remove(&name) {
                 self.queue.push_back(Change::Deleted(object));
             }

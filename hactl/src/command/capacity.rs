@@ -55,7 +55,7 @@ impl Capacity {
             Some(text) => parse_size_with_template(text, &loaded, template)?,
             None => size_from_policy(&loaded, template, |policy, _| policy.standard).ok_or_else(|| {
                 Failure::usage("no size specified, and the cluster policy has no standard size")
-                    .help(size::HELP)
+                    .help(size::SIZE_HELP)
             })?,
         };
         let tiered = match &self.tiered {

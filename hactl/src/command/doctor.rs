@@ -111,7 +111,11 @@ fn section<'a>(terminal: &Terminal, title: &str, checks: impl Iterator<Item = &'
             Verdict::Warn => Cell::styled("warn", Style::Warn),
             Verdict::Fail => Cell::styled("FAIL", Style::Bad),
         };
-        table.add_row(vec![verdict, Cell::plain(&format!("{:<17}", check.name)), Cell::plain(&check.seen)]);
+        table.add_row(vec![
+            verdict,
+            Cell::plain(&format!("{:<17}", check.name)),
+            Cell::plain(&check.finding),
+        ]);
         text += &table.render(terminal, 2);
         if !check.help.is_empty() {
             text += &format!("        → {}\n", check.help);

@@ -75,9 +75,9 @@ impl Explain {
         if let Some(default) = default_of(schema.0) {
             text += &format!("  Default: {default}\n");
         }
-        let listed = fields(terminal, with_fields(schema), 2, self.recursive);
-        if !listed.is_empty() {
-            text += &format!("\n{}\n{listed}", terminal.paint(Style::Bold, "Fields"));
+        let field_list = render_fields(terminal, with_fields(schema), 2, self.recursive);
+        if !field_list.is_empty() {
+            text += &format!("\n{}\n{field_list}", terminal.paint(Style::Bold, "Fields"));
         }
         terminal.print(&text);
         Ok(Exit::Done)
@@ -105,7 +105,7 @@ fn with_fields(schema: Field<'_>) -> Field<'_> {
     schema.alternatives().find(|one| one.members().is_some()).unwrap_or(schema)
 }
 
-fn fields(terminal: &Terminal, schema: Field<'_>, indent: usize, recursive: bool) -> String {
+fn render_fields(terminal: &Terminal, schema: Field<'_>, indent: usize, recursive: bool) -> String {
     let mut text = String::new();
     for (name, field) in schema.members().into_iter().flatten() {
         let default = default_of(field.0).map(|default| format!(", default {default}")).unwrap_or_default();
@@ -119,7 +119,7 @@ fn fields(terminal: &Terminal, schema: Field<'_>, indent: usize, recursive: bool
             text += &format!("{}\n", indented(description, indent + 4));
         }
         if recursive {
-            text += &fields(terminal, with_fields(field), indent + 4, true);
+            text += &render_fields(terminal, with_fields(field), indent + 4, true);
         }
     }
     text
@@ -137,9 +137,9 @@ mod tests {
 
     #[test]
     fn field_paths_traverse_lists_maps_and_alternatives() {
-        let check = |kind: Kind, path: &str, found: bool| {
+        let check = |kind: Kind, path: &str, is_found: bool| {
             let schema = path.split('.').try_fold(Field::object(kind), child_schema);
-            assert_eq!(schema.is_ok_and(|schema| schema.description().is_some()), found, "{path}");
+            assert_eq!(schema.is_ok_and(|schema| schema.description().is_some()), is_found, "{path}");
         };
         check(Kind::Operation, "spec.action", true);
         check(Kind::Resource, "status.copies.definition.driver.exec.command", true);

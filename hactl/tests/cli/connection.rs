@@ -10,62 +10,68 @@ use std::process::Stdio;
 fn unreachable_controller_is_skipped() {
     let server = Server::start();
     server.put("nodes", json!({"metadata": {"name": "node1"}, "spec": {}}));
-    let list = format!("http://127.0.0.1:1,{}", server.url());
-    run(&mut command(&["--server", &list, "get", "nodes", "-o", "name"])).expect_stdout(0, "node/node1\n");
-    run(command(&["get", "nodes", "-o", "name"]).env("HACTL_SERVER", &list)).expect_stdout(0, "node/node1\n");
-    let unready = Server::start_with(
+    let server_urls = format!("http://127.0.0.1:1,{}", server.url());
+    run(&mut command(&["--server", &server_urls, "get", "nodes", "-o", "name"]))
+        .expect_stdout(0, "node/node1\n");
+    run(command(&["get", "nodes", "-o", "name"]).env("HACTL_SERVER", &server_urls))
+        .expect_stdout(0, "node/node1\n");
+    let unready_server = Server::start_with(
         |_| Some(ScriptedResponse::Answer(503, json!({"message": "no store"}))),
         |_, _| false,
     );
-    let list = format!("{},{}", unready.url(), server.url());
-    run(&mut command(&["--server", &list, "get", "nodes", "-o", "name"])).expect_stdout(0, "node/node1\n");
-    hactl(&unready, &["get", "nodes"]).expect_stderr(3, "no store");
+    let server_urls = format!("{},{}", unready_server.url(), server.url());
+    run(&mut command(&["--server", &server_urls, "get", "nodes", "-o", "name"]))
+        .expect_stdout(0, "node/node1\n");
+    hactl(&unready_server, &["get", "nodes"]).expect_stderr(3, "no store");
 }
 
 #[test]
 fn only_read_requests_are_retried() {
-    let hanging_up = Server::start_with(|_| Some(ScriptedResponse::HangUp), |_, _| false);
+    let disconnecting_server = Server::start_with(|_| Some(ScriptedResponse::HangUp), |_, _| false);
     let server = Server::start();
     server.put(
         "resources",
         json!({"metadata": {"name": "web"}, "spec": {"driver": {"exec": {"command": ["sleep"]}}}}),
     );
-    let list = format!("{},{}", hanging_up.url(), server.url());
-    run(&mut command(&["--server", &list, "get", "har", "-o", "name"])).expect_stdout(0, "resource/web\n");
-    let only_reads = Server::start_with(
+    let server_urls = format!("{},{}", disconnecting_server.url(), server.url());
+    run(&mut command(&["--server", &server_urls, "get", "har", "-o", "name"]))
+        .expect_stdout(0, "resource/web\n");
+    let server_dropping_writes = Server::start_with(
         |request| (request.method != "GET").then_some(ScriptedResponse::HangUp),
         |_, _| false,
     );
-    hactl_with_input(&only_reads, &["apply", "-f", "-"], &resource("new"))
+    hactl_with_input(&server_dropping_writes, &["apply", "-f", "-"], &resource("new"))
         .expect_stderr(3, "may or may not have been applied");
-    assert_eq!(only_reads.writes().len(), 1);
+    assert_eq!(server_dropping_writes.writes().len(), 1);
     assert!(server.writes().is_empty());
 }
 
 #[test]
 fn hanging_controller_uses_part_of_the_timeout() {
     // The kernel accepts the connection, and no process ever answers.
-    let hanging = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let hung_listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let server = Server::start();
     server.put(
         "resources",
         json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web"},
             "spec": {"driver": {"simulated": {}}}, "status": {"state": "Started"}}),
     );
-    let list = format!("http://{},{}", hanging.local_addr().expect("an address"), server.url());
-    let with =
-        |arguments: &[&str]| run(command(&["--server", &list, "--request-timeout", "2s"]).args(arguments));
-    with(&["get", "har", "-o", "name"]).expect_stdout(0, "resource/web\n");
-    with(&["wait", "web", "--for=state=Started"]).expect_stdout(0, "resource/web state is Started\n");
-    with(&["set", "web", "comment=x"]).expect_stdout(0, "resource/web configured\n");
+    let server_urls = format!("http://{},{}", hung_listener.local_addr().expect("an address"), server.url());
+    let run_with_timeout = |arguments: &[&str]| {
+        run(command(&["--server", &server_urls, "--request-timeout", "2s"]).args(arguments))
+    };
+    run_with_timeout(&["get", "har", "-o", "name"]).expect_stdout(0, "resource/web\n");
+    run_with_timeout(&["wait", "web", "--for=state=Started"])
+        .expect_stdout(0, "resource/web state is Started\n");
+    run_with_timeout(&["set", "web", "comment=x"]).expect_stdout(0, "resource/web configured\n");
     let create = ["create", "group", "g", "--nodes", "node1"];
-    with(&create).expect_stderr(3, "may or may not have been applied");
+    run_with_timeout(&create).expect_stderr(3, "may or may not have been applied");
     assert!(server.object("groups", "g").is_none());
 }
 
 #[test]
 fn exit_statuses_identify_the_failure() {
-    let refusing = |code: u16| {
+    let refusing_server = |code: u16| {
         Server::start_with(
             move |_| Some(ScriptedResponse::Answer(code, json!({"message": "because", "reason": "X"}))),
             |_, _| false,
@@ -74,7 +80,8 @@ fn exit_statuses_identify_the_failure() {
     for (code, status) in
         [(400, 2), (401, 4), (403, 4), (409, 1), (422, 2), (429, 1), (500, 1), (503, 3), (504, 3)]
     {
-        hactl(&refusing(code), &["get", "nodes"]).expect_stderr(status, "Error from server (X): because\n");
+        hactl(&refusing_server(code), &["get", "nodes"])
+            .expect_stderr(status, "Error from server (X): because\n");
     }
     run(&mut command(&["--server", "http://127.0.0.1:1", "get", "nodes"]))
         .expect_stderr(3, "cannot reach any controller");
@@ -84,12 +91,13 @@ fn exit_statuses_identify_the_failure() {
     run(&mut command(&["--help"])).expect_stdout_parts(0, &["Exit status", "apply", "why"]);
     hactl(&Server::start(), &["get", "node", "nobody"])
         .expect_stderr(1, "Error from server (NotFound): node/nobody not found\n");
-    let text = Server::start_with(|_| Some(ScriptedResponse::Answer(200, json!("hello"))), |_, _| false);
-    hactl(&text, &["status"]).expect_stderr(1, "cannot parse the response");
+    let server_without_status =
+        Server::start_with(|_| Some(ScriptedResponse::Answer(200, json!("hello"))), |_, _| false);
+    hactl(&server_without_status, &["status"]).expect_stderr(1, "cannot parse the response");
 }
 
 #[test]
-fn usage_errors_omit_the_connection() {
+fn usage_errors_omit_connection_options() {
     let result =
         run(command(&["get"]).env("HACTL_SERVER", "http://127.0.0.1:1").env("HACTL_CLIENT_KEY", "key.pem"));
     let result =
@@ -99,15 +107,15 @@ fn usage_errors_omit_the_connection() {
         "{}",
         result.stderr
     );
-    let main = run(&mut command(&["--help"]))
+    let main_help = run(&mut command(&["--help"]))
         .expect_stdout_parts(0, &["Inspect:\n  status ", "Use \"hactl options\""]);
-    assert!(!main.stdout.contains("--server"), "{}", main.stdout);
+    assert!(!main_help.stdout.contains("--server"), "{}", main_help.stdout);
     run(&mut command(&["options"]))
         .expect_stdout_parts(0, &["Connection:\n", "--server <URL>", "Output:\n", "--verbose"]);
 }
 
 #[test]
-fn namespaces_of_kubectl_are_explained() {
+fn kubectl_namespace_flags_are_refused() {
     for flag in ["-A", "-n", "--namespace", "--all-namespaces"] {
         run(&mut command(&["get", "resources", flag]))
             .expect_stderr(2, &format!("objects of hactl have no namespace: omit {flag}"));
@@ -129,8 +137,8 @@ fn closed_standard_output_is_not_an_error() {
         command(&["--server", server.url()]).args(["apply", "-f", "-"]).stdin(Stdio::piped()),
     );
     drop(child.stdout.take());
-    let both = format!("{}---\n{}", resource("a"), resource("b"));
-    child.stdin.take().expect("a pipe").write_all(both.as_bytes()).expect("hactl reads standard input");
+    let manifests = format!("{}---\n{}", resource("a"), resource("b"));
+    child.stdin.take().expect("a pipe").write_all(manifests.as_bytes()).expect("hactl reads standard input");
     let output = child.wait_with_output().expect("hactl exits");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(server.objects("resources").len(), 2);
@@ -141,21 +149,23 @@ fn contexts_are_stored_in_a_file() {
     let server = Server::start();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("config.yaml");
-    let with = |arguments: &[&str]| run(command(arguments).env("HACTL_CONFIG", &path));
-    with(&["config", "set-context", "lab", "--server", server.url()]).expect_stdout(0, "context lab added\n");
-    with(&["config", "set-context", "away", "--server", "http://127.0.0.1:1"])
+    let run_with_config = |arguments: &[&str]| run(command(arguments).env("HACTL_CONFIG", &path));
+    run_with_config(&["config", "set-context", "lab", "--server", server.url()])
+        .expect_stdout(0, "context lab added\n");
+    run_with_config(&["config", "set-context", "away", "--server", "http://127.0.0.1:1"])
         .expect_stdout(0, "context away added\n");
-    with(&["config", "current-context"]).expect_stdout(0, "lab\n");
-    with(&["version", "--client"]).expect_stdout_parts(0, &["hactl      "]);
-    with(&["get", "nodes"]).expect_stdout(0, "");
-    with(&["get", "nodes", "--context", "away"]).expect_stderr(3, "127.0.0.1:1");
-    with(&["config", "use-context", "away"]).expect_stdout(0, "context away is the current context\n");
-    with(&["get", "nodes"]).expect_stderr(3, "127.0.0.1:1");
-    with(&["config", "use-context", "nowhere"]).expect_stderr(2, "contexts: lab, away");
-    with(&["config", "get-contexts"]).expect_stdout_parts(0, &["*        away", "lab"]);
-    with(&["config", "delete-context", "away"]).expect_stdout(0, "context away deleted\n");
-    with(&["config", "view"]).expect_stdout_parts(0, &["name: lab"]);
+    run_with_config(&["config", "current-context"]).expect_stdout(0, "lab\n");
+    run_with_config(&["version", "--client"]).expect_stdout_parts(0, &["hactl      "]);
+    run_with_config(&["get", "nodes"]).expect_stdout(0, "");
+    run_with_config(&["get", "nodes", "--context", "away"]).expect_stderr(3, "127.0.0.1:1");
+    run_with_config(&["config", "use-context", "away"])
+        .expect_stdout(0, "context away is the current context\n");
+    run_with_config(&["get", "nodes"]).expect_stderr(3, "127.0.0.1:1");
+    run_with_config(&["config", "use-context", "nowhere"]).expect_stderr(2, "contexts: lab, away");
+    run_with_config(&["config", "get-contexts"]).expect_stdout_parts(0, &["*        away", "lab"]);
+    run_with_config(&["config", "delete-context", "away"]).expect_stdout(0, "context away deleted\n");
+    run_with_config(&["config", "view"]).expect_stdout_parts(0, &["name: lab"]);
     std::fs::write(&path, "contexts:\n- nane: x\n").expect("a file");
-    with(&["get", "nodes"])
+    run_with_config(&["get", "nodes"])
         .expect_stderr(2, "config.yaml:2: unknown field contexts[0].nane; did you mean name?");
 }

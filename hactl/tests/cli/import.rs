@@ -63,7 +63,7 @@ fn invalid_files_are_refused_with_line_number() {
         let result = run(command(&["import", "pve"]).arg(directory.path())).expect_stderr(status, part);
         assert_eq!(result.stdout, "");
     };
-    let good = ("resources.cfg", "vm: 100\n");
+    let valid_file = ("resources.cfg", "vm: 100\n");
     check(&[], 2, "no resources.cfg in the directory");
     check(
         &[("resources.cfg", "vm: 100\n\tmax_restart many\n")],
@@ -76,12 +76,15 @@ fn invalid_files_are_refused_with_line_number() {
         "resources.cfg:2: spec.maxRestart: must be",
     );
     check(
-        &[good, ("datacenter.cfg", "ha: shutdown_policy=freeze\n\ncrs: ha-auto-rebalance-margin=150\n")],
+        &[
+            valid_file,
+            ("datacenter.cfg", "ha: shutdown_policy=freeze\n\ncrs: ha-auto-rebalance-margin=150\n"),
+        ],
         2,
         "datacenter.cfg:3: spec.scheduler.autoRebalance.margin: must be",
     );
     let rule = "node-affinity: r\n\tresources vm:100\n\tnodes a:9999999\n";
-    check(&[good, ("rules.cfg", rule)], 2, "rules.cfg:3: spec.nodeAffinity.nodes.a: ");
+    check(&[valid_file, ("rules.cfg", rule)], 2, "rules.cfg:3: spec.nodeAffinity.nodes.a: ");
     check(
         &[("resources.cfg", "vm: 100\n\tstate running\n")],
         2,
@@ -89,23 +92,31 @@ fn invalid_files_are_refused_with_line_number() {
     );
     check(&[("resources.cfg", "vm: A_1\n")], 2, "resources.cfg:1: metadata.name: ");
     check(
-        &[good, ("groups.cfg", "group: g\n\tnodes a:x\n")],
+        &[valid_file, ("groups.cfg", "group: g\n\tnodes a:x\n")],
         2,
         "groups.cfg:2: nodes: expected nodes such as",
     );
-    check(&[good, ("groups.cfg", "group: g\n")], 2, "groups.cfg:1: group g has no nodes");
-    check(&[good, ("rules.cfg", "node-affinity: r\n\tnodes a\n")], 2, "rules.cfg:1: rule r has no resources");
+    check(&[valid_file, ("groups.cfg", "group: g\n")], 2, "groups.cfg:1: group g has no nodes");
     check(
-        &[good, ("rules.cfg", "resource-affinity: r\n\tresources 100\n")],
+        &[valid_file, ("rules.cfg", "node-affinity: r\n\tnodes a\n")],
+        2,
+        "rules.cfg:1: rule r has no resources",
+    );
+    check(
+        &[valid_file, ("rules.cfg", "resource-affinity: r\n\tresources 100\n")],
         2,
         "rules.cfg:2: resources: expected resources such as",
     );
     check(
-        &[good, ("datacenter.cfg", "ha: shutdown_policy=never\n")],
+        &[valid_file, ("datacenter.cfg", "ha: shutdown_policy=never\n")],
         2,
         "datacenter.cfg:1: shutdown_policy: expected",
     );
-    check(&[good, ("datacenter.cfg", "what\n")], 2, "datacenter.cfg:1: \"what\" is not a valid setting");
+    check(
+        &[valid_file, ("datacenter.cfg", "what\n")],
+        2,
+        "datacenter.cfg:1: \"what\" is not a valid setting",
+    );
     // An error of encoding must also name its line.
     let directory = tempfile::tempdir().expect("a temporary directory");
     fs::write(directory.path().join("resources.cfg"), b"vm: 100\r\n\tcomment M\xfcller\r\n")

@@ -154,7 +154,7 @@ impl Watchdog {
     }
 
     /// Discards earlier acknowledgments because *armed: true* was committed just now.
-    pub(super) fn armed_committed(&mut self) {
+    pub(super) fn on_armed_committed(&mut self) {
         self.acknowledged = None;
     }
 
@@ -236,8 +236,8 @@ impl AgentCore {
                 self.watchdog.pending_request = None;
                 self.apply_status(status);
                 match refusal {
-                    None => self.watchdog_accepted(now, request),
-                    Some(refusal) => self.watchdog_refused(now, request, refusal),
+                    None => self.on_watchdog_accepted(now, request),
+                    Some(refusal) => self.on_watchdog_refused(now, request, refusal),
                 }
             }
             WatchdogEvent::Notice { notice, status } => {
@@ -251,7 +251,7 @@ impl AgentCore {
                                 .to_owned(),
                         );
                     }
-                    Notice::DeviceFailed { errno } => self.pets_refused(Some(errno)),
+                    Notice::DeviceFailed { errno } => self.on_pets_refused(Some(errno)),
                     Notice::NotSliding => {
                         self.log(
                             Level::Warning,
@@ -281,7 +281,7 @@ impl AgentCore {
     fn apply_status(&mut self, status: Status) {
         self.watchdog.status = status;
         if status.takes_no_pets && self.watchdog.takes_pets() {
-            self.pets_refused(None);
+            self.on_pets_refused(None);
         }
         if let Some(facts) = status.device {
             self.watchdog.facts = Some(facts);
@@ -295,7 +295,7 @@ impl AgentCore {
         }
     }
 
-    fn watchdog_accepted(&mut self, now: &Now, request: Request) {
+    fn on_watchdog_accepted(&mut self, now: &Now, request: Request) {
         match request {
             Request::Arm(arm) => {
                 self.watchdog.clear_problem();
@@ -334,7 +334,7 @@ impl AgentCore {
         }
     }
 
-    fn watchdog_refused(&mut self, now: &Now, request: Request, refusal: Refusal) {
+    fn on_watchdog_refused(&mut self, now: &Now, request: Request, refusal: Refusal) {
         let text = refusal.to_string();
         self.watchdog.retry_at = Some(now.raw + RETRY_DELAY_MS);
         match request {
@@ -365,7 +365,7 @@ impl AgentCore {
                 // No retry: the next deadline replaces the rejected one.
                 self.watchdog.retry_at = None;
                 if let Refusal::DeviceFailed { errno } = refusal {
-                    return self.pets_refused(Some(errno));
+                    return self.on_pets_refused(Some(errno));
                 }
                 self.log(Level::Warning, format!("ha-watchdogd rejected a deadline: {text}"));
             }

@@ -73,7 +73,7 @@ impl AgentCore {
         id
     }
 
-    pub(super) fn committed(&mut self, now: &Now, id: CommitId, outcome: &Outcome) {
+    pub(super) fn on_committed(&mut self, now: &Now, id: CommitId, outcome: &Outcome) {
         let Some(purpose) = self.commits.remove(&id) else { return };
         if let Some(revision) = outcome.applied() {
             self.highest_revision = self.highest_revision.max(revision);
@@ -81,7 +81,7 @@ impl AgentCore {
         }
         match purpose {
             Purpose::Request { report } => self.request_answer(now, report, outcome),
-            Purpose::DeleteAlive => self.alive_deleted(now, outcome),
+            Purpose::DeleteAlive => self.on_alive_deleted(now, outcome),
             Purpose::Heartbeat(heartbeat) => self.heartbeat_answer(now, heartbeat, outcome),
             Purpose::Service { name, report } => self.service_answer(now, id, &name, report, outcome),
             Purpose::Forget { name } => self.forget_answer(now, id, &name, outcome),
@@ -103,7 +103,7 @@ impl AgentCore {
         let phase = report.phase;
         self.dirty_services.insert(name.clone());
         if let Some(revision) = applied {
-            self.view.reports.wrote(name.clone(), report, revision);
+            self.view.reports.record_write(name.clone(), report, revision);
         }
         let Some(service) = self.services.get_mut(name) else { return };
         if service.write != Some(id) {
@@ -137,7 +137,7 @@ impl AgentCore {
     fn forget_answer(&mut self, now: &Now, id: CommitId, name: &ResourceName, outcome: &Outcome) {
         self.dirty_services.insert(name.clone());
         if let Some(revision) = outcome.applied() {
-            self.view.reports.deleted(name.clone(), revision);
+            self.view.reports.on_deleted(name.clone(), revision);
         }
         if let Some(service) = self.services.get_mut(name)
             && service.write == Some(id)

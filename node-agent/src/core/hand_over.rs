@@ -107,7 +107,7 @@ impl AgentCore {
     }
 
     /// Handles the driver's answer to the end of a migration; a failed attempt is repeated until it succeeds.
-    pub(super) fn migration_ended(
+    pub(super) fn on_migration_ended(
         &mut self,
         now: &Now,
         service: &mut Service,

@@ -41,7 +41,7 @@ pub(super) struct PendingHeartbeat {
 impl AgentCore {
     /// Returns the node's report without the parts that depend on the mode.
     pub(super) fn base_report(&self) -> NodeReport {
-        let timings = self.wanted_timings();
+        let timings = self.desired_timings();
         NodeReport {
             instance: self.config.instance.clone(),
             machine_id: self.config.machine_id.clone(),
@@ -69,14 +69,14 @@ impl AgentCore {
     }
 
     /// Returns the desired node report, which the next heartbeat commits.
-    pub(super) fn wanted_report(&self) -> NodeReport {
-        let (mode, armed) = self.wanted_mode();
+    pub(super) fn desired_report(&self) -> NodeReport {
+        let (mode, armed) = self.desired_mode();
         NodeReport { mode, armed, ..self.base_report() }
     }
 
     /// Returns the desired mode and whether the report is armed. A change of either cannot wait for the next heartbeat.
     /// Nor can a change of the sleep protection, or of whether the watchdog refuses pets.
-    fn wanted_mode(&self) -> (Mode, bool) {
+    fn desired_mode(&self) -> (Mode, bool) {
         let (mode, may_arm) = match self.shutdown {
             Some(Shutdown::Restart) if self.is_ready_to_restart() => (Mode::Restart, false),
             Some(Shutdown::Restart | Shutdown::Leave(_)) | None if self.is_disarming() => {
@@ -93,7 +93,7 @@ impl AgentCore {
     }
 
     /// Returns the cluster's timings if they are valid, otherwise the active timings.
-    pub(super) fn wanted_timings(&self) -> Timings {
+    pub(super) fn desired_timings(&self) -> Timings {
         self.view.timings.unwrap_or(self.active_timings)
     }
 
@@ -101,7 +101,7 @@ impl AgentCore {
     /// before it is committed. Observers count by the shorter validity from its commit on, so the watchdog must follow
     /// it earlier.
     pub(super) fn effective_timings(&self) -> Timings {
-        let (desired, in_force) = (self.wanted_timings(), self.active_timings);
+        let (desired, in_force) = (self.desired_timings(), self.active_timings);
         if desired.heartbeat_valid_ms >= in_force.heartbeat_valid_ms {
             return in_force;
         }
@@ -115,7 +115,7 @@ impl AgentCore {
 
     /// Returns the timings for arming: the desired Tw with the committed Th.
     pub(super) fn arming_timings(&self) -> Timings {
-        Timings { heartbeat_valid_ms: self.active_timings.heartbeat_valid_ms, ..self.wanted_timings() }
+        Timings { heartbeat_valid_ms: self.active_timings.heartbeat_valid_ms, ..self.desired_timings() }
     }
 
     /// Returns D while it is in the future.
@@ -159,7 +159,7 @@ impl AgentCore {
             if registered.created.is_none() || self.heartbeats_failing_since.is_some() {
                 return;
             }
-            let (mode, armed) = self.wanted_mode();
+            let (mode, armed) = self.desired_mode();
             let is_committed = |report: &NodeReport| {
                 report.armed == armed
                     && report.mode == mode
@@ -170,7 +170,7 @@ impl AgentCore {
                 return;
             }
         }
-        let mut desired_report = self.wanted_report();
+        let mut desired_report = self.desired_report();
         let shorter = Moment::from(now).plus_ms(desired_report.timings.heartbeat_valid_ms);
         if desired_report.timings.heartbeat_valid_ms < self.active_timings.heartbeat_valid_ms
             && !self.watchdog.has_no_deadline_after(shorter)
@@ -251,14 +251,14 @@ impl AgentCore {
                 .is_some_and(|report| report.watchdog.reason != Some(Reason::WatchdogMissing))
     }
 
-    pub(super) fn alive_deleted(&mut self, now: &Now, outcome: &Outcome) {
+    pub(super) fn on_alive_deleted(&mut self, now: &Now, outcome: &Outcome) {
         let node = self.config.node.clone();
         if let Some(registered) = self.registered_mut() {
             registered.heartbeat = None;
             match outcome {
                 Outcome::Applied(revision) => {
                     registered.next_heartbeat_at = now.raw;
-                    self.view.alive.deleted(node, *revision);
+                    self.view.alive.on_deleted(node, *revision);
                 }
                 Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_) | Outcome::Unknown(_) => {
                     registered.reread = true;
@@ -285,9 +285,9 @@ impl AgentCore {
                 registered.has_created_alive = true;
                 // A heartbeat that commits while the previous one is still valid enables no waiting step.
                 self.all_dirty |= !continues_previous;
-                self.view.alive.wrote(node, heartbeat.alive, *revision);
+                self.view.alive.record_write(node, heartbeat.alive, *revision);
                 if let Some(report) = heartbeat.report {
-                    self.report_committed(report, *revision);
+                    self.on_report_committed(report, *revision);
                 }
                 // D is set, not raised: with a smaller Th it is earlier, and observers count by that value.
                 self.deadline = Some(heartbeat.started.plus_ms(self.effective_timings().heartbeat_valid_ms));
@@ -324,17 +324,17 @@ impl AgentCore {
     }
 
     /// Applies a committed node report. Its timings are active from the heartbeat that carried it.
-    fn report_committed(&mut self, report: NodeReport, revision: Revision) {
+    fn on_report_committed(&mut self, report: NodeReport, revision: Revision) {
         let was_armed =
             self.node_report().is_some_and(|node_report| node_report.armed && !node_report.watchdog_failed);
         if report.armed && !report.watchdog_failed && !was_armed {
-            self.watchdog.armed_committed();
+            self.watchdog.on_armed_committed();
         }
         self.unconfirmed_armed = false;
         self.unconfirmed_report = false;
         self.active_timings = report.timings;
         self.journal.timings = Some(report.timings);
-        self.view.node_reports.wrote(self.config.node.clone(), report, revision);
+        self.view.node_reports.record_write(self.config.node.clone(), report, revision);
         self.changed = true;
     }
 
@@ -365,7 +365,7 @@ impl AgentCore {
 
     /// Returns a TTL of at least 3 W for the worst kind of device. The lease only cleans up.
     fn lease_ttl_seconds(&self) -> i64 {
-        let timings = self.wanted_timings();
+        let timings = self.desired_timings();
         let worst = WatchdogBounds {
             timeout_ms: timings.watchdog_timeout_ms.max(self.active_timings.watchdog_timeout_ms),
             sliding: false,
@@ -379,7 +379,12 @@ impl AgentCore {
         u64::try_from(self.lease_ttl_seconds()).unwrap_or(1) * 1000 / 4
     }
 
-    pub(super) fn lease_granted(&mut self, now: &Now, id: LeaseRequestId, result: Result<LeaseId, String>) {
+    pub(super) fn on_lease_granted(
+        &mut self,
+        now: &Now,
+        id: LeaseRequestId,
+        result: Result<LeaseId, String>,
+    ) {
         if self.lease.requested != Some(id) {
             return;
         }
@@ -399,7 +404,7 @@ impl AgentCore {
         }
     }
 
-    pub(super) fn lease_kept(&mut self, now: &Now, lease: LeaseId, kept: &LeaseKept) {
+    pub(super) fn on_lease_kept(&mut self, now: &Now, lease: LeaseId, kept: &LeaseKept) {
         if self.lease.id != Some(lease) {
             return;
         }

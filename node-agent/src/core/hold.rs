@@ -132,7 +132,7 @@ impl AgentCore {
     }
 
     /// Handles the answer of a controller, or its failure to answer. If all controllers grant: D = time of asking + Th.
-    pub(super) fn hold_answered(
+    pub(super) fn on_hold_answered(
         &mut self,
         now: &Now,
         id: HoldId,

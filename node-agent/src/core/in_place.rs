@@ -41,7 +41,7 @@ impl AgentCore {
         let name = service.name().to_owned();
         if let Some(entry) = self.journal.services.get_mut(&name) {
             entry.definition = confirmed.clone();
-            self.journal_changed();
+            self.mark_journal_changed();
         }
         self.log(
             Level::Info,

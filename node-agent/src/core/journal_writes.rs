@@ -23,7 +23,7 @@ pub(super) struct JournalWrites {
 
 impl AgentCore {
     /// Marks the journal to be written.
-    pub(super) fn journal_changed(&mut self) {
+    pub(super) fn mark_journal_changed(&mut self) {
         self.journal_writes.dirty = true;
         self.changed = true;
     }
@@ -38,7 +38,7 @@ impl AgentCore {
         }
         if self.journal.incarnation.as_ref() != Some(&incarnation) {
             self.journal.incarnation = Some(incarnation);
-            self.journal_changed();
+            self.mark_journal_changed();
         }
     }
 

@@ -283,8 +283,8 @@ impl AgentCore {
         let node = self.config.node.clone();
         match outcome {
             Outcome::Applied(revision) => {
-                self.view.node_reports.wrote(node.clone(), report, *revision);
-                self.view.alive.deleted(node, *revision);
+                self.view.node_reports.record_write(node.clone(), report, *revision);
+                self.view.alive.on_deleted(node, *revision);
                 self.unconfirmed_armed = false;
                 self.unconfirmed_report = false;
             }

@@ -137,7 +137,7 @@ impl AgentCore {
     /// against etcd's state at that time.
     pub(super) fn doctor_answer(&mut self, report: DoctorReport, outcome: &Outcome) {
         if let Some(revision) = outcome.applied() {
-            self.view.doctor_reports.wrote(self.config.node.clone(), report, revision);
+            self.view.doctor_reports.record_write(self.config.node.clone(), report, revision);
         }
         self.log_outcome("report of the health checks", outcome);
     }
@@ -203,13 +203,13 @@ impl AgentCore {
         }
         let boot_id = self.config.boot_id.clone();
         self.journal.last_words = Some(ShutdownRecord { boot_id, message, at: now.timestamp() });
-        self.journal_changed();
+        self.mark_journal_changed();
     }
 
     /// Removes the shutdown record, because a reset is no longer imminent.
     pub(super) fn remove_shutdown_record(&mut self) {
         if self.journal.last_words.take().is_some() {
-            self.journal_changed();
+            self.mark_journal_changed();
         }
     }
 }

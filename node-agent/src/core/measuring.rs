@@ -152,7 +152,7 @@ impl AgentCore {
     /// state then.
     pub(super) fn usage_answer(&mut self, now: &Now, report: UsageReport, outcome: &Outcome) {
         if let Some(revision) = outcome.applied() {
-            self.view.usage_reports.wrote(self.config.node.clone(), report, revision);
+            self.view.usage_reports.record_write(self.config.node.clone(), report, revision);
         } else {
             self.measuring.write_not_before = Some(now.raw + READ_INTERVAL_MS);
         }

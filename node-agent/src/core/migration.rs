@@ -128,7 +128,7 @@ impl AgentCore {
         self.read(purpose, keys);
     }
 
-    pub(super) fn migrated(&mut self, service: &mut Service, uid: &ActionUid, result: CommandResult) {
+    pub(super) fn on_migrated(&mut self, service: &mut Service, uid: &ActionUid, result: CommandResult) {
         let failure = match result {
             CommandResult::Done | CommandResult::Observed(_) => None,
             CommandResult::Failed(failure) => Some(failure),
@@ -147,7 +147,7 @@ impl AgentCore {
 
     /// Handles the probe of the source after its driver. FENCING 8: the source reports HandedOver only if nothing is
     /// left here.
-    pub(super) fn migration_probed(
+    pub(super) fn on_migration_probed(
         &mut self,
         now: &Now,
         service: &mut Service,
@@ -222,7 +222,7 @@ impl AgentCore {
                     let failure = interrupted("agent restarted while it prepared to receive the service");
                     service.transition_to(Step::Unwind { uid: uid.clone(), failure });
                 } else {
-                    self.permitted(now, service, uid, Phase::Receiving);
+                    self.on_permitted(now, service, uid, Phase::Receiving);
                 }
                 self.changed = true;
             }
@@ -236,7 +236,7 @@ impl AgentCore {
                 let is_already_reported =
                     reported.is_some_and(|report| report.action_uid.as_ref() == Some(uid));
                 if is_already_reported || self.is_proven_gone(source, assignment.epoch) {
-                    self.permitted(now, service, uid, Phase::Starting);
+                    self.on_permitted(now, service, uid, Phase::Starting);
                 } else {
                     self.read_peer_report(now, service, source);
                 }
@@ -349,7 +349,7 @@ impl AgentCore {
         })
     }
 
-    pub(super) fn prepared(
+    pub(super) fn on_prepared(
         &mut self,
         now: &Now,
         service: &mut Service,
@@ -378,7 +378,7 @@ impl AgentCore {
     }
 
     /// Handles the end of a takeover. A probe verifies success or failure before it is reported.
-    pub(super) fn arrived(&mut self, service: &mut Service, uid: &ActionUid, result: CommandResult) {
+    pub(super) fn on_arrived(&mut self, service: &mut Service, uid: &ActionUid, result: CommandResult) {
         let uid = uid.clone();
         match result {
             CommandResult::Done | CommandResult::Observed(_) => {

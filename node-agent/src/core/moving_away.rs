@@ -33,8 +33,8 @@ impl AgentCore {
     /// Returns the time limit of the wait; `None` if it is unlimited.
     pub(super) fn moves_deadline(&self) -> Option<Mono> {
         let at = self.shutdown_at?;
-        let length_ms = self.wanted_timings().shutdown_timeout_ms;
-        (length_ms > 0).then(|| at + length_ms)
+        let duration_ms = self.desired_timings().shutdown_timeout_ms;
+        (duration_ms > 0).then(|| at + duration_ms)
     }
 
     /// Ends the wait permanently once an operator, the time limit or the last move has ended it.

@@ -173,7 +173,7 @@ impl AgentCore {
             service.permit =
                 committed.and_then(|report| Permit::of_committed(report, epoch, &self.config.boot_id));
             service.desired = None;
-            self.permitted(now, service, uid, phase);
+            self.on_permitted(now, service, uid, phase);
             return;
         }
         let (assignment, definition) = match &role {

@@ -38,7 +38,7 @@ impl Watchdog {
 
 impl AgentCore {
     /// Handles a pet or a deadline that the device has refused.
-    pub(super) fn pets_refused(&mut self, errno: Option<u32>) {
+    pub(super) fn on_pets_refused(&mut self, errno: Option<u32>) {
         let is_first_refusal = self.watchdog.takes_pets();
         self.watchdog.pets = Pets::Refused;
         self.watchdog.acknowledged = None;

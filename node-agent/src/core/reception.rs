@@ -41,7 +41,7 @@ impl AgentCore {
 
     fn remove_reception(&mut self, name: &ResourceName) {
         if self.journal.receptions.remove(name).is_some() {
-            self.journal_changed();
+            self.mark_journal_changed();
         }
     }
 
@@ -64,7 +64,7 @@ impl AgentCore {
     }
 
     /// Handles a service that is confirmed dead. A reception before a reset, or before registering, is also closed.
-    pub(super) fn kill_verified(&mut self, now: &Now, service: &mut Service, why: KillReason) {
+    pub(super) fn on_kill_verified(&mut self, now: &Now, service: &mut Service, why: KillReason) {
         let closes = match why {
             KillReason::BeforeReset(_) | KillReason::Clearing => true,
             KillReason::AssignedElsewhere | KillReason::NotReceived | KillReason::MigrationRemnant => false,
@@ -76,12 +76,12 @@ impl AgentCore {
             service.transition_to(Step::CloseReception { why, tries: 0 });
             self.changed = true;
         } else {
-            self.killed(now, service, why);
+            self.on_killed(now, service, why);
         }
     }
 
     /// Handles the result of closing a reception. R4.41: a driver that cannot confirm it never lets the node stay.
-    pub(super) fn reception_closed(
+    pub(super) fn on_reception_closed(
         &mut self,
         now: &Now,
         service: &mut Service,
@@ -92,7 +92,7 @@ impl AgentCore {
         let can_never = match result {
             CommandResult::Done | CommandResult::Observed(_) => {
                 self.remove_reception(service.name());
-                return self.killed(now, service, why);
+                return self.on_killed(now, service, why);
             }
             CommandResult::Failed(failure) => {
                 let can_never = failure.class == FailureClass::NeverHere;
@@ -102,7 +102,7 @@ impl AgentCore {
             CommandResult::Cancelled => false,
         };
         if can_never || tries >= MAX_CLOSE_RETRIES {
-            return self.killed(now, service, why);
+            return self.on_killed(now, service, why);
         }
         service.not_before = Some(now.raw + CLOSE_RETRY_MS);
         service.transition_to(Step::CloseReception { why, tries: tries + 1 });

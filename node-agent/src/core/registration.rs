@@ -170,7 +170,7 @@ impl AgentCore {
             if let Some(fence) = opened {
                 let epoch = fence.epoch;
                 self.log(Level::Info, format!("registered this node (registration {epoch})"));
-                self.opened(now, epoch, request);
+                self.on_opened(now, epoch, request);
                 return;
             }
             let lapsed = self
@@ -243,12 +243,12 @@ impl AgentCore {
         match outcome {
             Outcome::Applied(revision) => {
                 requesting.request = Some(*revision);
-                self.view.node_reports.wrote(node, report, *revision);
+                self.view.node_reports.record_write(node, report, *revision);
                 // A new agent process finds its own request here and continues.
                 self.journal.boot_id.clone_from(&self.config.boot_id);
                 self.journal.request = Some(*revision);
                 self.journal.epoch = Epoch(0);
-                self.journal_changed();
+                self.mark_journal_changed();
                 self.log_outcome("registration", outcome);
             }
             Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_) | Outcome::Unknown(_) => {
@@ -283,14 +283,14 @@ impl AgentCore {
             self.journal.boot_id.clone_from(&self.config.boot_id);
             self.journal.request = Some(revision);
             self.journal.epoch = Epoch(0);
-            self.journal_changed();
+            self.mark_journal_changed();
             self.changed = true;
         }
     }
 
     /// Handles the opening of the epoch for this node's request. Cleared services are known to be stopped under that
     /// epoch.
-    fn opened(&mut self, now: &Now, epoch: Epoch, request: Revision) {
+    fn on_opened(&mut self, now: &Now, epoch: Epoch, request: Revision) {
         let not_stopped: BTreeSet<ResourceName> =
             self.not_stopped.iter().map(|service| service.name.clone()).collect();
         for name in self.service_names() {

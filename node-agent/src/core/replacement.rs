@@ -113,7 +113,7 @@ impl AgentCore {
                             answer(&requested.uid, ReplacementPhase::Failed, Reason::Interrupted, text);
                         clear(service, requested.definition, failed, None);
                     }
-                    None if requested.called_off => {
+                    None if requested.is_canceled => {
                         let text = "replacement canceled before it started";
                         let failed =
                             answer(&requested.uid, ReplacementPhase::Failed, Reason::Interrupted, text);
@@ -125,7 +125,7 @@ impl AgentCore {
             }
             Replacing::Begin { uid } => {
                 if let Some(requested) =
-                    requested.filter(|requested| requested.uid == uid && !requested.called_off)
+                    requested.filter(|requested| requested.uid == uid && !requested.is_canceled)
                 {
                     self.begin_replacement(now, service, requested);
                 } else {
@@ -135,7 +135,7 @@ impl AgentCore {
             }
             Replacing::Run { replacement, .. } => {
                 let is_requested = requested
-                    .is_some_and(|requested| requested.uid == replacement.uid && !requested.called_off);
+                    .is_some_and(|requested| requested.uid == replacement.uid && !requested.is_canceled);
                 if let Some(why) = self.replacement_must_end(now, service, is_requested) {
                     self.end_replacement(service, why);
                 }
@@ -259,7 +259,7 @@ impl AgentCore {
     }
 
     /// Handles the end of a command. Returns `false` if the command does not belong to a replacement.
-    pub(super) fn replacement_ended(
+    pub(super) fn on_replacement_ended(
         &mut self,
         now: &Now,
         service: &mut Service,
@@ -270,7 +270,7 @@ impl AgentCore {
             Replacing::Run { replacement, task } if task == id => {
                 let Replacement { uid, definition, .. } = *replacement;
                 match result {
-                    CommandResult::Done | CommandResult::Observed(_) => self.replaced(now, service, &uid),
+                    CommandResult::Done | CommandResult::Observed(_) => self.on_replaced(now, service, &uid),
                     CommandResult::Failed(failure) => {
                         let failed = answer(&uid, ReplacementPhase::Failed, failure.reason, &failure.message);
                         clear(service, definition, failed, None);
@@ -284,7 +284,7 @@ impl AgentCore {
             }
             Replacing::Clear(clearing) if clearing.cancelled == Some(id) => match result {
                 // The command had succeeded before it could be canceled.
-                CommandResult::Done => self.replaced(now, service, &clearing.answer.uid),
+                CommandResult::Done => self.on_replaced(now, service, &clearing.answer.uid),
                 CommandResult::Observed(_) | CommandResult::Failed(_) | CommandResult::Cancelled => {
                     service.replacing = Replacing::Clear(Box::new(Clearing { cancelled: None, ..*clearing }));
                 }
@@ -308,7 +308,7 @@ impl AgentCore {
         true
     }
 
-    fn replaced(&mut self, now: &Now, service: &mut Service, uid: &str) {
+    fn on_replaced(&mut self, now: &Now, service: &mut Service, uid: &str) {
         service.replacing = Replacing::Idle;
         let answer_done = answer(uid, ReplacementPhase::Done, Reason::SecondaryReplaced, "");
         self.answer_replacement(now, service, answer_done);

@@ -124,7 +124,7 @@ impl AgentCore {
         }
         let was_journaled = self.journal.services.remove(&name).is_some();
         if self.journal.receptions.remove(&name).is_some() || was_journaled {
-            self.journal_changed();
+            self.mark_journal_changed();
         }
         service.desired = None;
         service.permit = None;

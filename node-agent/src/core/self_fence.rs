@@ -343,14 +343,14 @@ impl AgentCore {
         match assignment.action {
             Action::Start | Action::Restart | Action::Stop { .. } => {
                 let message = service.message.clone();
-                self.stop_failed(now, service, Some(&assignment.action_uid), &message);
+                self.on_stop_failed(now, service, Some(&assignment.action_uid), &message);
             }
             Action::Migrate { .. } | Action::Leave => {}
         }
     }
 
     /// Handles a confirmed kill. The action under which the service ran is spent.
-    pub(super) fn killed(&mut self, now: &Now, service: &mut Service, why: KillReason) {
+    pub(super) fn on_killed(&mut self, now: &Now, service: &mut Service, why: KillReason) {
         service.presence = Presence::Stopped;
         service.permit = None;
         service.begun = None;
@@ -361,7 +361,7 @@ impl AgentCore {
             && let Some(entry) = self.journal.services.get_mut(service.name())
         {
             entry.spent = true;
-            self.journal_changed();
+            self.mark_journal_changed();
         }
         let (reason, message) = match why {
             KillReason::Clearing => {

@@ -262,7 +262,7 @@ impl AgentCore {
                             purpose: ProbePurpose::Interrupted { uid: uid.clone() },
                         });
                     } else {
-                        self.permitted(now, service, uid, Phase::Starting);
+                        self.on_permitted(now, service, uid, Phase::Starting);
                     }
                 }
                 Phase::Running => self.keep_running(now, service, uid),
@@ -351,7 +351,7 @@ impl AgentCore {
                     self.report(now, service, Some(uid), Phase::Stopped, Reason::StoppedExternally, text);
                 self.set_desired(service, report);
             }
-            Presence::Stopped => self.crashed(now, service, uid),
+            Presence::Stopped => self.on_crashed(now, service, uid),
             Presence::Unprobed | Presence::Unclear => {
                 service.transition_to(Step::Probe { purpose: ProbePurpose::Adopt { uid: uid.clone() } });
             }
@@ -417,7 +417,7 @@ impl AgentCore {
         if service.presence == Presence::Stopped && service.exit.is_none() && !may_have_arrived {
             // The stop is already confirmed, such as for a new assigned node. With Stopping, the service would count as
             // running until a command ends.
-            return self.stopped(now, service, Some(uid), CommandResult::Done);
+            return self.on_stopped(now, service, Some(uid), CommandResult::Done);
         }
         self.set_desired(
             service,
@@ -428,7 +428,7 @@ impl AgentCore {
     }
 
     /// Reports a failed stop. The stop is tried again after a delay for as long as it is required.
-    pub(super) fn stop_failed(
+    pub(super) fn on_stop_failed(
         &mut self,
         now: &Now,
         service: &mut Service,

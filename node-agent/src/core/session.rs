@@ -401,7 +401,7 @@ impl AgentCore {
         self.journal.epoch = epoch;
         // The revision of the etcd data in which this epoch is open; the revision of earlier data no longer counts.
         self.journal.revision = self.view.revision.max(request);
-        self.journal_changed();
+        self.mark_journal_changed();
     }
 
     /// Returns D as proven by this process, otherwise as left by the previous process.

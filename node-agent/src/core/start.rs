@@ -32,7 +32,7 @@ impl AgentCore {
     }
 
     /// Continues under a committed permit with the step that precedes or begins the action.
-    pub(super) fn permitted(&mut self, now: &Now, service: &mut Service, uid: &ActionUid, phase: Phase) {
+    pub(super) fn on_permitted(&mut self, now: &Now, service: &mut Service, uid: &ActionUid, phase: Phase) {
         let name = service.name().to_owned();
         let role = self.role(&name);
         let is_target = matches!(role, Role::Target { .. });
@@ -105,7 +105,7 @@ impl AgentCore {
                 Some(Ok(())) => {
                     service.begun = Some(uid.clone());
                     let phase = self.current_report(service).map(|report| report.phase);
-                    self.permitted(now, service, uid, phase.unwrap_or(Phase::Starting));
+                    self.on_permitted(now, service, uid, phase.unwrap_or(Phase::Starting));
                 }
                 Some(Err(message)) if service.has_worker => {
                     let text = format!("cannot write the journal: {message}");
@@ -132,13 +132,13 @@ impl AgentCore {
         }
         let entry = JournalEntry { definition: service.definition.clone(), begun: uid.clone(), spent: false };
         self.journal.services.insert(service.name().to_owned(), entry);
-        self.journal_changed();
+        self.mark_journal_changed();
         let write = self.journal_next_write();
         service.step = Step::Journal { uid: uid.clone(), write: Some(write) };
         self.changed = true;
     }
 
-    pub(super) fn started(
+    pub(super) fn on_started(
         &mut self,
         now: &Now,
         service: &mut Service,
@@ -169,7 +169,7 @@ impl AgentCore {
                 );
                 service.transition_to(Step::Idle);
             }
-            CommandResult::Failed(failure) => self.start_failed(now, service, uid, failure),
+            CommandResult::Failed(failure) => self.on_start_failed(now, service, uid, failure),
             CommandResult::Cancelled => {
                 service.presence = Presence::Unclear;
                 service.transition_to(Step::Idle);
@@ -180,7 +180,7 @@ impl AgentCore {
 
     /// Handles a failed start. SEMANTICS 3: a node makes `maxRestart + 1` attempts with a back-off; some failures allow
     /// only one.
-    pub(super) fn start_failed(
+    pub(super) fn on_start_failed(
         &mut self,
         now: &Now,
         service: &mut Service,
@@ -208,7 +208,7 @@ impl AgentCore {
     }
 
     /// Restarts a service that ended without a command, in place and under its permit.
-    pub(super) fn crashed(&mut self, now: &Now, service: &mut Service, uid: &ActionUid) {
+    pub(super) fn on_crashed(&mut self, now: &Now, service: &mut Service, uid: &ActionUid) {
         let exit = service.exit.take();
         let stopped_externally = exit.as_ref().is_some_and(|exit| exit.stopped_externally);
         let message = exit.map_or_else(|| "service was found not running".to_owned(), |exit| exit.message);
@@ -255,7 +255,7 @@ impl AgentCore {
     }
 
     /// Continues under the permit once the remains of an earlier attempt are gone.
-    pub(super) fn cleaned(
+    pub(super) fn on_cleaned(
         &mut self,
         now: &Now,
         service: &mut Service,
@@ -266,11 +266,11 @@ impl AgentCore {
             CommandResult::Done | CommandResult::Observed(_) => {
                 service.presence = Presence::Stopped;
                 service.stopped_for = Some(uid.clone());
-                self.permitted(now, service, uid, Phase::Starting);
+                self.on_permitted(now, service, uid, Phase::Starting);
             }
             CommandResult::Failed(failure) => {
                 let message = failure.message;
-                self.stop_failed(now, service, Some(uid), &message);
+                self.on_stop_failed(now, service, Some(uid), &message);
             }
             CommandResult::Cancelled => {
                 service.presence = Presence::Unclear;
@@ -281,7 +281,7 @@ impl AgentCore {
     }
 
     /// Reports Failed only once nothing is left running, otherwise StopFailed (FENCING 6).
-    pub(super) fn unwound(
+    pub(super) fn on_unwound(
         &mut self,
         now: &Now,
         service: &mut Service,
@@ -298,7 +298,7 @@ impl AgentCore {
                     "{}; stopping the remaining processes also failed: {}",
                     failure.message, stop.message
                 );
-                self.stop_failed(now, service, Some(uid), &message);
+                self.on_stop_failed(now, service, Some(uid), &message);
             }
             CommandResult::Cancelled => {
                 service.not_before = Some(now.raw + INITIAL_BACKOFF_MS);
@@ -307,7 +307,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    pub(super) fn failed(
+    pub(super) fn on_failed(
         &mut self,
         now: &Now,
         service: &mut Service,

@@ -13,7 +13,7 @@ use ha_store::{Guard, Transaction};
 /// before a report that is not armed is committed.
 pub(super) fn own_report(text: &[u8]) -> NodeReport {
     lenient::read(text).unwrap_or_else(|partial: Partial<NodeReport>| {
-        let armed = partial.value.armed || partial.has_lost("armed");
+        let armed = partial.value.armed || partial.is_unreadable("armed");
         NodeReport { armed, ..partial.value }
     })
 }

@@ -117,7 +117,7 @@ impl<K: Ord, T: DeserializeOwned> Table<K, T> {
     }
 
     /// Applies this agent's own write of the key.
-    pub(super) fn wrote(&mut self, name: K, value: T, revision: Revision) {
+    pub(super) fn record_write(&mut self, name: K, value: T, revision: Revision) {
         if self.cells.get(&name).is_some_and(|cell| cell.as_of >= revision) {
             return;
         }
@@ -127,7 +127,7 @@ impl<K: Ord, T: DeserializeOwned> Table<K, T> {
     }
 
     /// Applies this agent's own deletion of the key.
-    pub(super) fn deleted(&mut self, name: K, revision: Revision) {
+    pub(super) fn on_deleted(&mut self, name: K, revision: Revision) {
         self.remove(name, revision);
     }
 
@@ -217,7 +217,7 @@ impl View {
         self.unsynced_prefixes.is_empty()
     }
 
-    pub(super) fn synced(&mut self, prefix: &str, entries: &[Entry], revision: Revision) {
+    pub(super) fn on_synced(&mut self, prefix: &str, entries: &[Entry], revision: Revision) {
         let was_syncing = self.unsynced_prefixes.remove(prefix)
             || super::prefixes(&self.keys, &self.node).iter().any(|p| p == prefix);
         if !was_syncing {
@@ -257,7 +257,7 @@ impl View {
             let names = self
                 .names(entries, |key| if let Key::Candidate(id) = key { Some(id.to_owned()) } else { None });
             // A candidate that was known and is absent here left at this revision or earlier.
-            self.candidate_departed(revision);
+            self.on_candidate_departed(revision);
             self.candidates.keep_only(&names, revision);
         } else {
             let services = self
@@ -287,7 +287,7 @@ impl View {
         })
     }
 
-    pub(super) fn changed(&mut self, changes: &[Change]) {
+    pub(super) fn on_changed(&mut self, changes: &[Change]) {
         for change in changes {
             match change {
                 Change::Put(entry) => self.put(entry, entry.mod_revision),
@@ -331,7 +331,7 @@ impl View {
             Key::Status(Kind::Cluster, name) => {
                 let read = |text: &[u8]| match lenient::read(text) {
                     Ok(status) => Some(status),
-                    Err(partial) => (!partial.has_lost("disarm")).then_some(partial.value),
+                    Err(partial) => (!partial.is_unreadable("disarm")).then_some(partial.value),
                 };
                 self.cluster_statuses.put_as(name.into(), entry, as_of, read);
                 if self.is_cluster_unreadable() {
@@ -389,7 +389,7 @@ impl View {
             Key::Fence(name) => self.fences.remove(name, revision),
             Key::Candidate(name) => {
                 if self.candidates.get(name).is_some() {
-                    self.candidate_departed(revision);
+                    self.on_candidate_departed(revision);
                 }
                 self.candidates.remove(name.into(), revision);
             }
@@ -423,7 +423,7 @@ impl View {
         let url = match candidate {
             Some((created, url)) if created == entry.create_revision => url,
             Some(_) => {
-                self.candidate_departed(entry.create_revision);
+                self.on_candidate_departed(entry.create_revision);
                 url_of(entry)
             }
             None => url_of(entry),
@@ -431,7 +431,7 @@ impl View {
         self.candidates.put_as(name.into(), entry, as_of, |_| url.clone());
     }
 
-    fn candidate_departed(&mut self, revision: Revision) {
+    fn on_candidate_departed(&mut self, revision: Revision) {
         self.departed = self.departed.max(Some(revision));
     }
 

@@ -138,7 +138,7 @@ impl AgentCore {
                     trial.lasted_ms = now.raw.since(since);
                 }
                 self.watchdog_test.stage = Some(Stage::Waiting { since, recorded_at: now.raw, deadline });
-                self.journal_changed();
+                self.mark_journal_changed();
             }
             Some(Stage::Waiting { .. }) => {}
         }
@@ -174,7 +174,7 @@ impl AgentCore {
         self.journal.failed = None;
         self.load_watchdog_test_results();
         self.watchdog_test.stage = Some(Stage::JournalWrites(self.journal_next_write()));
-        self.journal_changed();
+        self.mark_journal_changed();
     }
 
     /// Returns the operation of a test of this boot that the leader has allowed and that has not ended.
@@ -228,6 +228,6 @@ impl AgentCore {
             self.watchdog_test.ended_tests.insert(trial.operation);
         }
         self.watchdog_test.stage = None;
-        self.journal_changed();
+        self.mark_journal_changed();
     }
 }

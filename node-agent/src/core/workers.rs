@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 const MAX_VERIFIERS: usize = 16;
 
 /// A service's request to the workers.
-enum Wanted {
+enum DesiredCommand {
     Run(Command),
     /// A worker that is reserved for the hand-over.
     Worker,
@@ -62,10 +62,10 @@ impl AgentCore {
                 workers += 1;
             }
             let request = if self.wants_worker(now, service) {
-                Wanted::Worker
+                DesiredCommand::Worker
             } else {
                 let Some(command) = self.command_of(now, service) else { continue };
-                Wanted::Run(command)
+                DesiredCommand::Run(command)
             };
             let class = match &service.step {
                 Step::Kill { .. } => 0,
@@ -108,8 +108,8 @@ impl AgentCore {
                 _ => continue,
             }
             match request {
-                Wanted::Run(command) => self.run(&name, command),
-                Wanted::Worker => {
+                DesiredCommand::Run(command) => self.run(&name, command),
+                DesiredCommand::Worker => {
                     if let Some(service) = self.services.get_mut(&name) {
                         service.has_worker = true;
                         self.changed = true;
@@ -192,14 +192,14 @@ impl AgentCore {
         self.effects.push_back(Effect::Run { id, command, service: Box::new(service.definition.clone()) });
     }
 
-    pub(super) fn ended(&mut self, now: &Now, id: CommandId, result: CommandResult) {
+    pub(super) fn on_ended(&mut self, now: &Now, id: CommandId, result: CommandResult) {
         let Some(name) = self.commands.remove(&id) else { return };
         self.changed = true;
         self.dirty_services.insert(name.clone());
         // Other services may have waited for this one to stop.
         self.all_dirty |= self.is_leaving();
         self.with_service(&name, |core, service| {
-            if core.replacement_ended(now, service, id, &result) || service.cancelling.remove(&id) {
+            if core.on_replacement_ended(now, service, id, &result) || service.cancelling.remove(&id) {
                 return;
             }
             if service.task != Some(id) {
@@ -220,37 +220,39 @@ impl AgentCore {
         }
         match service.step.clone() {
             Step::Idle | Step::Permit { .. } | Step::Journal { .. } | Step::CheckTarget { .. } => {}
-            Step::Probe { purpose } => self.probed(now, service, purpose, observed(result)),
-            Step::Start { uid } => self.started(now, service, &uid, result),
-            Step::StopFirst { uid } | Step::Clean { uid } => self.cleaned(now, service, &uid, result),
-            Step::Unwind { uid, failure } => self.unwound(now, service, &uid, failure, result),
+            Step::Probe { purpose } => self.on_probed(now, service, purpose, observed(result)),
+            Step::Start { uid } => self.on_started(now, service, &uid, result),
+            Step::StopFirst { uid } | Step::Clean { uid } => self.on_cleaned(now, service, &uid, result),
+            Step::Unwind { uid, failure } => self.on_unwound(now, service, &uid, failure, result),
             Step::Verify { uid, failure } => match observed(result) {
                 Observed::NotRunning => {
                     service.presence = Presence::Stopped;
-                    self.failed(now, service, &uid, &failure);
+                    self.on_failed(now, service, &uid, &failure);
                 }
                 Observed::Running => {
                     let message =
                         format!("{}; the stop succeeded, but the service still runs", failure.message);
-                    self.stop_failed(now, service, Some(&uid), &message);
+                    self.on_stop_failed(now, service, Some(&uid), &message);
                 }
                 Observed::Remnant(text) => {
                     let message = format!("{}; the service was stopped, but {text}", failure.message);
-                    self.stop_failed(now, service, Some(&uid), &message);
+                    self.on_stop_failed(now, service, Some(&uid), &message);
                 }
                 Observed::Unknown(text) => {
                     let message =
                         format!("{}; remaining processes cannot be checked: {text}", failure.message);
-                    self.stop_failed(now, service, Some(&uid), &message);
+                    self.on_stop_failed(now, service, Some(&uid), &message);
                 }
             },
-            Step::Stop { uid, .. } => self.stopped(now, service, uid.as_ref(), result),
-            Step::Prepare { uid } => self.prepared(now, service, &uid, result),
-            Step::Arrive { uid, .. } => self.arrived(service, &uid, result),
-            Step::Migrate { uid, .. } => self.migrated(service, &uid, result),
-            Step::EndMigration { uid, failure } => self.migration_ended(now, service, uid, failure, result),
+            Step::Stop { uid, .. } => self.on_stopped(now, service, uid.as_ref(), result),
+            Step::Prepare { uid } => self.on_prepared(now, service, &uid, result),
+            Step::Arrive { uid, .. } => self.on_arrived(service, &uid, result),
+            Step::Migrate { uid, .. } => self.on_migrated(service, &uid, result),
+            Step::EndMigration { uid, failure } => {
+                self.on_migration_ended(now, service, uid, failure, result);
+            }
             Step::MigrateProbe { uid, failure } => {
-                self.migration_probed(now, service, &uid, failure, observed(result));
+                self.on_migration_probed(now, service, &uid, failure, observed(result));
             }
             Step::Kill { why, tries } => {
                 let tries = tries.saturating_add(1);
@@ -271,19 +273,19 @@ impl AgentCore {
                 }
             }
             Step::KillVerify { why, tries } => match observed(result) {
-                Observed::NotRunning => self.kill_verified(now, service, why),
+                Observed::NotRunning => self.on_kill_verified(now, service, why),
                 Observed::Running => self.retry_kill(now, service, why, tries, String::new()),
                 Observed::Remnant(message) | Observed::Unknown(message) => {
                     self.retry_kill(now, service, why, tries, message);
                 }
             },
             Step::CloseReception { why, tries } => {
-                self.reception_closed(now, service, why, tries, result);
+                self.on_reception_closed(now, service, why, tries, result);
             }
         }
     }
 
-    pub(super) fn stopped(
+    pub(super) fn on_stopped(
         &mut self,
         now: &Now,
         service: &mut Service,
@@ -308,7 +310,7 @@ impl AgentCore {
                 self.set_desired(service, report);
                 service.transition_to(Step::Idle);
             }
-            CommandResult::Failed(failure) => self.stop_failed(now, service, uid, &failure.message),
+            CommandResult::Failed(failure) => self.on_stop_failed(now, service, uid, &failure.message),
             CommandResult::Cancelled => {
                 service.presence = Presence::Unclear;
                 service.transition_to(Step::Idle);
@@ -316,7 +318,7 @@ impl AgentCore {
         }
     }
 
-    fn probed(&mut self, now: &Now, service: &mut Service, purpose: ProbePurpose, observed: Observed) {
+    fn on_probed(&mut self, now: &Now, service: &mut Service, purpose: ProbePurpose, observed: Observed) {
         let remnant = matches!(observed, Observed::Remnant(_));
         let (presence, message) = match observed {
             Observed::Running => (Presence::Running, String::new()),
@@ -349,7 +351,7 @@ impl AgentCore {
                 Presence::Stopped => {}
                 Presence::Unclear | Presence::Unprobed if remnant => {
                     service.exit = Some(UnexpectedExit { message, stopped_externally: false });
-                    self.crashed(now, service, &uid);
+                    self.on_crashed(now, service, &uid);
                 }
                 Presence::Unclear | Presence::Unprobed => service.not_before = Some(now.raw + PROBE_RETRY_MS),
             },
@@ -401,11 +403,11 @@ impl AgentCore {
                 let entry =
                     JournalEntry { definition: service.definition.clone(), ..JournalEntry::default() };
                 self.journal.services.insert(name.clone(), entry);
-                self.journal_changed();
+                self.mark_journal_changed();
             }
             (Some(entry), Presence::Stopped) if entry.begun.is_empty() => {
                 self.journal.services.remove(name);
-                self.journal_changed();
+                self.mark_journal_changed();
             }
             (
                 None | Some(_),

@@ -21,7 +21,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 use ha_api_types::resource::ServiceDefinition;
 use leftovers::{ProcessSearch, SERVICE_MARK_VARIABLE};
-use order::Record;
+use order::ProcessRecord;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io;
@@ -38,7 +38,7 @@ pub struct ProgramSettings {
     /// service.
     pub state_directory: PathBuf,
     /// Path of the program `ha-exec-shim`; [`ProgramSettings::shim_beside_this_program`] by default.
-    pub shim: PathBuf,
+    pub shim_path: PathBuf,
     /// `true` to use control groups if the agent can create them on this machine.
     pub cgroups: bool,
     /// Size in bytes above which a service's log is rotated; one older file is kept.
@@ -52,7 +52,7 @@ impl ProgramSettings {
             node,
             boot_id,
             state_directory,
-            shim: ProgramSettings::shim_beside_this_program()?,
+            shim_path: ProgramSettings::shim_beside_this_program()?,
             cgroups: true,
             log_bytes_max: 8 * 1024 * 1024,
         })
@@ -114,7 +114,7 @@ impl Programs {
 
     /// Checks that programs can be run and found again. The error is the reason why not.
     pub(in crate::driver) fn check_usable(&self) -> Result<(), String> {
-        let shim = &self.settings.shim;
+        let shim = &self.settings.shim_path;
         nix::unistd::access(shim, nix::unistd::AccessFlags::X_OK)
             .map_err(|error| format!("cannot execute {}: {error}", shim.display()))?;
         nix::unistd::access(&self.directory, nix::unistd::AccessFlags::W_OK)
@@ -155,7 +155,7 @@ impl Programs {
     }
 
     /// Returns the record of the service's supervised process of this boot, running or ended.
-    pub(in crate::driver) fn record(&self, service: &ServiceDefinition) -> Option<Record> {
+    pub(in crate::driver) fn record(&self, service: &ServiceDefinition) -> Option<ProcessRecord> {
         let record = self.directory_of(&service.name).record();
         let record =
             record.inspect_err(|error| tracing::warn!(resource = service.name.as_str(), %error, "cannot read the record of the service's processes"));

@@ -30,7 +30,8 @@ pub struct SimulatedDriver {
 #[serde(rename_all = "camelCase", default)]
 struct State {
     boot_id: BootId,
-    what: SimulatedState,
+    #[serde(rename = "what")]
+    service_state: SimulatedState,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,11 +77,14 @@ impl SimulatedDriver {
     /// Returns the state on this node; a state of an earlier boot counts as stopped.
     fn state(&self, resource: &str) -> io::Result<SimulatedState> {
         let state: State = read(&self.state_file(&self.node, resource))?;
-        Ok(if state.boot_id == self.boot_id { state.what } else { SimulatedState::Stopped })
+        Ok(if state.boot_id == self.boot_id { state.service_state } else { SimulatedState::Stopped })
     }
 
     fn set(&self, resource: &str, state: SimulatedState) -> io::Result<()> {
-        write(&self.state_file(&self.node, resource), &State { boot_id: self.boot_id.clone(), what: state })
+        write(
+            &self.state_file(&self.node, resource),
+            &State { boot_id: self.boot_id.clone(), service_state: state },
+        )
     }
 
     fn fails_here(&self, spec: &SimulatedSpec) -> bool {
@@ -153,7 +157,7 @@ impl SimulatedDriver {
         }
         let target_file = self.state_file(target, &service.name);
         let receiver: State = read(&target_file).map_err(unreadable)?;
-        if receiver.what != SimulatedState::Receiving {
+        if receiver.service_state != SimulatedState::Receiving {
             let message = format!("{target} does not wait for the service in {}", target_file.display());
             return Err(failed(Reason::MoveFailed, message));
         }
@@ -173,7 +177,7 @@ impl SimulatedDriver {
         // The stop on this node comes before the start on the target, so that the service never runs on both nodes.
         self.set(&service.name, SimulatedState::Stopped).map_err(unreadable)?;
         let state_after = if spec.gated { SimulatedState::Arrived } else { SimulatedState::Running };
-        write(&target_file, &State { what: state_after, ..receiver }).map_err(unreadable)
+        write(&target_file, &State { service_state: state_after, ..receiver }).map_err(unreadable)
     }
 }
 

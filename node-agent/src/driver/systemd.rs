@@ -160,7 +160,7 @@ impl Driver for SystemdDriver {
             let context = Arc::clone(&self.context);
             // Reading files may block.
             let read = move || {
-                let directory = context.groups.counters(&group)?;
+                let directory = context.groups.usage_directory(&group)?;
                 measure::of_group(&directory, || context.groups.members(&group).ok(), at)
             };
             tokio::task::spawn_blocking(read).await.ok().flatten()

@@ -26,8 +26,8 @@ pub(super) fn product_id(path: &Path) -> Option<String> {
 /// Returns the normalized product id; `None` for the default of firmware without an id, which many machines share.
 fn product_id_of(text: &str) -> Option<String> {
     let id = text.trim().to_ascii_lowercase();
-    let digits = || id.chars().filter(|character| *character != '-');
-    let is_filler = digits().all(|digit| digit == '0') || digits().all(|digit| digit == 'f');
+    let hex_digits = || id.chars().filter(|character| *character != '-');
+    let is_filler = hex_digits().all(|digit| digit == '0') || hex_digits().all(|digit| digit == 'f');
     let is_known_filler = id == "03000200-0400-0500-0006-000700080009";
     (!id.is_empty() && id.len() <= 128 && !is_filler && !is_known_filler).then_some(id)
 }
@@ -80,10 +80,10 @@ fn memory_of(meminfo: &str) -> Option<Quantity> {
 }
 
 /// Returns `true` if the processor reports a hypervisor, or the firmware names one.
-pub(super) fn looks_virtual() -> bool {
+pub(super) fn is_probably_virtual() -> bool {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let flags = read("/proc/cpuinfo");
-    let hypervisor = flags
+    let has_hypervisor_flag = flags
         .lines()
         .find(|line| line.starts_with("flags"))
         .is_some_and(|line| line.split_whitespace().any(|flag| flag == "hypervisor"));
@@ -91,7 +91,7 @@ pub(super) fn looks_virtual() -> bool {
     let product = read("/sys/class/dmi/id/product_name");
     let virtual_names =
         ["QEMU", "KVM", "VMware", "VirtualBox", "Xen", "Bochs", "Virtual Machine", "Firecracker"];
-    hypervisor || virtual_names.iter().any(|name| vendor.contains(name) || product.contains(name))
+    has_hypervisor_flag || virtual_names.iter().any(|name| vendor.contains(name) || product.contains(name))
 }
 
 #[cfg(test)]

@@ -49,10 +49,13 @@ pub(super) fn spawn(store: EtcdStore, keys: Keys, node: &NodeName, drivers: Driv
             match item {
                 Item::Synced(reading) => {
                     is_refused = false;
-                    seen_requests.synced(&reading.entries).into_iter().for_each(|entry| reader.begin(entry));
+                    seen_requests
+                        .on_synced(&reading.entries)
+                        .into_iter()
+                        .for_each(|entry| reader.begin(entry));
                 }
                 Item::Changes { changes, revision: _ } => {
-                    seen_requests.changed(changes).into_iter().for_each(|entry| reader.begin(entry));
+                    seen_requests.on_changed(changes).into_iter().for_each(|entry| reader.begin(entry));
                 }
                 Item::Unavailable(StoreError::Refused(why)) => {
                     if !is_refused {
@@ -79,17 +82,17 @@ struct SeenRequests {
 
 impl SeenRequests {
     /// Takes in a complete read, and returns the new requests.
-    fn synced(&mut self, entries: &[Entry]) -> Vec<Entry> {
+    fn on_synced(&mut self, entries: &[Entry]) -> Vec<Entry> {
         self.requests.retain(|key, _| entries.iter().any(|entry| entry.key == *key));
-        entries.iter().filter(|entry| self.is_new(entry)).cloned().collect()
+        entries.iter().filter(|entry| self.insert_if_new(entry)).cloned().collect()
     }
 
     /// Takes in changes, and returns the new requests.
-    fn changed(&mut self, changes: Vec<Change>) -> Vec<Entry> {
+    fn on_changed(&mut self, changes: Vec<Change>) -> Vec<Entry> {
         let mut new = Vec::new();
         for change in changes {
             match change {
-                Change::Put(entry) if self.is_new(&entry) => new.push(entry),
+                Change::Put(entry) if self.insert_if_new(&entry) => new.push(entry),
                 Change::Put(_) => {}
                 Change::Delete { key, revision: _ } => {
                     self.requests.remove(&key);
@@ -101,7 +104,7 @@ impl SeenRequests {
         new
     }
 
-    fn is_new(&mut self, entry: &Entry) -> bool {
+    fn insert_if_new(&mut self, entry: &Entry) -> bool {
         self.requests.insert(entry.key.clone(), entry.create_revision) != Some(entry.create_revision)
     }
 }
@@ -205,15 +208,15 @@ mod tests {
     #[test]
     fn each_log_request_is_answered_once() {
         let mut seen_requests = SeenRequests::default();
-        assert_eq!(keys_of(&seen_requests.synced(&[entry("a", Revision(1))])), ["a"]);
-        assert_eq!(keys_of(&seen_requests.changed(vec![Change::Put(entry("b", Revision(2)))])), ["b"]);
-        assert!(seen_requests.synced(&[entry("a", Revision(1)), entry("b", Revision(2))]).is_empty());
-        assert!(seen_requests.changed(vec![Change::Put(entry("b", Revision(2)))]).is_empty());
+        assert_eq!(keys_of(&seen_requests.on_synced(&[entry("a", Revision(1))])), ["a"]);
+        assert_eq!(keys_of(&seen_requests.on_changed(vec![Change::Put(entry("b", Revision(2)))])), ["b"]);
+        assert!(seen_requests.on_synced(&[entry("a", Revision(1)), entry("b", Revision(2))]).is_empty());
+        assert!(seen_requests.on_changed(vec![Change::Put(entry("b", Revision(2)))]).is_empty());
         let gone = Change::Delete { key: "c".to_owned(), revision: Revision(4) };
-        assert!(seen_requests.changed(vec![Change::Put(entry("c", Revision(3))), gone]).is_empty());
-        assert_eq!(keys_of(&seen_requests.changed(vec![Change::Put(entry("c", Revision(5)))])), ["c"]);
+        assert!(seen_requests.on_changed(vec![Change::Put(entry("c", Revision(3))), gone]).is_empty());
+        assert_eq!(keys_of(&seen_requests.on_changed(vec![Change::Put(entry("c", Revision(5)))])), ["c"]);
         assert_eq!(seen_requests.requests.len(), 3);
-        assert!(seen_requests.synced(&[]).is_empty() && seen_requests.requests.is_empty());
+        assert!(seen_requests.on_synced(&[]).is_empty() && seen_requests.requests.is_empty());
     }
 
     #[test]

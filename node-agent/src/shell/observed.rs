@@ -107,7 +107,7 @@ impl Core for ObservedCore {
         self.core.deadline()
     }
 
-    fn due() -> Input {
+    fn deadline_input() -> Input {
         Input::Tick
     }
 }

@@ -112,7 +112,7 @@ impl Options {
     /// Returns `true` if the machine is virtual, as configured or as detected.
     pub fn machine_is_virtual(&self) -> bool {
         match self.virtual_machine {
-            Virtual::Auto => super::identity::looks_virtual(),
+            Virtual::Auto => super::identity::is_probably_virtual(),
             Virtual::Yes => true,
             Virtual::No => false,
         }

@@ -98,7 +98,7 @@ async fn protection(held_inhibitor: &mut Option<HeldInhibitor>) -> SleepProtecti
 }
 
 fn is_masked() -> bool {
-    system_conf::sleep_is_off(Path::new("/"))
+    system_conf::is_sleep_disabled(Path::new("/"))
 }
 
 /// Takes a sleep inhibitor from systemd-logind. Returns `None` if the inhibitor is not granted in time.

@@ -265,10 +265,10 @@ impl Core {
                 self.connected = false;
                 self.forget_request_number();
             }
-            Input::Message { number, request } => self.message(now, number, request),
-            Input::Opened(result) => self.opened(now, result),
-            Input::Petted(result) => self.petted(now, result),
-            Input::Closed(result) => self.closed(result),
+            Input::Message { number, request } => self.handle_message(now, number, request),
+            Input::Opened(result) => self.handle_open_result(now, result),
+            Input::Petted(result) => self.handle_pet_result(now, result),
+            Input::Closed(result) => self.handle_close_result(result),
             Input::Tick => self.tick(now),
             Input::ShutDown => self.shut_down(),
         }
@@ -314,8 +314,8 @@ impl Core {
         }
     }
 
-    /// Requests a pet if one is allowed now. With `set`, the pet sets the timeout even of a fixed device.
-    fn pet(&mut self, now: Moment, set: bool) -> bool {
+    /// Requests a pet if one is allowed now. With `must_set`, the pet sets the timeout even of a fixed device.
+    fn pet(&mut self, now: Moment, must_set: bool) -> bool {
         let Some(device) = self.device else { return false };
         let full = self.full_timeout_seconds(&device);
         let timeout_seconds = match self.state {
@@ -326,7 +326,7 @@ impl Core {
             }
             State::Armed { .. } | State::Expired { .. } => return false,
         };
-        self.requested_seconds = (device.sliding || set).then_some(timeout_seconds);
+        self.requested_seconds = (device.sliding || must_set).then_some(timeout_seconds);
         self.pet_due = now.plus_ms(PET_INTERVAL_MS);
         self.effects.push_back(Effect::Pet { timeout_seconds: self.requested_seconds });
         true
@@ -350,7 +350,7 @@ impl Core {
     }
 
     /// Records a pet that the device has taken or refused.
-    fn petted(&mut self, now: Moment, result: Result<u32, u32>) {
+    fn handle_pet_result(&mut self, now: Moment, result: Result<u32, u32>) {
         let requested = self.requested_seconds.take();
         if let Ok(read_back) = result {
             if let Some(fires_at) = self.fires_at {
@@ -361,17 +361,17 @@ impl Core {
             }
             self.fires_at = Some(now.plus_ms(u64::from(read_back) * 1000));
             self.last_pet = Some(now);
-            self.pet_was_taken(now);
+            self.record_taken_pet(now);
         }
         match (std::mem::replace(&mut self.pending, Pending::Nothing), result) {
             (Pending::Nothing, Ok(read_back)) => self.check_sliding(requested, read_back),
             (Pending::Nothing, Err(errno)) => {
-                if self.pet_was_refused() {
+                if self.record_refused_pet() {
                     self.reply(0, Outcome::Notice(Notice::DeviceFailed { errno }));
                 }
             }
             (Pending::Pet { number, outcome, undo }, result) => {
-                self.petted_for_request(now, number, outcome, undo, requested, result);
+                self.handle_requested_pet_result(now, number, outcome, undo, requested, result);
             }
             // The pet before closing has no consequences; an opening in progress causes no pet.
             (pending @ (Pending::Open { .. } | Pending::Close { .. }), Ok(_) | Err(_)) => {
@@ -381,7 +381,7 @@ impl Core {
     }
 
     /// Clears an earlier refusal once pets have succeeded for a whole timeout after the device was armed again.
-    fn pet_was_taken(&mut self, now: Moment) {
+    fn record_taken_pet(&mut self, now: Moment) {
         let Pets::Returning { since } = self.pets else { return };
         let seconds = self.device.map_or(0, |device| self.full_timeout_seconds(&device));
         if since.plus_ms(u64::from(seconds) * 1000).left_ns(now).is_some() {
@@ -391,7 +391,7 @@ impl Core {
     }
 
     /// Records that the device has refused a pet. Returns `true` if that is new.
-    fn pet_was_refused(&mut self) -> bool {
+    fn record_refused_pet(&mut self) -> bool {
         let is_first_refusal = self.pets != Pets::Refused;
         if is_first_refusal {
             self.pets = Pets::Refused;

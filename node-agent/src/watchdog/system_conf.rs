@@ -49,14 +49,15 @@ pub fn settings(root: &Path) -> Option<ManagerSettings> {
     if !root.join("run/systemd/system").is_dir() {
         return None;
     }
-    let set = set_values(root);
-    let value = |(name, default): (&str, &str)| set.get(name).cloned().unwrap_or_else(|| default.to_owned());
+    let configured = configured_values(root);
+    let value =
+        |(name, default): (&str, &str)| configured.get(name).cloned().unwrap_or_else(|| default.to_owned());
     Some(ManagerSettings { runtime: value(RUNTIME_WATCHDOG_SETTING), reboot: value(REBOOT_WATCHDOG_SETTING) })
 }
 
 /// Returns `true` if the service manager cannot put this machine to sleep: its targets are masked, or its settings
 /// forbid all.
-pub fn sleep_is_off(root: &Path) -> bool {
+pub fn is_sleep_disabled(root: &Path) -> bool {
     if !root.join("run/systemd/system").is_dir() {
         return false;
     }
@@ -70,9 +71,9 @@ pub fn sleep_is_off(root: &Path) -> bool {
         // Every kind of sleep requires this target.
         return true;
     }
-    let set = values_of(root, "sleep.conf", &SLEEP_SETTINGS.map(|(setting, _)| setting));
+    let configured = values_of(root, "sleep.conf", &SLEEP_SETTINGS.map(|(setting, _)| setting));
     SLEEP_SETTINGS.iter().all(|(setting, target)| {
-        is_masked(target) || set.get(*setting).is_some_and(|value| is_negative(value))
+        is_masked(target) || configured.get(*setting).is_some_and(|value| is_negative(value))
     })
 }
 
@@ -81,7 +82,7 @@ fn is_negative(value: &str) -> bool {
 }
 
 /// Returns the last value of each setting, in systemd's order: the main file, then the drop-ins by name.
-fn set_values(root: &Path) -> BTreeMap<String, String> {
+fn configured_values(root: &Path) -> BTreeMap<String, String> {
     values_of(root, "system.conf", &[RUNTIME_WATCHDOG_SETTING.0, REBOOT_WATCHDOG_SETTING.0])
 }
 
@@ -162,7 +163,7 @@ mod tests {
                 std::fs::create_dir_all(link.parent().unwrap()).unwrap();
                 std::os::unix::fs::symlink("/dev/null", link).unwrap();
             }
-            assert_eq!(sleep_is_off(root.path()), expected, "{files:?} {masked:?}");
+            assert_eq!(is_sleep_disabled(root.path()), expected, "{files:?} {masked:?}");
         };
         check(&[RUNNING], &[], false);
         check(&[shipped], &[], false);

@@ -1,6 +1,6 @@
 //! Services that outlive their agent: the next agent finds them, or how they ended.
 
-use crate::node::{Node, is_alive, signal, until};
+use crate::node::{Node, is_alive, signal, wait_until};
 use ha_api_types::record::Observed;
 use ha_node_agent::driver::{Driver, DriverEvent};
 use serde_json::{Value, json};
@@ -32,10 +32,10 @@ async fn next_agent_learns_how_service_ended() {
     let node = Node::new(true);
     let service = node.shell("trap 'exit 9' USR1; echo ready; while :; do sleep 0.05; done");
     node.driver.start(&service).await.unwrap();
-    until("the service is ready", || node.log().contains("ready")).await;
+    wait_until("the service is ready", || node.log().contains("ready")).await;
     let (main, supervisor) = (node.main_process().unwrap(), node.supervisor().unwrap());
     let node = node.restart_agent_with(|_| signal(main, "USR1"));
-    until("the supervisor has ended", || !is_alive(supervisor)).await;
+    wait_until("the supervisor has ended", || !is_alive(supervisor)).await;
     assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
     assert_eq!(node.driver.last_exit("web").as_deref(), Some("exit status 9"));
 }
@@ -46,7 +46,7 @@ async fn changed_control_group_use_leaves_no_processes() {
         let node = Node::new(cgroups);
         let service = node.shell("(env -i setsid tail -f $1/token &) ; exec tail -f $1/token");
         node.driver.start(&service).await.unwrap();
-        until("both run", || node.processes().len() == 2).await;
+        wait_until("both run", || node.processes().len() == 2).await;
         let node = node.restart_agent_with(|settings| settings.programs.cgroups = !cgroups);
         assert_eq!(node.driver.probe(&service).await, Observed::Running);
         node.driver.kill(&service).await.unwrap();

@@ -1,6 +1,6 @@
 //! The environment of a program at its start, and the reasons why it may not start.
 
-use crate::node::{Node, script, until};
+use crate::node::{Node, script, wait_until};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 use ha_api_types::resource::ServiceDefinition;
@@ -64,7 +64,7 @@ async fn program_inherits_no_signals_or_descriptors() {
     );
     let leaked = fs::File::open("/dev/null").unwrap();
     fcntl(&leaked, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
-    let node = Node::with(|settings| settings.programs.shim = shim);
+    let node = Node::with(|settings| settings.programs.shim_path = shim);
     let service = forever(&node);
     node.driver.start(&service).await.unwrap();
     let main = node.main_process().unwrap();
@@ -96,7 +96,7 @@ async fn program_sees_only_its_own_environment() {
         "environment": {"COLOUR": "blue green", "HA_NODE": "forged"},
     }));
     node.driver.start(&service).await.unwrap();
-    until("the service has written its file", || node.path("seen").exists()).await;
+    wait_until("the service has written its file", || node.path("seen").exists()).await;
     let seen = node.read("seen");
     let mut names: Vec<&str> = seen.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     names.sort_unstable();
@@ -125,7 +125,7 @@ async fn program_user_has_groups_and_home() {
         return;
     }
     started.unwrap();
-    until("the service has printed three lines", || node.log().lines().count() == 3).await;
+    wait_until("the service has printed three lines", || node.log().lines().count() == 3).await;
     let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
     let group = nix::unistd::Group::from_gid(nobody.gid).unwrap().unwrap();
     let expected = format!("nobody\n{}\nhome={} user=nobody\n", group.name, nobody.dir.display());
@@ -145,7 +145,7 @@ async fn program_output_goes_to_bounded_log() {
          echo last line >&2; exec sleep 1000000",
     );
     node.driver.start(&service).await.unwrap();
-    until("the last line is there", || node.log().ends_with("last line\n")).await;
+    wait_until("the last line is there", || node.log().ends_with("last line\n")).await;
     let previous = node.driver.log("web").with_extension("log.1");
     for file in [node.driver.log("web"), previous] {
         let length = fs::metadata(&file).unwrap().len();
@@ -160,7 +160,7 @@ async fn output_during_stop_is_kept() {
     let service =
         node.shell("trap 'echo one more thing; kill -9 $$' TERM; echo ready; while :; do sleep 0.05; done");
     node.driver.start(&service).await.unwrap();
-    until("the service is ready", || node.log().contains("ready")).await;
+    wait_until("the service is ready", || node.log().contains("ready")).await;
     node.driver.stop(&service, 20_000).await.unwrap();
     assert_eq!(node.log(), "ready\none more thing\n");
 }

@@ -1,6 +1,6 @@
 //! The measured usage is that of the service, with and without a control group.
 
-use crate::node::{Node, until};
+use crate::node::{Node, wait_until};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Mono;
 use ha_node_agent::core::{Meter, Sample};
@@ -38,9 +38,9 @@ async fn measured_usage_is_that_of_service() {
         );
         assert_eq!(sample(&node, &service).await, None, "the service does not run");
         node.driver.start(&service).await.unwrap();
-        until("the service is ready", || node.path("ready").exists()).await;
+        wait_until("the service is ready", || node.path("ready").exists()).await;
         let main = node.main_process().unwrap();
-        until("the service has used CPU time", || of_process(main) > 500_000).await;
+        wait_until("the service has used CPU time", || of_process(main) > 500_000).await;
         let before = of_process(main);
         let measured = sample(&node, &service).await.unwrap_or_else(|| panic!("nothing, cgroups {cgroups}"));
         // The usage includes that of the children, and nothing is counted twice.
@@ -49,7 +49,7 @@ async fn measured_usage_is_that_of_service() {
         assert!((before..limit_us).contains(&cpu), "{cpu} µs, {before}, {limit_us}, cgroups {cgroups}");
         let memory = measured.memory.unwrap();
         assert!((48 << 20..400 << 20).contains(&memory), "{memory} bytes, cgroups {cgroups}");
-        until("the service has used more CPU time", || of_process(main) > before + 300_000).await;
+        wait_until("the service has used more CPU time", || of_process(main) > before + 300_000).await;
         let later = sample(&node, &service).await.unwrap();
         assert!(cpu_us(&later) >= cpu + 250_000, "{later:?} after {measured:?}, cgroups {cgroups}");
         node.driver.stop(&service, 1000).await.unwrap();

@@ -1,7 +1,7 @@
 //! Services whose secondary is replaced while they run: the command in parallel to the service, its ends, and its
 //! remains.
 
-use crate::node::{Node, until};
+use crate::node::{Node, wait_until};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Observed;
 use ha_api_types::resource::ServiceDefinition;
@@ -63,7 +63,7 @@ async fn failed_replacement_command_explains_why() {
     let failure =
         node.driver.replace_secondary(&endless, Some(&"node2".into()), &"node3".into()).await.unwrap_err();
     assert_eq!(failure.reason, Reason::TimedOut);
-    until("all processes have ended", || node.processes().is_empty()).await;
+    wait_until("all processes have ended", || node.processes().is_empty()).await;
     let none = node.shell("exec tail -f $1/token");
     let failure =
         node.driver.replace_secondary(&none, Some(&"node2".into()), &"node3".into()).await.unwrap_err();
@@ -81,10 +81,11 @@ async fn cancelled(supervised: bool) -> (Node, ServiceDefinition, Vec<i32>) {
         let mut copying = std::pin::pin!(node.driver.replace_secondary(&service, Some(&present), &new));
         tokio::select! {
             _ = &mut copying => panic!("the copy must not end"),
-            () = until("the copy is in progress", || node.path("copies").exists()) => {}
+            () = wait_until("the copy is in progress", || node.path("copies").exists()) => {}
         }
     }
-    until("the process group of the copy has ended", || node.processes().len() == before.len() + 1).await;
+    wait_until("the process group of the copy has ended", || node.processes().len() == before.len() + 1)
+        .await;
     (node, service, before)
 }
 
@@ -111,7 +112,7 @@ async fn leftover_replacement_command_is_not_the_service() {
             nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), nix::sys::signal::Signal::SIGKILL)
                 .unwrap();
         }
-        until("the service has ended", || node.processes().len() == 1).await;
+        wait_until("the service has ended", || node.processes().len() == 1).await;
         // A killed process remains until its parent has reaped it.
         while node.driver.probe(&service).await == Observed::Running {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;

@@ -1,6 +1,6 @@
 //! Services with start, stop, monitor and migrate commands.
 
-use crate::node::{Node, until};
+use crate::node::{Node, wait_until};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::resource::ServiceDefinition;
@@ -71,7 +71,7 @@ async fn a_start_that_takes_too_long_is_killed_with_its_group() {
     service.timeouts.start_seconds = 0.3;
     let failure = node.driver.start(&service).await.unwrap_err();
     assert_eq!((failure.class, failure.reason), (FailureClass::RetryHere, Reason::TimedOut));
-    until("the process group has ended", || node.processes().is_empty()).await;
+    wait_until("the process group has ended", || node.processes().is_empty()).await;
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn interrupted_start_does_not_count_as_stopped() {
             let mut starting = std::pin::pin!(node.driver.start(&service));
             tokio::select! {
                 _ = &mut starting => panic!("the start must not end"),
-                () = until("the start is in progress", || node.path("left").exists()) => {}
+                () = wait_until("the start is in progress", || node.path("left").exists()) => {}
             }
         }
         assert!(matches!(node.driver.probe(&service).await, Observed::Unknown(_)));

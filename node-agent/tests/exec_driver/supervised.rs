@@ -1,6 +1,6 @@
 //! Supervised processes: start, stop, kill, crash.
 
-use crate::node::{Node, is_alive, signal, until};
+use crate::node::{Node, is_alive, signal, wait_until};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_node_agent::driver::{Driver, DriverEvent};
@@ -33,7 +33,7 @@ async fn supervised_program_runs_until_stopped() {
         assert!(!node.path("state/exec/web").exists(), "a probe leaves no trace");
         node.driver.start(&service).await.unwrap();
         assert_eq!(node.driver.probe(&service).await, Observed::Running);
-        until("the service runs", || node.processes().len() == 2).await;
+        wait_until("the service runs", || node.processes().len() == 2).await;
         let before = node.processes();
         node.driver.start(&service).await.unwrap();
         assert_eq!(node.processes(), before, "a second start adopts");
@@ -53,7 +53,7 @@ async fn graceful_stop_emits_no_event() {
     let mut node = Node::new(true);
     let service = node.shell("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done");
     node.driver.start(&service).await.unwrap();
-    until("the service is ready", || node.log().contains("ready")).await;
+    wait_until("the service is ready", || node.log().contains("ready")).await;
     node.driver.stop(&service, 20_000).await.unwrap();
     assert_eq!(node.log(), "ready\nbye\n");
     assert_eq!(node.driver.last_exit("web").as_deref(), Some("exit status 0"));
@@ -80,7 +80,7 @@ async fn program_ignoring_sigterm_is_killed_after_timeout() {
         let node = Node::new(cgroups);
         let service = node.shell("trap '' TERM; echo ready; while :; do sleep 0.05; done");
         node.driver.start(&service).await.unwrap();
-        until("the service is ready", || node.log().contains("ready")).await;
+        wait_until("the service is ready", || node.log().contains("ready")).await;
         node.driver.stop(&service, 100).await.unwrap();
         node.assert_nothing_left(&service).await;
         assert_eq!(node.driver.last_exit("web").as_deref(), Some("killed by signal 9 (SIGKILL)"));
@@ -97,7 +97,7 @@ async fn daemons_do_not_escape_a_stop_or_a_kill() {
         let node = Node::new(cgroups);
         let service = node.shell(DAEMONS_SCRIPT);
         node.driver.start(&service).await.unwrap();
-        until("all three run", || node.processes().len() == 3).await;
+        wait_until("all three run", || node.processes().len() == 3).await;
         if hard {
             node.driver.kill(&service).await.unwrap();
         } else {
@@ -113,7 +113,7 @@ async fn daemons_do_not_outlive_the_main_process() {
         let mut node = Node::new(cgroups);
         let service = node.shell(DAEMONS_SCRIPT);
         node.driver.start(&service).await.unwrap();
-        until("all three run", || node.processes().len() == 3).await;
+        wait_until("all three run", || node.processes().len() == 3).await;
         signal(node.main_process().unwrap(), "KILL");
         assert_eq!(exited(node.event().await), "killed by signal 9 (SIGKILL)");
         node.assert_nothing_left(&service).await;
@@ -129,9 +129,9 @@ async fn daemons_without_supervisor_are_found() {
         let daemon = "tail -f $1/token >/dev/null 2>&1";
         let service = node.shell(&format!("(setsid {daemon} &) ; ({daemon} &) ; exec {daemon}"));
         node.driver.start(&service).await.unwrap();
-        until("all three run", || node.processes().len() == 3).await;
+        wait_until("all three run", || node.processes().len() == 3).await;
         signal(node.supervisor().unwrap(), "KILL");
-        until("the main process died with it", || node.processes().len() == 2).await;
+        wait_until("the main process died with it", || node.processes().len() == 2).await;
         let seen = node.driver.probe(&service).await;
         assert!(matches!(seen, Observed::Unknown(_)), "{seen:?} {:?}", node.processes());
         node.driver.stop(&service, 20_000).await.unwrap();
@@ -146,7 +146,7 @@ async fn crash_is_reported_and_restart_succeeds() {
         let service = node.shell("trap 'exit 5' USR1; echo ready; tail -f $1/token & while :; do wait; done");
         for round in 1..=3 {
             node.driver.start(&service).await.unwrap();
-            until("the service is ready", || node.log().matches("ready").count() == round).await;
+            wait_until("the service is ready", || node.log().matches("ready").count() == round).await;
             signal(node.main_process().unwrap(), "USR1");
             assert_eq!(exited(node.event().await), "exit status 5");
             node.assert_nothing_left(&service).await;
@@ -160,7 +160,7 @@ async fn killed_supervisor_kills_the_main_process() {
     let mut node = Node::new(false);
     let service = node.shell("exec tail -f $1/token >/dev/null 2>&1");
     node.driver.start(&service).await.unwrap();
-    until("the service runs", || node.processes().len() == 1).await;
+    wait_until("the service runs", || node.processes().len() == 1).await;
     signal(node.supervisor().unwrap(), "KILL");
     assert_eq!(exited(node.event().await), "supervisor of the service was killed");
     node.driver.start(&service).await.unwrap();
@@ -174,7 +174,7 @@ async fn a_supervisor_that_hangs_does_not_prevent_a_kill() {
     let node = Node::new(false);
     let service = node.shell("exec tail -f $1/token");
     node.driver.start(&service).await.unwrap();
-    until("the service runs", || node.processes().len() == 1).await;
+    wait_until("the service runs", || node.processes().len() == 1).await;
     let supervisor = node.supervisor().unwrap();
     signal(supervisor, "STOP");
     node.driver.kill(&service).await.unwrap();

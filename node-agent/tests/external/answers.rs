@@ -1,7 +1,7 @@
 //! Drivers that answer with nothing, with garbage, or too late; migration, measurement, and processes that drivers
 //! leave behind.
 
-use crate::node::{Node, service, until};
+use crate::node::{Node, service, wait_until};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::time::Mono;
@@ -111,7 +111,7 @@ async fn processes_left_by_start_are_killed() {
     node.driver.start(&service).await.unwrap();
     assert_eq!(node.processes().len(), 1);
     node.driver.stop(&service, 20_000).await.unwrap();
-    until("nothing is left", || node.processes().is_empty()).await;
+    wait_until("nothing is left", || node.processes().is_empty()).await;
     node.driver.start(&service).await.unwrap();
     std::fs::remove_file(node.path("runs")).unwrap();
     let Observed::Unknown(message) = node.driver.probe(&service).await else { panic!("something is left") };
@@ -189,7 +189,7 @@ async fn driver_monitor_restarts_until_watch_ends() {
     let service = test_service();
     node.driver.start(&service).await.unwrap();
     let probes = node.read("probes").lines().count();
-    until("the false alarm was looked into", || node.read("probes").lines().count() > probes).await;
+    wait_until("the false alarm was looked into", || node.read("probes").lines().count() > probes).await;
     std::fs::remove_file(node.path("runs")).unwrap();
     let event = node.event().await;
     let ha_node_agent::driver::DriverEvent::Exited { message, .. } = event else {
@@ -197,7 +197,7 @@ async fn driver_monitor_restarts_until_watch_ends() {
     };
     assert_eq!(message, "no more file", "an event that the probe does not confirm is not reported");
     // The monitor follows the token indefinitely by now, and ends with the agent.
-    until("the monitor follows", || !node.processes().is_empty()).await;
+    wait_until("the monitor follows", || !node.processes().is_empty()).await;
     let node = node.restart_agent();
-    until("the monitor has ended", || node.processes().is_empty()).await;
+    wait_until("the monitor has ended", || node.processes().is_empty()).await;
 }

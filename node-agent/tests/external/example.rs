@@ -59,7 +59,7 @@ async fn wait_for_monitor(node: &Node) {
     let sleeping = |pid: &i32| {
         fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|place| place.contains("nanosleep"))
     };
-    crate::node::until("the driver's monitor watches", || node.processes().iter().any(sleeping)).await;
+    crate::node::wait_until("the driver's monitor watches", || node.processes().iter().any(sleeping)).await;
 }
 
 #[tokio::test]

@@ -32,7 +32,7 @@ impl Node {
                 node: name.into(),
                 boot_id: "boot1".into(),
                 state_directory: directory.path().join("state"),
-                shim: env!("CARGO_BIN_EXE_ha-exec-shim").into(),
+                shim_path: env!("CARGO_BIN_EXE_ha-exec-shim").into(),
                 cgroups: true,
                 log_bytes_max: 1024 * 1024,
             },
@@ -151,7 +151,7 @@ pub(crate) fn kill(pid: i32) {
 }
 
 /// Waits until the condition holds.
-pub(crate) async fn until(condition_name: &str, condition: impl Fn() -> bool) {
+pub(crate) async fn wait_until(condition_name: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
         assert!(started.elapsed() < MAX_WAIT, "waited too long until {condition_name}");

@@ -1,6 +1,6 @@
 //! Changes without a command of the agent: crashes, restarts from inside, stops and starts by hand, health.
 
-use crate::node::{Node, RUN_SCRIPT, is_alive, signal, until};
+use crate::node::{Node, RUN_SCRIPT, is_alive, signal, wait_until};
 use ha_api_types::record::Observed;
 use ha_node_agent::driver::{Driver, DriverEvent};
 use serde_json::json;
@@ -64,8 +64,8 @@ async fn container_reboot_from_inside_is_no_crash() {
     let (process, monitor) = (node.process(), node.monitor());
     let again = node.path("rootfs/tmp/again");
     fs::write(&again, "").unwrap();
-    until("the container has begun to restart", || !again.exists()).await;
-    until("the container has another first process", || {
+    wait_until("the container has begun to restart", || !again.exists()).await;
+    wait_until("the container has another first process", || {
         node.state() == "RUNNING"
             && !is_alive(process)
             && node.run("lxc-info", &["-p", "-H"]).parse::<i32>().is_ok()
@@ -87,7 +87,7 @@ async fn a_killed_monitor_ends_the_container() {
     let process = node.process();
     signal("KILL", node.monitor());
     assert!(!node.exit().await.1);
-    until("the kernel has killed the container", || !is_alive(process)).await;
+    wait_until("the kernel has killed the container", || !is_alive(process)).await;
     node.driver.kill(&service).await.unwrap();
     node.assert_nothing_left(&service).await;
     node.driver.start(&service).await.unwrap();
@@ -151,7 +151,7 @@ async fn hanging_health_check_is_killed() {
         })
         .any(|pid| fs::read(pid.join("cmdline")).is_ok_and(|line| line.starts_with(b"sleep\x001000")))
     };
-    until("the check is gone", || !check_is_running()).await;
+    wait_until("the check is gone", || !check_is_running()).await;
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn process_title_in_container_is_no_monitor() {
         let mut pids = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
         pids.any(|pid| fs::read(pid.join("cmdline")).is_ok_and(|line| line.starts_with(title.as_bytes())))
     };
-    until("the title is set", found).await;
+    wait_until("the title is set", found).await;
     assert_eq!(node.driver.probe(&node.service()).await, Observed::NotRunning);
     node.driver.kill(&node.service()).await.unwrap();
     assert!(found(), "a process of another container was killed");

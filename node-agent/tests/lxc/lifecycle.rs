@@ -1,7 +1,7 @@
 //! Tests of start, stop, kill, adoption, measurement, and the log.
 
 use crate::containers::kill_during_a_stop;
-use crate::node::{Node, RUN_SCRIPT, is_alive, signal, until};
+use crate::node::{Node, RUN_SCRIPT, is_alive, signal, wait_until};
 use ha_api_types::record::Observed;
 use ha_api_types::time::Mono;
 use ha_node_agent::core::Meter;
@@ -114,7 +114,7 @@ async fn a_monitor_in_the_foreground_is_recognized() {
     monitor.args(["-F", "-n", &node.name, "-P"]).arg(node.path("..").canonicalize().unwrap());
     monitor.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
     let mut monitor = monitor.spawn().unwrap();
-    until("the container runs", || node.state() == "RUNNING").await;
+    wait_until("the container runs", || node.state() == "RUNNING").await;
     assert_eq!(node.driver.probe(&service).await, Observed::Running);
     node.driver.stop(&service, 20_000).await.unwrap();
     node.assert_nothing_left(&service).await;

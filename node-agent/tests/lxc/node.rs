@@ -185,7 +185,7 @@ pub(crate) fn signal(name: &str, pid: i32) {
 }
 
 /// Waits until the condition holds.
-pub(crate) async fn until(condition_name: &str, condition: impl Fn() -> bool) {
+pub(crate) async fn wait_until(condition_name: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
         assert!(started.elapsed() < MAX_WAIT, "waited too long until {condition_name}");

@@ -1,6 +1,6 @@
 //! Installed agents: Dummy, which only simulates a service, and anything, which runs any program as a daemon.
 
-use crate::node::{Node, kill, of_agent, service, until};
+use crate::node::{Node, kill, of_agent, service, wait_until};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_node_agent::driver::{Driver, DriverEvent};
@@ -89,7 +89,7 @@ async fn a_killed_process_is_noticed() {
         node.driver.start(&service).await.unwrap();
         assert_eq!(node.driver.probe(&service).await, Observed::Running);
         node.driver.stop(&service, 20_000).await.unwrap();
-        until("nothing is left", || node.processes().is_empty()).await;
+        wait_until("nothing is left", || node.processes().is_empty()).await;
         assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
     }
 }

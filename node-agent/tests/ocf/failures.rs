@@ -1,6 +1,6 @@
 //! Agents that fail in every way.
 
-use crate::node::{Node, own, until};
+use crate::node::{Node, own, wait_until};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_node_agent::driver::{Driver, DriverEvent};
@@ -96,7 +96,7 @@ async fn timed_out_start_is_killed_with_children() {
     service.timeouts.start_seconds = 0.5;
     let failure = node.driver.start(&service).await.unwrap_err();
     assert_eq!((failure.class, failure.reason), (FailureClass::RetryHere, Reason::TimedOut));
-    until("the process group has ended", || node.processes().is_empty()).await;
+    wait_until("the process group has ended", || node.processes().is_empty()).await;
     assert_eq!(node.driver.timeouts(&service).await.start_ms(), 500, "the resource's own wins");
     let usual = own();
     assert_eq!(
@@ -115,7 +115,7 @@ async fn interrupted_start_does_not_count_as_stopped() {
         let mut starting = std::pin::pin!(node.driver.start(&service));
         tokio::select! {
             _ = &mut starting => panic!("the start must not end"),
-            () = until("the start is in progress", || node.path("left").exists()) => {}
+            () = wait_until("the start is in progress", || node.path("left").exists()) => {}
         }
     }
     let node = node.restart_agent("boot1");
@@ -183,7 +183,7 @@ async fn kill_covers_children_without_service_environment() {
     let node = Node::without_groups(&before(&format!("[ $1 != start ] || {{ {hiding} }}")));
     let service = own();
     node.driver.start(&service).await.unwrap();
-    until("both run", || node.processes().len() == 2).await;
+    wait_until("both run", || node.processes().len() == 2).await;
     node.driver.kill(&service).await.unwrap();
     assert!(node.processes().is_empty(), "left is {:?}", node.processes());
     assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);

@@ -34,18 +34,18 @@ async fn container_health_determines_start_and_crash() {
     let service = checked(&node, &json!(["/bin/sh", "-c", script]));
     let state = node.podman.path("state");
     let well_soon = async {
-        crate::node::until("the health check has run", || state.join("asked").exists()).await;
+        crate::node::wait_until("the health check has run", || state.join("asked").exists()).await;
         fs::write(state.join("ok"), "").unwrap();
     };
     let (started, ()) = tokio::join!(node.driver.start(&service), well_soon);
     started.unwrap();
     let length = || fs::metadata(state.join("asked")).map_or(0, |file| file.len());
     let before = length();
-    crate::node::until("the health check runs again", || length() > before).await;
+    crate::node::wait_until("the health check runs again", || length() > before).await;
     assert!(node.events.try_recv().is_err());
     let conmon = format!("conmon.*{}", node.podman.inspect("hactl-web", ".Id"));
     let asking = || processes(&conmon).lines().count();
-    crate::node::until("no process is left of a check that ended", || asking() == 1).await;
+    crate::node::wait_until("no process is left of a check that ended", || asking() == 1).await;
     fs::remove_file(state.join("ok")).unwrap();
     let (message, stopped_externally) = node.exit().await;
     assert_eq!(message, "container is unhealthy: health check failed 2 times in a row: not ok");

@@ -1,7 +1,7 @@
 //! Tests of containers that are created from an image: start, stop, kill, adoption, measurement.
 
 use crate::containers::kill_during_a_stop;
-use crate::node::{IMAGE, Node, RUN_SCRIPT, is_alive, service, until};
+use crate::node::{IMAGE, Node, RUN_SCRIPT, is_alive, service, wait_until};
 use ha_api_types::record::Observed;
 use ha_api_types::time::Mono;
 use ha_node_agent::core::Meter;
@@ -40,30 +40,30 @@ async fn container_runs_until_it_is_stopped() {
 #[tokio::test]
 async fn container_receives_its_configured_settings() {
     let node = Node::new().await;
-    let (data, read) = (node.podman.path("data"), node.podman.path("read"));
+    let (data, read_only_directory) = (node.podman.path("data"), node.podman.path("read"));
     fs::create_dir_all(&data).unwrap();
-    fs::create_dir_all(&read).unwrap();
+    fs::create_dir_all(&read_only_directory).unwrap();
     let script = "env > /data/env; pwd > /data/pwd; id -u > /data/user; touch /read/x 2> /data/refused; \
                   ulimit -n > /data/files; touch /data/done; exec sleep 1000";
     let service = service(&json!({
         "image": IMAGE, "container": "named", "command": ["/bin/sh", "-c", script],
         "environment": {"GREETING": "hello"}, "user": "0:33", "workingDirectory": "/tmp",
-        "mounts": [{"source": data, "target": "/data"}, {"source": read, "target": "/read", "readOnly": true}],
+        "mounts": [{"source": data, "target": "/data"}, {"source": read_only_directory, "target": "/read", "readOnly": true}],
         "limits": {"cpu": "500m", "memory": "64Mi", "tasks": 20},
         "ulimits": {"nofile": "500:600", "nproc": "1024:1024"}, "network": "host",
     }));
     node.driver.start(&service).await.unwrap();
-    until("the container wrote all lines", || data.join("done").exists()).await;
-    let read = |name: &str| fs::read_to_string(data.join(name)).unwrap();
-    let environment = read("env");
+    wait_until("the container wrote all lines", || data.join("done").exists()).await;
+    let read_file = |name: &str| fs::read_to_string(data.join(name)).unwrap();
+    let environment = read_file("env");
     for line in ["HA_RESOURCE=web", "HA_RESOURCE_UID=uid-1", "HA_NODE=node1", "GREETING=hello"] {
         assert!(environment.lines().any(|seen| seen == line), "{line} in {environment}");
     }
     assert_eq!(
-        (read("pwd").as_str(), read("user").as_str(), read("files").as_str()),
+        (read_file("pwd").as_str(), read_file("user").as_str(), read_file("files").as_str()),
         ("/tmp\n", "0\n", "500\n")
     );
-    assert!(read("refused").contains("Read-only"), "{}", read("refused"));
+    assert!(read_file("refused").contains("Read-only"), "{}", read_file("refused"));
     let inspect = |field: &str| node.podman.inspect("named", field);
     assert_eq!(inspect(".HostConfig.CpuQuota"), "50000");
     assert_eq!(inspect(".HostConfig.Memory"), "67108864");
@@ -134,7 +134,8 @@ async fn restart_creates_a_fresh_container() {
     let service = Node::shell("test ! -e /was-here && touch /was-here && while :; do sleep 0.05; done");
     node.driver.start(&service).await.unwrap();
     crate::node::kill(node.podman.process(CONTAINER_NAME));
-    until("the container exited", || node.podman.inspect(CONTAINER_NAME, ".State.Status") == "exited").await;
+    wait_until("the container exited", || node.podman.inspect(CONTAINER_NAME, ".State.Status") == "exited")
+        .await;
     node.driver.start(&service).await.unwrap();
     assert_eq!(node.driver.probe(&service).await, Observed::Running);
 }

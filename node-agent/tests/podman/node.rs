@@ -157,7 +157,8 @@ impl Podman {
         command.args(["system", "service", "--time=0", &address]).stdout(Stdio::null()).stderr(log);
         self.service = Some(command.spawn().expect("the package podman"));
         let socket = self.socket();
-        until("podman's service answers", || std::os::unix::net::UnixStream::connect(&socket).is_ok()).await;
+        wait_until("podman's service answers", || std::os::unix::net::UnixStream::connect(&socket).is_ok())
+            .await;
     }
 
     /// Ends podman's service; containers keep running.
@@ -214,7 +215,7 @@ pub(crate) fn kill(pid: i32) {
 }
 
 /// Waits until the condition holds.
-pub(crate) async fn until(condition_name: &str, condition: impl Fn() -> bool) {
+pub(crate) async fn wait_until(condition_name: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
         assert!(started.elapsed() < MAX_WAIT, "waited too long until {condition_name}");

@@ -15,10 +15,10 @@ use tokio::sync::mpsc::Receiver;
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// Waits for a condition.
-pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(condition_name: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < MAX_WAIT, "waited too long: {what}");
+        assert!(start.elapsed() < MAX_WAIT, "waited too long: {condition_name}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

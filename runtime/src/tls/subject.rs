@@ -120,19 +120,20 @@ mod tests {
 
     #[test]
     fn truncated_and_invalid_certificates_are_rejected() {
-        let good = [0x31, 0x0c, 0x30, 0x0a, 0x06, 0x03, 0x55, 0x04, 0x03, 0x0c, 0x03, b'a', b'b', b'c'];
-        assert_eq!(read(&good).unwrap().common_names, ["abc"]);
-        let twice: Vec<u8> = good.iter().chain(&good).copied().collect();
+        let valid_subject =
+            [0x31, 0x0c, 0x30, 0x0a, 0x06, 0x03, 0x55, 0x04, 0x03, 0x0c, 0x03, b'a', b'b', b'c'];
+        assert_eq!(read(&valid_subject).unwrap().common_names, ["abc"]);
+        let twice: Vec<u8> = valid_subject.iter().chain(&valid_subject).copied().collect();
         assert_eq!(read(&twice).unwrap().common_names, ["abc", "abc"]);
-        for end in 1..good.len() {
-            assert!(read(&good[..end]).is_err(), "cut after {end}");
+        for end in 1..valid_subject.len() {
+            assert!(read(&valid_subject[..end]).is_err(), "cut after {end}");
         }
         for index in [0, 2, 4, 9] {
-            let mut bad = good;
+            let mut bad = valid_subject;
             bad[index] = 0x1e;
             assert!(read(&bad).is_err(), "changed at {index}");
         }
-        let mut control = good;
+        let mut control = valid_subject;
         control[12] = b'\n';
         assert!(read(&control).is_err());
     }

@@ -70,28 +70,28 @@ struct Numbers<'a> {
 }
 
 impl Numbers<'_> {
-    fn next(&mut self, what: &str) -> Result<i64, String> {
+    fn next(&mut self, value_name: &str) -> Result<i64, String> {
         self.read += 1;
-        let place = || format!("{}: number {} ({what})", self.file, self.read);
+        let place = || format!("{}: number {} ({value_name})", self.file, self.read);
         let word = self.words.next().ok_or_else(|| format!("{}: the file ends here", place()))?;
         word.parse().map_err(|_| format!("{}: a whole number was expected, not {word:?}", place()))
     }
 
     /// Reads a count, or the position of one of `below` items.
-    fn count(&mut self, what: &str, below: Option<usize>) -> Result<usize, String> {
-        let number = self.next(what)?;
+    fn count(&mut self, value_name: &str, below: Option<usize>) -> Result<usize, String> {
+        let number = self.next(value_name)?;
         let found = usize::try_from(number).ok().filter(|found| below.is_none_or(|below| *found < below));
         found.ok_or_else(|| {
             let limit = below.map_or_else(String::new, |below| format!(" below {below}"));
             format!(
-                "{}: number {} ({what}): a number from 0{limit} was expected, not {number}",
+                "{}: number {} ({value_name}): a number from 0{limit} was expected, not {number}",
                 self.file, self.read
             )
         })
     }
 
-    fn list(&mut self, what: &str, count: usize) -> Result<Vec<i64>, String> {
-        (0..count).map(|_| self.next(what)).collect()
+    fn list(&mut self, value_name: &str, count: usize) -> Result<Vec<i64>, String> {
+        (0..count).map(|_| self.next(value_name)).collect()
     }
 
     fn end(mut self) -> Result<(), String> {

@@ -212,10 +212,10 @@ impl<'a> Search<'a> {
         };
         let worse = self.probe.score_after(state, &self.changes) - self.score + price(move_cost)
             - price(self.move_cost);
-        let good = worse <= 0.0
+        let is_accepted = worse <= 0.0
             || (worse < MAX_INCREASE * temperature && random.unit_f64() < (-worse / temperature).exp());
         // Limits are checked last because the check is expensive and few changes reach it.
-        if !good || !state.change(&self.changes) {
+        if !is_accepted || !state.change(&self.changes) {
             return;
         }
         self.kind_selector.record_kept(kind);

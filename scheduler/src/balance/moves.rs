@@ -145,21 +145,21 @@ pub fn destinations(
     found: &mut Vec<Placement>,
 ) {
     found.clear();
-    let mut offer = |to: Placement| {
+    let mut add_if_possible = |to: Placement| {
         if StepKind::between(problem, guest, from, to).is_some() {
             found.push(to);
         }
     };
     let new_nodes = via.iter().copied().filter(|&node| !from.contains(node) && !problem.hosts[node].offline);
     match from.secondary {
-        None => new_nodes.for_each(|node| offer(Placement { primary: node, secondary: None })),
+        None => new_nodes.for_each(|node| add_if_possible(Placement { primary: node, secondary: None })),
         Some(secondary) => {
-            from.swapped().into_iter().for_each(&mut offer);
+            from.swapped().into_iter().for_each(&mut add_if_possible);
             for node in new_nodes {
-                offer(Placement { primary: from.primary, secondary: Some(node) });
-                offer(Placement { primary: node, secondary: Some(from.primary) });
-                offer(Placement { primary: node, secondary: Some(secondary) });
-                offer(Placement { primary: secondary, secondary: Some(node) });
+                add_if_possible(Placement { primary: from.primary, secondary: Some(node) });
+                add_if_possible(Placement { primary: node, secondary: Some(from.primary) });
+                add_if_possible(Placement { primary: node, secondary: Some(secondary) });
+                add_if_possible(Placement { primary: secondary, secondary: Some(node) });
             }
         }
     }
@@ -177,9 +177,9 @@ pub(super) fn intermediate_placements(
     }
     let is_step = |from, to| StepKind::between(problem, guest, from, to).is_some();
     let mut found = Vec::new();
-    for kept in from.nodes() {
+    for unchanged_node in from.nodes() {
         for new_node in to.nodes().filter(|&new_node| !from.contains(new_node)) {
-            for (primary, secondary) in [(kept, new_node), (new_node, kept)] {
+            for (primary, secondary) in [(unchanged_node, new_node), (new_node, unchanged_node)] {
                 let middle = Placement { primary, secondary: Some(secondary) };
                 if is_step(from, middle) && is_step(middle, to) {
                     found.push(middle);

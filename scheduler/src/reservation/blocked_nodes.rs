@@ -47,7 +47,7 @@ fn of_node(model: &Model, trial: &Trial<'_>, unit: &Unit, node: u32) -> Option<(
         let (reason, message) = exclusion_reason(model, unit, node);
         return Some((true, blocked(reason, message)));
     }
-    for (kind, (reason, what)) in AMOUNT_KINDS.into_iter().enumerate() {
+    for (kind, (reason, amount_name)) in AMOUNT_KINDS.into_iter().enumerate() {
         let (Some(requests), Some(free), Some(limit)) =
             (unit.requests[kind], trial.free(node, kind), model.node(node).limits[kind])
         else {
@@ -60,7 +60,7 @@ fn of_node(model: &Model, trial: &Trial<'_>, unit: &Unit, node: u32) -> Option<(
                 "requested"
             };
             let message = format!(
-                "not enough {what}: {} {who}, {} of {} would be free",
+                "not enough {amount_name}: {} {who}, {} of {} would be free",
                 Model::amount(requests),
                 Model::amount(free),
                 Model::amount(limit)

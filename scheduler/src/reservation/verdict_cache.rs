@@ -62,7 +62,7 @@ impl VerdictCache {
     }
 
     /// Updates one service; `None` removes it.
-    pub fn service_changed(&mut self, name: &ResourceName, facts: Option<ServiceFacts>) {
+    pub fn on_service_changed(&mut self, name: &ResourceName, facts: Option<ServiceFacts>) {
         match facts {
             Some(facts) => drop(self.model.view.services.insert(name.to_owned(), facts)),
             None => drop(self.model.view.services.remove(name)),

@@ -48,8 +48,8 @@ impl Script<'_> {
             27 => {
                 let node = self.random_worker();
                 // The pause is shorter than the device's timeout; a longer one would reset a healthy machine.
-                let length_ms = self.watchdog_pause_ms();
-                self.add_action(start_ms, format!("watchdog {node} stop {length_ms}ms"));
+                let duration_ms = self.watchdog_pause_ms();
+                self.add_action(start_ms, format!("watchdog {node} stop {duration_ms}ms"));
             }
             34..=43 => self.add_rare_fault(start_ms, end_ms),
             28..=29 => {
@@ -84,24 +84,24 @@ impl Script<'_> {
     }
 
     fn disturb_store(&mut self, start_ms: Millis, end_ms: Millis) {
-        let length_ms = end_ms - start_ms;
+        let duration_ms = end_ms - start_ms;
         match self.random.below(8) {
-            0..=1 => self.add_action(start_ms, format!("store outage {length_ms}ms")),
+            0..=1 => self.add_action(start_ms, format!("store outage {duration_ms}ms")),
             2 => self.add_action(start_ms, "store leader-change"),
             3 => self.add_action(start_ms, "store compact"),
             4 => {
-                let length_ms = self.random_ms(500, 8_000);
-                self.add_action(start_ms, format!("store leader-pause {length_ms}ms"));
+                let duration_ms = self.random_ms(500, 8_000);
+                self.add_action(start_ms, format!("store leader-pause {duration_ms}ms"));
             }
             5 => self.raise_store_latency(start_ms, end_ms),
             6 => {
-                let length_ms = self.random_ms(2_000, 20_000);
-                self.add_action(start_ms, format!("store flaky {length_ms}ms"));
+                let duration_ms = self.random_ms(2_000, 20_000);
+                self.add_action(start_ms, format!("store flaky {duration_ms}ms"));
             }
             _ => {
                 let node = if self.random.chance(0.5) { "leader".to_owned() } else { self.random_worker() };
-                let length_ms = self.random_ms(1_000, 20_000);
-                self.add_action(start_ms, format!("store lag {node} {length_ms}ms"));
+                let duration_ms = self.random_ms(1_000, 20_000);
+                self.add_action(start_ms, format!("store lag {node} {duration_ms}ms"));
             }
         }
     }
@@ -132,12 +132,12 @@ impl Script<'_> {
     /// Suspends a machine. Only a machine that is never armed may sleep long (FENCING, section 4).
     fn suspend_node(&mut self, start_ms: Millis) {
         if let Some(idle) = self.cluster.idle.clone() {
-            let length_ms = self.random_duration_ms();
-            self.add_action(start_ms, format!("suspend {idle} {length_ms}ms"));
+            let duration_ms = self.random_duration_ms();
+            self.add_action(start_ms, format!("suspend {idle} {duration_ms}ms"));
         } else if !self.cluster.some_stops_fail {
             let node = self.random_node();
-            let length_ms = self.random_ms(10, self.cluster.timings.heartbeat_valid_ms / 16);
-            self.add_action(start_ms, format!("suspend {node} {length_ms}ms"));
+            let duration_ms = self.random_ms(10, self.cluster.timings.heartbeat_valid_ms / 16);
+            self.add_action(start_ms, format!("suspend {node} {duration_ms}ms"));
         }
     }
 

@@ -86,8 +86,8 @@ impl Script<'_> {
         self.add_action(start_ms, format!("agent {node} hang"));
         let (valid_ms, timeout_ms) = (self.valid_ms(), self.cluster.timings.watchdog_timeout_ms);
         let stop_ms = start_ms + self.random_ms(valid_ms.saturating_sub(timeout_ms + 1_000), valid_ms);
-        let length_ms = self.watchdog_pause_ms();
-        self.add_action(stop_ms, format!("watchdog {node} stop {length_ms}ms"));
+        let duration_ms = self.watchdog_pause_ms();
+        self.add_action(stop_ms, format!("watchdog {node} stop {duration_ms}ms"));
         let end_ms = start_ms + self.wait_ms() + self.random_ms(0, 30_000);
         self.add_action(end_ms, format!("agent {node} resume"));
         end_ms
@@ -180,8 +180,8 @@ impl Script<'_> {
         let verbs = if self.random.chance(0.7) { ("hang", "resume") } else { ("kill", "start") };
         self.add_action(hang_ms, format!("controller leader {}", verbs.0));
         if self.random.chance(0.3) {
-            let length_ms = self.random_ms(1_000, 8_000);
-            self.add_action(hang_ms, format!("store flaky {length_ms}ms"));
+            let duration_ms = self.random_ms(1_000, 8_000);
+            self.add_action(hang_ms, format!("store flaky {duration_ms}ms"));
         }
         let resume_ms = hang_ms + self.random_ms(2_000, 2 * self.wait_ms());
         for controller in &self.cluster.nodes {
@@ -306,34 +306,34 @@ impl Script<'_> {
 
     /// Loses or delays requests and answers, while a user sends contradictory commands.
     fn disturb_store_connection(&mut self, start_ms: Millis) -> Millis {
-        let length_ms = self.random_ms(4_000, 25_000);
-        self.add_action(start_ms, format!("store flaky {length_ms}ms"));
+        let duration_ms = self.random_ms(4_000, 25_000);
+        self.add_action(start_ms, format!("store flaky {duration_ms}ms"));
         for _ in 0..=self.random.below(5) {
-            let command_ms = start_ms + self.random_ms(0, length_ms);
+            let command_ms = start_ms + self.random_ms(0, duration_ms);
             let command_end_ms = command_ms + self.random_ms(500, 8_000);
             self.add_command(command_ms, command_end_ms);
         }
         if self.random.chance(0.5) {
             let node = self.random_worker();
-            let cut_ms = start_ms + self.random_ms(0, length_ms);
+            let cut_ms = start_ms + self.random_ms(0, duration_ms);
             let back_ms = self.around_closing(cut_ms);
             self.add_action(cut_ms, format!("network {node} off"));
             self.add_action(back_ms, format!("network {node} on"));
         }
-        start_ms + length_ms
+        start_ms + duration_ms
     }
 
     /// Delays the view of a leader or an agent, while another node is lost or services move.
     fn lag_store_watch(&mut self, start_ms: Millis) -> Millis {
-        let length_ms = self.random_ms(2_000, 2 * self.wait_ms());
+        let duration_ms = self.random_ms(2_000, 2 * self.wait_ms());
         let lagging_node = if self.random.chance(0.6) { "leader".to_owned() } else { self.random_worker() };
-        self.add_action(start_ms, format!("store lag {lagging_node} {length_ms}ms"));
+        self.add_action(start_ms, format!("store lag {lagging_node} {duration_ms}ms"));
         let node = self.random_worker();
-        let cut_ms = start_ms + self.random_ms(0, length_ms);
+        let cut_ms = start_ms + self.random_ms(0, duration_ms);
         let back_ms = self.around_closing(cut_ms);
         self.add_action(cut_ms, format!("network {node} off"));
         self.add_action(back_ms, format!("network {node} on"));
-        let end_ms = start_ms + length_ms;
+        let end_ms = start_ms + duration_ms;
         self.add_command(start_ms, end_ms);
         end_ms.max(back_ms)
     }

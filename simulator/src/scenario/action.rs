@@ -30,24 +30,24 @@ pub enum Action {
     /// `controller N stop|start|restart|kill|hang|resume|upgrade [words]|downgrade`.
     Controller { node: NodeName, verb: ProcessVerb },
     /// `suspend N DURATION`: suspends the whole machine.
-    Suspend { node: NodeName, length_ms: Millis },
+    Suspend { node: NodeName, duration_ms: Millis },
     /// `clock N rate 1.01`.
     ClockRate { node: NodeName, rate: f64 },
     /// `watchdog N stop DURATION`: the watchdog daemon is paused between reading its clock and the pet that follows.
-    Watchdog { node: NodeName, length_ms: Millis },
+    Watchdog { node: NodeName, duration_ms: Millis },
     /// `plan-time N DURATION`: sets how long each plan of the node's controller takes from now on.
-    PlanTime { node: NodeName, length_ms: Millis },
+    PlanTime { node: NodeName, duration_ms: Millis },
     /// `watchdogd N kill|start`: kills or starts the watchdog daemon.
     WatchdogDaemon { node: NodeName, start: bool },
     /// `pets N fail|fail-counting|ok|reopen`: sets whether the watchdog device accepts pets.
-    Pets { node: NodeName, pets: Pets },
+    Pets { node: NodeName, pets: PetBehavior },
     /// `sleep N never|masked|inhibitor|unprotected`: sets the machine's sleep protection from now on.
     Sleep { node: NodeName, protection: SleepProtection },
     /// `drivers N unknown|known`: sets whether the agent supports the services' drivers; after a rollback, the agent
     /// may not.
-    Drivers { node: NodeName, known: bool },
+    Drivers { node: NodeName, supported: bool },
     /// `journal N full|ok|lost|old`: sets the state of the disk with the agent's journal.
-    Journal { node: NodeName, fault: JournalFault },
+    Journal { node: NodeName, fault: JournalCondition },
     /// `link A B off|on [one-way]`: drops or passes packets from A to B and, unless one-way, also from B to A.
     Link { from: LinkEnd, to: LinkEnd, on: bool, one_way: bool },
     /// `migration-network N off|on`: cuts or restores the network of live migrations.
@@ -56,17 +56,17 @@ pub enum Action {
     Autostart { node: NodeName, resource: ResourceName, on: bool },
     /// `driver N slow R DURATION`: the driver executes orders for the service with this delay, even if the agent dies
     /// meanwhile.
-    SlowDriver { node: NodeName, resource: ResourceName, length_ms: Millis },
+    SlowDriver { node: NodeName, resource: ResourceName, duration_ms: Millis },
     /// `driver N hang|resume`: the node's drivers stop answering, such as a hung libvirtd, or answer again.
     Driver { node: NodeName, hangs: bool },
     /// `fence-device N ok|broken`: sets whether the node's fence devices work.
     FenceDevice { node: NodeName, broken: bool },
     /// `store outage DURATION`: etcd does not answer for this time.
-    StoreOutage { length_ms: Millis },
+    StoreOutage { duration_ms: Millis },
     /// `store leader-change`: etcd elects a leader, and commits nothing meanwhile.
     StoreLeaderChange,
     /// `store leader-pause DURATION`: etcd's leader is paused and then isolated, and the other members elect another one.
-    StoreLeaderPause { length_ms: Millis },
+    StoreLeaderPause { duration_ms: Millis },
     /// `store compact`: etcd compacts its history.
     StoreCompact,
     /// `store snapshot`: makes a backup.
@@ -74,13 +74,13 @@ pub enum Action {
     /// `store restore [empty]`: replaces the store by its last backup, or by an empty one, as `hactl restore` prepares it.
     StoreRestore { empty: bool },
     /// `store latency DURATION`: sets the latency of etcd.
-    StoreLatency { length_ms: Millis },
+    StoreLatency { duration_ms: Millis },
     /// `store flaky DURATION`: requests and answers are lost or seconds late.
-    StoreFlaky { length_ms: Millis },
+    StoreFlaky { duration_ms: Millis },
     /// `store full on|off`: etcd has no space left for puts.
     StoreFull { on: bool },
     /// `store lag N DURATION`: delays the watches of a node's processes. Requests are answered as usual.
-    StoreLag { node: NodeName, length_ms: Millis },
+    StoreLag { node: NodeName, duration_ms: Millis },
     /// A command that a user sends to the cluster.
     Command(Command),
     /// `crash R`: the process of the service ends.
@@ -130,10 +130,10 @@ impl LinkEnd {
 
 /// Behavior of a watchdog device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pets {
+pub enum PetBehavior {
     /// The device accepts pets.
     #[default]
-    Work,
+    Accept,
     /// The device refuses pets and its countdown has stopped: its driver was unbound, or its controller was reset.
     Fail,
     /// The device refuses pets and its countdown continues.
@@ -144,11 +144,11 @@ pub enum Pets {
 
 /// State of an agent's journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JournalFault {
+pub enum JournalCondition {
     /// Writes to the journal fail.
     Full,
     /// Writes to the journal succeed again.
-    Ok,
+    Works,
     /// The file is missing.
     Lost,
     /// The file has the content that it had when the machine booted.
@@ -174,7 +174,7 @@ pub enum ProcessVerb {
     /// cannot read.
     Upgrade {
         /// Whether the process writes new values before every reader understands them.
-        words: bool,
+        writes_new_values: bool,
     },
     /// Restarts the process as this version.
     Downgrade,

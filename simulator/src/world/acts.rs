@@ -1,7 +1,7 @@
 //! The effects of each action on the world.
 
 use super::World;
-use crate::scenario::action::{Action, JournalFault, ProcessVerb};
+use crate::scenario::action::{Action, JournalCondition, ProcessVerb};
 use ha_api_types::id::NodeName;
 use ha_api_types::record::{Leader, Leave};
 
@@ -59,9 +59,9 @@ impl World {
                 }
                 self.controller_process(&node, verb);
             }
-            Action::Suspend { node, length_ms } => {
+            Action::Suspend { node, duration_ms } => {
                 let node = self.resolve_working_node(&node)?;
-                self.suspend(&node, length_ms);
+                self.suspend(&node, duration_ms);
             }
             Action::ClockRate { node, rate } => {
                 let node = self.resolve_node(&node)?;
@@ -70,19 +70,19 @@ impl World {
                     machine.clock.set_rate(now, rate);
                 }
             }
-            Action::Watchdog { node, length_ms } => {
+            Action::Watchdog { node, duration_ms } => {
                 let node = self.resolve_working_node(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {
-                    machine.watchdog.stops_for_ms = Some(length_ms);
+                    machine.watchdog.stops_for_ms = Some(duration_ms);
                 }
             }
-            Action::PlanTime { node, length_ms } => {
+            Action::PlanTime { node, duration_ms } => {
                 let node = self.resolve_node(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {
-                    machine.plan_ms = length_ms;
+                    machine.plan_ms = duration_ms;
                 }
                 if let Some(process) = self.controllers.get_mut(&node) {
-                    process.core.plan_slowly(length_ms > 0);
+                    process.core.plan_slowly(duration_ms > 0);
                 }
             }
             Action::WatchdogDaemon { node, start } => {
@@ -101,20 +101,20 @@ impl World {
                 let node = self.resolve_node(&node)?;
                 self.set_sleep(&node, protection);
             }
-            Action::Drivers { node, known } => {
+            Action::Drivers { node, supported } => {
                 let node = self.resolve_node(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {
-                    machine.knows_drivers = known;
+                    machine.knows_drivers = supported;
                 }
             }
             Action::Journal { node, fault } => {
                 let node = self.resolve_node(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {
                     match fault {
-                        JournalFault::Full => machine.disk_full = true,
-                        JournalFault::Ok => machine.disk_full = false,
-                        JournalFault::Lost => machine.journal = ha_node_agent::core::Journal::default(),
-                        JournalFault::Old => machine.journal = machine.journal_at_boot.clone(),
+                        JournalCondition::Full => machine.disk_full = true,
+                        JournalCondition::Works => machine.disk_full = false,
+                        JournalCondition::Lost => machine.journal = ha_node_agent::core::Journal::default(),
+                        JournalCondition::Old => machine.journal = machine.journal_at_boot.clone(),
                     }
                 }
             }
@@ -130,10 +130,10 @@ impl World {
                 let node = self.resolve_node(&node)?;
                 self.autostart(&node, &resource, on)?;
             }
-            Action::SlowDriver { node, resource, length_ms } => {
+            Action::SlowDriver { node, resource, duration_ms } => {
                 let node = self.resolve_node(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {
-                    machine.driver_delays_ms.insert(resource, length_ms);
+                    machine.driver_delays_ms.insert(resource, duration_ms);
                 }
             }
             Action::StoreFull { on } => {
@@ -156,22 +156,22 @@ impl World {
                     machine.fence_broken = broken;
                 }
             }
-            Action::StoreOutage { length_ms } => self.stop_store(length_ms),
+            Action::StoreOutage { duration_ms } => self.stop_store(duration_ms),
             Action::StoreLeaderChange => self.start_election(),
-            Action::StoreLeaderPause { length_ms } => self.pause_store_leader(length_ms),
+            Action::StoreLeaderPause { duration_ms } => self.pause_store_leader(duration_ms),
             Action::StoreCompact => {
                 let revision = self.store.revision();
                 self.store.compact(revision);
             }
             Action::StoreSnapshot => self.backup = Some(self.store.clone()),
             Action::StoreRestore { empty } => self.restore_store(empty)?,
-            Action::StoreFlaky { length_ms } => self.store_flaky_until = self.now + length_ms,
-            Action::StoreLag { node, length_ms } => {
+            Action::StoreFlaky { duration_ms } => self.store_flaky_until = self.now + duration_ms,
+            Action::StoreLag { node, duration_ms } => {
                 let node = self.resolve_node(&node)?;
                 self.log(&"store".into(), "", &format!("stops sending changes to {node}"));
-                self.watch_lag_until.insert(node, self.now + length_ms);
+                self.watch_lag_until.insert(node, self.now + duration_ms);
             }
-            Action::StoreLatency { length_ms } => self.store_latency_ms = length_ms,
+            Action::StoreLatency { duration_ms } => self.store_latency_ms = duration_ms,
             Action::Crash { resource } => self.crash(&resource),
             Action::Load { resource, usage } => self.load(&resource, usage),
             Action::MoveByHand { resource, node } => {

@@ -33,7 +33,7 @@ impl World {
             if let Some(machine) = self.machines.get_mut(node) {
                 machine.boot = 1;
             }
-            self.booted(node, 1);
+            self.on_booted(node, 1);
         }
         self.update_store_leader();
         self.wait_until_formed(&running_nodes);
@@ -58,14 +58,14 @@ impl World {
             }
             self.store_placement(&name, place)?;
         }
-        self.record_lost_nodes()?;
+        self.record_failed_nodes()?;
         self.queue.push(self.now, Event::Step);
         self.queue.push(self.now + super::COMPACT_INTERVAL_MS, Event::Compact(self.store.revision()));
         Ok(())
     }
 
     /// Records that nodes that are off at time 0 and have services were members before.
-    fn record_lost_nodes(&mut self) -> Result<(), String> {
+    fn record_failed_nodes(&mut self) -> Result<(), String> {
         let off_nodes = self.scenario.nodes.iter().filter(|machine| machine.power == Power::Off);
         let off_nodes: Vec<NodeName> = off_nodes.map(|machine| machine.name.clone()).collect();
         for node in off_nodes {
@@ -73,7 +73,7 @@ impl World {
             let placed_services: Vec<(ResourceName, Place)> =
                 placed_services.map(|(name, place)| (name.clone(), place.clone())).collect();
             if !placed_services.is_empty() {
-                self.record_lost_node(&node, &placed_services)?;
+                self.record_failed_node(&node, &placed_services)?;
             }
         }
         Ok(())

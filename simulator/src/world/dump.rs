@@ -47,7 +47,7 @@ impl World {
                         (name.clone(), Present { definition, activity: Activity::Runs })
                     })
                     .collect();
-                world.booted(&node, 1);
+                world.on_booted(&node, 1);
             }
         }
         let known: Vec<Change> = dump.entries.iter().cloned().map(Change::Put).collect();

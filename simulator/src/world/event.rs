@@ -102,7 +102,7 @@ pub(crate) enum Event {
     /// etcd compacts its history up to this revision, as its settings demand every few minutes.
     Compact(Revision),
     /// etcd answers again after an outage.
-    StoreBack,
+    StoreAvailable,
     /// The next step of the scenario may be due.
     Step,
 }

@@ -22,7 +22,7 @@ const EARLIER_ACTION_UID: &str = "before";
 impl World {
     /// Records that a node lost power before time 0 with these services. Services whose stored state means that they
     /// ran were reported running under an armed watchdog, so they need fencing. The others need none.
-    pub(super) fn record_lost_node(
+    pub(super) fn record_failed_node(
         &mut self,
         node: &NodeName,
         services: &[(ResourceName, Place)],
@@ -77,7 +77,7 @@ impl World {
                 accepts_external_stop: false,
                 replacement: None,
                 in_place: None,
-                arrivals_until: None,
+                source_end_revision: None,
             };
             self.store_record(self.keys.assignment(&name), &assignment)?;
         }

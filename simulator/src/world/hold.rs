@@ -53,20 +53,20 @@ impl World {
             self.now + timeout_ms,
             Event::HoldAnswered { question: question.clone(), answer: no_answer },
         );
-        if !self.loses_message() && self.can_ask_controller(&question.node, &question.candidate) {
+        if !self.draw_message_loss() && self.can_ask_controller(&question.node, &question.candidate) {
             let delay_ms = self.random.between_ms(1, 4);
             self.queue.push(self.now + delay_ms, Event::HoldAsked { question, request: Box::new(request) });
         }
     }
 
     /// Draws whether a message is lost.
-    fn loses_message(&mut self) -> bool {
+    fn draw_message_loss(&mut self) -> bool {
         self.random.chance(0.0005)
     }
 
     /// Delivers a question to a controller.
     pub(super) fn deliver_hold_question(&mut self, question: Question, request: HoldRequest) {
-        if self.loses_message() || !self.can_ask_controller(&question.node, &question.candidate) {
+        if self.draw_message_loss() || !self.can_ask_controller(&question.node, &question.candidate) {
             return;
         }
         let candidate = question.candidate.clone();
@@ -87,7 +87,7 @@ impl World {
             self.note_step(&question.candidate, || Step::Grants { node: question.node.clone() });
             self.record_grant(&question);
         }
-        if !self.loses_message() && self.can_hear_controller(&question.candidate, &question.node) {
+        if !self.draw_message_loss() && self.can_hear_controller(&question.candidate, &question.node) {
             let delay_ms = self.random.between_ms(1, 4);
             self.queue.push(self.now + delay_ms, Event::HoldAnswered { question, answer: Ok(answer) });
         }

@@ -216,7 +216,7 @@ impl World {
         self.log(node, "fence", &format!("epoch {} {}{sentence}", fence.epoch, fence.state.name()));
         self.record_release(node, &fence);
         if fence.state == FenceState::Open {
-            self.boot_is_admitted(node, &fence.boot_id);
+            self.on_boot_admitted(node, &fence.boot_id);
         }
         if fence.state != FenceState::Fenced {
             if fence.state == FenceState::Fencing {

@@ -151,7 +151,7 @@ impl World {
                 .push(resume_ms + delay_ms, Event::Answer { client, generation, token, purpose, answer });
             return;
         }
-        if !self.store_works() || self.is_asking_deposed_leader(&sender.client) {
+        if !self.is_store_available() || self.sends_to_deposed_leader(&sender.client) {
             return;
         }
         let is_deposed = self.is_deposed_leader_write(&sender.client, sender.term, &request);
@@ -513,7 +513,7 @@ impl World {
         }
         let is_connected =
             self.reaches_store(client, Direction::Request) && self.reaches_store(client, Direction::Answer);
-        if !is_connected || !self.store_works() || self.is_asking_deposed_leader(client) {
+        if !is_connected || !self.is_store_available() || self.sends_to_deposed_leader(client) {
             // The watch resumes after the last seen revision; if that revision was compacted, everything is read again.
             self.mark_watching(client);
             self.queue.push(self.now + WATCH_RETRY_MS, Event::Watch(client.clone(), generation));

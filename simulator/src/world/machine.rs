@@ -5,7 +5,7 @@ use super::process::Generation;
 use super::version::Version;
 use crate::clock::Clock;
 use crate::scenario::Device;
-use crate::scenario::action::Pets;
+use crate::scenario::action::PetBehavior;
 use ha_api_types::id::{BootId, NodeName, ResourceName};
 use ha_api_types::quantity::Amounts;
 use ha_api_types::record::{Leave, Observed, SleepProtection};
@@ -152,7 +152,7 @@ pub(crate) struct Watchdog {
     /// Whether the device is open: the daemon holds its descriptor or, after the daemon's death, the service manager does.
     pub open: bool,
     /// Whether the device accepts pets.
-    pub pets: Pets,
+    pub pets: PetBehavior,
     /// Timeout of the device as last set, in seconds; each pet of a fixed device restarts this timeout.
     pub timeout_seconds: u32,
     /// Virtual time at which the device resets the machine; `None`: no countdown.

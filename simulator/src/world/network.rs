@@ -133,7 +133,7 @@ impl World {
         !is_cut
             && (members.is_empty()
                 || members.iter().any(|member| {
-                    self.member_serves(member)
+                    self.can_member_serve(member)
                         && match direction {
                             Direction::Request => self.delivers_messages(node, member),
                             Direction::Answer => self.delivers_messages(member, node),

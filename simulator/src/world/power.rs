@@ -116,7 +116,7 @@ impl World {
         self.power_on(node, RESET_DURATION_MS);
     }
 
-    pub(super) fn booted(&mut self, node: &NodeName, boot: u64) {
+    pub(super) fn on_booted(&mut self, node: &NodeName, boot: u64) {
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && !machine.up)
         else {
             return;
@@ -227,8 +227,8 @@ impl World {
             ProcessVerb::Start if self.agents.get(node).is_some_and(|process| process.ending) => {
                 self.restart_agent(node);
             }
-            ProcessVerb::Upgrade { words } => {
-                self.set_version(&client, Version::Next { words });
+            ProcessVerb::Upgrade { writes_new_values } => {
+                self.set_version(&client, Version::Next { writes_new_values });
                 self.agent_process(node, ProcessVerb::Restart);
             }
             ProcessVerb::Downgrade => {
@@ -280,8 +280,8 @@ impl World {
             ProcessVerb::Start if self.controllers.get(node).is_some_and(|process| process.ending) => {
                 self.restart_controller(node);
             }
-            ProcessVerb::Upgrade { words } => {
-                self.set_version(&client, Version::Next { words });
+            ProcessVerb::Upgrade { writes_new_values } => {
+                self.set_version(&client, Version::Next { writes_new_values });
                 self.controller_process(node, ProcessVerb::Restart);
             }
             ProcessVerb::Downgrade => {
@@ -326,7 +326,7 @@ impl World {
     }
 
     /// Suspends a whole machine.
-    pub(super) fn suspend(&mut self, node: &NodeName, length_ms: Millis) {
+    pub(super) fn suspend(&mut self, node: &NodeName, duration_ms: Millis) {
         let now = self.now;
         match self.machines.get(node).and_then(|machine| machine.sleep) {
             Some(SleepProtection::NotNeeded | SleepProtection::Masked | SleepProtection::Inhibitor) => {
@@ -339,10 +339,10 @@ impl World {
             machine.suspended = true;
             machine.clock.set_suspended(now, true);
             // The device's timer also stops during the suspend.
-            machine.watchdog.fires_at = machine.watchdog.fires_at.map(|at| at + length_ms);
-            machine.bound.proven_at += length_ms;
+            machine.watchdog.fires_at = machine.watchdog.fires_at.map(|at| at + duration_ms);
+            machine.bound.proven_at += duration_ms;
             self.log(node, "machine", "is suspended");
-            self.queue.push(now + length_ms, Event::Awake { node: node.to_owned() });
+            self.queue.push(now + duration_ms, Event::Awake { node: node.to_owned() });
         }
     }
 

@@ -67,7 +67,7 @@ impl World {
             | Event::Down { .. }
             | Event::Awake { .. }
             | Event::Compact(_)
-            | Event::StoreBack
+            | Event::StoreAvailable
             | Event::Step => return None,
         };
         self.machines.get(node).filter(|machine| machine.suspended).map(|_| node.to_owned())
@@ -100,7 +100,7 @@ impl World {
             }
             Event::LeasesExpire => {
                 let revision_before = self.store.revision();
-                if self.store_works() {
+                if self.is_store_available() {
                     self.store.expire(ha_api_types::time::Mono(self.now));
                 }
                 if self.store.revision() != revision_before {
@@ -143,7 +143,7 @@ impl World {
             Event::DriverRequestDue { node, boot, request } => {
                 self.execute_driver_request(&node, boot, request);
             }
-            Event::Booted { node, boot } => self.booted(&node, boot),
+            Event::Booted { node, boot } => self.on_booted(&node, boot),
             Event::Awake { node } => self.awake(&node),
             Event::FencerDone { node, generation, run } => self.end_fencer(&node, generation, &run),
             Event::Delivery { node, generation, delivery } => {
@@ -153,7 +153,7 @@ impl World {
             Event::HoldAnswered { question, answer } => self.deliver_hold_answer(question, answer),
             Event::Down { node, boot } => self.power_down_after_leave(&node, boot),
             Event::StartProcess { client, boot } => self.start_process(&client, boot),
-            Event::StoreBack => self.resume_store(),
+            Event::StoreAvailable => self.resume_store(),
             Event::Compact(revision) => {
                 self.store.compact(revision);
                 self.queue.push(self.now + super::COMPACT_INTERVAL_MS, Event::Compact(self.store.revision()));

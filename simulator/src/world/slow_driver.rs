@@ -135,7 +135,7 @@ impl World {
 
     /// Handles the opening of the epoch of a machine's boot: the agent has stopped every service that the boot started,
     /// except the Ignored and deleted ones, which no agent touches (SEMANTICS 2).
-    pub(super) fn boot_is_admitted(&mut self, node: &NodeName, boot_id: &BootId) {
+    pub(super) fn on_boot_admitted(&mut self, node: &NodeName, boot_id: &BootId) {
         let is_ignored = |name: &ResourceName| {
             self.typed::<Resource>(Kind::Resource, name)
                 .is_none_or(|resource| resource.spec.state == RequestedState::Ignored)

@@ -97,7 +97,7 @@ impl World {
             |name: &ResourceName| self.service_states.get(name).and_then(|(_, node)| node.as_deref());
         match condition {
             Condition::ServiceIs(name, state) => {
-                self.exists(name)
+                self.resource_exists(name)
                     && self.service_states.get(name).map_or(ServiceState::Queued, |(state, _)| *state)
                         == *state
             }

@@ -35,18 +35,18 @@ pub(super) struct DeposedLeader {
 
 impl World {
     /// Returns `true` if etcd commits: a quorum of its members is connected and has a leader.
-    pub(super) fn store_works(&self) -> bool {
+    pub(super) fn is_store_available(&self) -> bool {
         self.store_down_until <= self.now && self.has_quorum() && self.pending_restore.is_none()
     }
 
-    fn member_works(&self, node: &NodeName) -> bool {
+    fn is_member_working(&self, node: &NodeName) -> bool {
         self.machines.get(node).is_some_and(|machine| machine.is_working() && machine.network)
     }
 
     /// Returns `true` if a member works and reaches etcd's leader.
-    pub(super) fn member_serves(&self, node: &NodeName) -> bool {
+    pub(super) fn can_member_serve(&self, node: &NodeName) -> bool {
         let leader = self.store_leader.as_ref();
-        self.member_works(node)
+        self.is_member_working(node)
             && leader.is_some_and(|leader| leader == node || self.is_connected_both_ways(leader, node))
     }
 
@@ -54,9 +54,10 @@ impl World {
     fn may_lead(&self, node: &NodeName) -> bool {
         let members = &self.scenario.store;
         let reached = |other: &&NodeName| {
-            self.member_works(other) && (other.as_str() == node || self.is_connected_both_ways(node, other))
+            self.is_member_working(other)
+                && (other.as_str() == node || self.is_connected_both_ways(node, other))
         };
-        self.member_works(node) && members.iter().filter(reached).count() > members.len() / 2
+        self.is_member_working(node) && members.iter().filter(reached).count() > members.len() / 2
     }
 
     fn has_quorum(&self) -> bool {
@@ -94,9 +95,9 @@ impl World {
     }
 
     /// Suspends commits for this time.
-    pub(super) fn stop_store(&mut self, length_ms: Millis) {
-        self.store_down_until = self.store_down_until.max(self.now + length_ms);
-        self.queue.push(self.store_down_until, Event::StoreBack);
+    pub(super) fn stop_store(&mut self, duration_ms: Millis) {
+        self.store_down_until = self.store_down_until.max(self.now + duration_ms);
+        self.queue.push(self.store_down_until, Event::StoreAvailable);
     }
 
     /// Replaces etcd's data by its last backup, or by empty data, as `hactl restore` prepares it. The new data is used
@@ -117,7 +118,7 @@ impl World {
     }
 
     /// Pauses and isolates etcd's leader for this time; the other members elect another one.
-    pub(super) fn pause_store_leader(&mut self, length_ms: Millis) {
+    pub(super) fn pause_store_leader(&mut self, duration_ms: Millis) {
         let clients: Vec<Client> = self
             .agents
             .keys()
@@ -130,17 +131,17 @@ impl World {
         let names: Vec<String> = isolated_clients.iter().map(Client::to_string).collect();
         self.log(&"store".into(), "", &format!("leader is paused, with {}", names.join(", ")));
         self.deposed = Some(DeposedLeader {
-            paused_until: self.now + (length_ms / 2).min(MAX_PAUSE_MS),
-            isolated_until: self.now + length_ms,
+            paused_until: self.now + (duration_ms / 2).min(MAX_PAUSE_MS),
+            isolated_until: self.now + duration_ms,
             request_clients: isolated_clients.clone(),
             keep_alive_clients: isolated_clients,
         });
-        self.queue.push(self.now + length_ms, Event::StoreBack);
+        self.queue.push(self.now + duration_ms, Event::StoreAvailable);
         self.start_election();
     }
 
     /// Returns `true` if a process's requests go to a deposed leader.
-    pub(super) fn is_asking_deposed_leader(&self, client: &Client) -> bool {
+    pub(super) fn sends_to_deposed_leader(&self, client: &Client) -> bool {
         self.deposed.as_ref().is_some_and(|deposed| {
             self.now < deposed.isolated_until && deposed.request_clients.contains(client)
         })
@@ -149,8 +150,9 @@ impl World {
     /// Returns the time at which a deposed leader answers a keep-alive of the process; `None`: it does not answer.
     pub(super) fn deposed_keep_alive_time(&self, client: &Client) -> Option<Millis> {
         let deposed = self.deposed.as_ref()?;
-        let keeps = self.now < deposed.isolated_until && deposed.keep_alive_clients.contains(client);
-        keeps.then(|| deposed.paused_until.max(self.now))
+        let is_client_isolated =
+            self.now < deposed.isolated_until && deposed.keep_alive_clients.contains(client);
+        is_client_isolated.then(|| deposed.paused_until.max(self.now))
     }
 
     /// Handles a timed-out attempt: the process sends its requests to another member.
@@ -181,7 +183,7 @@ impl World {
                 .retain(|name, _| !store.get(&keys.spec(Kind::Operation, name)).entries.is_empty());
             self.log(&"store".into(), "", &format!("is restored, at revision {}", self.store.revision()));
         }
-        if self.store_works() {
+        if self.is_store_available() {
             self.log(&"store".into(), "", "answers");
             self.schedule_expiry();
         }

@@ -1,8 +1,8 @@
 //! The next version of the programs, which reads all values of this version and writes values that this version cannot read.
 //!
 //! A process of the next version is this version's core with translated values. Its records get a field that this
-//! version does not know. Once every reader supports the next version, the process also writes new words. With `words`,
-//! it writes them immediately, like a version that breaks this rule.
+//! version does not know. Once every reader supports the next version, the process also writes new words. With
+//! `writes_new_values`, it writes them immediately, like a version that breaks this rule.
 
 use super::World;
 use super::process::Client;
@@ -33,7 +33,7 @@ pub(crate) enum Version {
     /// The next version.
     Next {
         /// Whether the process writes new words before every reader supports them.
-        words: bool,
+        writes_new_values: bool,
     },
 }
 
@@ -64,14 +64,17 @@ impl World {
 
     /// Returns a process's transaction as it is stored.
     pub(super) fn encoded_transaction(&self, client: &Client, transaction: Transaction) -> Transaction {
-        let Version::Next { words } = self.version_of(client) else { return transaction };
-        let words = words || self.common_protocol() >= next_protocol();
+        let Version::Next { writes_new_values } = self.version_of(client) else { return transaction };
+        let writes_new_values = writes_new_values || self.common_protocol() >= next_protocol();
         let mut written = Transaction::new();
         for (key, guard) in transaction.guards() {
             written = match transaction.writes().get(key) {
-                Some(Write::Put { value, lease }) => {
-                    written.put_leased(key.clone(), *guard, self.encoded_value(key, value, words), *lease)
-                }
+                Some(Write::Put { value, lease }) => written.put_leased(
+                    key.clone(),
+                    *guard,
+                    self.encoded_value(key, value, writes_new_values),
+                    *lease,
+                ),
                 Some(Write::Delete) => written.delete(key.clone(), *guard),
                 None => written.guard(key.clone(), *guard),
             };
@@ -97,7 +100,7 @@ impl World {
         common.map_or(Protocol::FIRST, |common| common.protocol)
     }
 
-    fn encoded_value(&self, key: &str, value: &[u8], words: bool) -> Vec<u8> {
+    fn encoded_value(&self, key: &str, value: &[u8], writes_new_values: bool) -> Vec<u8> {
         let Ok(Value::Object(mut record)) = serde_json::from_slice(value) else { return value.to_vec() };
         let parsed = self.keys.parse(key);
         // The specs belong to users, so a program does not add to them.
@@ -108,7 +111,7 @@ impl World {
         if matches!(parsed, Some(Key::Candidate(_) | Key::NodeReport(_))) {
             record.insert("protocol".to_owned(), json!(next_protocol()));
         }
-        if words {
+        if writes_new_values {
             for field in WORD_FIELDS {
                 if let Some(value) = record.get_mut(field) {
                     map_words(value, &|word| format!("{word}{NEXT_WORD_SUFFIX}"));

@@ -6,7 +6,7 @@ use super::machine::PausedDaemon;
 use super::process::Generation;
 use super::recorded::Step;
 use crate::scenario::Device;
-use crate::scenario::action::Pets;
+use crate::scenario::action::PetBehavior;
 use ha_api_types::id::NodeName;
 use ha_node_agent::core::{Input, WatchdogEvent, WatchdogRequestId};
 use ha_node_agent::watchdog::core::{Core as WatchdogCore, Effect, Input as DaemonInput};
@@ -115,18 +115,18 @@ impl World {
     }
 
     /// Sets whether the device accepts pets.
-    pub(super) fn set_pets(&mut self, node: &NodeName, pets: Pets) {
+    pub(super) fn set_pets(&mut self, node: &NodeName, pets: PetBehavior) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         machine.watchdog.pets = pets;
         match pets {
-            Pets::Fail | Pets::Reopen => machine.watchdog.fires_at = None,
-            Pets::Work | Pets::FailCounting => {}
+            PetBehavior::Fail | PetBehavior::Reopen => machine.watchdog.fires_at = None,
+            PetBehavior::Accept | PetBehavior::FailCounting => {}
         }
         let text = match pets {
-            Pets::Work => "device accepts renewals",
-            Pets::Fail => "device rejects renewals, and its countdown has stopped",
-            Pets::FailCounting => "device rejects renewals",
-            Pets::Reopen => "device is available again once it is opened",
+            PetBehavior::Accept => "device accepts renewals",
+            PetBehavior::Fail => "device rejects renewals, and its countdown has stopped",
+            PetBehavior::FailCounting => "device rejects renewals",
+            PetBehavior::Reopen => "device is available again once it is opened",
         };
         self.log(node, "watchdog", text);
     }
@@ -162,9 +162,9 @@ impl World {
         let facts = self.device_facts(node)?;
         let Some(machine) = self.machines.get_mut(node) else { return Ok(facts) };
         match machine.watchdog.pets {
-            Pets::Work => {}
-            Pets::Reopen => machine.watchdog.pets = Pets::Work,
-            Pets::Fail | Pets::FailCounting => {
+            PetBehavior::Accept => {}
+            PetBehavior::Reopen => machine.watchdog.pets = PetBehavior::Accept,
+            PetBehavior::Fail | PetBehavior::FailCounting => {
                 return Err(Refusal::NoDevice { errno: NO_DEVICE_ERRNO, location: facts.location });
             }
         }
@@ -184,8 +184,10 @@ impl World {
     fn pet_device(&mut self, node: &NodeName, timeout_seconds: u32) -> Result<u32, u32> {
         let Some(machine) = self.machines.get_mut(node) else { return Err(NO_DEVICE_ERRNO) };
         match machine.watchdog.pets {
-            Pets::Work => {}
-            Pets::Fail | Pets::FailCounting | Pets::Reopen => return Err(NO_DEVICE_ERRNO),
+            PetBehavior::Accept => {}
+            PetBehavior::Fail | PetBehavior::FailCounting | PetBehavior::Reopen => {
+                return Err(NO_DEVICE_ERRNO);
+            }
         }
         machine.watchdog.timeout_seconds = timeout_seconds;
         self.start_device(node, timeout_seconds);
@@ -253,14 +255,14 @@ impl World {
                         self.machines.get(node).map_or(1, |machine| machine.watchdog.timeout_seconds);
                     let seconds = timeout_seconds.unwrap_or(current_seconds);
                     let pause = self.machines.get_mut(node).and_then(|machine| {
-                        let length_ms = machine.watchdog.stops_for_ms.take()?;
+                        let duration_ms = machine.watchdog.stops_for_ms.take()?;
                         machine.watchdog.stopped = Some(PausedDaemon { seconds, inbox: Vec::new() });
-                        Some((length_ms, machine.boot))
+                        Some((duration_ms, machine.boot))
                     });
-                    if let Some((length_ms, boot)) = pause {
+                    if let Some((duration_ms, boot)) = pause {
                         self.log(node, "watchdog", "daemon is paused before a renewal");
                         let event = Event::WatchdogGoesOn { node: node.to_owned(), boot };
-                        self.queue.push(self.now + length_ms, event);
+                        self.queue.push(self.now + duration_ms, event);
                         continue;
                     }
                     let petted = self.pet_device(node, seconds);
@@ -272,8 +274,8 @@ impl World {
                     if let Some(machine) = self.machines.get_mut(node) {
                         // A device that is gone cannot be closed cleanly.
                         let closed = match machine.watchdog.pets {
-                            Pets::Work | Pets::FailCounting => Ok(()),
-                            Pets::Fail | Pets::Reopen => Err(NO_DEVICE_ERRNO),
+                            PetBehavior::Accept | PetBehavior::FailCounting => Ok(()),
+                            PetBehavior::Fail | PetBehavior::Reopen => Err(NO_DEVICE_ERRNO),
                         };
                         machine.watchdog.fires_at = None;
                         machine.watchdog.open = false;

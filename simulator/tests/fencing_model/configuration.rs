@@ -170,7 +170,7 @@ impl Configuration {
     };
 
     /// Configurations whose progress is checked; each fits into memory completely.
-    pub(crate) const PROGRESSING: [Configuration; 7] = [
+    pub(crate) const PROGRESS_CONFIGURATIONS: [Configuration; 7] = [
         Self::PROGRESS,
         Self::PROGRESS_MINORITY,
         Configuration { name: "progress, minority, hold", hold: true, ..Self::PROGRESS_MINORITY },
@@ -259,7 +259,7 @@ impl Configuration {
     ];
 
     /// Returns the smallest configuration in which this mutation is caught for its own reason.
-    pub(crate) fn that_catches(mutation: Mutation) -> Configuration {
+    pub(crate) fn detecting(mutation: Mutation) -> Configuration {
         let running = Configuration { starts_running: true, ..Self::PLAIN };
         let late = Configuration { late: 1, ..Self::PLAIN };
         let base = match mutation {

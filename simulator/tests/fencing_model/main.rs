@@ -74,7 +74,7 @@ fn restarted_candidate_keeps_its_key() {
     };
     let kept = Configuration { symmetric: false, ..Configuration::PROGRESS_HOLD };
     assert!(way(kept).is_some(), "the service cannot run again");
-    assert_eq!(way(Configuration::that_catches(Mutation::KeyDeletedAtRestart)), None);
+    assert_eq!(way(Configuration::detecting(Mutation::KeyDeletedAtRestart)), None);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn each_timing_inequality_is_tight() {
 #[test]
 fn removing_any_rule_breaks_the_protocol() {
     for mutation in Mutation::ALL {
-        assert_caught(Configuration { symmetric: true, ..Configuration::that_catches(mutation) });
+        assert_caught(Configuration { symmetric: true, ..Configuration::detecting(mutation) });
     }
 }
 
@@ -153,7 +153,7 @@ fn larger() {
     for configuration in Configuration::LARGER {
         print_row(configuration.name, &assert_holds(configuration), "holds");
     }
-    for configuration in Configuration::PROGRESSING {
+    for configuration in Configuration::PROGRESS_CONFIGURATIONS {
         let found = assert_progresses(configuration);
         print_line(&format!(
             "{:<24} {:>10} states  {:>8} good  longest way {:>3}  {:>7.1} s  progresses",
@@ -165,7 +165,7 @@ fn larger() {
         ));
     }
     for mutation in Mutation::ALL {
-        let (outcome, steps) = assert_caught(Configuration::that_catches(mutation));
+        let (outcome, steps) = assert_caught(Configuration::detecting(mutation));
         print_row(
             &format!("{mutation:?}"),
             &outcome,
@@ -186,7 +186,7 @@ fn joins() {
 #[ignore = "prints, for people: dev/model --trace"]
 fn counterexamples() {
     for mutation in Mutation::ALL {
-        let (_, steps) = assert_caught(Configuration::that_catches(mutation));
+        let (_, steps) = assert_caught(Configuration::detecting(mutation));
         print_line(&format!("{mutation:?}\n{}\n", list_steps(&steps)));
     }
 }

@@ -151,7 +151,7 @@ pub(crate) struct Assignment {
     pub(crate) is_current: [bool; NODES],
     /// Latest evidence of a migration's target from after the source's end (R8.17); only for drivers that are not gated.
     pub(crate) evidence: Evidence,
-    /// Whether the assignment asks about an arrival in a migration whose source has ended (`arrivals_until`); only for
+    /// Whether the assignment asks about an arrival in a migration whose source has ended (`source_end_revision`); only for
     /// drivers that are not gated.
     pub(crate) asks: bool,
 }

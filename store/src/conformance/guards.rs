@@ -1,13 +1,13 @@
 //! Cases: guards, atomicity, revisions, reading, maximum size of a transaction.
 
-use super::{Subject, Verdict, apply, conflict, create, expect, hold};
+use super::{Subject, Verdict, apply, check_that, conflict, create, expect};
 use crate::store::Store as _;
 use crate::transaction::{Guard, MAX_OPERATIONS, MAX_REQUEST_BYTES, Outcome, Transaction};
 use ha_api_types::id::Revision;
 
-pub(super) async fn absent_holds_only_without_the_key(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn absent_holds_only_without_the_key(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
-    let key = format!("{at}key");
+    let key = format!("{prefix}key");
     let created = create(&store, &key, "1").await?;
     conflict(&store, "Absent, but the key exists", Transaction::new().put(&key, Guard::Absent, vec![2]))
         .await?;
@@ -15,9 +15,9 @@ pub(super) async fn absent_holds_only_without_the_key(subject: impl Subject, at:
     create(&store, &key, "3").await.map(|_| ())
 }
 
-pub(super) async fn unchanged_holds_only_at_the_revision(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn unchanged_holds_only_at_the_revision(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
-    let key = format!("{at}key");
+    let key = format!("{prefix}key");
     let put = |guard, value| Transaction::new().put(&key, guard, vec![value]);
     conflict(&store, "Unchanged, but the key does not exist", put(Guard::Unchanged(Revision(1)), 1)).await?;
     let created = create(&store, &key, "1").await?;
@@ -29,12 +29,12 @@ pub(super) async fn unchanged_holds_only_at_the_revision(subject: impl Subject, 
     expect("create revision", &entry.create_revision, &created)?;
     expect("mod revision", &entry.mod_revision, &changed)?;
     expect("value", &entry.value.to_vec(), &vec![2])?;
-    hold("revision of the reading is older than its entries", found.revision >= changed)
+    check_that("revision of the reading is older than its entries", found.revision >= changed)
 }
 
-pub(super) async fn created_holds_until_the_key_is_deleted(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn created_holds_until_the_key_is_deleted(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
-    let (key, other) = (format!("{at}key"), format!("{at}other"));
+    let (key, other) = (format!("{prefix}key"), format!("{prefix}other"));
     let created = create(&store, &key, "1").await?;
     let changed = apply(&store, Transaction::new().put(&key, Guard::Unchanged(created), vec![2])).await?;
     let guarded = |guard, revision| {
@@ -53,9 +53,9 @@ pub(super) async fn created_holds_until_the_key_is_deleted(subject: impl Subject
     apply(&store, guarded(Guard::Unchanged(other_at), again)).await.map(|_| ())
 }
 
-pub(super) async fn a_failed_guard_stops_every_write(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn a_failed_guard_stops_every_write(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
-    let (first, second) = (format!("{at}first"), format!("{at}second"));
+    let (first, second) = (format!("{prefix}first"), format!("{prefix}second"));
     let created = create(&store, &first, "1").await?;
     let both = Transaction::new().put(&first, Guard::Unchanged(created), vec![2]).put(
         &second,
@@ -63,17 +63,17 @@ pub(super) async fn a_failed_guard_stops_every_write(subject: impl Subject, at: 
         vec![2],
     );
     conflict(&store, "one of two guards fails", both).await?;
-    let found = store.list(&at).await.map_err(|error| error.to_string())?;
+    let found = store.list(&prefix).await.map_err(|error| error.to_string())?;
     expect("number of keys after the conflict", &found.entries.len(), &1)?;
     expect("mod revision after the conflict", &found.entries[0].mod_revision, &created)
 }
 
 pub(super) async fn all_keys_of_a_transaction_share_one_revision(
     subject: impl Subject,
-    at: String,
+    prefix: String,
 ) -> Verdict {
     let store = subject.store();
-    let key = |name: &str| format!("{at}{name}");
+    let key = |name: &str| format!("{prefix}{name}");
     let before = create(&store, &key("old"), "1").await?;
     let revision = apply(
         &store,
@@ -84,15 +84,15 @@ pub(super) async fn all_keys_of_a_transaction_share_one_revision(
     )
     .await?;
     expect("revision of the transaction", &revision, &(before + 1))?;
-    let found = store.list(&at).await.map_err(|error| error.to_string())?;
+    let found = store.list(&prefix).await.map_err(|error| error.to_string())?;
     let revisions: Vec<_> =
         found.entries.iter().map(|entry| (entry.create_revision, entry.mod_revision)).collect();
     expect("the keys' revisions", &revisions, &vec![(revision, revision); 2])
 }
 
-pub(super) async fn a_late_duplicate_conflicts(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn a_late_duplicate_conflicts(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
-    let key = format!("{at}key");
+    let key = format!("{prefix}key");
     let created = create(&store, &key, "1").await?;
     let write = Transaction::new().put(&key, Guard::Unchanged(created), vec![2]);
     let applied = apply(&store, write.clone()).await?;
@@ -103,25 +103,25 @@ pub(super) async fn a_late_duplicate_conflicts(subject: impl Subject, at: String
     conflict(&store, "duplicate after the key was created again", write).await
 }
 
-pub(super) async fn guards_alone_write_nothing(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn guards_alone_write_nothing(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
-    let key = format!("{at}key");
+    let key = format!("{prefix}key");
     let created = create(&store, &key, "1").await?;
-    let held = apply(&store, Transaction::new().guard(&key, Guard::Unchanged(created))).await?;
-    expect("unchanged revision", &held, &created)?;
+    let guard_revision = apply(&store, Transaction::new().guard(&key, Guard::Unchanged(created))).await?;
+    expect("unchanged revision", &guard_revision, &created)?;
     conflict(&store, "guard alone", Transaction::new().guard(&key, Guard::Absent)).await
 }
 
-pub(super) async fn deleting_an_absent_key_changes_nothing(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn deleting_an_absent_key_changes_nothing(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
-    let revision = create(&store, &format!("{at}key"), "1").await?;
-    let deleted = apply(&store, Transaction::new().delete(format!("{at}none"), Guard::Absent)).await?;
+    let revision = create(&store, &format!("{prefix}key"), "1").await?;
+    let deleted = apply(&store, Transaction::new().delete(format!("{prefix}none"), Guard::Absent)).await?;
     expect("unchanged revision", &deleted, &revision)
 }
 
-pub(super) async fn an_empty_value_is_a_value(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn an_empty_value_is_a_value(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
-    let key = format!("{at}key");
+    let key = format!("{prefix}key");
     create(&store, &key, "").await?;
     let found = store.get(&key).await.map_err(|error| error.to_string())?;
     expect(
@@ -137,74 +137,80 @@ pub(super) async fn an_empty_value_is_a_value(subject: impl Subject, at: String)
     .await
 }
 
-pub(super) async fn several_selectors_are_read_at_one_revision(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn several_selectors_are_read_at_one_revision(
+    subject: impl Subject,
+    prefix: String,
+) -> Verdict {
     let store = subject.store();
     for key in ["b/2", "a/1", "c", "cc", "d/1"] {
-        create(&store, &format!("{at}{key}"), key).await?;
+        create(&store, &format!("{prefix}{key}"), key).await?;
     }
     let selectors: Vec<String> =
-        ["b/", "a/", "c", "none", "a/1"].iter().map(|part| format!("{at}{part}")).collect();
+        ["b/", "a/", "c", "none", "a/1"].iter().map(|part| format!("{prefix}{part}")).collect();
     let found = store.list_all(&selectors).await.map_err(|error| error.to_string())?;
     let keys: Vec<_> = found.entries.iter().map(|entry| entry.key.clone()).collect();
     expect(
         "keys, sorted, once",
         &keys,
-        &["a/1", "b/2", "c"].iter().map(|key| format!("{at}{key}")).collect(),
+        &["a/1", "b/2", "c"].iter().map(|key| format!("{prefix}{key}")).collect(),
     )?;
     let last = found.entries.iter().map(|entry| entry.mod_revision).max();
-    hold("revision of the reading is older than its entries", Some(found.revision) > last)?;
-    let now = apply(&store, Transaction::new().guard(format!("{at}none"), Guard::Absent)).await?;
+    check_that("revision of the reading is older than its entries", Some(found.revision) > last)?;
+    let now = apply(&store, Transaction::new().guard(format!("{prefix}none"), Guard::Absent)).await?;
     expect("revision", &found.revision, &now)
 }
 
-pub(super) async fn a_prefix_ends_at_its_slash(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn a_prefix_ends_at_its_slash(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
     for key in ["node1", "node1/x", "node10", "node10/x", "node1.5/x"] {
-        create(&store, &format!("{at}{key}"), key).await?;
+        create(&store, &format!("{prefix}{key}"), key).await?;
     }
     let keys = |selector: &str| {
-        let selector = format!("{at}{selector}");
+        let selector = format!("{prefix}{selector}");
         let store = store.clone();
         async move {
             let found = store.list(&selector).await.map_err(|error| error.to_string())?;
             Ok::<_, String>(found.entries.into_iter().map(|entry| entry.key).collect::<Vec<_>>())
         }
     };
-    expect("below node1/", &keys("node1/").await?, &vec![format!("{at}node1/x")])?;
-    expect("node1", &keys("node1").await?, &vec![format!("{at}node1")])?;
+    expect("below node1/", &keys("node1/").await?, &vec![format!("{prefix}node1/x")])?;
+    expect("node1", &keys("node1").await?, &vec![format!("{prefix}node1")])?;
     expect("nothing", &keys("node2/").await?, &Vec::new())
 }
 
-fn many(at: &str, count: usize) -> Transaction {
+fn many(prefix: &str, count: usize) -> Transaction {
     (0..count).fold(Transaction::new(), |transaction, index| {
-        transaction.put(format!("{at}{index}"), Guard::Absent, vec![1])
+        transaction.put(format!("{prefix}{index}"), Guard::Absent, vec![1])
     })
 }
 
 fn refused(what: &str, outcome: &Outcome) -> Verdict {
-    hold(
+    check_that(
         &format!("{what}: expected to be refused, found {outcome:?}"),
         matches!(outcome, Outcome::Refused(_)),
     )
 }
 
-pub(super) async fn a_hundred_and_twenty_eight_operations_fit(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn a_hundred_and_twenty_eight_operations_fit(
+    subject: impl Subject,
+    prefix: String,
+) -> Verdict {
     let store = subject.store();
-    apply(&store, many(&at, MAX_OPERATIONS)).await?;
-    let found = store.list(&at).await.map_err(|error| error.to_string())?;
+    apply(&store, many(&prefix, MAX_OPERATIONS)).await?;
+    let found = store.list(&prefix).await.map_err(|error| error.to_string())?;
     expect("keys", &found.entries.len(), &MAX_OPERATIONS)
 }
 
-pub(super) async fn a_larger_transaction_is_refused(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn a_larger_transaction_is_refused(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
-    refused("129 operations", &store.commit(many(&at, MAX_OPERATIONS + 1)).await)?;
-    let found = store.list(&at).await.map_err(|error| error.to_string())?;
+    refused("129 operations", &store.commit(many(&prefix, MAX_OPERATIONS + 1)).await)?;
+    let found = store.list(&prefix).await.map_err(|error| error.to_string())?;
     expect("keys", &found.entries.len(), &0)
 }
 
-pub(super) async fn too_much_data_is_refused(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn too_much_data_is_refused(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
-    let put = |bytes| Transaction::new().put(format!("{at}key"), Guard::Absent, vec![b'x'; bytes]);
+    let put = |bytes| Transaction::new().put(format!("{prefix}key"), Guard::Absent, vec![b'x'; bytes]);
     refused("too much data", &store.commit(put(MAX_REQUEST_BYTES)).await)?;
     apply(&store, put(MAX_REQUEST_BYTES - 4096)).await.map(|_| ())
 }

@@ -1,21 +1,21 @@
 //! Cases: leases.
 
-use super::{Subject, Verdict, WATCH_TIMEOUT, apply, conflict, create, expect, hold};
+use super::{Subject, Verdict, WATCH_TIMEOUT, apply, check_that, conflict, create, expect};
 use crate::store::{Store, StoreError};
 use crate::transaction::{Guard, Outcome, Transaction};
 use ha_api_types::id::Revision;
 use std::time::Duration;
 use tokio::time::Instant;
 
-async fn keys(store: &impl Store, at: &str) -> Result<Vec<String>, String> {
-    let found = store.list(at).await.map_err(|error| error.to_string())?;
-    Ok(found.entries.iter().map(|entry| entry.key[at.len()..].to_owned()).collect())
+async fn keys(store: &impl Store, prefix: &str) -> Result<Vec<String>, String> {
+    let found = store.list(prefix).await.map_err(|error| error.to_string())?;
+    Ok(found.entries.iter().map(|entry| entry.key[prefix.len()..].to_owned()).collect())
 }
 
-pub(super) async fn a_put_attaches_or_detaches_a_lease(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn a_put_attaches_or_detaches_a_lease(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
     let lease = store.grant_lease(60).await.map_err(|error| error.to_string())?;
-    let key = |name: &str| format!("{at}{name}");
+    let key = |name: &str| format!("{prefix}{name}");
     let put = |name: &str, guard, lease| Transaction::new().put_leased(key(name), guard, vec![1], lease);
     let attached = apply(&store, put("attached", Guard::Absent, lease)).await?;
     let detached = apply(&store, put("detached", Guard::Absent, lease)).await?;
@@ -24,77 +24,82 @@ pub(super) async fn a_put_attaches_or_detaches_a_lease(subject: impl Subject, at
     apply(&store, put("detached", Guard::Unchanged(detached), 0)).await?;
     apply(&store, put("late", Guard::Absent, 0)).await?;
     apply(&store, put("free", Guard::Unchanged(free), lease)).await?;
-    let found = store.list(&at).await.map_err(|error| error.to_string())?;
+    let found = store.list(&prefix).await.map_err(|error| error.to_string())?;
     let leases: Vec<_> = found.entries.iter().map(|entry| entry.lease).collect();
     expect("leases of attached, detached, free, late", &leases, &vec![lease, 0, lease, 0])?;
     store.revoke_lease(lease).await.map_err(|error| error.to_string())?;
-    expect("remaining keys", &keys(&store, &at).await?, &vec!["detached".to_owned(), "late".to_owned()])
+    expect("remaining keys", &keys(&store, &prefix).await?, &vec!["detached".to_owned(), "late".to_owned()])
 }
 
-pub(super) async fn a_missing_lease_is_its_own_outcome(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn a_missing_lease_is_its_own_outcome(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
     let lease = store.grant_lease(60).await.map_err(|error| error.to_string())?;
     store.revoke_lease(lease).await.map_err(|error| error.to_string())?;
-    let both = Transaction::new().put(format!("{at}a"), Guard::Absent, vec![1]).put_leased(
-        format!("{at}b"),
+    let both = Transaction::new().put(format!("{prefix}a"), Guard::Absent, vec![1]).put_leased(
+        format!("{prefix}b"),
         Guard::Absent,
         vec![1],
         lease,
     );
     expect("commit", &store.commit(both).await, &Outcome::LeaseNotFound)?;
-    expect("keys after the failed commit", &keys(&store, &at).await?, &Vec::new())?;
+    expect("keys after the failed commit", &keys(&store, &prefix).await?, &Vec::new())?;
     expect("keep-alive", &store.keep_alive(lease).await, &Err(StoreError::LeaseNotFound))?;
     expect("revoke", &store.revoke_lease(lease).await, &Err(StoreError::LeaseNotFound))
 }
 
 pub(super) async fn a_broken_guard_comes_before_a_missing_lease(
     subject: impl Subject,
-    at: String,
+    prefix: String,
 ) -> Verdict {
     let store = subject.store();
     let lease = store.grant_lease(60).await.map_err(|error| error.to_string())?;
     store.revoke_lease(lease).await.map_err(|error| error.to_string())?;
-    let key = format!("{at}key");
+    let key = format!("{prefix}key");
     create(&store, &key, "1").await?;
     conflict(&store, "guard", Transaction::new().put_leased(&key, Guard::Absent, vec![1], lease)).await
 }
 
-pub(super) async fn revoking_deletes_all_keys_at_one_revision(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn revoking_deletes_all_keys_at_one_revision(
+    subject: impl Subject,
+    prefix: String,
+) -> Verdict {
     let store = subject.store();
     let lease = store.grant_lease(60).await.map_err(|error| error.to_string())?;
     let mut last = Revision::default();
     for name in ["a", "b", "c"] {
-        let put = Transaction::new().put_leased(format!("{at}{name}"), Guard::Absent, vec![1], lease);
+        let put = Transaction::new().put_leased(format!("{prefix}{name}"), Guard::Absent, vec![1], lease);
         last = apply(&store, put).await?;
     }
     store.revoke_lease(lease).await.map_err(|error| error.to_string())?;
-    let found = store.list(&at).await.map_err(|error| error.to_string())?;
+    let found = store.list(&prefix).await.map_err(|error| error.to_string())?;
     expect("number of keys after the lease was revoked", &found.entries.len(), &0)?;
     expect("revision of the deletions", &found.revision, &(last + 1))
 }
 
-pub(super) async fn a_lease_that_is_not_kept_expires(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn a_lease_that_is_not_kept_expires(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
     let lease = store.grant_lease(2).await.map_err(|error| error.to_string())?;
-    apply(&store, Transaction::new().put_leased(format!("{at}key"), Guard::Absent, vec![1], lease)).await?;
-    hold("key does not exist before its lease expires", keys(&store, &at).await?.len() == 1)?;
+    apply(&store, Transaction::new().put_leased(format!("{prefix}key"), Guard::Absent, vec![1], lease))
+        .await?;
+    check_that("key does not exist before its lease expires", keys(&store, &prefix).await?.len() == 1)?;
     let deadline = Instant::now() + WATCH_TIMEOUT;
-    while !keys(&store, &at).await?.is_empty() {
-        hold("key still exists after its lease expired", Instant::now() < deadline)?;
+    while !keys(&store, &prefix).await?.is_empty() {
+        check_that("key still exists after its lease expired", Instant::now() < deadline)?;
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     expect("keep-alive", &store.keep_alive(lease).await, &Err(StoreError::LeaseNotFound))
 }
 
-pub(super) async fn a_kept_lease_stays_alive(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn a_kept_lease_stays_alive(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
     let lease = store.grant_lease(2).await.map_err(|error| error.to_string())?;
-    apply(&store, Transaction::new().put_leased(format!("{at}key"), Guard::Absent, vec![1], lease)).await?;
+    apply(&store, Transaction::new().put_leased(format!("{prefix}key"), Guard::Absent, vec![1], lease))
+        .await?;
     let started = Instant::now();
     while started.elapsed() < Duration::from_secs(4) {
         expect("time to live", &store.keep_alive(lease).await, &Ok(2))?;
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    expect("number of keys while the lease is kept alive", &keys(&store, &at).await?.len(), &1)?;
+    expect("number of keys while the lease is kept alive", &keys(&store, &prefix).await?.len(), &1)?;
     store.revoke_lease(lease).await.map_err(|error| error.to_string())
 }

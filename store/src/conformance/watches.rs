@@ -1,16 +1,16 @@
 //! Cases: watches.
 
-use super::{Subject, Verdict, apply, changes_until, create, expect, hold, next};
+use super::{Subject, Verdict, apply, changes_until, check_that, create, expect, next};
 use crate::store::{Store as _, StoreError, WatchItem};
 use crate::transaction::{Guard, Transaction};
 use futures::StreamExt as _;
 use ha_api_types::id::Revision;
 
-pub(super) async fn changes_come_in_order(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn changes_come_in_order(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
-    let start = store.list(&at).await.map_err(|error| error.to_string())?.revision + 1;
-    let mut watch = store.watch(&at, start);
-    let (a, b) = (format!("{at}a"), format!("{at}b"));
+    let start = store.list(&prefix).await.map_err(|error| error.to_string())?.revision + 1;
+    let mut watch = store.watch(&prefix, start);
+    let (a, b) = (format!("{prefix}a"), format!("{prefix}b"));
     let first = create(&store, &a, "1").await?;
     let second = create(&store, &b, "1").await?;
     let both = Transaction::new()
@@ -29,39 +29,40 @@ pub(super) async fn changes_come_in_order(subject: impl Subject, at: String) -> 
     expect("changes", &changes_until(&mut watch, fourth).await?, &expected)
 }
 
-pub(super) async fn a_watch_begins_at_an_old_revision(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn a_watch_begins_at_an_old_revision(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
     let mut revisions = Vec::new();
     for index in 0..5 {
-        revisions.push(create(&store, &format!("{at}{index}"), "").await?);
+        revisions.push(create(&store, &format!("{prefix}{index}"), "").await?);
     }
-    let mut watch = store.watch(&at, revisions[2]);
+    let mut watch = store.watch(&prefix, revisions[2]);
     let seen: Vec<_> =
-        changes_until(&mut watch, revisions[4]).await?.into_iter().map(|(_, _, at)| at).collect();
+        changes_until(&mut watch, revisions[4]).await?.into_iter().map(|(_, _, revision)| revision).collect();
     expect("revisions from the start revision, inclusive", &seen, &revisions[2..].to_vec())
 }
 
-pub(super) async fn a_watch_may_begin_in_the_future(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn a_watch_may_begin_in_the_future(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
-    let now = store.list(&at).await.map_err(|error| error.to_string())?.revision;
-    let mut watch = store.watch(&at, now + 3);
+    let now = store.list(&prefix).await.map_err(|error| error.to_string())?.revision;
+    let mut watch = store.watch(&prefix, now + 3);
     let mut last = Revision::default();
     for index in 0..4 {
-        last = create(&store, &format!("{at}{index}"), "").await?;
+        last = create(&store, &format!("{prefix}{index}"), "").await?;
     }
-    let seen: Vec<_> = changes_until(&mut watch, last).await?.into_iter().map(|(_, _, at)| at).collect();
+    let seen: Vec<_> =
+        changes_until(&mut watch, last).await?.into_iter().map(|(_, _, revision)| revision).collect();
     expect("revisions", &seen, &vec![last - 1, last])
 }
 
-pub(super) async fn a_compacted_revision_is_reported(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn a_compacted_revision_is_reported(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
-    let first = create(&store, &format!("{at}a"), "").await?;
-    create(&store, &format!("{at}b"), "").await?;
-    let third = create(&store, &format!("{at}c"), "").await?;
+    let first = create(&store, &format!("{prefix}a"), "").await?;
+    create(&store, &format!("{prefix}b"), "").await?;
+    let third = create(&store, &format!("{prefix}c"), "").await?;
     subject.compact(third).await?;
-    match store.watch(&at, first).next().await {
+    match store.watch(&prefix, first).next().await {
         Some(Err(StoreError::Compacted { oldest })) => {
-            hold(
+            check_that(
                 &format!("oldest revision {oldest} does not follow the compaction at {third}"),
                 (third..=third + 1).contains(&oldest),
             )?;
@@ -69,41 +70,41 @@ pub(super) async fn a_compacted_revision_is_reported(subject: impl Subject, at: 
         other => return Err(format!("expected compacted, found {other:?}")),
     }
     // Revisions that are not compacted can still be watched.
-    let fourth = create(&store, &format!("{at}d"), "").await?;
-    let mut watch = store.watch(&at, fourth);
+    let fourth = create(&store, &format!("{prefix}d"), "").await?;
+    let mut watch = store.watch(&prefix, fourth);
     expect("changes", &changes_until(&mut watch, fourth).await?.len(), &1)?;
-    let found = store.list(&at).await.map_err(|error| error.to_string())?;
+    let found = store.list(&prefix).await.map_err(|error| error.to_string())?;
     expect("number of keys after the compaction", &found.entries.len(), &4)
 }
 
-pub(super) async fn a_prefix_watch_sees_only_its_prefix(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn a_prefix_watch_sees_only_its_prefix(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
-    let start = store.list(&at).await.map_err(|error| error.to_string())?.revision + 1;
-    let mut watch = store.watch(&format!("{at}node1/"), start);
+    let start = store.list(&prefix).await.map_err(|error| error.to_string())?.revision + 1;
+    let mut watch = store.watch(&format!("{prefix}node1/"), start);
     let mut last = Revision::default();
     for key in ["node1", "node10/x", "node1/x", "node1.5/x", "node2/x", "node1/y"] {
-        last = create(&store, &format!("{at}{key}"), "").await?;
+        last = create(&store, &format!("{prefix}{key}"), "").await?;
     }
     let seen: Vec<_> = changes_until(&mut watch, last).await?.into_iter().map(|(key, _, _)| key).collect();
-    expect("keys", &seen, &vec![format!("{at}node1/x"), format!("{at}node1/y")])
+    expect("keys", &seen, &vec![format!("{prefix}node1/x"), format!("{prefix}node1/y")])
 }
 
-pub(super) async fn a_key_watch_sees_only_its_key(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn a_key_watch_sees_only_its_key(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
-    let start = store.list(&at).await.map_err(|error| error.to_string())?.revision + 1;
-    let mut watch = store.watch(&format!("{at}node1"), start);
+    let start = store.list(&prefix).await.map_err(|error| error.to_string())?.revision + 1;
+    let mut watch = store.watch(&format!("{prefix}node1"), start);
     let mut last = Revision::default();
     for key in ["node1/x", "node1", "node10"] {
-        last = create(&store, &format!("{at}{key}"), "").await?;
+        last = create(&store, &format!("{prefix}{key}"), "").await?;
     }
     let seen: Vec<_> = changes_until(&mut watch, last).await?.into_iter().map(|(key, _, _)| key).collect();
-    expect("keys", &seen, &vec![format!("{at}node1")])
+    expect("keys", &seen, &vec![format!("{prefix}node1")])
 }
 
-pub(super) async fn several_selectors_are_merged_in_order(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn several_selectors_are_merged_in_order(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
-    let start = store.list(&at).await.map_err(|error| error.to_string())?.revision + 1;
-    let key = |name: &str| format!("{at}{name}");
+    let start = store.list(&prefix).await.map_err(|error| error.to_string())?.revision + 1;
+    let key = |name: &str| format!("{prefix}{name}");
     let mut watch = store.watch_all(&[key("a/"), key("b/"), key("c")], start);
     let mut expected = Vec::new();
     let mut last = Revision::default();
@@ -125,11 +126,11 @@ pub(super) async fn several_selectors_are_merged_in_order(subject: impl Subject,
             WatchItem::Progress(revision) => complete = revision,
             WatchItem::Changes { changes, revision } => {
                 for change in changes {
-                    hold(
+                    check_that(
                         "a change is not newer than the last complete revision",
                         change.revision() > complete,
                     )?;
-                    hold("a change is newer than its item", change.revision() <= revision)?;
+                    check_that("a change is newer than its item", change.revision() <= revision)?;
                     seen.push((change.key().to_owned(), change.revision()));
                 }
                 complete = revision;
@@ -139,24 +140,26 @@ pub(super) async fn several_selectors_are_merged_in_order(subject: impl Subject,
     expect("changes", &seen, &expected)
 }
 
-pub(super) async fn progress_is_reported_without_changes(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn progress_is_reported_without_changes(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
-    let start = store.list(&at).await.map_err(|error| error.to_string())?.revision + 1;
-    for selectors in [vec![format!("{at}quiet/")], vec![format!("{at}quiet/"), format!("{at}silent")]] {
+    let start = store.list(&prefix).await.map_err(|error| error.to_string())?.revision + 1;
+    for selectors in
+        [vec![format!("{prefix}quiet/")], vec![format!("{prefix}quiet/"), format!("{prefix}silent")]]
+    {
         let mut watch = store.watch_all(&selectors, start);
-        let elsewhere = create(&store, &format!("{at}loud/{}", selectors.len()), "").await?;
+        let elsewhere = create(&store, &format!("{prefix}loud/{}", selectors.len()), "").await?;
         let seen = changes_until(&mut watch, elsewhere).await?;
         expect("changes", &seen, &Vec::new())?;
     }
     Ok(())
 }
 
-pub(super) async fn the_end_of_a_lease_is_seen(subject: impl Subject, at: String) -> Verdict {
+pub(super) async fn the_end_of_a_lease_is_seen(subject: impl Subject, prefix: String) -> Verdict {
     let store = subject.store();
     let lease = store.grant_lease(2).await.map_err(|error| error.to_string())?;
-    let key = format!("{at}key");
+    let key = format!("{prefix}key");
     let created = apply(&store, Transaction::new().put_leased(&key, Guard::Absent, vec![], lease)).await?;
-    let mut watch = store.watch(&at, created);
+    let mut watch = store.watch(&prefix, created);
     loop {
         if let WatchItem::Changes { changes, revision } = next(&mut watch).await?
             && revision > created

@@ -73,10 +73,10 @@ impl Election {
             | CandidateState::Unread { own: Some(own), .. }
                 if is_other(own) =>
             {
-                self.presence = self.settled(now);
+                self.presence = self.resolve_candidate_state(now);
             }
             CandidateState::Unread { reading, own: None } if read_tracker.is_complete(*reading) => {
-                self.presence = self.settled(now);
+                self.presence = self.resolve_candidate_state(now);
             }
             CandidateState::Unread { reading, own: Some(own) } if read_tracker.is_complete(*reading) => {
                 self.presence = CandidateState::Own { own: *own, due: now.raw };
@@ -92,7 +92,7 @@ impl Election {
                     Some(_) => {}
                 }
             }
-            CandidateState::Unjoined { .. } => self.presence = self.settled(now),
+            CandidateState::Unjoined { .. } => self.presence = self.resolve_candidate_state(now),
             CandidateState::Own { .. }
             | CandidateState::Refreshing { .. }
             | CandidateState::Unread { .. }
@@ -102,7 +102,7 @@ impl Election {
     }
 
     /// Returns the state of the candidate key in the view.
-    fn settled(&mut self, now: &Now) -> CandidateState {
+    fn resolve_candidate_state(&mut self, now: &Now) -> CandidateState {
         let Some(entry) = &self.view.candidate else {
             return CandidateState::Unjoined { kept: None, due: now.raw };
         };
@@ -127,7 +127,7 @@ impl Election {
         }
     }
 
-    pub(super) fn candidate_committed(
+    pub(super) fn on_candidate_committed(
         &mut self,
         now: &Now,
         outcome: &Outcome,
@@ -150,7 +150,12 @@ impl Election {
         };
     }
 
-    pub(super) fn refresh_committed(&mut self, now: &Now, outcome: &Outcome, read_tracker: &mut ReadTracker) {
+    pub(super) fn on_refresh_committed(
+        &mut self,
+        now: &Now,
+        outcome: &Outcome,
+        read_tracker: &mut ReadTracker,
+    ) {
         if let Outcome::Applied(revision) = outcome {
             self.refreshed = self.refreshed.max(*revision);
         }
@@ -165,7 +170,12 @@ impl Election {
         };
     }
 
-    pub(super) fn removal_committed(&mut self, now: &Now, outcome: &Outcome, read_tracker: &mut ReadTracker) {
+    pub(super) fn on_removal_committed(
+        &mut self,
+        now: &Now,
+        outcome: &Outcome,
+        read_tracker: &mut ReadTracker,
+    ) {
         if self.presence != CandidateState::Removing {
             return;
         }

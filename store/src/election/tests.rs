@@ -87,15 +87,15 @@ impl World {
                         self.state.commit(&transaction)
                     }
                 };
-                process.election.committed(&self.now, kind, &outcome, &mut process.read_tracker);
+                process.election.on_committed(&self.now, kind, &outcome, &mut process.read_tracker);
             }
             Step::GrantLease { ttl_seconds } => {
                 let lease = self.state.grant_lease(self.now.raw, ttl_seconds);
-                process.election.lease_granted(&self.now, Some(lease));
+                process.election.on_lease_granted(&self.now, Some(lease));
             }
             Step::KeepAlive(lease) => {
                 let alive = self.state.keep_alive(self.now.raw, lease).is_ok();
-                process.election.lease_kept(&self.now, lease, alive, &mut process.read_tracker);
+                process.election.on_lease_kept(&self.now, lease, alive, &mut process.read_tracker);
             }
             Step::Revoke(lease) => {
                 let _ = self.state.revoke_lease(lease);

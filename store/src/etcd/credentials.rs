@@ -47,8 +47,8 @@ struct State {
     loaded: Loaded,
     stamps: Vec<Option<(SystemTime, u64)>>,
     /// Stamps of the last files that were rejected.
-    rejected: Option<Vec<Option<(SystemTime, u64)>>>,
-    checked: Instant,
+    rejected_stamps: Option<Vec<Option<(SystemTime, u64)>>>,
+    checked_at: Instant,
 }
 
 impl Credentials {
@@ -60,7 +60,7 @@ impl Credentials {
         let stamps = stamps(ca.as_deref(), identity.as_ref());
         let tls = read_tls(ca.as_deref(), identity.as_ref())?;
         let loaded = Loaded { generation: 1, tls };
-        let state = Mutex::new(State { loaded, stamps, rejected: None, checked: Instant::now() });
+        let state = Mutex::new(State { loaded, stamps, rejected_stamps: None, checked_at: Instant::now() });
         let credentials = Credentials { ca, identity, user, state };
         credentials.user_and_password()?;
         Ok(credentials)
@@ -70,8 +70,8 @@ impl Credentials {
     /// replaced, do not change them.
     pub(super) fn current(&self) -> Loaded {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.loaded.tls.is_some() && state.checked.elapsed() >= CHECK_INTERVAL {
-            state.checked = Instant::now();
+        if state.loaded.tls.is_some() && state.checked_at.elapsed() >= CHECK_INTERVAL {
+            state.checked_at = Instant::now();
             let stamps = stamps(self.ca.as_deref(), self.identity.as_ref());
             if stamps != state.stamps {
                 match read_tls(self.ca.as_deref(), self.identity.as_ref()) {
@@ -81,9 +81,9 @@ impl Credentials {
                         state.loaded = Loaded { generation, tls };
                         state.stamps = stamps;
                     }
-                    Err(error) if state.rejected.as_ref() != Some(&stamps) => {
+                    Err(error) if state.rejected_stamps.as_ref() != Some(&stamps) => {
                         tracing::warn!(%error, "cannot read changed certificate files, keeping the previous ones");
-                        state.rejected = Some(stamps);
+                        state.rejected_stamps = Some(stamps);
                     }
                     Err(_) => {}
                 }
@@ -121,8 +121,8 @@ fn read_tls(
 fn read_pem(file: &Path, description: &str) -> Result<Vec<u8>, StoreError> {
     let text = read(file)?;
     let marker = format!("{description}-----");
-    let is_there = text.windows(marker.len()).any(|part| part == marker.as_bytes());
-    if is_there {
+    let has_marker = text.windows(marker.len()).any(|part| part == marker.as_bytes());
+    if has_marker {
         Ok(text)
     } else {
         Err(StoreError::Configuration(format!("{} has no {description} in PEM format", file.display())))

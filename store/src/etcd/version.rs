@@ -3,7 +3,7 @@
 /// Checks that a version does not have the known defects (leases, stale reads, authorization). The error is the whole
 /// message.
 pub(super) fn check_version(endpoint: &str, version: &str) -> Result<(), String> {
-    if is_good_enough(version) {
+    if is_supported(version) {
         return Ok(());
     }
     Err(format!(
@@ -13,10 +13,10 @@ pub(super) fn check_version(endpoint: &str, version: &str) -> Result<(), String>
 
 /// Returns `true` if this version has known defects; `false` for an empty, that is, unknown version.
 pub fn is_too_old(version: &str) -> bool {
-    !version.is_empty() && !is_good_enough(version)
+    !version.is_empty() && !is_supported(version)
 }
 
-fn is_good_enough(version: &str) -> bool {
+fn is_supported(version: &str) -> bool {
     // A pre-release precedes its version; build metadata after a plus sign is ignored.
     let without_build = version.split('+').next().unwrap_or_default();
     let (numbers, is_prerelease) = match without_build.split_once('-') {
@@ -28,8 +28,8 @@ fn is_good_enough(version: &str) -> bool {
         return false;
     };
     let version_parts = (*major, *minor, *patch);
-    let floor = if (version_parts.0, version_parts.1) == (3, 5) { (3, 5, 30) } else { (3, 6, 11) };
-    if is_prerelease { version_parts > floor } else { version_parts >= floor }
+    let minimum = if (version_parts.0, version_parts.1) == (3, 5) { (3, 5, 30) } else { (3, 6, 11) };
+    if is_prerelease { version_parts > minimum } else { version_parts >= minimum }
 }
 
 #[cfg(test)]
@@ -41,12 +41,12 @@ mod tests {
         let check = |version: &str, expected: bool| {
             assert_eq!(check_version("http://a:1", version).is_ok(), expected, "{version}");
         };
-        for good in
+        for supported in
             ["3.5.30", "3.5.31", "3.6.11", "3.6.12", "3.7.0", "3.10.1", "4.0.0", "3.5.30+git", "3.7.0-rc.1"]
         {
-            check(good, true);
+            check(supported, true);
         }
-        for old in [
+        for unsupported in [
             "3.5.29",
             "3.5.16",
             "3.4.23",
@@ -59,7 +59,7 @@ mod tests {
             "x",
             "3.6",
         ] {
-            check(old, false);
+            check(unsupported, false);
         }
         assert!(is_too_old("3.4.23") && !is_too_old("3.6.12") && !is_too_old(""));
         let sentence = check_version("http://a:1", "3.4.23").expect_err("old");

@@ -1,7 +1,7 @@
 //! Deletion of objects. A Resource waits until the leader no longer manages it; other objects are deleted
 //! immediately.
 
-use super::deleted;
+use super::deleted_status;
 use crate::api::ApiState;
 use crate::api::answer::{self, Shape};
 use crate::api::commit::{Written, commit};
@@ -47,13 +47,13 @@ pub(super) async fn delete_object<S: Store>(
     let mut preconditions = preconditions(&bytes)?;
     preconditions.dry_run |= parameters.dry_run;
     Ok(match delete(state, kind, name, &preconditions).await? {
-        DeletionOutcome::Deleted(uid) => Json(deleted(kind, name, &uid)).into_response(),
+        DeletionOutcome::Deleted(uid) => Json(deleted_status(kind, name, &uid)).into_response(),
         DeletionOutcome::Marked(object) => answer::object_response(state, shape, object, StatusCode::OK, &[]),
     })
 }
 
 /// Handles DELETE of all objects of a kind that a selector matches.
-pub(super) async fn collection<S: Store>(
+pub(super) async fn delete_collection<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
     parameters: &Parameters,
@@ -115,31 +115,31 @@ async fn delete<S: Store>(
             |pointer: &str| stored.spec.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let uid = text("/metadata/uid").to_owned();
         let version = stored.resource_version().to_string();
-        for (what, wanted, own) in [
+        for (precondition, required, actual) in [
             ("UID", &preconditions.uid, &uid),
             ("ResourceVersion", &preconditions.resource_version, &version),
         ] {
-            if wanted.as_ref().is_some_and(|wanted| wanted != own) {
-                let text = format!("{what} in precondition does not match: the object has {own}");
+            if required.as_ref().is_some_and(|required| required != actual) {
+                let text = format!("{precondition} in precondition does not match: the object has {actual}");
                 return Err(ApiError::conflict(kind, name, &text));
             }
         }
-        let bare = text("/metadata/name").to_owned();
-        let waits = stored
+        let object_name = text("/metadata/name").to_owned();
+        let has_finalizers = stored
             .spec
             .value
             .pointer("/metadata/finalizers")
             .and_then(Value::as_array)
             .is_some_and(|list| !list.is_empty());
-        let outcome = if waits {
-            mark_for_deletion(state, kind, &bare, &stored, preconditions.dry_run).await?
+        let outcome = if has_finalizers {
+            mark_for_deletion(state, kind, &object_name, &stored, preconditions.dry_run).await?
         } else {
-            remove(state, kind, &bare, &stored, preconditions.dry_run)
+            remove(state, kind, &object_name, &stored, preconditions.dry_run)
                 .await?
                 .then_some(DeletionOutcome::Deleted(uid))
         };
         match outcome {
-            Some(gone) => return Ok(gone),
+            Some(deletion) => return Ok(deletion),
             None if preconditions.resource_version.is_some() => return Err(ApiError::modified(kind, name)),
             None => {}
         }
@@ -222,13 +222,13 @@ async fn release_node<S: Store>(
         }
     };
     let assignments = state.store().list(&state.keys().assignments()).await?;
-    let named: Vec<&str> = assignments
+    let assigned_resources: Vec<&str> = assignments
         .entries
         .iter()
         .filter(|entry| names_node(serde_json::from_slice::<Assignment>(&entry.value).ok().as_ref(), name))
         .filter_map(|entry| entry.key.rsplit('/').next())
         .collect();
-    match node_deletion_refusal(name, fence, &named) {
+    match node_deletion_refusal(name, fence, &assigned_resources) {
         None => Ok(transaction.guard(key, guard)),
         Some(text) => Err(ApiError::conflict(Kind::Node, name, &text)),
     }

@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 /// Returns the problem that etcd cannot be read.
-pub(super) fn etcd_unreadable(error: &ApiError) -> Problem {
+pub(super) fn etcd_problem(error: &ApiError) -> Problem {
     problem(
         Severity::Failed,
         "etcd".to_owned(),
@@ -40,7 +40,7 @@ pub(super) fn list_problems(cluster_view: &ClusterView, overview: &Overview) -> 
             "start ha-controller, or wait a few seconds if one was just stopped",
         ));
     }
-    add_services(cluster_view, &mut problems);
+    add_service_problems(cluster_view, &mut problems);
     for member in overview.store.members.iter().filter(|member| !member.healthy || !member.problem.is_empty())
     {
         let name = if member.name.is_empty() { &member.url } else { &member.name };
@@ -88,9 +88,9 @@ pub(super) fn list_problems(cluster_view: &ClusterView, overview: &Overview) -> 
             ),
         ));
     }
-    add_nodes(cluster_view, overview, &mut problems);
+    add_node_problems(cluster_view, overview, &mut problems);
     add_failed_checks(cluster_view, overview, &mut problems);
-    add_rules(cluster_view, &mut problems);
+    add_rule_problems(cluster_view, &mut problems);
     if cluster_view.settings().disarmed.is_some() {
         let message = format!("cluster is {}: no node is fenced for missed heartbeats", overview.arming);
         problems.push(problem(
@@ -118,7 +118,7 @@ pub(super) fn list_problems(cluster_view: &ClusterView, overview: &Overview) -> 
 }
 
 /// Adds desired services that do not run.
-fn add_services(cluster_view: &ClusterView, problems: &mut Vec<Problem>) {
+fn add_service_problems(cluster_view: &ClusterView, problems: &mut Vec<Problem>) {
     for (name, resource) in &cluster_view.resources {
         let status = status_of(cluster_view, &resource.value);
         let moving = matches!(status.state, ServiceState::Migrate | ServiceState::Relocate);
@@ -138,7 +138,7 @@ fn add_services(cluster_view: &ClusterView, problems: &mut Vec<Problem>) {
     }
 }
 
-fn add_nodes(cluster_view: &ClusterView, overview: &Overview, problems: &mut Vec<Problem>) {
+fn add_node_problems(cluster_view: &ClusterView, overview: &Overview, problems: &mut Vec<Problem>) {
     for node in &overview.nodes {
         let subject = format!("node/{}", node.name);
         match node.state {
@@ -204,7 +204,7 @@ fn add_failed_checks(cluster_view: &ClusterView, overview: &Overview, problems: 
         // Each node without a watchdog has a problem of its own.
         if check.name != "watchdogs" {
             let subject = if check.name.starts_with("etcd") { "etcd" } else { "cluster/default" };
-            let (seen, help) = (check.seen.clone(), &check.help);
+            let (seen, help) = (check.finding.clone(), &check.help);
             problems.push(problem(
                 Severity::Degraded,
                 subject.to_owned(),
@@ -220,7 +220,7 @@ fn add_failed_checks(cluster_view: &ClusterView, overview: &Overview, problems: 
         for check in checks.into_iter().flatten().filter(fails) {
             let is_reported = check.name == "watchdog" && reported.contains(&subject);
             if !is_reported && node.state != NodeState::Gone {
-                let message = format!("{}: {}", node.name, check.seen);
+                let message = format!("{}: {}", node.name, check.finding);
                 problems.push(problem(
                     Severity::Degraded,
                     subject.clone(),
@@ -233,7 +233,7 @@ fn add_failed_checks(cluster_view: &ClusterView, overview: &Overview, problems: 
     }
 }
 
-fn add_rules(cluster_view: &ClusterView, problems: &mut Vec<Problem>) {
+fn add_rule_problems(cluster_view: &ClusterView, problems: &mut Vec<Problem>) {
     let groups =
         cluster_view.group_statuses.iter().map(|(name, status)| ("group", name, &status.value.conditions));
     let rules = cluster_view
@@ -241,9 +241,9 @@ fn add_rules(cluster_view: &ClusterView, problems: &mut Vec<Problem>) {
         .iter()
         .map(|(name, status)| ("affinityrule", name, &status.value.conditions));
     for (kind, name, conditions) in groups.chain(rules) {
-        let refused =
+        let is_not_ready =
             |condition: &&Condition| condition.kind == "Ready" && condition.status == ConditionStatus::False;
-        if let Some(condition) = conditions.iter().find(refused) {
+        if let Some(condition) = conditions.iter().find(is_not_ready) {
             let message = format!("{name} is not applied: {}", condition.message);
             let help = format!("hactl describe {kind} {name}");
             problems.push(problem(
@@ -386,10 +386,10 @@ mod tests {
             mod_revision: Revision(1),
             lease: 0,
         };
-        let fails = Check::fail("reboot-watchdog", "ten minutes at reboot", "set it to 0");
+        let failed_check = Check::fail("reboot-watchdog", "ten minutes at reboot", "set it to 0");
         let entries = vec![
-            status("node1", &fails),
-            status("node2", &Check { verdict: Verdict::Warn, ..fails.clone() }),
+            status("node1", &failed_check),
+            status("node2", &Check { verdict: Verdict::Warn, ..failed_check.clone() }),
             status("node3", &Check::fail("watchdog", "there is none", "load one")),
         ];
         let mut cluster_view = ClusterView::new(keys.clone());

@@ -112,7 +112,7 @@ pub(super) fn assign(
         definition,
         accepts_external_stop: external_change::is_accepted(service),
         replacement,
-        arrivals_until: migrate::unanswered_arrival(&input, service, node, fence.value.epoch),
+        source_end_revision: migrate::unanswered_arrival(&input, service, node, fence.value.epoch),
     }));
     draft.guards.extend(guards);
     true
@@ -283,7 +283,7 @@ pub(super) fn stop_arrivals_on(
 /// R8.17).
 pub(super) fn ask_about_arrivals(draft: &mut ServiceDraft, source_end: Revision) {
     if let AssignmentChange::Put(assignment) = &mut draft.assignment_change {
-        assignment.arrivals_until = Some(source_end);
+        assignment.source_end_revision = Some(source_end);
     }
 }
 

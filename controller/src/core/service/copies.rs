@@ -56,7 +56,7 @@ pub(super) fn remaining_copies(
 /// by hand.
 pub(super) fn mark_unguarded(copies: &mut [ServiceCopy]) {
     for copy in copies {
-        copy.let_go = true;
+        copy.is_unguarded = true;
     }
 }
 
@@ -125,7 +125,7 @@ fn permitted_copies(assignment: &Assignment) -> Vec<ServiceCopy> {
         epoch,
         boot_id: boot_id.to_owned(),
         definition: assignment.definition.clone(),
-        let_go: false,
+        is_unguarded: false,
     };
     let mut copies = vec![copy(&assignment.node, assignment.epoch, &assignment.boot_id)];
     if let Action::Migrate { target, target_epoch, target_boot_id } = &assignment.action {
@@ -163,7 +163,7 @@ fn reported_copies(input: &PlanInput<'_>, service: &Service<'_>) -> Vec<ServiceC
                 epoch: report.epoch,
                 boot_id: report.boot_id.clone(),
                 definition: ServiceDefinition { exclusive: report.exclusive, ..known },
-                let_go: false,
+                is_unguarded: false,
             };
             if !copies.iter().any(|known| is_same_copy(known, &copy)) {
                 copies.push(copy);
@@ -221,13 +221,13 @@ fn is_reported_gone(input: &PlanInput<'_>, service: &Service<'_>, copy: &Service
         .filter(|assignment| assignment.node == copy.node && assignment.epoch == copy.epoch);
     let Some(report) = report.filter(|report| report.uid == copy.definition.uid) else {
         // No permit was ever committed, and without the assignment none can be.
-        return assigned.is_none() && is_open && !copy.let_go;
+        return assigned.is_none() && is_open && !copy.is_unguarded;
     };
     if report.epoch > copy.epoch {
         return !report.phase.may_run();
     }
     if report.epoch < copy.epoch {
-        return assigned.is_none() && is_open && !copy.let_go;
+        return assigned.is_none() && is_open && !copy.is_unguarded;
     }
     match report.phase {
         Phase::Stopped | Phase::Failed | Phase::HandedOver => {

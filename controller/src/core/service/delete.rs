@@ -178,7 +178,7 @@ fn unguarded_copy(
         epoch,
         boot_id: boot_id.to_owned(),
         definition: definition.clone(),
-        let_go: true,
+        is_unguarded: true,
     }
 }
 

@@ -157,7 +157,7 @@ pub(super) fn unanswered_arrival(
     // Any report under the assignment is later than it, and so is any registration of a later process or boot.
     let has_answered = service.answer(input).is_some();
     let is_unanswered = assignment.node == *node && assignment.epoch == epoch && !has_answered;
-    assignment.arrivals_until.filter(|_| is_unanswered)
+    assignment.source_end_revision.filter(|_| is_unanswered)
 }
 
 /// Holds a service whose node was asked about an arrival and has lost its epoch without an answer. The closing proof
@@ -169,7 +169,8 @@ pub(super) fn hold_for_arrival(
     draft: &mut ServiceDraft,
 ) -> bool {
     let input = planner.input;
-    let was_asked = service.assignment.is_some_and(|assignment| assignment.value.arrivals_until.is_some());
+    let was_asked =
+        service.assignment.is_some_and(|assignment| assignment.value.source_end_revision.is_some());
     if !was_asked
         || draft.assignment_change != AssignmentChange::Keep
         || draft.status.state == ServiceState::Ignored

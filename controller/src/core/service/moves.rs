@@ -25,8 +25,8 @@ pub(super) fn move_if_better(
     let Some(node) = draft.status.node.clone() else { return };
     let paused = planner.view.services.get(service.name).is_some_and(|facts| facts.paused);
     // Services with a positive affinity also wait for the end of the pause.
-    if paused && let Some((since, length_ms)) = pause::pause_of(&planner.input, service.name) {
-        draft.wake_after(since, length_ms, "retry of a failed move");
+    if paused && let Some((since, duration_ms)) = pause::pause_of(&planner.input, service.name) {
+        draft.wake_after(since, duration_ms, "retry of a failed move");
     }
     let reasons_to_leave: Vec<Reason> = match placement.verdicts.get(&node) {
         Some(Verdict::Refused(refusals)) => {

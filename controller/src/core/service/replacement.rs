@@ -111,7 +111,7 @@ fn wait_for_answer(
     let (node, new) = (&assignment.node, &request.node);
     let in_place =
         request.present.as_ref().map(|present| format!(" in place of {present}")).unwrap_or_default();
-    let message = match (request.called_off, begun) {
+    let message = match (request.is_canceled, begun) {
         (true, _) => format!("Canceling on {node}: {new} does not become the secondary"),
         (false, true) => format!("Node {node} is making {new} the secondary{in_place}"),
         (false, false) => format!("Waiting for node {node} to make {new} the secondary{in_place}"),
@@ -124,8 +124,8 @@ fn wait_for_answer(
     }
     draft.set_message(Reason::ReplacingSecondary, message);
     let must_end_first = must_end(input, service);
-    if (must_end_first || !is_still_requested(service)) && !request.called_off {
-        let replacement = Some(Replacement { called_off: true, ..request.clone() });
+    if (must_end_first || !is_still_requested(service)) && !request.is_canceled {
+        let replacement = Some(Replacement { is_canceled: true, ..request.clone() });
         rewrite(input, draft, Assignment { replacement, ..assignment.clone() });
     }
     must_end_first || draft.assignment_change != AssignmentChange::Keep
@@ -216,7 +216,7 @@ fn set_outcome(
 pub(super) fn repeated_request(draft: &ServiceDraft, assignment: &Assignment) -> Option<Replacement> {
     let stored_replacement = draft.status.replacement.as_ref()?;
     let request = assignment.replacement.as_ref().filter(|request| request.uid == stored_replacement.uid)?;
-    Some(Replacement { called_off: true, ..request.clone() })
+    Some(Replacement { is_canceled: true, ..request.clone() })
 }
 
 /// Returns why the operation can never be carried out in the current state.
@@ -315,7 +315,7 @@ pub(super) fn begin(
         present: draft.status.secondary().cloned(),
         node: target.to_owned(),
         definition: ServiceDefinition::of(&service.resource.value),
-        called_off: false,
+        is_canceled: false,
     };
     planner.replacements.push([node.clone(), target.to_owned()]);
     draft.status.replacement =

@@ -26,13 +26,13 @@ fn a_failover_counts_from_the_last_heartbeat_to_the_start_elsewhere() {
     lab.run(60_000);
     assert_eq!(availability_state(&lab), AvailabilityState::Up);
     let before = unavailable_seconds(&lab).0;
-    let died = lab.now.raw;
+    let failed_at = lab.now.raw;
     lab.agent(&node).power_off();
-    lab.until(60_000, "runs elsewhere", |lab| {
+    lab.run_until(60_000, "runs elsewhere", |lab| {
         lab.is_in_state("web", ServiceState::Started)
             && lab.running_nodes("web").iter().any(|place| *place != node)
     });
-    let took = i64::try_from(lab.now.raw.since(died)).unwrap() / 1000;
+    let took = i64::try_from(lab.now.raw.since(failed_at)).unwrap() / 1000;
     lab.run(1_000);
     assert_eq!(availability_state(&lab), AvailabilityState::Up);
     let down = unavailable_seconds(&lab).0 - before;
@@ -45,16 +45,16 @@ fn the_next_leader_continues_the_record() {
     lab.wait_until_nodes_online();
     lab.start("web");
     lab.edit::<ResourceSpec>("web", |web| web.spec.state = RequestedState::Stopped);
-    lab.until(10_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
+    lab.run_until(10_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
     assert_eq!(availability_state(&lab), AvailabilityState::NotWanted);
     let leader = lab.members.iter().position(|member| member.core.term().is_some()).unwrap();
     lab.members[leader].running = false;
-    lab.until(60_000, "another leads", |lab| {
+    lab.run_until(60_000, "another leads", |lab| {
         lab.members.iter().any(|member| member.running && member.core.term().is_some())
     });
     lab.run(5_000);
     lab.edit::<ResourceSpec>("web", |web| web.spec.state = RequestedState::Started);
-    lab.until(10_000, "started", |lab| availability_state(lab) == AvailabilityState::Up);
+    lab.run_until(10_000, "started", |lab| availability_state(lab) == AvailabilityState::Up);
     lab.run(20_000);
     let (_, not_wanted) = unavailable_seconds(&lab);
     assert!(not_wanted >= 5, "{not_wanted} s not wanted");

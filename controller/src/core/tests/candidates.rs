@@ -30,7 +30,7 @@ fn overwrite(lab: &mut Lab, id: &str, value: Option<&str>) {
 fn restart(lab: &mut Lab, at: usize, id: &str, instance: &str) {
     let now = lab.now.clone();
     lab.members[at].core.handle(&now, Input::Shutdown);
-    lab.until(1_000, "the member ends", |lab| !lab.members[at].running);
+    lab.run_until(1_000, "the member ends", |lab| !lab.members[at].running);
     lab.add_controller(id, instance);
 }
 
@@ -53,7 +53,7 @@ fn restarted_controller_fences_nodes_known_to_predecessor() {
     restart(&mut lab, 1, "c0", "3");
     assert_eq!(created(&lab, "c0"), before, "the key stays");
     let wait_ms = lab.agent(&node).wait_ms();
-    lab.until(wait_ms + 3_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(wait_ms + 3_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn leader_rewrites_its_deleted_candidate_key() {
     lab.run(1_000);
     assert!(created(&lab, "c0") > before, "another candidate");
     lab.agent(&node).power_off();
-    lab.until(40_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(40_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
 }
 
 #[test]
@@ -129,8 +129,9 @@ fn a_second_process_of_one_id_is_reported_and_does_not_lead() {
     lab.run(30_000);
     assert!(lab.members[0].core.term().is_some());
     assert!(lab.members[1].core.term().is_none());
-    let told = lab.events.iter().filter(|event| event.reason == Reason::DuplicateController).count();
-    assert_eq!(told, 1);
+    let duplicate_event_count =
+        lab.events.iter().filter(|event| event.reason == Reason::DuplicateController).count();
+    assert_eq!(duplicate_event_count, 1);
 }
 
 #[test]
@@ -139,10 +140,10 @@ fn later_leader_suggests_actions_while_node_fencing() {
     lab.agent(&node).hold = created(&lab, "c0");
     lab.run(2_000);
     lab.agent(&node).power_off();
-    lab.until(TH + 2_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
+    lab.run_until(TH + 2_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
     lab.members[0].running = false;
     lab.add_controller("c1", "1");
-    lab.until(10_000, "the second member is leader", |lab| lab.members[1].core.term().is_some());
+    lab.run_until(10_000, "the second member is leader", |lab| lab.members[1].core.term().is_some());
     lab.run(40_000);
     assert_eq!(lab.fence(&node).state, FenceState::Fencing);
     let (reason, message) = ready_condition(&lab, &node);
@@ -150,7 +151,7 @@ fn later_leader_suggests_actions_while_node_fencing() {
     assert!(message.starts_with("Start controller c0 again"), "{message}");
     // The remedy works: the older controller returns, and the younger one resigns.
     lab.add_controller("c0", "2");
-    lab.until(60_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(60_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert!(lab.events.iter().any(|event| event.reason == Reason::YieldedLeadership));
 }
 
@@ -171,7 +172,7 @@ fn retention_counts_from_the_end_of_a_gap_of_own_commits() {
     lab.store_unreachable = false;
     lab.run(55_000);
     assert!(created(&lab, &id).is_some(), "the outage does not count");
-    lab.until(60_000, "deleted", |lab| created(lab, &id).is_none());
+    lab.run_until(60_000, "deleted", |lab| created(lab, &id).is_none());
     assert!(lab.state.get(&lab.keys.refresh(&id)).entries.is_empty());
     assert!(lab.events.iter().any(|event| event.reason == Reason::ControllerDeleted));
 }

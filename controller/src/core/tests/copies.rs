@@ -36,8 +36,8 @@ fn a_permitted_node_has_a_copy_until_it_reports_the_stop() {
         status.copies.iter().map(|copy| (Some(copy.node.clone()), copy.epoch)).collect();
     assert_eq!(copies, [(status.node, status.epoch.unwrap())]);
     lab.set_requested_state("web", RequestedState::Stopped);
-    lab.until(20_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
-    lab.until(5_000, "no copy is left", |lab| lab.status("web").copies.is_empty());
+    lab.run_until(20_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
+    lab.run_until(5_000, "no copy is left", |lab| lab.status("web").copies.is_empty());
 }
 
 #[test]
@@ -46,12 +46,12 @@ fn copy_on_silent_node_remains_recorded() {
     lab.wait_until_nodes_online();
     let node = lab.start_non_exclusive("web");
     lab.agent(&node).isolated = true;
-    lab.until(30_000, "moved", |lab| lab.status("web").node.as_ref() != Some(&node));
+    lab.run_until(30_000, "moved", |lab| lab.status("web").node.as_ref() != Some(&node));
     lab.run(60_000);
     assert_ne!(lab.fence(&node).state, FenceState::Open);
     assert!(lab.status("web").copies.iter().any(|copy| copy.node == node), "{}", lab.show());
     lab.set_requested_state("web", RequestedState::Stopped);
-    lab.until(20_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
+    lab.run_until(20_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
     lab.run(10_000);
     let left: Vec<NodeName> = lab.status("web").copies.into_iter().map(|copy| copy.node).collect();
     assert_eq!(left, [node], "silence proves nothing about a copy that was not guarded");
@@ -70,7 +70,7 @@ fn tombstone_keeps_the_recorded_copies() {
     lab.wait_until_nodes_online();
     let node = lab.start_non_exclusive("web");
     lab.agent(&node).isolated = true;
-    lab.until(30_000, "moved", |lab| {
+    lab.run_until(30_000, "moved", |lab| {
         lab.is_in_state("web", ServiceState::Started) && lab.status("web").node.as_ref() != Some(&node)
     });
     let copies = lab.status("web").copies;
@@ -79,14 +79,15 @@ fn tombstone_keeps_the_recorded_copies() {
     lab.run(5_000);
     let stone: Tombstone = lab.read(&lab.keys.tombstone(&"web".into())).expect("copies may run");
     for copy in &copies {
-        let kept = stone.copies.iter().find(|kept| kept.node == copy.node).expect("taken over");
+        let recorded_copy =
+            stone.copies.iter().find(|recorded_copy| recorded_copy.node == copy.node).expect("taken over");
         // Each copy keeps the definition with which it was started. That definition determines how the copy is probed
         // and what proves its end.
         assert_eq!(
-            (kept.epoch, &kept.boot_id, &kept.definition),
+            (recorded_copy.epoch, &recorded_copy.boot_id, &recorded_copy.definition),
             (copy.epoch, &copy.boot_id, &copy.definition)
         );
-        assert!(kept.let_go, "no watchdog guards the copy any more");
+        assert!(recorded_copy.is_unguarded, "no watchdog guards the copy any more");
     }
     // A resource of that name starts only once the last copy is known to have ended.
     lab.resource("web");
@@ -115,13 +116,13 @@ fn a_copy_of_another_identity_continues_until_it_is_stopped() {
     let is_reported = |lab: &Lab| {
         lab.assignment("web").is_some_and(|assignment| matches!(assignment.action, Action::Stop { .. }))
     };
-    lab.until(20_000, "ordered to stop", is_reported);
+    lab.run_until(20_000, "ordered to stop", is_reported);
     let stop = lab.assignment("web").unwrap();
     assert_eq!(stop.definition, before.definition, "the copy is stopped under the definition of its start");
-    lab.until(20_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
-    lab.until(5_000, "the definitions no longer differ", |lab| !differs(lab));
+    lab.run_until(20_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
+    lab.run_until(5_000, "the definitions no longer differ", |lab| !differs(lab));
     lab.set_requested_state("web", RequestedState::Started);
-    lab.until(60_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(60_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     let identity = lab.assignment("web").unwrap().definition.identity().unwrap().to_string();
     assert!(identity.contains("other"), "{identity}");
 }
@@ -164,7 +165,7 @@ fn a_copy_of_another_identity_keeps_its_definition() {
         assert!(lab.is_in_state("web", ServiceState::Queued), "an identity alone does not say what to stop");
         report.definition = Some(Box::new(definition.clone()));
         say(&mut lab, &report);
-        lab.until(500, "assigned", |lab| lab.assignment("web").is_some());
+        lab.run_until(500, "assigned", |lab| lab.assignment("web").is_some());
         let assignment = lab.assignment("web").unwrap();
         assert_eq!((assignment.node.as_str(), &assignment.action), ("node2", action));
         assert_eq!(assignment.definition, definition);

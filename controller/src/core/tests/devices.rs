@@ -35,7 +35,7 @@ fn node_disconnected_by(device: FenceDevice) -> (Lab, NodeName) {
     let (mut lab, node) = node_with_device(device);
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.agent(&node).isolated = true;
-    lab.until(TH + 1_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(TH + 1_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert_eq!(lab.fence(&node).proof, Some(Proof::Device { name: "switch".to_owned() }));
     (lab, node)
 }
@@ -54,9 +54,9 @@ fn node_with_device(device: FenceDevice) -> (Lab, NodeName) {
 fn released_while_device_runs(device: FenceDevice) -> (Lab, NodeName) {
     let (mut lab, node) = node_with_device(device);
     lab.agent(&node).isolated = true;
-    lab.until(TH + 1_000, "at work", |lab| ordered_actions(lab, 0) == [FencerAction::Off]);
+    lab.run_until(TH + 1_000, "at work", |lab| ordered_actions(lab, 0) == [FencerAction::Off]);
     lab.agent(&node).isolated = false;
-    lab.until(2_000, "released", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(2_000, "released", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert_eq!(lab.fence(&node).proof, Some(Proof::Reregistered));
     (lab, node)
 }
@@ -73,12 +73,12 @@ fn proof_b_a_fence_device_replaces_the_rest_of_w() {
     lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![pdu()]);
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.run(1_000);
-    let died = lab.now.raw;
+    let failed_at = lab.now.raw;
     lab.agent(&node).power_off();
-    lab.until(TH + 1_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
-    assert!(lab.now.raw.since(died) < TH + 500);
+    lab.run_until(TH + 1_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    assert!(lab.now.raw.since(failed_at) < TH + 500);
     assert_eq!(lab.fence(&node).proof, Some(Proof::Device { name: "pdu".to_owned() }));
-    lab.until(1_000, "runs elsewhere", |lab| lab.running_nodes("web").len() == 1);
+    lab.run_until(1_000, "runs elsewhere", |lab| lab.running_nodes("web").len() == 1);
     let actions: Vec<_> = lab.members[0].runs.iter().map(|run| run.action).collect();
     assert_eq!(actions, [FencerAction::Monitor, FencerAction::Off, FencerAction::On], "off, release, on");
     assert!(lab.fence(&node).device.is_none());
@@ -91,7 +91,7 @@ fn failed_fence_device_proves_nothing() {
     lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
     lab.run(1_000);
     lab.agent(&node).power_off();
-    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { .. })));
     assert!(lab.events.iter().any(|event| event.reason == Reason::FenceDeviceFailed));
 }
@@ -130,14 +130,14 @@ fn a_recorded_device_intent_keeps_the_epoch_closed_until_it_has_passed() {
     lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![pdu()]);
     lab.run(1_000);
     lab.agent(&node).power_off();
-    lab.until(TH + 2_000, "device intended", |lab| lab.fence(&node).device.is_some());
+    lab.run_until(TH + 2_000, "device intended", |lab| lab.fence(&node).device.is_some());
     let intended = lab.now.raw;
     // The leader and the answer of its device are lost; the machine boots again on its own.
     lab.members[0].running = false;
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.add_controller("c9", "1");
     lab.agent(&node).boot_again();
-    lab.until(60_000, "admitted", |lab| lab.fence(&node).state == FenceState::Open);
+    lab.run_until(60_000, "admitted", |lab| lab.fence(&node).state == FenceState::Open);
     assert!(lab.now.raw.since(intended) >= 20_000, "{}", lab.now.raw.since(intended));
 }
 
@@ -157,7 +157,7 @@ fn a_node_that_registers_while_its_device_runs_is_switched_on_again() {
         "a request from before the power-off does not open the epoch"
     );
     lab.agent(&node).boot_again();
-    lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
+    lab.run_until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
     assert_eq!(ordered_actions(&lab, 0).len(), 2);
 }
 
@@ -181,14 +181,14 @@ fn requested_fencing_uses_device_on_idle_node() {
         );
         lab.agent(&node).power_off();
         lab.fencer = Some(FencerOutcome::Confirmed);
-        lab.until(2_000, "ended", |lab| lab.operation("fence").phase.is_final());
+        lab.run_until(2_000, "ended", |lab| lab.operation("fence").phase.is_final());
         let status = lab.operation("fence");
         assert_eq!(status.phase, OperationPhase::Succeeded, "{}", status.message);
         assert!(status.message.contains("pdu"), "{}", status.message);
         lab.run(1_000);
         assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off, FencerAction::On]);
         lab.agent(&node).boot_again();
-        lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
+        lab.run_until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
     }
 }
 
@@ -196,11 +196,11 @@ fn requested_fencing_uses_device_on_idle_node() {
 fn unconfirmed_device_fails_the_fence_operation() {
     let (mut lab, node) = node_with_device(pdu());
     lab.operate_node(OperationAction::Fence, &node);
-    lab.until(2_000, "at work", |lab| ordered_actions(lab, 0) == [FencerAction::Off]);
+    lab.run_until(2_000, "at work", |lab| ordered_actions(lab, 0) == [FencerAction::Off]);
     // The machine is reset by other means before the device answers.
     lab.agent(&node).power_off();
     lab.agent(&node).boot_again();
-    lab.until(5_000, "ended", |lab| lab.operation("fence").phase.is_final());
+    lab.run_until(5_000, "ended", |lab| lab.operation("fence").phase.is_final());
     let status = lab.operation("fence");
     assert_eq!((status.phase, status.reason), (OperationPhase::Failed, Reason::FenceDeviceFailed));
     assert!(status.message.contains("rebooted"), "{}", status.message);
@@ -210,16 +210,16 @@ fn unconfirmed_device_fails_the_fence_operation() {
 fn fence_operation_needs_device_and_unfenced_node() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.operate_node(OperationAction::Fence, &node);
-    lab.until(2_000, "ended", |lab| lab.operation("fence").phase.is_final());
+    lab.run_until(2_000, "ended", |lab| lab.operation("fence").phase.is_final());
     let status = lab.operation("fence");
     assert_eq!((status.phase, status.reason), (OperationPhase::Refused, Reason::FencingUnavailable));
     assert!(status.message.contains("hactl node confirm-fenced"), "{}", status.message);
     assert_eq!(lab.fence(&node).state, FenceState::Open);
     lab.agent(&node).power_off();
-    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     let spec = OperationSpec { action: OperationAction::Fence, node: Some(node), ..OperationSpec::default() };
     lab.operate("late", spec);
-    lab.until(2_000, "ended", |lab| lab.operation("late").phase.is_final());
+    lab.run_until(2_000, "ended", |lab| lab.operation("late").phase.is_final());
     assert_eq!(lab.operation("late").reason, Reason::Outdated);
 }
 
@@ -231,7 +231,7 @@ fn next_leader_switches_node_on_again() {
     lab.agent(&node).power_off();
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.add_controller("c9", "1");
-    lab.until(60_000, "switched on", |lab| ordered_actions(lab, 1) == [FencerAction::On]);
+    lab.run_until(60_000, "switched on", |lab| ordered_actions(lab, 1) == [FencerAction::On]);
     assert!(
         lab.now.raw.since(released) >= DURATION_MS,
         "no process starts the first device after the release"
@@ -246,7 +246,7 @@ fn failed_switch_off_is_followed_by_switch_on() {
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.refused = vec![FencerAction::Off];
     lab.agent(&node).power_off();
-    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { .. })));
     lab.run(1_000);
     assert_eq!(ordered_actions(&lab, 0).last(), Some(&FencerAction::On));
@@ -259,14 +259,14 @@ fn switch_on_retries_delay_no_registration() {
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.refused = vec![FencerAction::On];
     lab.agent(&node).power_off();
-    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
-    lab.until(20_000, "tried again", |lab| ordered_actions(lab, 0).len() >= 4);
+    lab.run_until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(20_000, "tried again", |lab| ordered_actions(lab, 0).len() >= 4);
     lab.members[0].running = false;
     lab.add_controller("c9", "1");
-    lab.until(60_000, "by the next leader", |lab| ordered_actions(lab, 1).len() >= 3);
+    lab.run_until(60_000, "by the next leader", |lab| ordered_actions(lab, 1).len() >= 3);
     assert!(ordered_actions(&lab, 1).iter().all(|action| *action == FencerAction::On));
     lab.agent(&node).boot_again();
-    lab.until(DURATION_MS, "back", |lab| lab.fence(&node).state == FenceState::Open);
+    lab.run_until(DURATION_MS, "back", |lab| lab.fence(&node).state == FenceState::Open);
     let tries = ordered_actions(&lab, 1).len();
     lab.run(120_000);
     assert_eq!(ordered_actions(&lab, 1).len(), tries, "the node is on");
@@ -277,11 +277,11 @@ fn failing_device_does_not_block_reachable_node() {
     let (mut lab, node) = node_with_device(pdu());
     lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
     lab.operate_node(OperationAction::Fence, &node);
-    lab.until(2_000, "ended", |lab| lab.operation("fence").phase.is_final());
+    lab.run_until(2_000, "ended", |lab| lab.operation("fence").phase.is_final());
     let status = lab.operation("fence");
     assert_eq!((status.phase, status.reason), (OperationPhase::Failed, Reason::FenceDeviceFailed));
     assert!(status.message.contains("pdu: no route"), "{}", status.message);
-    lab.until(10_000, "back", |lab| {
+    lab.run_until(10_000, "back", |lab| {
         let fence = lab.fence(&node);
         fence.state == FenceState::Open && fence.epoch == Epoch(2)
     });
@@ -295,12 +295,12 @@ fn a_request_from_before_the_device_ended_is_not_admitted() {
     // The device switches the machine off, and reports a failure.
     lab.agent(&node).power_off();
     lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
-    lab.until(60_000, "tried again", |lab| ordered_actions(lab, 0).len() >= 4);
+    lab.run_until(60_000, "tried again", |lab| ordered_actions(lab, 0).len() >= 4);
     assert_eq!((lab.fence(&node).state, lab.fence(&node).epoch), (FenceState::Fenced, Epoch(2)));
     lab.fencer = Some(FencerOutcome::Confirmed);
-    lab.until(60_000, "switched on", |lab| lab.fence(&node).switched_off.is_empty());
+    lab.run_until(60_000, "switched on", |lab| lab.fence(&node).switched_off.is_empty());
     lab.agent(&node).boot_again();
-    lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
+    lab.run_until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
 }
 
 #[test]
@@ -319,9 +319,9 @@ fn operator_confirmation_ends_device_orders() {
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.refused = vec![FencerAction::On];
     lab.agent(&node).power_off();
-    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     lab.operate_node(OperationAction::ConfirmFenced, &node);
-    lab.until(DURATION_MS + 5_000, "confirmed", |lab| {
+    lab.run_until(DURATION_MS + 5_000, "confirmed", |lab| {
         let fence = lab.fence(&node);
         matches!(fence.proof, Some(Proof::Operator { .. })) && fence.device.is_none()
     });
@@ -345,7 +345,7 @@ fn fencing_continues_from_older_device_record() {
     let key = lab.keys.fence(&node);
     super::fencing::put(&mut lab, &key, &older);
     lab.add_controller("c9", "1");
-    lab.until(60_000, "switched on", |lab| ordered_actions(lab, 1) == [FencerAction::On]);
+    lab.run_until(60_000, "switched on", |lab| ordered_actions(lab, 1) == [FencerAction::On]);
 }
 
 #[test]
@@ -359,7 +359,7 @@ fn what_a_fabric_device_cut_off_needs_another_boot() {
     assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off]);
     assert_eq!(lab.fence(&node).state, FenceState::Fenced, "no services on a node without storage");
     lab.agent(&node).boot_again();
-    lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
+    lab.run_until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
     assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off, FencerAction::On]);
     assert_eq!(lab.fence(&node).switched_off, Vec::<String>::new());
 }
@@ -370,7 +370,7 @@ fn operator_reconnects_the_same_boot() {
     lab.agent(&node).isolated = false;
     lab.run(5_000);
     lab.operate_node(OperationAction::Unfence, &node);
-    lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
+    lab.run_until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
     assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off, FencerAction::On]);
     lab.run(1_000);
     assert_eq!(lab.operation("unfence").phase, OperationPhase::Succeeded);
@@ -384,7 +384,7 @@ fn only_an_operator_undoes_a_fabric_device_with_action_off() {
     assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off]);
     assert_eq!(lab.fence(&node).state, FenceState::Fenced);
     lab.operate_node(OperationAction::Unfence, &node);
-    lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
+    lab.run_until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
     assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off, FencerAction::On]);
 }
 
@@ -407,7 +407,7 @@ fn a_fabric_device_that_leaves_the_storage_proves_nothing() {
     let (mut lab, node) = node_with_device(FenceDevice { covers_storage: false, ..switch() });
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.agent(&node).power_off();
-    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { .. })));
     assert_eq!(ordered_actions(&lab, 0), []);
 }

@@ -33,18 +33,18 @@ fn a_node_registers_and_its_object_is_created_with_its_first_epoch() {
 #[test]
 fn proof_a_silent_armed_node_fenced_after_w() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    let died = lab.now.raw;
+    let failed_at = lab.now.raw;
     lab.agent(&node).power_off();
     let wait_ms = lab.agent(&node).wait_ms();
-    lab.until(TH + 2_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
-    assert!(lab.now.raw.since(died) >= TH - 1_000);
-    lab.until(2_000, "in Fence", |lab| {
+    lab.run_until(TH + 2_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
+    assert!(lab.now.raw.since(failed_at) >= TH - 1_000);
+    lab.run_until(2_000, "in Fence", |lab| {
         lab.is_in_state("web", ServiceState::Fence) && lab.node_is(&node, NodeState::Fence)
     });
-    lab.until(wait_ms, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(wait_ms, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { waited_ms }) if waited_ms >= wait_ms));
-    assert!(lab.now.raw.since(died) <= wait_ms + 300, "W after the last heartbeat, and not later");
-    lab.until(1_000, "runs elsewhere", |lab| lab.running_nodes("web").iter().any(|place| *place != node));
+    assert!(lab.now.raw.since(failed_at) <= wait_ms + 300, "W after the last heartbeat, and not later");
+    lab.run_until(1_000, "runs elsewhere", |lab| lab.running_nodes("web").iter().any(|place| *place != node));
     assert_eq!(lab.fence(&node).epoch, Epoch(2));
 }
 
@@ -52,9 +52,11 @@ fn proof_a_silent_armed_node_fenced_after_w() {
 fn isolated_node_stops_service_before_failover() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).isolated = true;
-    lab.until(20_000, "runs elsewhere", |lab| lab.running_nodes("web").iter().any(|place| *place != node));
+    lab.run_until(20_000, "runs elsewhere", |lab| {
+        lab.running_nodes("web").iter().any(|place| *place != node)
+    });
     lab.agent(&node).isolated = false;
-    lab.until(5_000, "registers again", |lab| lab.node_is(&node, NodeState::Online));
+    lab.run_until(5_000, "registers again", |lab| lab.node_is(&node, NodeState::Online));
     assert_eq!(lab.fence(&node).epoch, Epoch(2));
     lab.run(3_000);
     assert_eq!(lab.running_nodes("web").len(), 1);
@@ -65,9 +67,9 @@ fn proof_g_idle_silent_node_closed_without_fencing() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let idle = if node == "node1" { "node2" } else { "node1" };
     lab.agent(idle).power_off();
-    lab.until(TH + 3_000, "closed", |lab| lab.fence(idle).state == FenceState::Closed);
+    lab.run_until(TH + 3_000, "closed", |lab| lab.fence(idle).state == FenceState::Closed);
     assert_eq!(lab.fence(idle).proof, Some(Proof::NothingActive));
-    lab.until(1_000, "shown Unknown", |lab| lab.node_is(idle, NodeState::Unknown));
+    lab.run_until(1_000, "shown Unknown", |lab| lab.node_is(idle, NodeState::Unknown));
 }
 
 #[test]
@@ -85,7 +87,7 @@ fn without_a_possible_proof_a_silent_node_is_unknown_with_a_reason() {
         Reason::FencingUnavailable
     );
     lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.trust_watchdog_on_virtual_machine = true);
-    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
 }
 
 #[test]
@@ -102,7 +104,7 @@ fn a_simulated_watchdog_counts_only_when_allowed() {
     assert_eq!((simulated.status, simulated.reason), (ConditionStatus::False, Reason::WatchdogSimulated));
     assert_eq!(simulated.message, Reason::WatchdogSimulated.sentence());
     lab.edit::<ClusterSpec>("default", |cluster| cluster.spec.fencing.allow_simulated_watchdog = true);
-    lab.until(3_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(3_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     let allowed = fenceable(&lab);
     assert_eq!((allowed.status, allowed.reason), (ConditionStatus::True, Reason::WatchdogSimulated));
     assert!(allowed.message.contains("is allowed"), "{}", allowed.message);
@@ -115,7 +117,7 @@ fn missing_watchdog_daemon_moves_services_elsewhere() {
     lab.run(1_000);
     assert_eq!(lab.running_nodes("web"), [node.as_str()], "the running copy is not stopped");
     lab.agent(&node).running.remove("web");
-    lab.until(3_000, "started", |lab| {
+    lab.run_until(3_000, "started", |lab| {
         lab.is_in_state("web", ServiceState::Started) && lab.running_nodes("web").len() == 1
     });
     assert_ne!(lab.running_nodes("web"), [node.as_str()], "{}", lab.show());
@@ -128,8 +130,8 @@ fn silence_proves_death_despite_missing_watchdog_daemon() {
     lab.agent(&node).faults.daemon_gone = true;
     lab.run(1_000);
     lab.agent(&node).power_off();
-    lab.until(30_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
-    lab.until(3_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(30_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(3_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
 }
 
 #[test]
@@ -138,10 +140,10 @@ fn proof_c_another_boot_releases_without_waiting() {
     lab.agent(&node).power_off();
     lab.run(1_000);
     lab.agent(&node).boot_again();
-    lab.until(TH + 1_500, "admitted", |lab| {
+    lab.run_until(TH + 1_500, "admitted", |lab| {
         lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
     });
-    lab.until(2_000, "runs", |lab| lab.running_nodes("web").len() == 1);
+    lab.run_until(2_000, "runs", |lab| lab.running_nodes("web").len() == 1);
     assert!(lab.events.iter().any(|event| event.message.contains("machine was rebooted")));
 }
 
@@ -157,7 +159,7 @@ fn another_machine_under_the_same_name_needs_confirmation() {
     assert_ne!(fence.state, FenceState::Open);
     assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::DuplicateNode));
     lab.operate_node(OperationAction::ConfirmFenced, &node);
-    lab.until(10_000, "admitted", |lab| lab.fence(&node).state == FenceState::Open);
+    lab.run_until(10_000, "admitted", |lab| lab.fence(&node).state == FenceState::Open);
     assert_eq!(lab.fence(&node).machine_id, "another");
 }
 
@@ -181,7 +183,7 @@ fn proof_d_clean_leave_recovers_services_immediately() {
     let entry = lab.state.get(&alive).entries[0].clone();
     lab.state
         .commit(&ha_store::Transaction::new().delete(alive, ha_store::Guard::Unchanged(entry.mod_revision)));
-    lab.until(3_000, "recovered", |lab| lab.running_nodes("web").len() == 1);
+    lab.run_until(3_000, "recovered", |lab| lab.running_nodes("web").len() == 1);
     assert!(lab.node_is(&node, NodeState::Offline));
     assert!(matches!(lab.fence(&node).proof, Some(Proof::CleanLeave { .. })));
 }
@@ -231,7 +233,7 @@ fn proof_e_operator_confirms_one_silent_boot() {
     lab.run(8_000);
     let confirmed = spec(&lab, Epoch(1));
     lab.operate("confirmed", confirmed);
-    lab.until(3_000, "recovered", |lab| lab.running_nodes("web").iter().any(|place| *place != node));
+    lab.run_until(3_000, "recovered", |lab| lab.running_nodes("web").iter().any(|place| *place != node));
     assert_eq!(lab.operation("confirmed").phase, OperationPhase::Succeeded);
     assert!(matches!(lab.fence(&node).proof, Some(Proof::Operator { .. })));
 }
@@ -245,7 +247,7 @@ fn unstopped_service_of_registering_node_becomes_error() {
     lab.agent(&node).armed = false;
     lab.run(8_000);
     lab.agent(&node).isolated = false;
-    lab.until(10_000, "admitted", |lab| {
+    lab.run_until(10_000, "admitted", |lab| {
         lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
     });
     let status = lab.status("web");
@@ -270,7 +272,7 @@ fn nobody_is_declared_dead_while_disarmed() {
         lab.show()
     );
     lab.edit::<ClusterSpec>(CLUSTER_NAME, |cluster| cluster.spec.disarmed = None);
-    lab.until(30_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(30_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
 }
 
 /// R3.15: after the epoch has opened, the agent overwrites the names in its report. So the epoch opens only after the
@@ -282,7 +284,7 @@ fn a_node_is_admitted_only_after_the_error_is_stored() {
     let status = lab.keys.status(Kind::Resource, "web");
     lab.lost_commits_by_key.extend([status.clone(), status]);
     lab.agent(&node).lose_journal();
-    lab.until(10_000, "admitted", |lab| {
+    lab.run_until(10_000, "admitted", |lab| {
         lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
     });
     assert_eq!(lab.status("web").state, ServiceState::Error, "{}", lab.show());
@@ -307,7 +309,7 @@ fn max_fencing_delays_fencing_within_the_window() {
         |lab: &Lab| ["node1", "node2"].iter().filter(|node| lab.fence(node).epoch == Epoch(2)).count();
     assert_eq!(closed(&lab), 1);
     assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::FencingRateLimited));
-    lab.until(90_000, "the second too", |lab| closed(lab) == 2);
+    lab.run_until(90_000, "the second too", |lab| closed(lab) == 2);
 }
 
 #[test]
@@ -345,7 +347,7 @@ fn max_fencing_excludes_operator_requests() {
         let is_device = matches!(lab.fence("node1").proof, Some(Proof::Device { .. }));
         assert!(is_device, "{}", lab.show());
         assert_eq!(fenced(&lab), if requested { 2 } else { 1 }, "{}", lab.show());
-        lab.until(90_000, "both", |lab| fenced(lab) == 2);
+        lab.run_until(90_000, "both", |lab| fenced(lab) == 2);
     };
     check(false);
     check(true);
@@ -379,7 +381,7 @@ fn after_a_gap_of_commits_observation_restarts() {
     lab.members[0].running = true;
     lab.run(3_000);
     assert_eq!(lab.fence(&node).state, FenceState::Open, "o starts again at the end of the gap");
-    lab.until(6_000, "declared dead later", |lab| lab.fence(&node).epoch == Epoch(2));
+    lab.run_until(6_000, "declared dead later", |lab| lab.fence(&node).epoch == Epoch(2));
 }
 
 #[test]
@@ -426,7 +428,7 @@ fn a_new_leader_waits_in_full_and_fences_once() {
     lab.agent(&node).power_off();
     lab.members[0].running = false;
     let wait_ms = lab.agent(&node).wait_ms();
-    lab.until(wait_ms + 6_000, "recovered", |lab| lab.running_nodes("web").len() == 1);
+    lab.run_until(wait_ms + 6_000, "recovered", |lab| lab.running_nodes("web").len() == 1);
     assert_eq!(lab.fence(&node).epoch, Epoch(2));
 }
 
@@ -437,7 +439,7 @@ fn a_leader_that_shuts_down_deletes_its_keys_immediately() {
     lab.run(1_000);
     let now = lab.now.clone();
     lab.members[0].core.handle(&now, crate::core::Input::Shutdown);
-    lab.until(1_000, "the other leads", |lab| lab.members[1].core.term().is_some());
+    lab.run_until(1_000, "the other leads", |lab| lab.members[1].core.term().is_some());
     assert!(!lab.members[0].running);
     lab.run(2_000);
     assert_eq!(lab.running_nodes("web").len(), 1);
@@ -448,7 +450,7 @@ fn timely_heartbeats_alone_cause_no_planning() {
     let (mut lab, _) = running_on(&["node1", "node2"]);
     lab.run(60_000);
     let planned_at = lab.members[0].core.planned_at;
-    lab.until(31_000, "the next regular plan", |lab| lab.members[0].core.planned_at != planned_at);
+    lab.run_until(31_000, "the next regular plan", |lab| lab.members[0].core.planned_at != planned_at);
     let planned_at = lab.members[0].core.planned_at;
     lab.run(4 * TH);
     assert_eq!(lab.members[0].core.planned_at, planned_at);
@@ -458,7 +460,7 @@ fn timely_heartbeats_alone_cause_no_planning() {
 fn services_leave_a_node_with_refusing_watchdog() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).watchdog_failed = true;
-    lab.until(20_000, "moved", |lab| {
+    lab.run_until(20_000, "moved", |lab| {
         lab.is_in_state("web", ServiceState::Started)
             && lab.running_nodes("web").iter().all(|place| *place != node)
     });
@@ -540,15 +542,15 @@ fn another_boot_is_a_proof_only_on_the_same_hardware() {
 fn another_machine_under_deleted_name_gets_node_object() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).power_off();
-    lab.until(40_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
-    lab.until(5_000, "recovered", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(40_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(5_000, "recovered", |lab| lab.is_in_state("web", ServiceState::Started));
     let key = lab.keys.spec(Kind::Node, &node);
     let guard = ha_store::Guard::Unchanged(lab.state.get(&key).entries[0].mod_revision);
     lab.state.commit(&ha_store::Transaction::new().delete(key.clone(), guard));
-    lab.until(5_000, "gone", |lab| lab.node_is(&node, NodeState::Gone));
+    lab.run_until(5_000, "gone", |lab| lab.node_is(&node, NodeState::Gone));
     lab.agent(&node).machine_id = "another".to_owned();
     lab.agent(&node).boot_again();
-    lab.until(5_000, "refused", |lab| {
+    lab.run_until(5_000, "refused", |lab| {
         let status = lab.node(&node);
         status.conditions.iter().any(|ready| ready.kind == "Ready" && ready.reason == Reason::DuplicateNode)
     });
@@ -560,7 +562,7 @@ fn another_machine_under_deleted_name_gets_node_object() {
     assert_eq!((fence.state, status.state), (FenceState::Fenced, NodeState::Unknown));
     assert_eq!(status.machine_id, fence.machine_id, "the machine that the operator confirms off");
     lab.operate_node(OperationAction::ConfirmFenced, &node);
-    lab.until(10_000, "admitted", |lab| lab.node_is(&node, NodeState::Online));
+    lab.run_until(10_000, "admitted", |lab| lab.node_is(&node, NodeState::Online));
     assert_eq!(lab.node(&node).machine_id, "another");
 }
 
@@ -569,13 +571,13 @@ fn older_fence_record_gains_machine_ids() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     assert_eq!(lab.fence(&node).product_id, None);
     lab.agent(&node).product_id = Some("p".to_owned());
-    lab.until(5_000, "learned", |lab| lab.fence(&node).product_id.as_deref() == Some("p"));
+    lab.run_until(5_000, "learned", |lab| lab.fence(&node).product_id.as_deref() == Some("p"));
     assert_eq!(lab.fence(&node).epoch, Epoch(1));
     assert_eq!(lab.running_nodes("web"), [node.as_str()]);
     lab.agent(&node).power_off();
     lab.run(1_000);
     lab.agent(&node).boot_again();
-    lab.until(TH + 1_500, "admitted", |lab| lab.fence(&node).epoch == Epoch(2));
+    lab.run_until(TH + 1_500, "admitted", |lab| lab.fence(&node).epoch == Epoch(2));
 }
 
 #[test]
@@ -587,14 +589,14 @@ fn machine_with_two_node_names_is_refused() {
     };
     ids(lab.agent("node1"), "p");
     lab.agent("node2").power_off();
-    lab.until(20_000, "the first is online", |lab| lab.node_is("node1", NodeState::Online));
+    lab.run_until(20_000, "the first is online", |lab| lab.node_is("node1", NodeState::Online));
     ids(lab.agent("node2"), "p");
     lab.agent("node2").boot_again();
     lab.run(10_000);
     assert_ne!(lab.fence("node2").state, FenceState::Open);
     assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::DuplicateNode));
     lab.agent("node1").power_off();
-    lab.until(30_000, "admitted", |lab| lab.fence("node2").state == FenceState::Open);
+    lab.run_until(30_000, "admitted", |lab| lab.fence("node2").state == FenceState::Open);
     // The product ids of two machines with the same disk image differ.
     let mut lab = Lab::new(1, &["node1", "node2"]);
     ids(lab.agent("node1"), "p");

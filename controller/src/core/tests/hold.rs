@@ -81,7 +81,7 @@ fn a_controller_does_not_grant_while_declaring() {
     // The declaration is lost on its way, and then the store becomes unreachable.
     lab.run(TH - 1_500);
     lab.lost_commits = vec![false; 20];
-    lab.until(TH, "declared dead, with an outcome that is unknown", |lab| lab.lost_commits.len() < 20);
+    lab.run_until(TH, "declared dead, with an outcome that is unknown", |lab| lab.lost_commits.len() < 20);
     lab.store_unreachable = true;
     lab.run(UNREACHABLE_DETECTED_MS);
     check_refusal(&mut lab, &node, &hold_request, "was sent and may be applied");
@@ -98,7 +98,7 @@ fn a_grant_is_an_observation() {
     assert!(request_hold(&mut lab, 0, &node, &hold_request).granted);
     let granted = lab.now.raw;
     lab.store_unreachable = false;
-    lab.until(3 * wait_ms, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(3 * wait_ms, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { .. })));
     assert!(lab.now.raw.since(granted) + 200 >= wait_ms, "W counts from the grant");
 }
@@ -113,11 +113,11 @@ fn led_by_newer_controller(declared_before: bool) -> (Lab, NodeName) {
     lab.run(2_000);
     lab.agent(&node).power_off();
     if declared_before {
-        lab.until(TH + 2_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
+        lab.run_until(TH + 2_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
     }
     // The controller loses power, and its candidate key stays.
     lab.members[0].running = false;
-    lab.until(10_000, "the newer one leads", |lab| lab.members[1].core.term().is_some());
+    lab.run_until(10_000, "the newer one leads", |lab| lab.members[1].core.term().is_some());
     (lab, node)
 }
 
@@ -131,7 +131,7 @@ fn a_newer_controller_fences_no_held_node() {
     assert_eq!(status.conditions.iter().find(|c| c.kind == "Ready").unwrap().reason, Reason::JoinedLater);
     // Another boot is still a proof.
     lab.agent(&node).boot_again();
-    lab.until(10_000, "admitted", |lab| {
+    lab.run_until(10_000, "admitted", |lab| {
         lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
     });
 }
@@ -142,7 +142,7 @@ fn a_newer_controller_completes_no_foreign_declaration() {
     lab.run(60_000);
     assert_eq!(lab.fence(&node).state, FenceState::Fencing, "{}", lab.show());
     lab.agent(&node).boot_again();
-    lab.until(10_000, "admitted", |lab| {
+    lab.run_until(10_000, "admitted", |lab| {
         lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
     });
 }
@@ -151,7 +151,7 @@ fn a_newer_controller_completes_no_foreign_declaration() {
 fn a_declaration_rests_on_the_candidate_key() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).power_off();
-    lab.until(40_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(40_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     let candidate = lab.keys.candidate("c0");
     let fence = lab.keys.fence(&node);
     let writes = lab.members[0]

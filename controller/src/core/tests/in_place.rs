@@ -51,13 +51,13 @@ fn in_place_update_stops_no_service() {
     assert_eq!((lab.running_nodes("web"), lab.is_in_state("web", ServiceState::Started)), (vec![node], true));
     // An agent that missed the definition learns it with the stop.
     lab.set_requested_state("web", RequestedState::Stopped);
-    lab.until(20_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
+    lab.run_until(20_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
     let stop = lab.assignment("web").unwrap();
     assert_eq!((&stop.definition, stop.in_place.as_deref()), (&after.definition, Some("fix")));
     // Later edits were not confirmed.
     edit(&mut lab, 9);
     lab.set_requested_state("web", RequestedState::Started);
-    lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(lab.assignment("web").unwrap().in_place, None);
 }
 
@@ -97,14 +97,14 @@ fn in_place_update_waits_while_disarmed() {
     check(&mut lab, "disarmed", seen, OperationPhase::Pending, Reason::Disarmed);
     assert_eq!(lab.assignment("web").unwrap().definition, before.definition);
     lab.edit::<ClusterSpec>(CLUSTER_NAME, |cluster| cluster.spec.disarmed = None);
-    lab.until(20_000, "done", |lab| lab.operation("disarmed").phase == OperationPhase::Succeeded);
+    lab.run_until(20_000, "done", |lab| lab.operation("disarmed").phase == OperationPhase::Succeeded);
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.agent(&node).power_off();
-    lab.until(30_000, "fenced", |lab| lab.running_nodes("web").is_empty());
+    lab.run_until(30_000, "fenced", |lab| lab.running_nodes("web").is_empty());
     let seen = edit(&mut lab, 7);
     lab.operate("dead", update(seen));
-    lab.until(60_000, "settled", |lab| lab.operation("dead").phase == OperationPhase::Succeeded);
-    lab.until(30_000, "recovered", |lab| {
+    lab.run_until(60_000, "settled", |lab| lab.operation("dead").phase == OperationPhase::Succeeded);
+    lab.run_until(30_000, "recovered", |lab| {
         lab.is_in_state("web", ServiceState::Started) && lab.running_nodes("web").len() == 1
     });
 }

@@ -17,7 +17,7 @@ fn only_the_first_leader_writes_the_incarnation() {
     let leader =
         lab.members.iter().position(|member| member.core.term().is_some()).expect("one member is leader");
     lab.members[leader].running = false;
-    lab.until(30_000, "another leads", |lab| {
+    lab.run_until(30_000, "another leads", |lab| {
         lab.members.iter().any(|member| member.running && member.core.term().is_some())
     });
     lab.run(5_000);
@@ -37,7 +37,7 @@ fn operator_lets_node_follow_replaced_store() {
     // A node that refuses this etcd has never registered in it.
     for name in ["first", "again"] {
         lab.operate(name, spec("node9"));
-        lab.until(5_000, "done", |lab| lab.operation(name).phase == OperationPhase::Succeeded);
+        lab.run_until(5_000, "done", |lab| lab.operation(name).phase == OperationPhase::Succeeded);
     }
     assert_eq!(stored(&lab), Some(Incarnation { followers: vec!["node9".into()], ..before }));
 }

@@ -146,7 +146,7 @@ impl Lab {
     }
 
     /// Advances the time until a condition holds; fails after `within`.
-    pub(super) fn until(&mut self, within: Millis, description: &str, holds: impl Fn(&Lab) -> bool) {
+    pub(super) fn run_until(&mut self, within: Millis, description: &str, holds: impl Fn(&Lab) -> bool) {
         let start = self.now.raw;
         while !holds(self) {
             assert!(
@@ -423,7 +423,7 @@ impl Lab {
     pub(super) fn start_non_exclusive(&mut self, name: &str) -> NodeName {
         self.resource(name);
         self.edit::<ResourceSpec>(name, |resource| resource.spec.exclusive = false);
-        self.until(20_000, "started", |lab| lab.is_in_state(name, ServiceState::Started));
+        self.run_until(20_000, "started", |lab| lab.is_in_state(name, ServiceState::Started));
         self.status(name).node.unwrap()
     }
 
@@ -504,14 +504,14 @@ impl Lab {
     /// Advances the time until all nodes are online and all services run.
     pub(super) fn wait_until_nodes_online(&mut self) {
         let nodes: Vec<NodeName> = self.agents.keys().cloned().collect();
-        self.until(20_000, "all nodes online", |lab| {
+        self.run_until(20_000, "all nodes online", |lab| {
             nodes.iter().all(|node| lab.node_is(node, NodeState::Online))
         });
     }
 
     pub(super) fn start(&mut self, name: &str) {
         self.resource(name);
-        self.until(20_000, "started", |lab| {
+        self.run_until(20_000, "started", |lab| {
             lab.is_in_state(name, ServiceState::Started) && lab.status(name).running
         });
     }

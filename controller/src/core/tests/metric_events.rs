@@ -64,7 +64,7 @@ fn failover_is_counted_once_with_phase_durations() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let wait_ms = lab.agent(&node).wait_ms();
     lab.agent(&node).power_off();
-    lab.until(60_000, "runs elsewhere", |lab| {
+    lab.run_until(60_000, "runs elsewhere", |lab| {
         lab.is_in_state("web", ServiceState::Started)
             && lab.running_nodes("web").iter().any(|place| *place != node)
     });
@@ -99,7 +99,7 @@ fn failed_fence_device_counts_no_fencing_proof() {
         "only asked"
     );
     lab.agent(&node).power_off();
-    lab.until(TH + 20_000, "tried", |lab| {
+    lab.run_until(TH + 20_000, "tried", |lab| {
         lab.members[0].runs.iter().any(|run| run.action == FencerAction::Off)
     });
     lab.run(1_000);
@@ -117,7 +117,7 @@ fn a_move_and_its_operation_are_counted_once() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let other = if node == "node1" { "node2" } else { "node1" };
     lab.operate("move", operation(OperationAction::Relocate, Some(other)));
-    lab.until(10_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
+    lab.run_until(10_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
     lab.run(2_000);
     assert_eq!(event_count(&lab, &relocation(Reason::UserRequested)), 1, "{:?}", lab.metric_events);
     let (action, phase) = (OperationAction::Relocate, OperationPhase::Succeeded);
@@ -133,7 +133,9 @@ fn only_the_leader_counts_metric_events() {
     assert_eq!(event_count(&lab, &MetricEvent::Leadership { gained: true }), 1);
     let node = lab.status("web").node.unwrap();
     lab.agent(&node).power_off();
-    lab.until(60_000, "runs elsewhere", |lab| lab.running_nodes("web").iter().any(|place| *place != node));
+    lab.run_until(60_000, "runs elsewhere", |lab| {
+        lab.running_nodes("web").iter().any(|place| *place != node)
+    });
     lab.run(2_000);
     assert_eq!(event_count(&lab, &MetricEvent::Failover), 1);
 }
@@ -170,7 +172,7 @@ fn samples_of_the_leader_follow_its_cluster_view() {
     for node in ["node1", "node2"] {
         lab.agent(node).power_off();
     }
-    lab.until(120_000, "no node is eligible", |lab| lab.is_in_state("web", ServiceState::Recovery));
+    lab.run_until(120_000, "no node is eligible", |lab| lab.is_in_state("web", ServiceState::Recovery));
     lab.run(2_000);
     let shown = leader_samples(&lab);
     for sample in [

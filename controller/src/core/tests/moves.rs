@@ -17,16 +17,16 @@ fn service_fails_back_to_returned_preferred_node() {
     let mut lab = lab(&["node1", "node2"]);
     group(&mut lab, &[("node1", 2), ("node2", 1)], false);
     start_in_group(&mut lab, "web");
-    lab.until(3_000, "on node1", |lab| lab.running_nodes("web") == ["node1"]);
+    lab.run_until(3_000, "on node1", |lab| lab.running_nodes("web") == ["node1"]);
     lab.agent("node1").power_off();
-    lab.until(20_000, "on node2", |lab| lab.running_nodes("web") == ["node2"]);
+    lab.run_until(20_000, "on node2", |lab| lab.running_nodes("web") == ["node2"]);
     lab.agent("node1").boot_again();
-    lab.until(20_000, "back on node1", |lab| {
+    lab.run_until(20_000, "back on node1", |lab| {
         lab.running_nodes("web") == ["node1"] && lab.is_in_state("web", ServiceState::Started)
     });
     lab.edit::<ResourceSpec>("web", |resource| resource.spec.failback = false);
     lab.agent("node1").power_off();
-    lab.until(20_000, "on node2", |lab| lab.running_nodes("web") == ["node2"]);
+    lab.run_until(20_000, "on node2", |lab| lab.running_nodes("web") == ["node2"]);
     lab.agent("node1").boot_again();
     lab.run(20_000);
     assert_eq!(lab.running_nodes("web"), ["node2"]);
@@ -37,9 +37,9 @@ fn restricted_group_runs_on_members_only() {
     let mut lab = lab(&["node1", "node2"]);
     group(&mut lab, &[("node1", 0)], true);
     start_in_group(&mut lab, "web");
-    lab.until(3_000, "on node1", |lab| lab.running_nodes("web") == ["node1"]);
+    lab.run_until(3_000, "on node1", |lab| lab.running_nodes("web") == ["node1"]);
     lab.agent("node1").power_off();
-    lab.until(20_000, "recovery", |lab| lab.is_in_state("web", ServiceState::Recovery));
+    lab.run_until(20_000, "recovery", |lab| lab.is_in_state("web", ServiceState::Recovery));
     let status = lab.status("web");
     let stalled = status.conditions.iter().find(|condition| condition.kind == "Stalled").unwrap();
     assert_eq!((stalled.status, stalled.reason), (ConditionStatus::True, Reason::Unschedulable));
@@ -48,7 +48,7 @@ fn restricted_group_runs_on_members_only() {
     lab.run(1_000);
     assert_eq!(lab.operation("move").phase, OperationPhase::Refused, "commands in Recovery are refused");
     group(&mut lab, &[("node1", 0), ("node2", 0)], true);
-    lab.until(2_000, "on node2", |lab| lab.running_nodes("web") == ["node2"]);
+    lab.run_until(2_000, "on node2", |lab| lab.running_nodes("web") == ["node2"]);
 }
 
 #[test]
@@ -59,11 +59,11 @@ fn recovery_starts_higher_priority_first() {
         start_in_group(&mut lab, name);
     }
     lab.edit::<ResourceSpec>("c", |resource| resource.spec.priority = 10);
-    lab.until(5_000, "all on node1", |lab| {
+    lab.run_until(5_000, "all on node1", |lab| {
         ["a", "b", "c"].iter().all(|name| lab.running_nodes(name) == ["node1"])
     });
     lab.agent("node1").power_off();
-    lab.until(20_000, "recovered", |lab| {
+    lab.run_until(20_000, "recovered", |lab| {
         ["a", "b", "c"].iter().all(|name| lab.running_nodes(name) == ["node2"])
     });
     let order: Vec<&str> = lab
@@ -80,7 +80,7 @@ fn requested_live_migration_succeeds() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let target = other(&lab, &node);
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
-    lab.until(5_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
+    lab.run_until(5_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
     assert_eq!(lab.running_nodes("web"), std::slice::from_ref(&target));
     assert!(lab.events.iter().any(|event| event.message.contains("Live-migrating")));
     lab.operate("again", operation(OperationAction::Migrate, Some(&target)));
@@ -97,7 +97,7 @@ fn failed_migration_leaves_service_on_source() {
     let target = other(&lab, &node);
     lab.agent(&node).faults.fails_migrate = true;
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
-    lab.until(5_000, "failed", |lab| lab.operation("move").phase == OperationPhase::Failed);
+    lab.run_until(5_000, "failed", |lab| lab.operation("move").phase == OperationPhase::Failed);
     let message = lab.operation("move").message;
     assert_eq!(message, format!("Move failed, staying on {node}: the link broke"));
     lab.run(5_000);
@@ -111,11 +111,11 @@ fn source_lost_during_move_is_fenced_first() {
     let target = other(&lab, &node);
     lab.agent(&target).faults.idle = true;
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
-    lab.until(2_000, "moving", |lab| lab.is_in_state("web", ServiceState::Migrate));
+    lab.run_until(2_000, "moving", |lab| lab.is_in_state("web", ServiceState::Migrate));
     lab.agent(&node).power_off();
-    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     lab.agent(&target).faults.idle = false;
-    lab.until(5_000, "runs on the target", |lab| lab.running_nodes("web") == [target.clone()]);
+    lab.run_until(5_000, "runs on the target", |lab| lab.running_nodes("web") == [target.clone()]);
 }
 
 #[test]
@@ -124,9 +124,9 @@ fn a_service_whose_target_is_lost_stays_on_its_source() {
     let target = other(&lab, &node);
     lab.agent(&target).faults.idle = true;
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
-    lab.until(2_000, "moving", |lab| lab.is_in_state("web", ServiceState::Migrate));
+    lab.run_until(2_000, "moving", |lab| lab.is_in_state("web", ServiceState::Migrate));
     lab.agent(&target).power_off();
-    lab.until(20_000, "stays", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(20_000, "stays", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(lab.running_nodes("web"), [node]);
     assert_eq!(lab.operation("move").phase, OperationPhase::Failed);
 }
@@ -136,7 +136,7 @@ fn relocation_stops_and_starts_the_service() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let target = other(&lab, &node);
     lab.operate("move", operation(OperationAction::Relocate, Some(&target)));
-    lab.until(5_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
+    lab.run_until(5_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
     assert_eq!(lab.running_nodes("web"), [target]);
 }
 
@@ -145,7 +145,7 @@ fn restart_is_a_new_start_action() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let before = lab.status("web").action_uid;
     lab.operate("restart", operation(OperationAction::Restart, None));
-    lab.until(3_000, "restarted", |lab| lab.operation("restart").phase == OperationPhase::Succeeded);
+    lab.run_until(3_000, "restarted", |lab| lab.operation("restart").phase == OperationPhase::Succeeded);
     assert_ne!(lab.status("web").action_uid, before);
     assert_eq!(lab.running_nodes("web"), [node]);
 }
@@ -170,13 +170,13 @@ fn maintenance_moves_services_away_and_back_again() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.edit::<ResourceSpec>("web", |resource| resource.spec.failback = false);
     lab.edit::<NodeSpec>(&node, |node| node.spec.maintenance = true);
-    lab.until(5_000, "away", |lab| {
+    lab.run_until(5_000, "away", |lab| {
         !lab.running_nodes("web").contains(&node) && lab.is_in_state("web", ServiceState::Started)
     });
     assert!(lab.node_is(&node, NodeState::Maintenance));
     assert_eq!(lab.status("web").maintenance_node, Some(node.clone()));
     lab.edit::<NodeSpec>(&node, |node| node.spec.maintenance = false);
-    lab.until(5_000, "back", |lab| {
+    lab.run_until(5_000, "back", |lab| {
         lab.running_nodes("web") == [node.clone()] && lab.is_in_state("web", ServiceState::Started)
     });
     assert_eq!(lab.status("web").maintenance_node, None);
@@ -207,7 +207,7 @@ fn services_that_must_stay_together_move_together() {
     assert_eq!(lab.running_nodes("db"), node);
     let target = other(&lab, &node[0]);
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
-    lab.until(5_000, "both there", |lab| {
+    lab.run_until(5_000, "both there", |lab| {
         lab.running_nodes("web") == std::slice::from_ref(&target)
             && lab.running_nodes("db") == std::slice::from_ref(&target)
     });
@@ -216,7 +216,9 @@ fn services_that_must_stay_together_move_together() {
     assert_eq!(lab.running_nodes("web"), std::slice::from_ref(&target));
     assert_eq!(lab.operation("move").together, ["db"]);
     lab.edit::<NodeSpec>(&target, |node| node.spec.maintenance = true);
-    lab.until(8_000, "both away", |lab| lab.running_nodes("web") == node && lab.running_nodes("db") == node);
+    lab.run_until(8_000, "both away", |lab| {
+        lab.running_nodes("web") == node && lab.running_nodes("db") == node
+    });
 }
 
 #[test]
@@ -247,17 +249,17 @@ fn lab_with_reregistered_source() -> (super::lab::Lab, NodeName, NodeName) {
     let target = other(&lab, &source);
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
     let key = lab.keys.service_report(&source, &"web".into());
-    lab.until(5_000, "handing over", |lab| {
+    lab.run_until(5_000, "handing over", |lab| {
         lab.read::<ServiceReport>(&key).is_some_and(|report| report.phase == Phase::HandingOver)
     });
     lab.agent(&target).faults.idle = true;
     lab.agent(&source).running.clear();
     lab.agent(&target).running.insert("web".into());
     lab.agent(&source).lose_journal();
-    lab.until(5_000, "registered again", |lab| {
+    lab.run_until(5_000, "registered again", |lab| {
         lab.fence(&source).epoch == Epoch(2) && lab.node_is(&source, NodeState::Online)
     });
-    lab.until(2_000, "overwritten", |lab| {
+    lab.run_until(2_000, "overwritten", |lab| {
         lab.read::<ServiceReport>(&key).is_some_and(|report| report.phase != Phase::HandingOver)
     });
     (lab, source, target)
@@ -268,7 +270,7 @@ fn cutover_survives_new_registration_of_source() {
     let (mut lab, _, target) = lab_with_reregistered_source();
     assert_eq!(lab.assignment("web").unwrap().node, target, "the only place that is left: {}", lab.show());
     lab.agent(&target).faults.idle = false;
-    lab.until(5_000, "runs on the target", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(5_000, "runs on the target", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(lab.running_nodes("web"), [target]);
 }
 
@@ -276,7 +278,7 @@ fn cutover_survives_new_registration_of_source() {
 fn cutover_blocks_starts_until_target_is_empty() {
     let (mut lab, source, target) = lab_with_reregistered_source();
     lab.agent(&target).isolated = true;
-    lab.until(20_000, "elsewhere", |lab| {
+    lab.run_until(20_000, "elsewhere", |lab| {
         let fenced = lab.fence(&target).state == FenceState::Fenced;
         assert!(fenced || lab.assignment("web").is_some_and(|assignment| assignment.node == target));
         fenced && lab.running_nodes("web").iter().any(|place| *place != target)
@@ -292,9 +294,9 @@ fn lab_with_late_arrival(action: Action) -> (super::lab::Lab, NodeName) {
     let target = other(&lab, &source);
     lab.agent(&target).faults.idle = true;
     lab.agent(&source).running.clear();
-    let gone = lab.keys.service_report(&source, &"web".into());
-    let handed_over = ServiceReport { phase: Phase::HandedOver, ..lab.read(&gone).unwrap() };
-    lab.put(&gone, &handed_over);
+    let source_report_key = lab.keys.service_report(&source, &"web".into());
+    let handed_over = ServiceReport { phase: Phase::HandedOver, ..lab.read(&source_report_key).unwrap() };
+    lab.put(&source_report_key, &handed_over);
     let (fence, mut assignment) = (lab.fence(&target), lab.assignment("web").unwrap());
     assignment.definition.driver.simulated.get_or_insert_default().gated = false;
     let stop = Assignment {
@@ -303,7 +305,7 @@ fn lab_with_late_arrival(action: Action) -> (super::lab::Lab, NodeName) {
         boot_id: fence.boot_id,
         action_uid: "asked-after-the-source-ended".into(),
         action,
-        arrivals_until: Some(lab.state.revision()),
+        source_end_revision: Some(lab.state.revision()),
         ..assignment
     };
     let state = if stop.action == Action::Start { ServiceState::Starting } else { ServiceState::Relocate };
@@ -317,7 +319,7 @@ fn lab_with_late_arrival(action: Action) -> (super::lab::Lab, NodeName) {
     lab.put(&lab.keys.assignment(&"web".into()), &stop);
     lab.put(&lab.keys.status(Kind::Resource, "web"), &status);
     lab.agent(&target).lose_journal();
-    lab.until(5_000, "registered again", |lab| lab.fence(&target).epoch == Epoch(2));
+    lab.run_until(5_000, "registered again", |lab| lab.fence(&target).epoch == Epoch(2));
     lab.agent(&target).running.insert("web".into());
     (lab, target)
 }
@@ -332,13 +334,13 @@ fn arrival_is_verified_again_after_registration_request() {
         lab.run(3_000);
         let assignment = lab.assignment("web").unwrap();
         assert_eq!((assignment.node, assignment.epoch), (target.clone(), Epoch(2)), "{}", lab.show());
-        assert!(matches!(assignment.action, Action::Stop { .. }) && assignment.arrivals_until.is_some());
+        assert!(matches!(assignment.action, Action::Stop { .. }) && assignment.source_end_revision.is_some());
         lab.agent(&target).faults.idle = false;
-        lab.until(10_000, "runs", |lab| {
+        lab.run_until(10_000, "runs", |lab| {
             lab.is_in_state("web", ServiceState::Started) && lab.status("web").running
         });
         assert_eq!(lab.running_nodes("web").len(), 1);
-        assert_eq!(lab.assignment("web").unwrap().arrivals_until, None);
+        assert_eq!(lab.assignment("web").unwrap().source_end_revision, None);
     }
 }
 
@@ -349,7 +351,7 @@ fn target_silence_does_not_disprove_arrival() {
     let (mut lab, target) = lab_with_late_arrival(STOP);
     lab.run(3_000);
     lab.agent(&target).isolated = true;
-    lab.until(30_000, "fenced for its silence", |lab| {
+    lab.run_until(30_000, "fenced for its silence", |lab| {
         matches!(lab.fence(&target).proof, Some(Proof::Silence { .. }))
     });
     lab.run(10_000);
@@ -358,7 +360,7 @@ fn target_silence_does_not_disprove_arrival() {
     lab.agent(&target).power_off();
     lab.agent(&target).faults.idle = false;
     lab.agent(&target).boot_again();
-    lab.until(20_000, "runs", |lab| {
+    lab.run_until(20_000, "runs", |lab| {
         lab.is_in_state("web", ServiceState::Started) && lab.status("web").running
     });
     assert_eq!(lab.running_nodes("web").len(), 1);
@@ -374,31 +376,31 @@ fn a_target_that_is_ordered_to_start_verifies_arrival() {
         driver.gated = false;
     });
     lab.operate("restart", operation(OperationAction::Restart, None));
-    lab.until(5_000, "started with the edited driver", |lab| {
+    lab.run_until(5_000, "started with the edited driver", |lab| {
         lab.assignment("web").is_some_and(|assignment| !assignment.definition.driver.is_gated())
             && lab.is_in_state("web", ServiceState::Started)
     });
     let target = other(&lab, &source);
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
     let key = lab.keys.service_report(&source, &"web".into());
-    lab.until(5_000, "handing over", |lab| {
+    lab.run_until(5_000, "handing over", |lab| {
         lab.read::<ServiceReport>(&key).is_some_and(|report| report.phase == Phase::HandingOver)
     });
     lab.agent(&source).power_off();
     lab.agent(&target).faults.idle = true;
-    lab.until(20_000, "ordered to start", |lab| {
+    lab.run_until(20_000, "ordered to start", |lab| {
         lab.assignment("web").is_some_and(|assignment| assignment.action == Action::Start)
     });
     let ordered = lab.assignment("web").unwrap();
-    assert_eq!((&ordered.node, ordered.arrivals_until.is_some()), (&target, true), "{}", lab.show());
+    assert_eq!((&ordered.node, ordered.source_end_revision.is_some()), (&target, true), "{}", lab.show());
     lab.agent(&target).faults.idle = false;
-    lab.until(5_000, "runs", |lab| {
+    lab.run_until(5_000, "runs", |lab| {
         lab.is_in_state("web", ServiceState::Started) && lab.status("web").running
     });
     assert_eq!(lab.running_nodes("web"), [target.as_str()]);
     // The target has answered: a later proof covers the arrival.
     lab.agent(&target).power_off();
-    lab.until(20_000, "runs elsewhere", |lab| {
+    lab.run_until(20_000, "runs elsewhere", |lab| {
         lab.running_nodes("web").len() == 1 && !lab.running_nodes("web").contains(&target)
     });
 }
@@ -409,7 +411,7 @@ fn deleting_a_possibly_arrived_resource_leaves_tombstone() {
     let (mut lab, target) = lab_with_late_arrival(STOP);
     lab.delete("web");
     let key = lab.keys.tombstone(&"web".into());
-    lab.until(2_000, "deleted", |lab| lab.assignment("web").is_none());
+    lab.run_until(2_000, "deleted", |lab| lab.assignment("web").is_none());
     let tombstone: Tombstone = lab.read(&key).expect("a tombstone");
     assert!(tombstone.nodes.contains(&target), "{tombstone:?}");
 }

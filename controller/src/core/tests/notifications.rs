@@ -57,7 +57,7 @@ fn leader(lab: &Lab) -> usize {
 fn kill_leader(lab: &mut Lab) {
     let at = leader(lab);
     lab.members[at].running = false;
-    lab.until(60_000, "another leads", |lab| {
+    lab.run_until(60_000, "another leads", |lab| {
         lab.members.iter().any(|member| member.running && member.core.term().is_some())
     });
 }
@@ -79,7 +79,9 @@ fn bring_into_error(lab: &mut Lab, names: &[&str]) {
     for name in names {
         fail_everywhere(lab, name);
     }
-    lab.until(20_000, "errors", |lab| names.iter().all(|name| lab.is_in_state(name, ServiceState::Error)));
+    lab.run_until(20_000, "errors", |lab| {
+        names.iter().all(|name| lab.is_in_state(name, ServiceState::Error))
+    });
 }
 
 fn count_results(lab: &Lab, result: NotificationResult) -> usize {
@@ -93,7 +95,7 @@ fn a_fence_is_notified_once_with_instructions() {
     lab.start("web");
     let node = lab.status("web").node.unwrap();
     lab.agent(&node).power_off();
-    lab.until(60_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(60_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     lab.run(COLLECTED_MS);
     lab.agent(&node).boot_again();
     lab.run(60_000);
@@ -114,8 +116,8 @@ fn a_fence_is_notified_once_with_instructions() {
 fn clean_leave_causes_no_fencing_notification() {
     let mut lab = lab();
     lab.start("web");
-    let home = lab.status("web").node.unwrap();
-    let idle = super::services::other(&lab, &home);
+    let assigned_node = lab.status("web").node.unwrap();
+    let idle = super::services::other(&lab, &assigned_node);
     // The agent leaves without services to stop.
     lab.agent(&idle).power = false;
     let key = lab.keys.node_report(&idle);
@@ -125,7 +127,7 @@ fn clean_leave_causes_no_fencing_notification() {
     let alive = lab.keys.alive(&idle);
     let entry = lab.state.get(&alive).entries[0].clone();
     lab.state.commit(&Transaction::new().delete(alive, Guard::Unchanged(entry.mod_revision)));
-    lab.until(3_000, "gone", |lab| lab.fence(&idle).state == FenceState::Fenced);
+    lab.run_until(3_000, "gone", |lab| lab.fence(&idle).state == FenceState::Fenced);
     lab.agent(&idle).boot_again();
     lab.run(30_000);
     assert_eq!(delivered(&lab), [], "{}", lab.show());
@@ -150,7 +152,7 @@ fn many_resource_errors_become_one_notification() {
             ..operation(OperationAction::ClearError, None)
         },
     );
-    lab.until(10_000, "started", |lab| lab.is_in_state("b", ServiceState::Started));
+    lab.run_until(10_000, "started", |lab| lab.is_in_state("b", ServiceState::Started));
     lab.run(COLLECTED_MS);
     assert_eq!(delivered(&lab)[1..], [(NotificationKind::ResourceRecovered, "b".to_owned())]);
     lab.delete("c");
@@ -164,7 +166,7 @@ fn short_problems_are_not_notified() {
     bring_into_error(&mut lab, &["web"]);
     repair(&mut lab);
     lab.operate("clear", operation(OperationAction::ClearError, None));
-    lab.until(4_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(4_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     lab.run(COLLECTED_MS * 2);
     assert_eq!(delivered(&lab), []);
 }
@@ -185,7 +187,7 @@ fn unconfirmed_fencing_and_its_end_are_notified() {
     assert_eq!(item.reason, Reason::FencingUnavailable);
     assert!(item.action.contains(&format!("hactl node confirm-fenced {node}")), "{item:?}");
     lab.operate_node(OperationAction::ConfirmFenced, &node);
-    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     lab.run(120_000);
     assert_eq!(delivered(&lab)[1..], [(NotificationKind::NodeFenced, node.to_string())]);
 }
@@ -214,13 +216,13 @@ fn fencing_without_working_watchdog_is_notified() {
 fn return_of_an_unfenced_node_is_notified() {
     let mut lab = lab();
     let key = lab.keys.notified();
-    lab.until(10_000, "begun", |lab| lab.read::<Notified>(&lab.keys.notified()).is_some());
+    lab.run_until(10_000, "begun", |lab| lab.read::<Notified>(&lab.keys.notified()).is_some());
     let mut known: Notified = lab.read(&key).unwrap();
-    known.told.unconfirmed.insert("node1".into(), Epoch(1));
+    known.sent.unconfirmed.insert("node1".into(), Epoch(1));
     put(&mut lab, &key, &known);
     lab.run(COLLECTED_MS * 2);
     assert_eq!(delivered(&lab), [(NotificationKind::NodeReturned, "node1".to_owned())]);
-    assert_eq!(lab.read::<Notified>(&key).unwrap().told.unconfirmed.len(), 0);
+    assert_eq!(lab.read::<Notified>(&key).unwrap().sent.unconfirmed.len(), 0);
 }
 
 #[test]
@@ -238,7 +240,7 @@ fn next_leader_delivers_with_the_same_id() {
     let mut lab = lab();
     lab.delivery_outcome = DeliveryOutcome::Failed("connection refused".to_owned());
     bring_into_error(&mut lab, &["web"]);
-    lab.until(COLLECTED_MS, "queued", |lab| queue_length(lab) == 1);
+    lab.run_until(COLLECTED_MS, "queued", |lab| queue_length(lab) == 1);
     let stored = lab.read::<Notified>(&lab.keys.notified()).unwrap().queue.remove(0).notification;
     kill_leader(&mut lab);
     lab.run(COLLECTED_MS);
@@ -253,7 +255,7 @@ fn an_unrecorded_delivery_is_repeated_under_the_same_id() {
     let mut lab = lab();
     lab.dies_on_delivery = true;
     bring_into_error(&mut lab, &["web"]);
-    lab.until(COLLECTED_MS, "delivered", |lab| !lab.delivered.is_empty());
+    lab.run_until(COLLECTED_MS, "delivered", |lab| !lab.delivered.is_empty());
     assert_eq!(queue_length(&lab), 1);
     lab.run(60_000);
     let ids: Vec<&str> = lab.delivered.iter().map(|(_, notification)| notification.id.as_str()).collect();
@@ -321,10 +323,10 @@ fn a_new_target_gets_current_problems_but_no_past_ones() {
     lab.start("web");
     let node = lab.status("web").node.unwrap();
     lab.agent(&node).power_off();
-    lab.until(60_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(60_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     lab.run(1_000);
     fail_everywhere(&mut lab, "db");
-    lab.until(20_000, "an error", |lab| lab.is_in_state("db", ServiceState::Error));
+    lab.run_until(20_000, "an error", |lab| lab.is_in_state("db", ServiceState::Error));
     lab.run(COLLECTED_MS);
     assert_eq!(lab.state.get(&lab.keys.notified()).entries, []);
     notify(&mut lab, Some(webhook()));
@@ -372,7 +374,7 @@ fn with_waiting(count: usize, change: impl Fn(&mut Notification)) -> (Lab, Notif
     let mut lab = lab();
     lab.delivery_outcome = DeliveryOutcome::Failed("connection refused".to_owned());
     bring_into_error(&mut lab, &["a"]);
-    lab.until(COLLECTED_MS, "queued", |lab| queue_length(lab) == 1);
+    lab.run_until(COLLECTED_MS, "queued", |lab| queue_length(lab) == 1);
     let key = lab.keys.notified();
     let mut known: Notified = lab.read(&key).unwrap();
     let first = known.queue[0].clone();
@@ -409,10 +411,10 @@ fn notification_queue_fits_into_an_etcd_value() {
     });
     bring_into_error(&mut lab, &["b"]);
     lab.run(COLLECTED_MS);
-    let kept: Notified = lab.read(&lab.keys.notified()).unwrap();
-    let ids: Vec<&str> = kept.queue.iter().map(|queued| queued.notification.id.as_str()).collect();
-    assert!(serde_json::to_vec(&kept).unwrap().len() < 800 << 10, "{} wait", ids.len());
-    assert!(serde_json::to_vec(&kept).unwrap().len() > 700 << 10, "{} wait", ids.len());
+    let stored_queue: Notified = lab.read(&lab.keys.notified()).unwrap();
+    let ids: Vec<&str> = stored_queue.queue.iter().map(|queued| queued.notification.id.as_str()).collect();
+    assert!(serde_json::to_vec(&stored_queue).unwrap().len() < 800 << 10, "{} wait", ids.len());
+    assert!(serde_json::to_vec(&stored_queue).unwrap().len() > 700 << 10, "{} wait", ids.len());
     assert_eq!(ids[ids.len() - 2], "more-29", "the oldest are dropped: {ids:?}");
     assert_eq!(count_results(&lab, NotificationResult::Dropped), 32 - ids.len());
 }
@@ -430,7 +432,7 @@ fn a_test_notification_reports_the_outcome_for_every_target() {
         ..ha_api_types::operation::OperationSpec::default()
     };
     lab.operate("good", spec());
-    lab.until(2_000, "ended", |lab| lab.operation("good").phase.is_final());
+    lab.run_until(2_000, "ended", |lab| lab.operation("good").phase.is_final());
     let status = lab.operation("good");
     assert_eq!(status.phase, OperationPhase::Succeeded, "{}", status.message);
     assert_eq!(
@@ -443,11 +445,11 @@ fn a_test_notification_reports_the_outcome_for_every_target() {
     ));
     lab.delivery_outcome = DeliveryOutcome::Failed("connection refused".to_owned());
     lab.operate("bad", spec());
-    lab.until(2_000, "ended", |lab| lab.operation("bad").phase.is_final());
+    lab.run_until(2_000, "ended", |lab| lab.operation("bad").phase.is_final());
     assert_eq!(lab.operation("bad").phase, OperationPhase::Failed);
     notify(&mut lab, None);
     lab.run(500);
     lab.operate("none", spec());
-    lab.until(2_000, "ended", |lab| lab.operation("none").phase.is_final());
+    lab.run_until(2_000, "ended", |lab| lab.operation("none").phase.is_final());
     assert_eq!(lab.operation("none").phase, OperationPhase::Refused);
 }

@@ -33,7 +33,7 @@ fn a_new_resource_waits_for_no_node_without_agent() {
     lab.run(2_000);
     lab.agent("node2").isolated = true;
     lab.resource("web");
-    lab.until(12_000, "started elsewhere", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(12_000, "started elsewhere", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_ne!(lab.running_nodes("web"), ["node2"]);
     assert_eq!(lab.status("web").counted_empty, ["node2"]);
     let fence = lab.fence("node2");
@@ -44,7 +44,7 @@ fn a_new_resource_waits_for_no_node_without_agent() {
     lab.run(5_000);
     assert!(lab.fence("node2").verify, "no permit before the node has answered");
     lab.agent("node2").faults.ignores_probes = false;
-    lab.until(5_000, "the node has answered", |lab| !lab.fence("node2").verify);
+    lab.run_until(5_000, "the node has answered", |lab| !lab.fence("node2").verify);
     assert!(lab.status("web").counted_empty.is_empty());
 }
 
@@ -52,10 +52,10 @@ fn a_new_resource_waits_for_no_node_without_agent() {
 fn what_was_ignored_waits_for_stopped_agents() {
     let mut lab = lab();
     named(&mut lab, "web", "vm1");
-    lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     let node = lab.status("web").node.unwrap();
     lab.set_requested_state("web", RequestedState::Ignored);
-    lab.until(5_000, "ignored", |lab| lab.is_in_state("web", ServiceState::Ignored));
+    lab.run_until(5_000, "ignored", |lab| lab.is_in_state("web", ServiceState::Ignored));
     lab.agent(&node).leave(Mode::Restart);
     lab.run(2_000);
     lab.agent(&node).isolated = true;
@@ -71,7 +71,7 @@ fn a_second_resource_of_one_identity_stays_queued_until_the_first_is_gone() {
     let mut lab = lab();
     named(&mut lab, "web", "vm1");
     named(&mut lab, "other", "vm1");
-    lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     lab.run(5_000);
     assert!(
         lab.is_in_state("other", ServiceState::Queued)
@@ -84,7 +84,7 @@ fn a_second_resource_of_one_identity_stays_queued_until_the_first_is_gone() {
 fn identity_of_an_existing_copy_stays_taken() {
     let mut lab = lab();
     named(&mut lab, "web", "vm1");
-    lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     // After a restore, the running copy can have a different identity from the one in the spec.
     lab.edit::<ResourceSpec>("web", |resource| {
         resource.spec.driver.simulated.as_mut().unwrap().identity = "vm2".to_owned();
@@ -96,7 +96,7 @@ fn identity_of_an_existing_copy_stays_taken() {
             && has_ready_reason(&lab, "other", Reason::IdentityTaken)
     );
     lab.set_requested_state("web", RequestedState::Stopped);
-    lab.until(30_000, "started", |lab| lab.is_in_state("other", ServiceState::Started));
+    lab.run_until(30_000, "started", |lab| lab.is_in_state("other", ServiceState::Started));
     assert!(lab.is_in_state("web", ServiceState::Stopped), "{}", lab.show());
 }
 
@@ -104,10 +104,10 @@ fn identity_of_an_existing_copy_stays_taken() {
 fn a_service_that_is_renamed_waits_for_isolated_node() {
     let mut lab = lab();
     named(&mut lab, "web", "vm1");
-    lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     let node = lab.status("web").node.unwrap();
     lab.delete("web");
-    lab.until(3_000, "deleted", |lab| {
+    lab.run_until(3_000, "deleted", |lab| {
         lab.read::<serde_json::Value>(&lab.keys.spec(ha_api_types::kind::Kind::Resource, "web")).is_none()
     });
     lab.agent(&node).isolated = true;
@@ -120,7 +120,7 @@ fn a_service_that_is_renamed_waits_for_isolated_node() {
     // The service is the same under both names.
     lab.agent(&node).running.insert("renamed".into());
     lab.agent(&node).isolated = false;
-    lab.until(60_000, "adopted", |lab| lab.is_in_state("renamed", ServiceState::Started));
+    lab.run_until(60_000, "adopted", |lab| lab.is_in_state("renamed", ServiceState::Started));
     assert_eq!(lab.running_nodes("renamed"), [node]);
     assert!(lab.read::<Tombstone>(&lab.keys.tombstone(&"web".into())).is_none());
 }
@@ -129,13 +129,13 @@ fn a_service_that_is_renamed_waits_for_isolated_node() {
 fn tombstone_of_another_identity_outlives_new_resource() {
     let mut lab = lab();
     named(&mut lab, "web", "vm1");
-    lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     let node = lab.status("web").node.unwrap();
     lab.delete("web");
     lab.run(2_000);
     lab.agent(&node).running.remove("web");
     named(&mut lab, "web", "vm2");
-    lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert!(lab.read::<Tombstone>(&lab.keys.tombstone(&"web".into())).is_some(), "vm1 was not asked for");
 }
 
@@ -143,9 +143,9 @@ fn tombstone_of_another_identity_outlives_new_resource() {
 fn answers_of_an_earlier_identity_do_not_count() {
     let mut lab = lab();
     named(&mut lab, "web", "vm1");
-    lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     lab.set_requested_state("web", RequestedState::Stopped);
-    lab.until(5_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
+    lab.run_until(5_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
     for node in ["node1", "node2", "node3"] {
         lab.agent(node).faults.ignores_probes = true;
     }
@@ -160,5 +160,5 @@ fn answers_of_an_earlier_identity_do_not_count() {
     for node in ["node1", "node2", "node3"] {
         lab.agent(node).faults.ignores_probes = false;
     }
-    lab.until(10_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(10_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
 }

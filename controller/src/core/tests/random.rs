@@ -224,7 +224,7 @@ proptest! {
             }
             lab.set_requested_state(name, RequestedState::Started);
         }
-        lab.until(60_000, "everything runs", |lab| {
+        lab.run_until(60_000, "everything runs", |lab| {
             SERVICES.iter().all(|name| lab.is_in_state(name, ServiceState::Started) && lab.running_nodes(name).len() == 1)
         });
         epochs_rise(&lab);

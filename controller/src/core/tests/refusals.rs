@@ -124,20 +124,20 @@ fn operation_impossible_in_current_state_is_refused() {
     let message = "web is in state Started, not Error";
     check(&mut lab, web(OperationAction::ClearError), Reason::Refused, message);
     lab.set_requested_state("web", RequestedState::Stopped);
-    lab.until(5_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
+    lab.run_until(5_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
     let message = "web is stopped: run \"hactl start web\"";
     check(&mut lab, web(OperationAction::Restart), Reason::Refused, message);
     lab.set_requested_state("web", RequestedState::Ignored);
-    lab.until(5_000, "ignored", |lab| lab.is_in_state("web", ServiceState::Ignored));
+    lab.run_until(5_000, "ignored", |lab| lab.is_in_state("web", ServiceState::Ignored));
     for action in all {
         let message = "web is Ignored (not managed): run \"hactl start web\" to manage it";
         check(&mut lab, web(action), Reason::Unmanaged, message);
     }
     lab.set_requested_state("web", RequestedState::Started);
-    lab.until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     lab.agent(&node).faults.fails_stop.insert("web".into());
     lab.set_requested_state("web", RequestedState::Stopped);
-    lab.until(5_000, "in error", |lab| lab.is_in_state("web", ServiceState::Error));
+    lab.run_until(5_000, "in error", |lab| lab.is_in_state("web", ServiceState::Error));
     for action in all.into_iter().chain([OperationAction::Start]) {
         let message = "web is in Error: run \"hactl clear-error web\"";
         check(&mut lab, web(action), Reason::Refused, message);
@@ -150,26 +150,26 @@ fn operations_are_refused_during_fencing_recovery_and_freeze() {
     let mut lab = lab(&["node1", "node2"]);
     group(&mut lab, &[("node1", 0)], true);
     start_in_group(&mut lab, "web");
-    lab.until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     lab.agent("node1").armed = false;
     lab.run(1_500);
     lab.agent("node1").leave(ha_api_types::record::Mode::Restart);
-    lab.until(5_000, "frozen", |lab| lab.is_in_state("web", ServiceState::Freeze));
+    lab.run_until(5_000, "frozen", |lab| lab.is_in_state("web", ServiceState::Freeze));
     for action in all {
         let message = "web is in state Freeze: start the agent of its node (systemctl start ha-node-agent)";
         check(&mut lab, operation(action, Some("node2")), Reason::Frozen, message);
     }
     lab.agent("node1").armed = true;
     lab.agent("node1").mode = None;
-    lab.until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     lab.run(2_000);
     lab.agent("node1").power_off();
-    lab.until(10_000, "in fence", |lab| lab.is_in_state("web", ServiceState::Fence));
+    lab.run_until(10_000, "in fence", |lab| lab.is_in_state("web", ServiceState::Fence));
     for action in all {
         let message = "web is waiting for its node to be fenced";
         check(&mut lab, operation(action, Some("node2")), Reason::Fencing, message);
     }
-    lab.until(20_000, "in recovery", |lab| lab.is_in_state("web", ServiceState::Recovery));
+    lab.run_until(20_000, "in recovery", |lab| lab.is_in_state("web", ServiceState::Recovery));
     for action in all {
         let spec = operation(action, Some("node2"));
         check(&mut lab, spec, Reason::Recovering, "web is waiting to be scheduled");

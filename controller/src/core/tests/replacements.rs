@@ -64,7 +64,7 @@ impl Agent {
             return false;
         };
         let phase = self.replacement_report(state, keys, assignment).map(|report| report.phase);
-        let answer = match (phase, requested.called_off, self.faults.replacement_outcome) {
+        let answer = match (phase, requested.is_canceled, self.faults.replacement_outcome) {
             (Some(ReplacementPhase::Done | ReplacementPhase::Failed), _, _) => return false,
             (Some(ReplacementPhase::Begun), false, ReplacementOutcome::Hangs) => return true,
             (_, true, _) => (ReplacementPhase::Failed, Reason::Interrupted, "canceled by the leader"),
@@ -108,7 +108,7 @@ fn replicated() -> Lab {
         "web",
         ResourceSpec { driver, storage: Some(storage), ..ResourceSpec::default() },
     ));
-    lab.until(20_000, "adopted", |lab| {
+    lab.run_until(20_000, "adopted", |lab| {
         lab.is_in_state("web", ServiceState::Started) && lab.status("web").running
     });
     assert_eq!((lab.running_nodes("web"), secondary(&lab)), (vec!["node1".into()], Some("node2".into())));
@@ -128,7 +128,7 @@ fn replacing() -> Lab {
     let mut lab = replicated();
     lab.agent("node1").faults.replacement_outcome = ReplacementOutcome::Hangs;
     request_replacement(&mut lab, "replace", "node3");
-    lab.until(2_000, "begun", |lab| {
+    lab.run_until(2_000, "begun", |lab| {
         lab.operation("replace").message == "Node node1 is making node3 the secondary in place of node2"
     });
     let operation = lab.operation("replace");
@@ -142,18 +142,18 @@ fn new_secondary_is_used_until_redeclared() {
     let mut lab = replicated();
     let before = lab.assignment("web").unwrap();
     request_replacement(&mut lab, "replace", "node3");
-    lab.until(3_000, "replaced", |lab| lab.operation("replace").phase == OperationPhase::Succeeded);
+    lab.run_until(3_000, "replaced", |lab| lab.operation("replace").phase == OperationPhase::Succeeded);
     lab.run(1_000);
     assert_eq!(lab.operation("replace").message, "node3 is the secondary in place of node2");
     assert_eq!((secondary(&lab), lab.status("web").replacement), (Some("node3".into()), None));
     assert_eq!(lab.assignment("web"), Some(before), "the service keeps running under its permit");
     // The service fails over to the new secondary, and the previous primary has the other copy.
     lab.agent("node1").power_off();
-    lab.until(30_000, "recovered", |lab| lab.running_nodes("web") == ["node3"]);
-    lab.until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(30_000, "recovered", |lab| lab.running_nodes("web") == ["node3"]);
+    lab.run_until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(secondary(&lab), Some("node1".into()));
     request_replacement(&mut lab, "again", "node4");
-    lab.until(3_000, "replaced", |lab| lab.operation("again").phase == OperationPhase::Succeeded);
+    lab.run_until(3_000, "replaced", |lab| lab.operation("again").phase == OperationPhase::Succeeded);
     assert_eq!(secondary(&lab), Some("node4".into()));
     lab.edit::<ResourceSpec>("web", |resource| {
         resource.spec.storage.as_mut().unwrap().secondary = Some("node1".into());
@@ -167,7 +167,7 @@ fn failed_replacement_hook_keeps_old_secondary() {
     let mut lab = replicated();
     lab.agent("node1").faults.replacement_outcome = ReplacementOutcome::Fails;
     request_replacement(&mut lab, "replace", "node3");
-    lab.until(3_000, "failed", |lab| lab.operation("replace").phase == OperationPhase::Failed);
+    lab.run_until(3_000, "failed", |lab| lab.operation("replace").phase == OperationPhase::Failed);
     let operation = lab.operation("replace");
     assert_eq!(
         (operation.reason, operation.message.as_str()),
@@ -181,7 +181,7 @@ fn failed_replacement_hook_keeps_old_secondary() {
 fn node_loss_during_replacement_uses_old_secondary() {
     let mut lab = replacing();
     lab.agent("node1").power_off();
-    lab.until(30_000, "recovered", |lab| lab.running_nodes("web") == ["node2"]);
+    lab.run_until(30_000, "recovered", |lab| lab.running_nodes("web") == ["node2"]);
     let operation = lab.operation("replace");
     assert_eq!(
         (operation.phase, operation.reason, operation.message.as_str()),
@@ -202,7 +202,7 @@ fn node_loss_after_replacement_uses_new_secondary() {
     lab.run(1_000);
     lab.agent("node1").power_off();
     lab.add_controller("c1", "1");
-    lab.until(60_000, "recovered", |lab| lab.running_nodes("web") == ["node3"]);
+    lab.run_until(60_000, "recovered", |lab| lab.running_nodes("web") == ["node3"]);
     lab.run(1_000);
     assert_eq!(lab.operation("replace").phase, OperationPhase::Succeeded);
 }
@@ -227,7 +227,7 @@ fn replacement_report_is_recorded_before_readmission() {
         let key = lab.keys.status(Kind::Resource, "web");
         lab.lost_commits_by_key = vec![key.clone(); lost];
         lab.add_controller("c1", "1");
-        lab.until(60_000, "runs", |lab| !lab.running_nodes("web").is_empty());
+        lab.run_until(60_000, "runs", |lab| !lab.running_nodes("web").is_empty());
         lab.run(5_000);
         assert_eq!(lab.operation("replace").phase, OperationPhase::Succeeded, "{lost} writes lost");
         assert_eq!(lab.status("web").replicas, ["node1", "node3"], "{lost} writes lost");
@@ -257,7 +257,7 @@ fn replacement_blocks_moves_and_stop_cancels_it() {
     let ready = lab.status("web").conditions.into_iter().find(|condition| condition.kind == "Ready").unwrap();
     assert_eq!((ready.status, ready.reason), (ConditionStatus::True, Reason::ReplacingSecondary));
     lab.set_requested_state("web", RequestedState::Stopped);
-    lab.until(5_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
+    lab.run_until(5_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
     let operation = lab.operation("replace");
     assert_eq!((operation.phase, operation.reason), (OperationPhase::Failed, Reason::Interrupted));
     assert_eq!(lab.status("web").replacement, None);
@@ -277,12 +277,12 @@ fn a_replacement_is_canceled_with_its_operation_or_service() {
             "ignored" => lab.set_requested_state("web", RequestedState::Ignored),
             _ => lab.delete("web"),
         }
-        lab.until(5_000, ends, |lab| lab.status("web").replacement.is_none());
+        lab.run_until(5_000, ends, |lab| lab.status("web").replacement.is_none());
         lab.run(2_000);
         assert_eq!(lab.running_nodes("web"), ["node1"], "the service keeps running");
-        let called_off =
+        let is_canceled =
             lab.events.iter().any(|event| event.message.contains("canceled by the leader; node2 remains"));
-        assert!(called_off, "{ends}: its node has answered for it");
+        assert!(is_canceled, "{ends}: its node has answered for it");
         let state = match ends {
             "operation" => Some(ServiceState::Started),
             "ignored" => Some(ServiceState::Ignored),
@@ -302,7 +302,7 @@ fn another_leader_continues_a_replacement() {
     lab.run(30_000);
     assert_eq!(lab.operation("replace").phase, OperationPhase::Running);
     lab.agent("node1").faults.replacement_outcome = ReplacementOutcome::Succeeds;
-    lab.until(5_000, "replaced", |lab| lab.operation("replace").phase == OperationPhase::Succeeded);
+    lab.run_until(5_000, "replaced", |lab| lab.operation("replace").phase == OperationPhase::Succeeded);
     assert_eq!(secondary(&lab), Some("node3".into()));
 }
 
@@ -315,7 +315,7 @@ fn concurrent_replacements_per_node_are_limited() {
         resource.metadata.name = name.to_owned();
         resource.metadata.uid = String::new();
         lab.apply(Resource::new(name, resource.spec));
-        lab.until(20_000, "started", |lab| lab.is_in_state(name, ServiceState::Started));
+        lab.run_until(20_000, "started", |lab| lab.is_in_state(name, ServiceState::Started));
         let mut spec = operation(OperationAction::ReplaceSecondary, Some("node4"));
         spec.resource = Some(name.to_owned());
         lab.operate(name, spec);

@@ -19,7 +19,7 @@ fn operations_from_before_a_restore_are_discarded() {
     let marker = (lab.keys.restored(), marker);
     lab.state = lab.state.restored(lab.now.raw, REVISION_RAISE, &keys_deleted_by_restore(&lab.keys), marker);
     lab.replace_controller(0, "new", None);
-    lab.until(20_000, "ended", |lab| lab.operation("old").phase.is_final());
+    lab.run_until(20_000, "ended", |lab| lab.operation("old").phase.is_final());
     let status = lab.operation("old");
     assert_eq!((status.phase, status.reason), (OperationPhase::Failed, Reason::EtcdRestored));
     let incarnation: Incarnation = lab.read(&lab.keys.incarnation()).expect("kept");

@@ -83,7 +83,9 @@ fn queued_waits_for_every_node_and_names_silent() {
         "start",
         OperationSpec { not_on: Some("node2".into()), ..operation(OperationAction::Start, None) },
     );
-    lab.until(3_000, "an operator answers for the node", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(3_000, "an operator answers for the node", |lab| {
+        lab.is_in_state("web", ServiceState::Started)
+    });
     lab.run(500);
     assert_eq!(lab.operation("start").phase, OperationPhase::Succeeded);
 }
@@ -93,7 +95,7 @@ fn new_resource_counts_closed_node_as_empty() {
     let mut lab = lab(&["node1", "node2"]);
     lab.agent("node2").power_off();
     lab.resource("web");
-    lab.until(10_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(10_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(condition(&lab, "web", "Probed"), (ConditionStatus::False, Reason::NotProbed));
 }
 
@@ -126,7 +128,7 @@ fn two_running_copies_are_an_error() {
     };
     let value = serde_json::to_vec(&report).unwrap();
     lab.state.commit(&ha_store::Transaction::new().put(key, ha_store::Guard::Absent, value));
-    lab.until(2_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
+    lab.run_until(2_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
     let status = lab.status("web");
     assert_eq!(status.stop_confirmed, Some(false));
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready").unwrap();
@@ -139,11 +141,11 @@ fn two_running_copies_are_an_error() {
 fn service_stops_and_starts_by_requested_state() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.set_requested_state("web", RequestedState::Stopped);
-    lab.until(2_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
+    lab.run_until(2_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
     assert!(lab.running_nodes("web").is_empty());
     assert_eq!(condition(&lab, "web", "Ready"), (ConditionStatus::True, Reason::Stopped));
     lab.set_requested_state("web", RequestedState::Started);
-    lab.until(2_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(2_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(lab.running_nodes("web"), [node], "the current node is preferred");
 }
 
@@ -151,9 +153,9 @@ fn service_stops_and_starts_by_requested_state() {
 fn stopped_service_is_reassigned_without_fencing() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.set_requested_state("web", RequestedState::Stopped);
-    lab.until(2_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
+    lab.run_until(2_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
     lab.agent(&node).power_off();
-    lab.until(9_000, "new home", |lab| lab.status("web").node.as_ref() != Some(&node));
+    lab.run_until(9_000, "new home", |lab| lab.status("web").node.as_ref() != Some(&node));
     assert_ne!(lab.fence(&node).state, ha_api_types::record::FenceState::Fenced);
 }
 
@@ -161,7 +163,7 @@ fn stopped_service_is_reassigned_without_fencing() {
 fn a_disabled_service_stays_assigned_to_its_node() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.set_requested_state("web", RequestedState::Disabled);
-    lab.until(2_000, "disabled", |lab| lab.is_in_state("web", ServiceState::Disabled));
+    lab.run_until(2_000, "disabled", |lab| lab.is_in_state("web", ServiceState::Disabled));
     lab.agent(&node).power_off();
     lab.run(10_000);
     assert_eq!(lab.status("web").node, Some(node));
@@ -175,7 +177,7 @@ fn failed_starts_on_two_nodes_become_error() {
         lab.agent(node).faults.fails_start.insert("web".into(), FailureClass::RetryHere);
     }
     lab.resource("web");
-    lab.until(5_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
+    lab.run_until(5_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
     let status = lab.status("web");
     assert_eq!((status.relocations, status.failed_nodes.len()), (1, 2));
     assert_eq!(status.stop_confirmed, Some(true));
@@ -186,7 +188,7 @@ fn failed_starts_on_two_nodes_become_error() {
     lab.run(5_000);
     assert!(lab.is_in_state("web", ServiceState::Error), "only Disabled or clear-error leaves it");
     lab.operate("clear", operation(OperationAction::ClearError, None));
-    lab.until(2_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(2_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(lab.operation("clear").phase, OperationPhase::Succeeded);
     assert!(lab.status("web").failed_nodes.is_empty());
 }
@@ -208,7 +210,7 @@ fn without_another_node_a_failed_start_is_retried_in_place() {
     let mut lab = lab(&["node1"]);
     lab.agent("node1").faults.fails_start.insert("web".into(), FailureClass::RetryHere);
     lab.resource("web");
-    lab.until(5_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
+    lab.run_until(5_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
     let starts = lab.events.iter().filter(|event| event.reason == Reason::StartFailed).count();
     assert_eq!(starts, 1, "tried again once, as maxRelocate allows");
 }
@@ -228,16 +230,16 @@ fn manually_started_second_copy_is_an_error() {
     let value = serde_json::to_vec(&report).unwrap();
     let guard = ha_store::Guard::Unchanged(lab.state.get(&key).entries[0].mod_revision);
     lab.state.commit(&ha_store::Transaction::new().put(key, guard, value));
-    lab.until(1_000, "an error", |lab| lab.is_in_state("web", ServiceState::Error));
+    lab.run_until(1_000, "an error", |lab| lab.is_in_state("web", ServiceState::Error));
     let status = lab.status("web");
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready").unwrap();
     assert_eq!(ready.reason, Reason::MultipleActive);
     assert!(ready.message.contains(&*node) && ready.message.contains(&*second), "{}", ready.message);
     assert_eq!(lab.running_nodes("web"), [node], "nothing was started or stopped");
     lab.operate("clear", operation(OperationAction::ClearError, None));
-    lab.until(3_000, "stopped here", |lab| lab.running_nodes("web").is_empty());
+    lab.run_until(3_000, "stopped here", |lab| lab.running_nodes("web").is_empty());
     lab.agent(&second).faults.ignores_probes = false;
-    lab.until(5_000, "started once", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(5_000, "started once", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(lab.running_nodes("web").len(), 1);
     let stops = lab.events.iter().filter(|event| event.message.contains("Stopping on")).count();
     assert_eq!(stops, 2, "the service was stopped on both nodes");
@@ -248,7 +250,7 @@ fn node_that_can_never_run_service_is_skipped() {
     let mut lab = lab(&["node1"]);
     lab.agent("node1").faults.fails_start.insert("web".into(), FailureClass::NeverHere);
     lab.resource("web");
-    lab.until(5_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
+    lab.run_until(5_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
     assert_eq!(condition(&lab, "web", "Ready").1, Reason::NotInstalled);
 }
 
@@ -257,9 +259,9 @@ fn disabling_a_service_clears_its_error() {
     let mut lab = lab(&["node1"]);
     lab.agent("node1").faults.fails_start.insert("web".into(), FailureClass::ConfigurationWrong);
     lab.resource("web");
-    lab.until(5_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
+    lab.run_until(5_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
     lab.set_requested_state("web", RequestedState::Disabled);
-    lab.until(2_000, "disabled", |lab| lab.is_in_state("web", ServiceState::Disabled));
+    lab.run_until(2_000, "disabled", |lab| lab.is_in_state("web", ServiceState::Disabled));
 }
 
 #[test]
@@ -267,11 +269,11 @@ fn a_stop_that_fails_is_an_unconfirmed_error() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.agent(&node).faults.fails_stop.insert("web".into());
     lab.set_requested_state("web", RequestedState::Stopped);
-    lab.until(2_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
+    lab.run_until(2_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
     assert_eq!(lab.status("web").stop_confirmed, Some(false));
     assert_eq!(lab.assignment("web").map(|assignment| assignment.action), Some(Action::Leave));
     lab.agent(&node).power_off();
-    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == ha_api_types::record::FenceState::Fenced);
+    lab.run_until(20_000, "fenced", |lab| lab.fence(&node).state == ha_api_types::record::FenceState::Fenced);
     lab.run(1_000);
     assert_eq!(lab.status("web").stop_confirmed, Some(true), "the proof confirms it");
     assert!(lab.running_nodes("web").is_empty());
@@ -282,11 +284,11 @@ fn clearing_an_unconfirmed_error_stops_the_service() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.agent(&node).faults.fails_stop.insert("web".into());
     lab.set_requested_state("web", RequestedState::Stopped);
-    lab.until(2_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
+    lab.run_until(2_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
     lab.set_requested_state("web", RequestedState::Started);
     lab.agent(&node).faults.fails_stop.clear();
     lab.operate("clear", operation(OperationAction::ClearError, None));
-    lab.until(3_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(3_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert!(lab.events.iter().any(|event| event.reason == Reason::Stopping));
 }
 
@@ -294,7 +296,7 @@ fn clearing_an_unconfirmed_error_stops_the_service() {
 fn ignored_is_not_managed_and_later_probed_again() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.set_requested_state("web", RequestedState::Ignored);
-    lab.until(2_000, "ignored", |lab| lab.is_in_state("web", ServiceState::Ignored));
+    lab.run_until(2_000, "ignored", |lab| lab.is_in_state("web", ServiceState::Ignored));
     assert!(lab.assignment("web").is_none());
     assert_eq!(lab.running_nodes("web"), std::slice::from_ref(&node), "left as it is");
     // The service is moved by hand while it is unmanaged.
@@ -308,7 +310,7 @@ fn ignored_is_not_managed_and_later_probed_again() {
     lab.run(3_000);
     assert!(lab.is_in_state("web", ServiceState::Queued), "{}", lab.show());
     lab.agent(&target).faults.ignores_probes = false;
-    lab.until(3_000, "adopted", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(3_000, "adopted", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(lab.running_nodes("web"), [target]);
 }
 
@@ -316,7 +318,7 @@ fn ignored_is_not_managed_and_later_probed_again() {
 fn a_node_whose_services_are_all_ignored_is_not_fenced() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.set_requested_state("web", RequestedState::Ignored);
-    lab.until(2_000, "ignored", |lab| lab.is_in_state("web", ServiceState::Ignored));
+    lab.run_until(2_000, "ignored", |lab| lab.is_in_state("web", ServiceState::Ignored));
     lab.agent(&node).isolated = true;
     lab.run(20_000);
     assert_eq!(lab.fence(&node).proof, Some(ha_api_types::record::Proof::NothingActive));
@@ -326,7 +328,7 @@ fn a_node_whose_services_are_all_ignored_is_not_fenced() {
 fn deletion_leaves_service_running_and_tombstone() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.delete("web");
-    lab.until(2_000, "gone", |lab| {
+    lab.run_until(2_000, "gone", |lab| {
         lab.read::<serde_json::Value>(&lab.keys.spec(ha_api_types::kind::Kind::Resource, "web")).is_none()
     });
     assert!(lab.assignment("web").is_none());
@@ -360,7 +362,7 @@ fn service_killed_on_isolated_node_restarts_there() {
     lab.run(4_500);
     assert!(lab.running_nodes("web").is_empty());
     lab.agent(&node).isolated = false;
-    lab.until(3_000, "runs again", |lab| lab.running_nodes("web") == std::slice::from_ref(&node));
+    lab.run_until(3_000, "runs again", |lab| lab.running_nodes("web") == std::slice::from_ref(&node));
     assert_ne!(lab.status("web").action_uid, before);
     assert_eq!(lab.fence(&node).epoch, Epoch(1));
 }
@@ -370,10 +372,10 @@ fn nonexclusive_service_moves_before_fencing_completes() {
     let mut lab = lab(&["node1", "node2"]);
     lab.resource("web");
     lab.edit::<ResourceSpec>("web", |resource| resource.spec.exclusive = false);
-    lab.until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     let node = lab.running_nodes("web")[0].clone();
     lab.agent(&node).power_off();
-    lab.until(8_500, "elsewhere, soon after Th", |lab| {
+    lab.run_until(8_500, "elsewhere, soon after Th", |lab| {
         lab.running_nodes("web").iter().any(|place| *place != node)
     });
 }
@@ -392,7 +394,7 @@ fn a_service_starts_after_its_dependencies() {
     for node in ["node1", "node2"] {
         lab.agent(node).faults.idle = false;
     }
-    lab.until(3_000, "both", |lab| {
+    lab.run_until(3_000, "both", |lab| {
         lab.is_in_state("web", ServiceState::Started) && lab.is_in_state("db", ServiceState::Started)
     });
 }

@@ -28,7 +28,7 @@ fn registered_with_unstopped_service() -> (Lab, NodeName) {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).faults.fails_stop.insert("web".into());
     lab.agent(&node).lose_journal();
-    lab.until(10_000, "admitted again", |lab| {
+    lab.run_until(10_000, "admitted again", |lab| {
         lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
     });
     (lab, node)
@@ -52,7 +52,7 @@ fn clearing_an_error_stops_possible_copies() {
     assert!(lab.is_in_state("web", ServiceState::Error), "the stop failed again: {}", lab.show());
     lab.agent(&node).faults.fails_stop.clear();
     clear_error(&mut lab, "second");
-    lab.until(10_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(10_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(lab.running_nodes("web").len(), 1);
 }
 
@@ -62,11 +62,11 @@ fn clearing_an_error_does_not_delay_registration() {
     lab.agent(&node).faults.fails_stop.insert("web".into());
     lab.agent(&node).lose_journal();
     lab.set_requested_state("web", RequestedState::Disabled);
-    lab.until(10_000, "admitted again", |lab| {
+    lab.run_until(10_000, "admitted again", |lab| {
         lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
     });
     lab.agent(&node).faults.fails_stop.clear();
-    lab.until(10_000, "stopped", |lab| {
+    lab.run_until(10_000, "stopped", |lab| {
         lab.is_in_state("web", ServiceState::Disabled) && lab.running_nodes("web").is_empty()
     });
 }
@@ -93,12 +93,12 @@ fn service_on_fencing_node_waits_for_proof() {
     lab.run(3_000);
     assert!(lab.is_in_state("web", ServiceState::Queued), "node3 has not answered");
     lab.agent("node1").power_off();
-    lab.until(10_000, "declared dead", |lab| lab.fence("node1").state == FenceState::Fencing);
+    lab.run_until(10_000, "declared dead", |lab| lab.fence("node1").state == FenceState::Fencing);
     lab.agent("node3").faults.ignores_probes = false;
     lab.run(1_000);
     assert_eq!(lab.fence("node1").state, FenceState::Fencing);
     assert!(lab.assignment("web").is_none(), "{}", lab.show());
-    lab.until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(lab.fence("node1").state, FenceState::Fenced);
 }
 
@@ -126,7 +126,7 @@ fn unguarded_copy_blocks_an_exclusive_start() {
     lab.agent(&node).power_off();
     lab.agent(&node).armed = true;
     lab.agent(&node).boot_again();
-    lab.until(60_000, "another boot proves it gone", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(60_000, "another boot proves it gone", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(lab.running_nodes("web").len(), 1);
 }
 
@@ -140,12 +140,12 @@ fn nonexclusive_service_moves_before_fencing_proof() {
     lab.edit::<ha_api_types::node::NodeSpec>(other, |node| node.spec.schedulable = false);
     lab.resource("copy");
     lab.edit::<ResourceSpec>("copy", |resource| resource.spec.exclusive = false);
-    lab.until(20_000, "started", |lab| lab.is_in_state("copy", ServiceState::Started));
+    lab.run_until(20_000, "started", |lab| lab.is_in_state("copy", ServiceState::Started));
     assert_eq!(lab.status("copy").node.as_ref(), Some(&node));
     lab.edit::<ha_api_types::node::NodeSpec>(other, |node| node.spec.schedulable = true);
     lab.agent(&node).power_off();
-    lab.until(10_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
-    lab.until(1_500, "the copy runs elsewhere", |lab| lab.running_nodes("copy") == [other]);
+    lab.run_until(10_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
+    lab.run_until(1_500, "the copy runs elsewhere", |lab| lab.running_nodes("copy") == [other]);
     assert_eq!(lab.fence(&node).state, FenceState::Fencing);
     assert!(lab.running_nodes("web").is_empty());
 }
@@ -182,16 +182,16 @@ fn unassigned_running_copy_stops_before_any_start() {
     lab.wait_until_nodes_online();
     lab.resource("web");
     lab.set_requested_state("web", RequestedState::Stopped);
-    lab.until(5_000, "stopped", |lab| {
+    lab.run_until(5_000, "stopped", |lab| {
         lab.is_in_state("web", ServiceState::Stopped) && lab.assignment("web").is_some()
     });
-    let home = lab.status("web").node.unwrap();
-    let other = if home == "node1" { "node2" } else { "node1" };
+    let assigned_node = lab.status("web").node.unwrap();
+    let other = if assigned_node == "node1" { "node2" } else { "node1" };
     lab.agent(other).running.insert("web".into());
     lab.agent(other).probe_again();
     lab.run(1_000);
     lab.set_requested_state("web", RequestedState::Started);
-    lab.until(10_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    lab.run_until(10_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(lab.running_nodes("web").len(), 1, "{}", lab.show());
 }
 
@@ -203,7 +203,7 @@ fn tombstone_of_moving_resource_names_both_nodes() {
     let action = OperationAction::Migrate;
     let (resource, target) = (Some("web".to_owned()), Some(other.into()));
     lab.operate("move", OperationSpec { action, resource, node: target, ..OperationSpec::default() });
-    lab.until(5_000, "moving", |lab| lab.is_in_state("web", ServiceState::Migrate));
+    lab.run_until(5_000, "moving", |lab| lab.is_in_state("web", ServiceState::Migrate));
     lab.run(500);
     lab.delete("web");
     lab.run(1_000);

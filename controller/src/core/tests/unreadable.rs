@@ -127,7 +127,7 @@ fn samples() -> (Keys, Vec<Entry>) {
         lab.step();
         take(&lab);
     }
-    lab.until(20_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
+    lab.run_until(20_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
     let node = lab.status("web").node.unwrap_or(node);
     lab.agent(&node).power_off();
     for _ in 0..150 {
@@ -236,7 +236,7 @@ fn upgrade_agents_first(location: &WordLocation) {
     lab.agent(&node).power_off();
     lab.run(30_000);
     lab.replace_controller(0, "new", None);
-    lab.until(60_000, &format!("{location:?}: recovered"), |lab| {
+    lab.run_until(60_000, &format!("{location:?}: recovered"), |lab| {
         lab.is_in_state("web", ServiceState::Started) && lab.running_nodes("web").len() == 1
     });
     assert!(!lab.running_nodes("web").contains(&node));
@@ -260,7 +260,7 @@ fn roll_back_after_unknown_word(location: &WordLocation) {
         // The dead node does not rewrite its reports, and only users write specs.
         lab.replace_controller(0, "new", None);
     }
-    lab.until(60_000, &format!("{location:?}: recovered"), |lab| {
+    lab.run_until(60_000, &format!("{location:?}: recovered"), |lab| {
         lab.is_in_state("web", ServiceState::Started) && lab.running_nodes("web").len() == 1
     });
     assert!(!lab.running_nodes("web").contains(&node));
@@ -282,18 +282,18 @@ fn an_unreadable_service_report_is_an_active_copy() {
     lab.run(60_000);
     assert_eq!(lab.fence(&node).state, FenceState::Open, "{}", lab.show());
     lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.trust_watchdog_on_virtual_machine = true);
-    lab.until(30_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(30_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
 }
 
 #[test]
 fn an_unreadable_service_report_of_an_earlier_epoch_does_not_count() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).power_off();
-    lab.until(30_000, "recovered", |lab| !lab.running_nodes("web").is_empty());
+    lab.run_until(30_000, "recovered", |lab| !lab.running_nodes("web").is_empty());
     // The report of the previous boot stays in the store.
     lab.agent(&node).boot_again();
     lab.agent(&node).faults.ignores_probes = true;
-    lab.until(20_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
+    lab.run_until(20_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
     lab.run(2_000);
     lab.replace_controller(
         0,
@@ -302,7 +302,7 @@ fn an_unreadable_service_report_of_an_earlier_epoch_does_not_count() {
     );
     lab.run(8_000);
     lab.agent(&node).power_off();
-    lab.until(20_000, "closed immediately", |lab| lab.fence(&node).state == FenceState::Closed);
+    lab.run_until(20_000, "closed immediately", |lab| lab.fence(&node).state == FenceState::Closed);
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn an_unreadable_node_report_proves_nothing() {
         lab.run(60_000);
         assert_ne!(lab.fence(&node).state, FenceState::Fenced, "{field} {}", lab.show());
         lab.replace_controller(0, "new", None);
-        lab.until(30_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+        lab.run_until(30_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     }
 }
 
@@ -338,7 +338,7 @@ fn an_unreadable_fence_counts_as_fencing_until_an_operator_confirms() {
     assert!(lab.running_nodes("web").is_empty(), "{}", lab.show());
     let before = lab.fence(&node);
     lab.operate_node(OperationAction::ConfirmFenced, &node);
-    lab.until(20_000, "confirmed", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(20_000, "confirmed", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert!(lab.fence(&node).epoch > before.epoch);
     lab.agent(other).power_off();
     lab.agent(other).boot_again();

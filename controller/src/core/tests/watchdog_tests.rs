@@ -33,7 +33,7 @@ fn node_in_maintenance(lab: &mut Lab, busy: &str) -> String {
     let names = ["node1", "node2"];
     let name = names.into_iter().find(|name| *name != busy).expect("two nodes");
     lab.edit::<NodeSpec>(name, |node| node.spec.maintenance = true);
-    lab.until(5_000, "in maintenance", |lab| lab.node_is(name, NodeState::Maintenance));
+    lab.run_until(5_000, "in maintenance", |lab| lab.node_is(name, NodeState::Maintenance));
     name.to_owned()
 }
 
@@ -89,7 +89,7 @@ fn returning_machine_reports_the_watchdog_test_result() {
         assert_eq!(lab.operation("test").phase, OperationPhase::Running);
         lab.agent(&idle).tested = remembers.map(Into::into);
         lab.agent(&idle).boot_again();
-        lab.until(20_000, "followed to its end", |lab| lab.operation("test").phase == phase);
+        lab.run_until(20_000, "followed to its end", |lab| lab.operation("test").phase == phase);
         lab.run(500);
         let watchdog = lab.node(&idle).watchdog.expect("the node has a watchdog");
         assert_eq!(watchdog.last_test.map(|test| test.operation).as_deref(), remembers);
@@ -114,7 +114,7 @@ fn what_was_never_tested_fails_required_watchdog_test() {
     lab.agent(&idle).tested = Some("test".into());
     lab.run(8_000);
     lab.agent(&idle).boot_again();
-    lab.until(20_000, "tested", |lab| lab.operation("test").phase == OperationPhase::Succeeded);
+    lab.run_until(20_000, "tested", |lab| lab.operation("test").phase == OperationPhase::Succeeded);
     lab.run(500);
     assert!(message(&lab) != Some(Reason::WatchdogUntested));
 }
@@ -141,5 +141,5 @@ fn conditions_of_earlier_versions_are_migrated() {
         lab.state.commit(&Transaction::new().put(key, known, serde_json::to_vec(&value).unwrap()));
     }
     assert_ne!(kinds(&lab), present);
-    lab.until(60_000, "the present types", |lab| kinds(lab) == present);
+    lab.run_until(60_000, "the present types", |lab| kinds(lab) == present);
 }

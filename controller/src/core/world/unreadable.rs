@@ -144,7 +144,7 @@ impl ClusterView {
     }
 
     /// Returns `true` if a service that was permitted on a node under an epoch may still run there.
-    pub fn may_run_under(&self, node: &NodeName, epoch: Epoch) -> bool {
+    pub fn may_run_under_epoch(&self, node: &NodeName, epoch: Epoch) -> bool {
         match self.unreadable_subjects.fences.get(node) {
             None => self.unreleased_epoch(node) == Some(epoch),
             Some(true) => true,
@@ -163,7 +163,7 @@ impl ClusterView {
         report: &Versioned<ServiceReport>,
     ) -> bool {
         if !self.is_report_unreadable(resource, node) {
-            return self.may_run_under(node, report.value.epoch);
+            return self.may_run_under_epoch(node, report.value.epoch);
         }
         let Some(fence) = self.fences.get(node) else { return true };
         let is_since_registration = fence.value.request.is_none_or(|request| report.modified > request);
@@ -187,20 +187,20 @@ impl ClusterView {
         let assigned = assigned.filter(|(name, _)| *name == node).map(|(_, epoch)| epoch);
         let statuses = self.resource_statuses.values().map(|status| &status.value);
         let statuses = statuses.filter(|status| status.node.as_ref() == Some(node));
-        let named = [fence, alive, report].into_iter().flatten().chain(services).chain(assigned);
-        named.chain(statuses.filter_map(|status| status.epoch)).max().unwrap_or_default()
+        let recorded_epochs = [fence, alive, report].into_iter().flatten().chain(services).chain(assigned);
+        recorded_epochs.chain(statuses.filter_map(|status| status.epoch)).max().unwrap_or_default()
     }
 
     pub(super) fn track_unreadable_fence(
         &mut self,
         node: &NodeName,
-        read: Result<(), Partial<()>>,
+        read_result: Result<(), Partial<()>>,
     ) -> Result<(), String> {
-        let Err(partial) = read else {
+        let Err(partial) = read_result else {
             self.unreadable_subjects.fences.remove(node);
             return Ok(());
         };
-        self.unreadable_subjects.fences.insert(node.to_owned(), partial.has_lost("epoch"));
+        self.unreadable_subjects.fences.insert(node.to_owned(), partial.is_unreadable("epoch"));
         if let Some(fence) = self.fences.get_mut(node) {
             let fence = &mut fence.value;
             fence.state = FenceState::Fencing;
@@ -214,25 +214,25 @@ impl ClusterView {
     pub(super) fn track_unreadable_node_report(
         &mut self,
         node: &NodeName,
-        read: Result<(), Partial<()>>,
+        read_result: Result<(), Partial<()>>,
     ) -> Result<(), String> {
         self.unreadable_subjects.node_reports.remove(node);
-        let Err(partial) = read else { return Ok(()) };
-        if partial.has_lost_only(&HARMLESS_IN_NODE_REPORT) {
+        let Err(partial) = read_result else { return Ok(()) };
+        if partial.has_only_unreadable(&HARMLESS_IN_NODE_REPORT) {
             return Err(partial.error);
         }
         self.unreadable_subjects.node_reports.insert(node.to_owned());
         if let Some(report) = self.node_reports.get_mut(node) {
             let report = &mut report.value;
-            if partial.has_lost("mode") {
+            if partial.is_unreadable("mode") {
                 // The mode must be neither Registering nor Left.
                 report.mode = Mode::Active;
             }
-            if partial.has_lost("timings") {
+            if partial.is_unreadable("timings") {
                 report.timings = Timings::of_profile(Profile::Conservative);
             }
-            if ["onStoreLoss", "onEtcdLoss"].iter().any(|name| partial.has_lost(name))
-                || partial.has_lost("candidateGeneration")
+            if ["onStoreLoss", "onEtcdLoss"].iter().any(|name| partial.is_unreadable(name))
+                || partial.is_unreadable("candidateGeneration")
             {
                 report.on_etcd_loss = OnEtcdLoss::Hold;
                 report.candidate_generation = Revision(0);
@@ -244,10 +244,10 @@ impl ClusterView {
     pub(super) fn track_unreadable_heartbeat(
         &mut self,
         node: &NodeName,
-        read: Result<(), Partial<()>>,
+        read_result: Result<(), Partial<()>>,
     ) -> Result<(), String> {
         self.unreadable_subjects.heartbeats.remove(node);
-        let Err(partial) = read else { return Ok(()) };
+        let Err(partial) = read_result else { return Ok(()) };
         self.unreadable_subjects.heartbeats.insert(node.to_owned());
         Err(partial.error)
     }
@@ -256,12 +256,12 @@ impl ClusterView {
         &mut self,
         node: &NodeName,
         resource: &ResourceName,
-        read: Result<(), Partial<()>>,
+        read_result: Result<(), Partial<()>>,
     ) -> Result<(), String> {
         let report_key = (node.to_owned(), resource.clone());
         self.unreadable_subjects.service_reports.remove(&report_key);
-        let Err(partial) = read else { return Ok(()) };
-        if partial.has_lost_only(&HARMLESS_IN_SERVICE_REPORT) {
+        let Err(partial) = read_result else { return Ok(()) };
+        if partial.has_only_unreadable(&HARMLESS_IN_SERVICE_REPORT) {
             return Err(partial.error);
         }
         self.unreadable_subjects.service_reports.insert(report_key);
@@ -277,11 +277,11 @@ impl ClusterView {
     pub(super) fn track_unreadable_status(
         &mut self,
         resource: &ResourceName,
-        read: Result<(), Partial<()>>,
+        read_result: Result<(), Partial<()>>,
     ) -> Result<(), String> {
         self.unreadable_subjects.statuses.remove(resource);
-        let Err(partial) = read else { return Ok(()) };
-        if !partial.has_lost_only(&HARMLESS_IN_STATUS) {
+        let Err(partial) = read_result else { return Ok(()) };
+        if !partial.has_only_unreadable(&HARMLESS_IN_STATUS) {
             self.unreadable_subjects.statuses.insert(resource.clone());
         }
         Err(partial.error)
@@ -290,10 +290,10 @@ impl ClusterView {
     pub(super) fn track_unreadable_assignment(
         &mut self,
         resource: &ResourceName,
-        read: Result<(), Partial<()>>,
+        read_result: Result<(), Partial<()>>,
     ) -> Result<(), String> {
         self.unreadable_subjects.assignments.remove(resource);
-        let Err(partial) = read else { return Ok(()) };
+        let Err(partial) = read_result else { return Ok(()) };
         self.unreadable_subjects.assignments.insert(resource.clone());
         Err(partial.error)
     }

@@ -10,7 +10,7 @@ use ha_scheduler::balance::model::{Cluster, Template};
 use ha_scheduler::view::View;
 
 /// Accepted forms of a size, for error messages.
-pub(crate) const HELP: &str = "specify memory=4Gi,disk=100Gi,vcpus=2 (also template=, tags=A+B, spindles=), or 100g,4g,2 for disk, memory and vCPUs";
+pub(crate) const SIZE_HELP: &str = "specify memory=4Gi,disk=100Gi,vcpus=2 (also template=, tags=A+B, spindles=), or 100g,4g,2 for disk, memory and vCPUs";
 
 /// Parses a size for a cluster. For the live cluster, a size may name its `pool`, and CPUs are counted in thousandths.
 pub(crate) fn parse_size(text: &str, loaded: &LoadedCluster) -> Result<NewService, Failure> {
@@ -42,7 +42,8 @@ pub(crate) fn for_live_cluster(mut size: NewService, view: &View, pool: Option<&
 
 /// Parses a size for a cluster from a file. The default template is the first one of the cluster's policy, or drbd.
 fn parse(text: &str, cluster: &Cluster) -> Result<NewService, Failure> {
-    let invalid = |message: String| Failure::usage(message).with_context(&format!("`{text}`")).help(HELP);
+    let invalid =
+        |message: String| Failure::usage(message).with_context(&format!("`{text}`")).help(SIZE_HELP);
     let mut size = NewService {
         memory: 0,
         disk: 0,
@@ -103,11 +104,11 @@ pub(crate) fn default_template(cluster: &Cluster) -> Template {
 }
 
 pub(crate) fn parse_template(text: &str) -> Result<Template, String> {
-    let words: Vec<&str> = Template::WORDS.iter().map(|(_, word)| *word).collect();
+    let names: Vec<&str> = Template::WORDS.iter().map(|(_, name)| *name).collect();
     let template_found =
-        Template::WORDS.iter().find(|(_, word)| *word == text).map(|(template, _)| *template);
+        Template::WORDS.iter().find(|(_, name)| *name == text).map(|(template, _)| *template);
     template_found
-        .ok_or_else(|| format!("`{text}` is not a valid template; valid templates: {}", words.join(", ")))
+        .ok_or_else(|| format!("`{text}` is not a valid template; valid templates: {}", names.join(", ")))
 }
 
 /// Returns a size as text.
@@ -122,14 +123,15 @@ pub(crate) fn size_text(size: &NewService) -> String {
 /// Parses a size in MiB, or with a unit, as `hspace` does: powers of 1024 with `m`, `g`, `t` or `Mi`, `Gi`, `Ti`, powers of
 /// 1000 with `M`, `G`, `T`. A size between two MiB is rounded down.
 fn parse_mebibytes(text: &str) -> Result<i64, String> {
-    let expected = || {
+    let invalid_size = || {
         format!(
             "`{text}` is not a valid size: expected a number of MiB, or a number with g or Gi (1024³ bytes), G (1000³ \
              bytes), and accordingly for m and t"
         )
     };
-    let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
+    let unit_start =
+        text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_start);
     let mebibyte = f64::from(1 << 20);
     let scale = match unit {
         "" | "m" | "mib" | "Mi" | "MiB" => 1.0,
@@ -138,12 +140,12 @@ fn parse_mebibytes(text: &str) -> Result<i64, String> {
         "M" | "MB" => 1e6 / mebibyte,
         "G" | "GB" => 1e9 / mebibyte,
         "T" | "TB" => 1e12 / mebibyte,
-        _ => return Err(expected()),
+        _ => return Err(invalid_size()),
     };
     match number.parse::<f64>() {
         #[expect(clippy::cast_possible_truncation, reason = "bounded in this line")]
         Ok(number) if (0.0..=1e12).contains(&(number * scale)) => Ok((number * scale).floor() as i64),
-        Ok(_) | Err(_) => Err(expected()),
+        Ok(_) | Err(_) => Err(invalid_size()),
     }
 }
 

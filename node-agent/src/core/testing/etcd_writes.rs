@@ -122,7 +122,7 @@ impl World {
             replacement: None,
             in_place: None,
             accepts_external_stop: false,
-            arrivals_until: None,
+            source_end_revision: None,
         };
         self.write(&self.keys.assignment(&name.into()), &assignment);
         self.deliver();

@@ -104,7 +104,7 @@ fn an_assignment_of_another_epoch_or_boot_starts_nothing() {
             replacement: None,
             in_place: None,
             accepts_external_stop: false,
-            arrivals_until: None,
+            source_end_revision: None,
         };
         world.write(&world.keys.assignment(&"web".into()), &assignment);
         world.advance(3_000);

@@ -25,22 +25,22 @@ const PEER_REPORTS: [(Phase, Reason); 6] = [
 enum RandomEvent {
     Wait(u64),
     Net(Net),
-    Hold(&'static str, bool),
-    Finish,
-    FailHeld,
+    HoldCommand(&'static str, bool),
+    FinishHeldCommands,
+    FailHeldCommands,
     Assign(usize, u8),
     Unassign(usize),
-    Close,
-    Open,
+    CloseEpoch,
+    OpenEpoch,
     DeleteAlive,
     Exit(usize, bool),
     Appear(usize),
-    Stubborn(usize, bool),
-    Blind(usize, bool),
+    FailStops(usize, bool),
+    ProbeUnknown(usize, bool),
     FailStarts(usize, u32),
     AgentDies,
     AgentStarts,
-    DaemonAway(bool),
+    WatchdogDaemonDown(bool),
     RefuseArm(bool),
     JournalFails(bool),
     Resync,
@@ -48,8 +48,8 @@ enum RandomEvent {
     Restart,
     Leave,
     Disarm(bool),
-    Peer(usize, usize),
-    Strange(u64),
+    PeerReport(usize, usize),
+    UnexpectedInput(u64),
 }
 
 fn random_event() -> impl Strategy<Value = RandomEvent> {
@@ -59,46 +59,46 @@ fn random_event() -> impl Strategy<Value = RandomEvent> {
         2 => (0u64..30_000).prop_map(RandomEvent::Wait),
         4 => prop_oneof![Just(Net::Up), Just(Net::Down), Just(Net::AnswersLost)].prop_map(RandomEvent::Net),
         2 => (prop_oneof![Just("start"), Just("stop"), Just("kill"), Just("probe"), Just("migrate")], any::<bool>())
-            .prop_map(|(command, enabled)| RandomEvent::Hold(command, enabled)),
-        3 => Just(RandomEvent::Finish),
-        1 => Just(RandomEvent::FailHeld),
+            .prop_map(|(command, enabled)| RandomEvent::HoldCommand(command, enabled)),
+        3 => Just(RandomEvent::FinishHeldCommands),
+        1 => Just(RandomEvent::FailHeldCommands),
         8 => (name.clone(), 0u8..11).prop_map(|(name, kind)| RandomEvent::Assign(name, kind)),
         1 => name.clone().prop_map(RandomEvent::Unassign),
-        1 => Just(RandomEvent::Close),
-        3 => Just(RandomEvent::Open),
+        1 => Just(RandomEvent::CloseEpoch),
+        3 => Just(RandomEvent::OpenEpoch),
         1 => Just(RandomEvent::DeleteAlive),
         2 => (name.clone(), any::<bool>()).prop_map(|(name, stopped_externally)| RandomEvent::Exit(name, stopped_externally)),
         1 => name.clone().prop_map(RandomEvent::Appear),
-        1 => (name.clone(), any::<bool>()).prop_map(|(name, enabled)| RandomEvent::Stubborn(name, enabled)),
-        1 => (name.clone(), any::<bool>()).prop_map(|(name, enabled)| RandomEvent::Blind(name, enabled)),
-        4 => (name.clone(), 0..PEER_REPORTS.len()).prop_map(|(name, report_index)| RandomEvent::Peer(name, report_index)),
+        1 => (name.clone(), any::<bool>()).prop_map(|(name, enabled)| RandomEvent::FailStops(name, enabled)),
+        1 => (name.clone(), any::<bool>()).prop_map(|(name, enabled)| RandomEvent::ProbeUnknown(name, enabled)),
+        4 => (name.clone(), 0..PEER_REPORTS.len()).prop_map(|(name, report_index)| RandomEvent::PeerReport(name, report_index)),
         1 => any::<bool>().prop_map(RandomEvent::Disarm),
         1 => (name, 0u32..4).prop_map(|(name, count)| RandomEvent::FailStarts(name, count)),
         1 => Just(RandomEvent::AgentDies),
         2 => Just(RandomEvent::AgentStarts),
-        1 => any::<bool>().prop_map(RandomEvent::DaemonAway),
+        1 => any::<bool>().prop_map(RandomEvent::WatchdogDaemonDown),
         1 => any::<bool>().prop_map(RandomEvent::RefuseArm),
         1 => any::<bool>().prop_map(RandomEvent::JournalFails),
         1 => Just(RandomEvent::Resync),
         1 => any::<bool>().prop_map(RandomEvent::Profile),
         1 => Just(RandomEvent::Restart),
         1 => Just(RandomEvent::Leave),
-        2 => any::<u64>().prop_map(RandomEvent::Strange),
+        2 => any::<u64>().prop_map(RandomEvent::UnexpectedInput),
     ]
 }
 
-fn apply_event(world: &mut World, what: &RandomEvent) {
-    match what {
+fn apply_event(world: &mut World, event: &RandomEvent) {
+    match event {
         RandomEvent::Wait(ms) => world.advance(*ms),
         RandomEvent::Net(net) => world.net = *net,
-        RandomEvent::Hold(command, true) => {
+        RandomEvent::HoldCommand(command, true) => {
             world.commands_to_hold.insert(command);
         }
-        RandomEvent::Hold(command, false) => {
+        RandomEvent::HoldCommand(command, false) => {
             world.commands_to_hold.remove(command);
         }
-        RandomEvent::Finish => world.finish_held_commands(),
-        RandomEvent::FailHeld => {
+        RandomEvent::FinishHeldCommands => world.finish_held_commands(),
+        RandomEvent::FailHeldCommands => {
             for (id, _, _) in std::mem::take(&mut world.held_commands) {
                 let failure = DriverFailure {
                     class: FailureClass::RetryHere,
@@ -143,8 +143,8 @@ fn apply_event(world: &mut World, what: &RandomEvent) {
                 world.delete(&key);
             }
         }
-        RandomEvent::Close => world.close(),
-        RandomEvent::Open => {
+        RandomEvent::CloseEpoch => world.close(),
+        RandomEvent::OpenEpoch => {
             if world.report().mode == ha_api_types::record::Mode::Registering {
                 world.open();
             }
@@ -174,11 +174,11 @@ fn apply_event(world: &mut World, what: &RandomEvent) {
             let uid = format!("uid-{name}");
             world.input(Input::Driver(DriverEvent::Appeared { name: name.into(), uid }));
         }
-        RandomEvent::Stubborn(name, enabled) => {
+        RandomEvent::FailStops(name, enabled) => {
             let copy = world.copies.entry(NAMES[*name].into()).or_default();
             (copy.stop_fails, copy.kill_fails) = (*enabled, *enabled);
         }
-        RandomEvent::Blind(name, enabled) => {
+        RandomEvent::ProbeUnknown(name, enabled) => {
             world.copies.entry(NAMES[*name].into()).or_default().probe_unknown = *enabled;
         }
         RandomEvent::FailStarts(name, count) => {
@@ -186,7 +186,7 @@ fn apply_event(world: &mut World, what: &RandomEvent) {
         }
         RandomEvent::AgentDies => world.dead = true,
         RandomEvent::AgentStarts => world.restart_agent("boot-1"),
-        RandomEvent::DaemonAway(is_down) => {
+        RandomEvent::WatchdogDaemonDown(is_down) => {
             if *is_down && world.daemon_up {
                 world.disconnect_watchdog_daemon();
             } else if !*is_down && !world.daemon_up {
@@ -220,7 +220,7 @@ fn apply_event(world: &mut World, what: &RandomEvent) {
             let key = world.keys.status(Kind::Cluster, "default");
             world.write(&key, &status);
         }
-        RandomEvent::Peer(name, what) => {
+        RandomEvent::PeerReport(name, report_index) => {
             let name = NAMES[*name];
             // An assignment that this version cannot read names no action.
             let assignment_entries = world.state.get(&world.keys.assignment(&name.into())).entries;
@@ -228,10 +228,10 @@ fn apply_event(world: &mut World, what: &RandomEvent) {
                 .first()
                 .and_then(|entry| serde_json::from_slice::<Assignment>(&entry.value).ok());
             let uid = assignment.map(|assignment| assignment.action_uid);
-            let (phase, reason) = PEER_REPORTS[*what];
+            let (phase, reason) = PEER_REPORTS[*report_index];
             world.peer_reports(name, &uid.unwrap_or_default(), phase, reason);
         }
-        RandomEvent::Strange(seed) => inject_unexpected_input(world, *seed),
+        RandomEvent::UnexpectedInput(seed) => inject_unexpected_input(world, *seed),
     }
 }
 
@@ -264,13 +264,13 @@ fn inject_unexpected_input(world: &mut World, seed: u64) {
 }
 
 /// Returns the configuration: a hundred cases per property, or the number in `PROPTEST_CASES`.
-fn config() -> ProptestConfig {
+fn property_configuration() -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(100);
     ProptestConfig { cases, max_shrink_iters: 2_000, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(property_configuration())]
 
     #[test]
     fn random_events_violate_no_protocol_rule(events in proptest::collection::vec(random_event(), 1..60)) {
@@ -278,8 +278,8 @@ proptest! {
         world.resource("web");
         world.resource_with("mail", |spec| spec.priority = 5);
         world.resource_with("twice", |spec| spec.exclusive = false);
-        for what in &events {
-            apply_event(&mut world, what);
+        for event in &events {
+            apply_event(&mut world, event);
             if world.reset {
                 return Ok(());
             }
@@ -298,8 +298,8 @@ proptest! {
         world.resource("web");
         world.resource_with("mail", |spec| spec.priority = 5);
         world.resource_with("twice", |spec| spec.exclusive = false);
-        for what in &events {
-            apply_event(&mut world, what);
+        for event in &events {
+            apply_event(&mut world, event);
             if world.reset {
                 return Ok(());
             }

@@ -25,7 +25,7 @@ impl World {
             present: Some("n2".into()),
             node: "n3".into(),
             definition: self.definition("web"),
-            called_off: false,
+            is_canceled: false,
         }
     }
 
@@ -134,13 +134,13 @@ fn replacement_of_previous_agent_ends_as_failed() {
 fn a_canceled_replacement_ends_before_the_stop() {
     let mut world = replacing();
     world.commands_to_hold.insert("end-replacement");
-    let called_off = Replacement { called_off: true, ..world.replacement() };
+    let canceled_request = Replacement { is_canceled: true, ..world.replacement() };
     let stop = Action::Stop { timeout_ms: None };
     let uid = ActionUid::from("7-91");
     let assignment = Assignment {
         action: stop,
         action_uid: uid.clone(),
-        replacement: Some(called_off),
+        replacement: Some(canceled_request),
         ..world.assignment("web")
     };
     world.write(&world.keys.assignment(&"web".into()), &assignment);
@@ -158,10 +158,10 @@ fn a_canceled_replacement_ends_before_the_stop() {
 #[test]
 fn a_replacement_that_completes_before_its_cancellation_is_done() {
     let mut world = replacing();
-    let called_off = Replacement { called_off: true, ..world.replacement() };
+    let canceled_request = Replacement { is_canceled: true, ..world.replacement() };
     // The driver's answer and the leader's cancellation cross.
     let (id, _, _) = world.held_commands.pop().expect("the hook");
-    world.ask_for(&called_off);
+    world.ask_for(&canceled_request);
     world.input(Input::Ended { id, result: CommandResult::Done });
     world.advance(1_000);
     assert_eq!(world.answer_summary(), (ReplacementPhase::Done, Reason::SecondaryReplaced));
@@ -171,8 +171,8 @@ fn a_replacement_that_completes_before_its_cancellation_is_done() {
 #[test]
 fn a_replacement_canceled_before_its_start_never_begins() {
     let mut world = World::running();
-    let called_off = Replacement { called_off: true, ..world.replacement() };
-    world.ask_for(&called_off);
+    let canceled_request = Replacement { is_canceled: true, ..world.replacement() };
+    world.ask_for(&canceled_request);
     world.advance(1_000);
     assert_eq!(world.count("web", REPLACE_HOOK_NAME), 0);
     assert_eq!(world.answer_summary(), (ReplacementPhase::Failed, Reason::Interrupted));

@@ -6,7 +6,7 @@ use ha_api_types::record::Mode;
 use serde_json::json;
 
 /// Changes one field of a value to a word of a future version.
-fn write_unknown_word(world: &mut World, key: &str, pointer: &str) {
+fn write_unknown_value(world: &mut World, key: &str, pointer: &str) {
     let mut value: serde_json::Value = world.value(key).expect("there");
     *value.pointer_mut(pointer).expect("the field is there") = json!("Novel");
     world.write(key, &value);
@@ -17,7 +17,7 @@ fn write_unknown_word(world: &mut World, key: &str, pointer: &str) {
 fn unreadable_assignment_changes_no_service() {
     let mut world = World::running();
     let key = world.keys.assignment(&"web".into());
-    write_unknown_word(&mut world, &key, "/action/kind");
+    write_unknown_value(&mut world, &key, "/action/kind");
     world.advance(20_000);
     assert!(world.copies["web"].running, "{:#?}", world.logs);
     assert_eq!(
@@ -31,7 +31,7 @@ fn unreadable_assignment_changes_no_service() {
 fn an_unreadable_fence_counts_as_a_closed_epoch() {
     let mut world = World::running();
     let key = world.keys.fence(&own_node());
-    write_unknown_word(&mut world, &key, "/state");
+    write_unknown_value(&mut world, &key, "/state");
     world.advance(5_000);
     assert!(!world.copies["web"].running);
     assert_eq!(world.report().mode, Mode::Registering);
@@ -56,7 +56,7 @@ fn an_unreadable_cluster_neither_arms_nor_disarms() {
             world.advance(5_000);
             let (mode, armed) = (world.report().mode, world.report().armed);
             assert_eq!(mode == Mode::Disarmed, disarmed.is_some());
-            write_unknown_word(&mut world, &spec_key, "/spec/shutdownPolicy");
+            write_unknown_value(&mut world, &spec_key, "/spec/shutdownPolicy");
             if case == 2 {
                 world.write(&status_key, &json!("Novel"));
                 world.deliver();
@@ -80,16 +80,16 @@ fn an_unreadable_cluster_neither_arms_nor_disarms() {
 fn agent_rewrites_its_own_unreadable_records() {
     let mut world = World::running();
     world.dead = true;
-    let lost = world.keys.service_report(&own_node(), &"gone".into());
-    world.write(&lost, &json!({"uid": "uid-gone", "epoch": 1, "phase": "Novel"}));
+    let unassigned_key = world.keys.service_report(&own_node(), &"gone".into());
+    world.write(&unassigned_key, &json!({"uid": "uid-gone", "epoch": 1, "phase": "Novel"}));
     let web = world.keys.service_report(&own_node(), &"web".into());
-    write_unknown_word(&mut world, &web, "/phase");
+    write_unknown_value(&mut world, &web, "/phase");
     let report = world.keys.node_report(&own_node());
-    write_unknown_word(&mut world, &report, "/mode/kind");
+    write_unknown_value(&mut world, &report, "/mode/kind");
     world.restart_agent("boot-1");
     world.advance(10_000);
     assert_eq!(world.report().mode, Mode::Active);
-    assert!(world.state.get(&lost).entries.is_empty());
+    assert!(world.state.get(&unassigned_key).entries.is_empty());
     // The earlier report is lost, so the action counts as interrupted: the service is stopped, verified, and reported
     // so.
     let web: serde_json::Value = world.value(&web).expect("there");

@@ -65,7 +65,7 @@ fn check(change: impl Fn(&mut Machine), name: &str, verdict: Verdict, finding_pa
     let check_result = checks.iter().find(|check| check.name == name).expect("the check exists");
     assert_eq!(check_result.verdict, verdict, "{check_result:?}");
     assert!(
-        check_result.seen.contains(finding_part) && check_result.help.contains(help_part),
+        check_result.finding.contains(finding_part) && check_result.help.contains(help_part),
         "{check_result:?}"
     );
     assert_eq!(check_result.help.is_empty(), verdict == Verdict::Ok, "{check_result:?}");

@@ -1,6 +1,6 @@
 //! Messages between the agent and the supervisor.
 
-use crate::driver::program::order::{LaunchFailure, LaunchOrder, Record};
+use crate::driver::program::order::{LaunchFailure, LaunchOrder, ProcessRecord};
 use ha_api_types::id::{BootId, ResourceName};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub(super) struct SupervisorOrder {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Report {
     /// The program was executed.
-    Started(Record),
+    Started(ProcessRecord),
     /// The program was not executed; no process of the service runs.
     Failed(LaunchFailure),
 }

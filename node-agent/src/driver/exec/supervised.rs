@@ -7,7 +7,7 @@ use crate::core::DriverFailure;
 use crate::driver::program::clearing::{KILL_TIMEOUT, POLL_INTERVAL, search_in_thread};
 use crate::driver::program::directory::Lock;
 use crate::driver::program::leftovers::{LeftoverProcesses, SUPERVISOR_MARK_VARIABLE};
-use crate::driver::program::order::{LaunchFailure, LaunchOrder, Record};
+use crate::driver::program::order::{LaunchFailure, LaunchOrder, ProcessRecord};
 use crate::driver::program::run::End;
 use crate::driver::program::{failed, io_failure, output};
 use ha_api_types::driver::ExecDriver as ExecSpec;
@@ -40,7 +40,7 @@ enum ServiceState {
     /// No process of the service is left, and the lock that was taken prevents a new one.
     Empty(Lock),
     /// The main process and its supervisor are alive.
-    Running(Record),
+    Running(ProcessRecord),
     /// A supervisor is starting the service, or is cleaning up after it.
     Changing,
     /// The supervisor is gone, but other processes of the service are left.
@@ -98,7 +98,7 @@ async fn start_or_adopt(
     context: &Arc<Context>,
     service: &ServiceDefinition,
     exec: &ExecSpec,
-) -> Result<Record, DriverFailure> {
+) -> Result<ProcessRecord, DriverFailure> {
     let lock = loop {
         match context
             .query_state(service)
@@ -143,7 +143,7 @@ async fn wait_until_ready(
     context: &Context,
     service: &ServiceDefinition,
     exec: &ExecSpec,
-    record: &Record,
+    record: &ProcessRecord,
     from: u64,
 ) -> Result<(), DriverFailure> {
     let ended = async {
@@ -205,7 +205,7 @@ async fn request_stop(
     context: &Context,
     service: &ServiceDefinition,
     stop_command: &[String],
-    record: &Record,
+    record: &ProcessRecord,
     deadline: Instant,
     graceful_ms: Millis,
 ) {
@@ -317,7 +317,7 @@ impl Context {
         };
         directory.write_order(&order)?;
         let (agent_socket, supervisor_socket) = UnixStream::pair()?;
-        let mut child = tokio::process::Command::new(&self.programs.settings.shim)
+        let mut child = tokio::process::Command::new(&self.programs.settings.shim_path)
             .arg(SUPERVISE_ARGUMENT)
             .env_clear()
             .env(SUPERVISOR_MARK_VARIABLE, directory.path())

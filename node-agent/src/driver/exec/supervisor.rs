@@ -5,7 +5,7 @@ use super::order::{Report, SupervisorOrder};
 use crate::driver::program::cgroup::ServiceCgroup;
 use crate::driver::program::directory::ServiceDirectory;
 use crate::driver::program::leftovers::descendants;
-use crate::driver::program::order::{LaunchFailure, LaunchStep, Record, RecordedExit};
+use crate::driver::program::order::{LaunchFailure, LaunchStep, ProcessRecord, RecordedExit};
 use crate::driver::program::output::{Journal, Log};
 use crate::driver::program::process::{ProcessIdentity, ProcessStatus};
 use crate::driver::program::{LAUNCH, launch};
@@ -65,7 +65,7 @@ fn begin(order: SupervisorOrder, report: &UnixStream) -> io::Result<()> {
 
 struct Supervised {
     directory: ServiceDirectory,
-    record: Record,
+    record: ProcessRecord,
     log: Log,
     journal: Option<Journal>,
     /// `true` once the end of the main process has been seen.
@@ -121,7 +121,7 @@ async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()
 }
 
 /// Starts the launcher, which waits for its order: no program of the service runs yet.
-fn start(order: &SupervisorOrder, output: OwnedFd, channel: UnixStream) -> io::Result<Record> {
+fn start(order: &SupervisorOrder, output: OwnedFd, channel: UnixStream) -> io::Result<ProcessRecord> {
     let child = Command::new("/proc/self/exe")
         .arg(LAUNCH)
         .env_clear()
@@ -131,7 +131,7 @@ fn start(order: &SupervisorOrder, output: OwnedFd, channel: UnixStream) -> io::R
         .stderr(output)
         .spawn()?;
     let identity_of = |pid: u32| i32::try_from(pid).map_err(io::Error::other).and_then(ProcessIdentity::of);
-    Ok(Record {
+    Ok(ProcessRecord {
         uid: order.uid.clone(),
         boot_id: order.boot_id.clone(),
         supervisor: identity_of(std::process::id())?,

@@ -3,7 +3,7 @@
 
 use super::{Context, script};
 use crate::core::DriverEvent;
-use crate::driver::program::order::Record;
+use crate::driver::program::order::ProcessRecord;
 use crate::driver::watches;
 use ha_api_types::resource::ServiceDefinition;
 use std::io;
@@ -14,13 +14,13 @@ use std::time::Duration;
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Identity of a watch: uid of the service, supervised process, and monitor command.
-type Watched = (String, Option<Record>, Vec<String>);
+type Watched = (String, Option<ProcessRecord>, Vec<String>);
 
 pub(super) type Watches = watches::Watches<Watched>;
 
 /// Starts to watch a service, unless it is already watched. Without a `record` of a supervised process, only the
 /// monitor command can detect the end of the service.
-pub(super) fn ensure(context: &Arc<Context>, service: &ServiceDefinition, record: Option<&Record>) {
+pub(super) fn ensure(context: &Arc<Context>, service: &ServiceDefinition, record: Option<&ProcessRecord>) {
     let monitor = service.driver.exec.as_ref().map(|exec| exec.monitor.clone()).unwrap_or_default();
     let watched = (service.uid.clone(), record.cloned(), monitor);
     // A strong reference in the task would keep the driver alive.
@@ -30,7 +30,7 @@ pub(super) fn ensure(context: &Arc<Context>, service: &ServiceDefinition, record
 
 type Driver = std::sync::Weak<Context>;
 
-async fn watch(driver: Driver, service: ServiceDefinition, record: Option<Record>) {
+async fn watch(driver: Driver, service: ServiceDefinition, record: Option<ProcessRecord>) {
     let ended = async {
         match &record {
             Some(record) => main_ended(&driver, &service, record).await,
@@ -52,7 +52,7 @@ async fn watch(driver: Driver, service: ServiceDefinition, record: Option<Record
 }
 
 /// Returns how the main process ended, once its supervisor has cleaned up after it.
-async fn main_ended(driver: &Driver, service: &ServiceDefinition, record: &Record) -> String {
+async fn main_ended(driver: &Driver, service: &ServiceDefinition, record: &ProcessRecord) -> String {
     let waited = async {
         if let Some(main) = record.main.open()? {
             main.ended().await?;

@@ -89,7 +89,7 @@ impl Watched {
                 }
                 () = sleep_until(next_probe), if self.runs => {
                     if self.is_gone().await {
-                        self.exited("driver reports that the service does not run".to_owned(), false);
+                        self.on_exited("driver reports that the service does not run".to_owned(), false);
                     }
                     next_probe = Instant::now() + interval;
                 }
@@ -104,7 +104,7 @@ impl Watched {
         match (event, observed) {
             (Event::Exited { message, by_hand: stopped_externally }, Observed::NotRunning) if self.runs => {
                 let message = if message.is_empty() { "reported by the driver".to_owned() } else { message };
-                self.exited(message, stopped_externally);
+                self.on_exited(message, stopped_externally);
             }
             (Event::Appeared, Observed::Running) if !self.runs => {
                 self.runs = true;
@@ -138,7 +138,7 @@ impl Watched {
         true
     }
 
-    fn exited(&mut self, message: String, stopped_externally: bool) {
+    fn on_exited(&mut self, message: String, stopped_externally: bool) {
         self.runs = false;
         self.deadline = Instant::now() + STOPPED_WATCH_TIME;
         if let Some(context) = self.driver.upgrade() {

@@ -71,12 +71,12 @@ impl Invocation {
                     None => continue,
                 },
                 Some(short) => {
-                    let Some(at) = short.find(|option| SHORT_VALUE_OPTIONS.contains(option)) else {
+                    let Some(index) = short.find(|option| SHORT_VALUE_OPTIONS.contains(option)) else {
                         continue;
                     };
-                    let attached = &short[at + 1..];
+                    let attached = &short[index + 1..];
                     let value = if attached.is_empty() { arguments.next() } else { Some(attached) };
-                    (&short[at..=at], value)
+                    (&short[index..=index], value)
                 }
                 None => {
                     positional = positional.or((!argument.is_empty()).then_some(argument));

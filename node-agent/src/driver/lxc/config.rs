@@ -39,7 +39,7 @@ impl Settings {
             if key != "lxc.include" {
                 self.0.insert(key.to_owned(), value.to_owned());
             } else if depth < MAX_DEPTH {
-                for file in included(Path::new(value)) {
+                for file in included_files(Path::new(value)) {
                     self.add(&fs::read_to_string(file).unwrap_or_default(), depth + 1);
                 }
             }
@@ -77,10 +77,12 @@ impl Settings {
                 "destroyed when it stops (lxc.ephemeral = 1): remove this setting from {file}"
             ));
         }
-        let keeps = |namespaces: &str| namespaces.split_whitespace().any(|namespace| namespace == "pid");
+        let lists_pid_namespace =
+            |namespaces: &str| namespaces.split_whitespace().any(|namespace| namespace == "pid");
         for key in ["lxc.namespace.share.pid", "lxc.namespace.keep"] {
-            let shares = self.get(key).filter(|value| key.ends_with("pid") || keeps(value));
-            if let Some(value) = shares {
+            let sharing_value =
+                self.get(key).filter(|value| key.ends_with("pid") || lists_pid_namespace(value));
+            if let Some(value) = sharing_value {
                 return Some(format!(
                     "without its own pid namespace ({key} = {value}), so remaining processes cannot be detected: \
                      remove this setting from {file}"
@@ -103,7 +105,7 @@ impl Settings {
 }
 
 /// Returns the files that a value of `lxc.include` names: one file, or a directory with files `*.conf`.
-fn included(path: &Path) -> Vec<PathBuf> {
+fn included_files(path: &Path) -> Vec<PathBuf> {
     if !path.is_dir() {
         return vec![path.to_owned()];
     }
@@ -119,11 +121,11 @@ fn included(path: &Path) -> Vec<PathBuf> {
 /// # Errors
 /// Fails if the configuration of the container cannot be read.
 pub(super) fn unsuitable_reason(container: &Container) -> io::Result<Option<String>> {
-    let in_own_directory = container.directory().join("config");
+    let own_config_file = container.directory().join("config");
     let mut files = vec![container.config_file()];
     // LXC starts a container at boot by the file in its directory, even if hactl uses another one.
-    if container.config.is_some() && in_own_directory.exists() {
-        files.push(in_own_directory);
+    if container.config.is_some() && own_config_file.exists() {
+        files.push(own_config_file);
     }
     for file in files {
         if let Some(why) = Settings::read(&file)?.unsuitable_reason(&file) {

@@ -44,7 +44,7 @@ pub(super) fn is_v2() -> bool {
 /// Returns the usage of a container, by the pid of its first process.
 pub(super) fn usage(groups: &CgroupHierarchies, init: i32, at: Mono) -> Option<Sample> {
     let group = group_of(init)?;
-    let directory = groups.counters(&group)?;
+    let directory = groups.usage_directory(&group)?;
     let mut sample = measure::of_group(&directory, || groups.members(&group).ok(), at)?;
     // With the network of the node, the counters would be those of the whole node.
     let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();

@@ -49,7 +49,7 @@ async fn watch(driver: Weak<Context>, service: ServiceDefinition, container: Con
     let (name, uid) = (service.name.clone(), service.uid.clone());
     let event = match run {
         Some(run) => {
-            let Some(reported_end) = ended(&driver, &service, &container, run).await else { return };
+            let Some(reported_end) = wait_for_end(&driver, &service, &container, run).await else { return };
             DriverEvent::Exited {
                 name,
                 uid,
@@ -57,7 +57,7 @@ async fn watch(driver: Weak<Context>, service: ServiceDefinition, container: Con
                 stopped_externally: reported_end.stopped_externally,
             }
         }
-        None if appeared(&driver, &container).await => DriverEvent::Appeared { name, uid },
+        None if wait_until_running(&driver, &container).await => DriverEvent::Appeared { name, uid },
         None => return,
     };
     if let Some(context) = driver.upgrade() {
@@ -67,7 +67,7 @@ async fn watch(driver: Weak<Context>, service: ServiceDefinition, container: Con
 }
 
 /// Returns how the service ended; `None` if the driver was dropped.
-async fn ended(
+async fn wait_for_end(
     driver: &Weak<Context>,
     service: &ServiceDefinition,
     container: &Container,
@@ -81,12 +81,12 @@ async fn ended(
                 None => std::future::pending().await,
             }
         };
-        let broken = tokio::select! {
-            () = process_ended(run.init) => None,
-            message = ended_by_poll(driver, service, container, run) => Some(message?),
+        let failure_message = tokio::select! {
+            () = wait_for_process_end(run.init) => None,
+            message = poll_for_end(driver, service, container, run) => Some(message?),
             message = health_failed => Some(message),
         };
-        if let Some(message) = broken {
+        if let Some(message) = failure_message {
             return Some(End { message, stopped_externally: false });
         }
         // `lxc-stop` waits for the end of the container, so it still runs now.
@@ -119,7 +119,7 @@ async fn ended(
     }
 }
 
-async fn process_ended(process: ProcessIdentity) {
+async fn wait_for_process_end(process: ProcessIdentity) {
     match process.open() {
         Ok(Some(handle)) => {
             if handle.ended().await.is_err() {
@@ -134,7 +134,7 @@ async fn process_ended(process: ProcessIdentity) {
 
 /// Queries the container at an interval. Returns the reason if the run has ended although its first process is alive;
 /// `None` if the driver was dropped.
-async fn ended_by_poll(
+async fn poll_for_end(
     driver: &Weak<Context>,
     service: &ServiceDefinition,
     container: &Container,
@@ -160,15 +160,15 @@ async fn ended_by_poll(
 async fn is_being_stopped(container: &Container) -> bool {
     let container = container.clone();
     // Reading all of /proc may take long.
-    let search = move || {
+    let has_stopping_process = move || {
         let lxc_processes = processes::all().unwrap_or_default();
         lxc_processes.iter().any(|process| process.stops(&container))
     };
-    tokio::task::spawn_blocking(search).await.unwrap_or(false)
+    tokio::task::spawn_blocking(has_stopping_process).await.unwrap_or(false)
 }
 
 /// Returns `true` once the container runs; `false` if the driver was dropped.
-async fn appeared(driver: &Weak<Context>, container: &Container) -> bool {
+async fn wait_until_running(driver: &Weak<Context>, container: &Container) -> bool {
     let Some(poll_interval) = driver.upgrade().map(|context| context.settings.poll_interval) else {
         return false;
     };

@@ -6,7 +6,7 @@ use ha_api_types::time::Millis;
 
 /// Known state of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum KnownState {
     /// A command of the agent is in progress; its result sets the state.
     Busy,
     /// The service does not run.
@@ -36,20 +36,22 @@ pub(super) enum ReportedChange {
     Appeared,
 }
 
-impl Known {
+impl KnownState {
     /// Returns the run to which events may belong.
     pub(super) fn run(&self) -> Option<&Run> {
         match self {
-            Known::Running(run) | Known::Ended { run, .. } => Some(run),
-            Known::Busy | Known::Stopped => None,
+            KnownState::Running(run) | KnownState::Ended { run, .. } => Some(run),
+            KnownState::Busy | KnownState::Stopped => None,
         }
     }
 
     /// Returns the time until the next query, in milliseconds; `None` if only an event requires one.
     pub(super) fn next_query_ms(&self, now: Millis) -> Option<Millis> {
         match self {
-            Known::Ended { seen_at, .. } => Some((seen_at + STOP_EVIDENCE_WINDOW_MS).saturating_sub(now)),
-            Known::Busy | Known::Stopped | Known::Running(_) => None,
+            KnownState::Ended { seen_at, .. } => {
+                Some((seen_at + STOP_EVIDENCE_WINDOW_MS).saturating_sub(now))
+            }
+            KnownState::Busy | KnownState::Stopped | KnownState::Running(_) => None,
         }
     }
 
@@ -61,33 +63,33 @@ impl Known {
         now: Millis,
     ) -> Option<ReportedChange> {
         match (self.clone(), query_result) {
-            (Known::Busy, _)
+            (KnownState::Busy, _)
             | (_, QueryResult::Unclear)
-            | (Known::Stopped, QueryResult::Ended(..) | QueryResult::Nothing) => None,
-            (Known::Stopped, QueryResult::Runs(run)) => {
-                *self = Known::Running(run);
+            | (KnownState::Stopped, QueryResult::Ended(..) | QueryResult::Nothing) => None,
+            (KnownState::Stopped, QueryResult::Runs(run)) => {
+                *self = KnownState::Running(run);
                 Some(ReportedChange::Appeared)
             }
             // A restart by hand begins another run.
-            (Known::Running(_) | Known::Ended { .. }, QueryResult::Runs(run)) => {
-                *self = Known::Running(run);
+            (KnownState::Running(_) | KnownState::Ended { .. }, QueryResult::Runs(run)) => {
+                *self = KnownState::Running(run);
                 None
             }
-            (Known::Running(_) | Known::Ended { .. }, QueryResult::Nothing) => {
-                *self = Known::Stopped;
+            (KnownState::Running(_) | KnownState::Ended { .. }, QueryResult::Nothing) => {
+                *self = KnownState::Stopped;
                 let message = "container was removed".to_owned();
                 Some(ReportedChange::Exited { message, stopped_externally: true })
             }
-            (Known::Running(run), QueryResult::Ended(exit, last_output)) => {
-                self.ended(run, now, &exit, &last_output, evidence, now)
+            (KnownState::Running(run), QueryResult::Ended(exit, last_output)) => {
+                self.handle_end(run, now, &exit, &last_output, evidence, now)
             }
-            (Known::Ended { run, seen_at }, QueryResult::Ended(exit, last_output)) => {
-                self.ended(run, seen_at, &exit, &last_output, evidence, now)
+            (KnownState::Ended { run, seen_at }, QueryResult::Ended(exit, last_output)) => {
+                self.handle_end(run, seen_at, &exit, &last_output, evidence, now)
             }
         }
     }
 
-    fn ended(
+    fn handle_end(
         &mut self,
         run: Run,
         seen_at: Millis,
@@ -98,13 +100,13 @@ impl Known {
     ) -> Option<ReportedChange> {
         let stopped_externally = match evidence.end_cause(exit, seen_at, now) {
             EndCause::Unclear => {
-                *self = Known::Ended { run, seen_at };
+                *self = KnownState::Ended { run, seen_at };
                 return None;
             }
             EndCause::External => true,
             EndCause::OnItsOwn => false,
         };
-        *self = Known::Stopped;
+        *self = KnownState::Stopped;
         Some(ReportedChange::Exited {
             message: format!("{}{last_output}", exit.describe()),
             stopped_externally,
@@ -135,11 +137,11 @@ mod tests {
     }
 
     fn check(
-        mut known: Known,
+        mut known: KnownState,
         query_result: QueryResult,
         now: Millis,
         expected_change: impl Into<Option<ReportedChange>>,
-        expected_known: &Known,
+        expected_known: &KnownState,
     ) {
         let case = format!("{known:?} {query_result:?} {now}");
         assert_eq!(
@@ -152,29 +154,35 @@ mod tests {
 
     #[test]
     fn each_container_change_is_reported_once() {
-        let running = || Known::Running(run("t1"));
-        let ended = || Known::Ended { run: run("t1"), seen_at: 100 };
-        check(Known::Busy, exit(1), 100, None, &Known::Busy);
-        check(Known::Busy, QueryResult::Runs(run("t1")), 100, None, &Known::Busy);
-        check(Known::Stopped, exit(1), 100, None, &Known::Stopped);
-        check(Known::Stopped, QueryResult::Nothing, 100, None, &Known::Stopped);
-        check(Known::Stopped, QueryResult::Runs(run("t1")), 100, ReportedChange::Appeared, &running());
+        let running = || KnownState::Running(run("t1"));
+        let ended = || KnownState::Ended { run: run("t1"), seen_at: 100 };
+        check(KnownState::Busy, exit(1), 100, None, &KnownState::Busy);
+        check(KnownState::Busy, QueryResult::Runs(run("t1")), 100, None, &KnownState::Busy);
+        check(KnownState::Stopped, exit(1), 100, None, &KnownState::Stopped);
+        check(KnownState::Stopped, QueryResult::Nothing, 100, None, &KnownState::Stopped);
+        check(KnownState::Stopped, QueryResult::Runs(run("t1")), 100, ReportedChange::Appeared, &running());
         check(running(), QueryResult::Runs(run("t1")), 100, None, &running());
-        check(running(), QueryResult::Runs(run("t2")), 100, None, &Known::Running(run("t2")));
+        check(running(), QueryResult::Runs(run("t2")), 100, None, &KnownState::Running(run("t2")));
         check(running(), QueryResult::Unclear, 100, None, &running());
-        check(running(), QueryResult::Nothing, 100, exited("container was removed", true), &Known::Stopped);
-        check(running(), exit(1), 100, exited("exit status 1: bye", false), &Known::Stopped);
+        check(
+            running(),
+            QueryResult::Nothing,
+            100,
+            exited("container was removed", true),
+            &KnownState::Stopped,
+        );
+        check(running(), exit(1), 100, exited("exit status 1: bye", false), &KnownState::Stopped);
         check(running(), exit(0), 100, None, &ended());
         check(ended(), exit(0), 500, None, &ended());
-        check(ended(), exit(0), 1100, exited("exit status 0: bye", false), &Known::Stopped);
-        check(ended(), QueryResult::Runs(run("t2")), 500, None, &Known::Running(run("t2")));
+        check(ended(), exit(0), 1100, exited("exit status 0: bye", false), &KnownState::Stopped);
+        check(ended(), QueryResult::Runs(run("t2")), 500, None, &KnownState::Running(run("t2")));
         assert_eq!(ended().next_query_ms(600), Some(500));
         assert_eq!(running().next_query_ms(600), None);
     }
 
     #[test]
     fn stop_evidence_ends_the_exit_wait() {
-        let mut known = Known::Ended { run: run("t1"), seen_at: 100 };
+        let mut known = KnownState::Ended { run: run("t1"), seen_at: 100 };
         let mut evidence = StopEvidence::default();
         for action in ["died", "cleanup", "cleanup"] {
             evidence.record(action, 150);

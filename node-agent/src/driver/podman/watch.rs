@@ -6,7 +6,7 @@ use super::client::{ContainerEvent, Events, seconds_since_1970};
 use super::container::{ContainerState, Run};
 use super::health;
 use super::hints::StopEvidence;
-use super::known::{Known, QueryResult, ReportedChange};
+use super::known::{KnownState, QueryResult, ReportedChange};
 use super::lifecycle::{self, Found};
 use crate::core::DriverEvent;
 use ha_api_types::id::ResourceName;
@@ -39,7 +39,7 @@ pub(super) struct Watches {
 struct Entry {
     service: ServiceDefinition,
     container: String,
-    known: Known,
+    known: KnownState,
     evidence: StopEvidence,
     /// Increased by every command, so that the result of a query that began before the command is ignored.
     generation: u64,
@@ -75,7 +75,7 @@ impl Watches {
     /// Records that a command is in progress, which causes the changes from now on.
     pub(super) fn busy(&self, resource: &ResourceName) {
         if let Some(entry) = self.lock().get_mut(resource) {
-            entry.known = Known::Busy;
+            entry.known = KnownState::Busy;
             entry.generation += 1;
             entry.health = None;
         }
@@ -83,7 +83,7 @@ impl Watches {
 
     /// Records that the service does not run, as just confirmed.
     pub(super) fn stopped(&self, service: &ServiceDefinition, container: &str) {
-        self.set_confirmed_state(service, container, Known::Stopped);
+        self.set_confirmed_state(service, container, KnownState::Stopped);
     }
 
     /// Records that the service runs, as just confirmed, and starts its health checks.
@@ -95,7 +95,7 @@ impl Watches {
         run: Run,
     ) {
         let id = run.id.clone();
-        if !self.set_confirmed_state(service, container, Known::Running(run)) {
+        if !self.set_confirmed_state(service, container, KnownState::Running(run)) {
             return;
         }
         let check = service.driver.podman.as_ref().and_then(|podman| podman.health_check.clone());
@@ -114,7 +114,7 @@ impl Watches {
     }
 
     /// Records a confirmed state. Returns `true` if the state is new.
-    fn set_confirmed_state(&self, service: &ServiceDefinition, container: &str, known: Known) -> bool {
+    fn set_confirmed_state(&self, service: &ServiceDefinition, container: &str, known: KnownState) -> bool {
         let mut entries = self.lock();
         let next_query_at = Instant::now();
         let is_unchanged =
@@ -142,11 +142,11 @@ impl Watches {
     fn unhealthy(&self, context: &Context, resource: &ResourceName, id: &str, message: String) {
         let mut entries = self.lock();
         let Some(entry) = entries.get_mut(resource) else { return };
-        if !matches!(&entry.known, Known::Running(run) if run.id == id) {
+        if !matches!(&entry.known, KnownState::Running(run) if run.id == id) {
             return;
         }
         // The agent kills the service before it starts it again; until then, reports that it runs are wrong.
-        entry.known = Known::Busy;
+        entry.known = KnownState::Busy;
         entry.generation += 1;
         entry.send(context, ReportedChange::Exited { message, stopped_externally: false });
     }
@@ -174,7 +174,7 @@ impl Watches {
     fn due(&self) -> (Vec<ResourceName>, Option<Instant>) {
         let now = Instant::now();
         let entries = self.lock();
-        let watched = || entries.iter().filter(|(_, entry)| entry.known != Known::Busy);
+        let watched = || entries.iter().filter(|(_, entry)| entry.known != KnownState::Busy);
         let due =
             watched().filter(|(_, entry)| entry.next_query_at <= now).map(|(name, _)| name.clone()).collect();
         (due, watched().map(|(_, entry)| entry.next_query_at).min())
@@ -260,7 +260,9 @@ pub(super) async fn run(driver: Weak<Context>) {
 async fn query_service(context: &Context, resource: &ResourceName) {
     let (service, generation) = {
         let entries = context.watches.lock();
-        let Some(entry) = entries.get(resource).filter(|entry| entry.known != Known::Busy) else { return };
+        let Some(entry) = entries.get(resource).filter(|entry| entry.known != KnownState::Busy) else {
+            return;
+        };
         (entry.service.clone(), entry.generation)
     };
     let mut next_query_delay = context.settings.poll_interval;

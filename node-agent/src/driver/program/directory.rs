@@ -1,6 +1,6 @@
 //! A service's directory in the state directory: order, record, ending, log, and the lock that a supervisor holds.
 
-use super::order::{Record, RecordedExit};
+use super::order::{ProcessRecord, RecordedExit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -78,16 +78,19 @@ impl ServiceDirectory {
     }
 
     /// Returns the record of the supervised process, running or ended.
-    pub(in crate::driver) fn record(&self) -> io::Result<Option<Record>> {
+    pub(in crate::driver) fn record(&self) -> io::Result<Option<ProcessRecord>> {
         self.read("process.json")
     }
 
     /// Returns how the main process of the record ended.
-    pub(in crate::driver) fn recorded_exit(&self, record: &Record) -> io::Result<Option<RecordedExit>> {
+    pub(in crate::driver) fn recorded_exit(
+        &self,
+        record: &ProcessRecord,
+    ) -> io::Result<Option<RecordedExit>> {
         Ok(self.read("ending.json")?.filter(|exit: &RecordedExit| exit.main == record.main))
     }
 
-    pub(in crate::driver) fn write_record(&self, record: &Record) -> io::Result<()> {
+    pub(in crate::driver) fn write_record(&self, record: &ProcessRecord) -> io::Result<()> {
         self.write("process.json", record)
     }
 

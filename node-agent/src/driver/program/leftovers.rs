@@ -1,7 +1,7 @@
 //! Search for all processes of a service on this machine, including those that have detached themselves.
 
 use super::cgroup::ServiceCgroup;
-use super::order::Record;
+use super::order::ProcessRecord;
 use super::process::{ProcessIdentity, ProcessStatus};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ pub(in crate::driver) struct ProcessSearch {
     /// Control groups of the service: the current one, and the one in the record.
     pub(in crate::driver) cgroups: Vec<ServiceCgroup>,
     /// Record of the supervised process of this boot.
-    pub(in crate::driver) record: Option<Record>,
+    pub(in crate::driver) record: Option<ProcessRecord>,
 }
 
 /// Processes that a search has found.

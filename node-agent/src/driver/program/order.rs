@@ -56,7 +56,7 @@ pub(in crate::driver) struct LaunchFailure {
 /// Record of the supervised process, stored in the service's directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::driver) struct Record {
+pub(in crate::driver) struct ProcessRecord {
     /// Uid of the resource at the start.
     pub(in crate::driver) uid: String,
     /// Boot in which the process identities are valid.
@@ -112,22 +112,22 @@ impl LaunchFailure {
 mod tests {
     use super::*;
 
-    fn check(step: LaunchStep, errno: Option<i32>, expected: FailureClass) {
+    fn assert_failure_class(step: LaunchStep, errno: Option<i32>, expected: FailureClass) {
         let failure = LaunchFailure { step, errno, message: String::new() };
         assert_eq!(failure.to_driver_failure().class, expected, "{failure:?}");
     }
 
     #[test]
     fn program_failures_map_to_failure_classes() {
-        check(LaunchStep::Program, Some(libc::ENOENT), FailureClass::NeverHere);
-        check(LaunchStep::Program, Some(libc::EACCES), FailureClass::NeverHere);
-        check(LaunchStep::Program, Some(libc::ENOEXEC), FailureClass::NeverHere);
-        check(LaunchStep::Program, Some(libc::EAGAIN), FailureClass::RetryHere);
-        check(LaunchStep::Program, Some(libc::E2BIG), FailureClass::ConfigurationWrong);
-        check(LaunchStep::Program, None, FailureClass::ConfigurationWrong);
-        check(LaunchStep::Directory, Some(libc::ENOENT), FailureClass::NeverHere);
-        check(LaunchStep::User, Some(libc::ENOENT), FailureClass::NeverHere);
-        check(LaunchStep::User, Some(libc::EAGAIN), FailureClass::RetryHere);
-        check(LaunchStep::Prepare, Some(libc::ENOENT), FailureClass::RetryHere);
+        assert_failure_class(LaunchStep::Program, Some(libc::ENOENT), FailureClass::NeverHere);
+        assert_failure_class(LaunchStep::Program, Some(libc::EACCES), FailureClass::NeverHere);
+        assert_failure_class(LaunchStep::Program, Some(libc::ENOEXEC), FailureClass::NeverHere);
+        assert_failure_class(LaunchStep::Program, Some(libc::EAGAIN), FailureClass::RetryHere);
+        assert_failure_class(LaunchStep::Program, Some(libc::E2BIG), FailureClass::ConfigurationWrong);
+        assert_failure_class(LaunchStep::Program, None, FailureClass::ConfigurationWrong);
+        assert_failure_class(LaunchStep::Directory, Some(libc::ENOENT), FailureClass::NeverHere);
+        assert_failure_class(LaunchStep::User, Some(libc::ENOENT), FailureClass::NeverHere);
+        assert_failure_class(LaunchStep::User, Some(libc::EAGAIN), FailureClass::RetryHere);
+        assert_failure_class(LaunchStep::Prepare, Some(libc::ENOENT), FailureClass::RetryHere);
     }
 }

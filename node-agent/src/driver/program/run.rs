@@ -79,7 +79,7 @@ impl Ended {
 pub(in crate::driver) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Time after a program's end to wait for more output, if a process that it started still holds its standard output.
-const HELD_OUTPUT_WAIT: Duration = Duration::from_millis(200);
+const LATE_OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A running program. Dropping it kills the program with its process group.
 pub(in crate::driver) struct Running {
@@ -91,13 +91,13 @@ pub(in crate::driver) struct Running {
 }
 
 impl Programs {
-    /// Runs a program to its end, for at most `limit_ms`. Dropping the future earlier kills the program and its
+    /// Runs a program to its end, for at most `timeout_ms`. Dropping the future earlier kills the program and its
     /// process group.
     pub(in crate::driver) async fn run(
         &self,
         resource: &str,
         run: Run<'_>,
-        limit_ms: Millis,
+        timeout_ms: Millis,
     ) -> io::Result<End> {
         let whole_run = async {
             match self.begin_run(resource, run).await? {
@@ -105,7 +105,7 @@ impl Programs {
                 Err(failure) => Ok(End::NotLaunched(failure)),
             }
         };
-        tokio::time::timeout(Duration::from_millis(limit_ms), whole_run).await.unwrap_or(Ok(End::TimedOut))
+        tokio::time::timeout(Duration::from_millis(timeout_ms), whole_run).await.unwrap_or(Ok(End::TimedOut))
     }
 
     /// Starts a program. When this returns, the program has been executed.
@@ -118,7 +118,7 @@ impl Programs {
         let log = open_log(&directory, self.settings.log_bytes_max)?;
         let log_offset = output::log_length(&directory.log());
         let (agent_socket, shim_socket) = UnixStream::pair()?;
-        let mut command = Command::new(&self.settings.shim);
+        let mut command = Command::new(&self.settings.shim_path);
         command
             .arg(LAUNCH)
             .env_clear()
@@ -156,10 +156,10 @@ impl Programs {
 impl Running {
     /// Waits for the end of the program.
     pub(in crate::driver) async fn end(mut self) -> io::Result<Ended> {
-        let mut printed = Vec::new();
-        let status = self.collect(&mut printed).await?;
+        let mut captured = Vec::new();
+        let status = self.capture_output(&mut captured).await?;
         let logged_output = output::text_since(&self.directory.log(), self.log_offset);
-        Ok(Ended { status, logged_output, output: String::from_utf8_lossy(&printed).into_owned() })
+        Ok(Ended { status, logged_output, output: String::from_utf8_lossy(&captured).into_owned() })
     }
 
     /// Returns the captured standard output for reading during the run; `None` if not captured, or already taken.
@@ -167,23 +167,23 @@ impl Running {
         self.output.take()
     }
 
-    async fn collect(&mut self, printed: &mut Vec<u8>) -> io::Result<ExitStatus> {
+    async fn capture_output(&mut self, captured: &mut Vec<u8>) -> io::Result<ExitStatus> {
         let Some(mut output) = self.output.take() else { return self.group.child.wait().await };
         let mut buffer = vec![0; 16 * 1024];
         let status = loop {
             tokio::select! {
                 read = output.read(&mut buffer) => match read? {
                     0 => return self.group.child.wait().await,
-                    length => append_bounded(printed, &buffer[..length]),
+                    length => append_bounded(captured, &buffer[..length]),
                 },
                 status = self.group.child.wait() => break status?,
             }
         };
         while let Ok(Ok(length @ 1..)) =
-            tokio::time::timeout(HELD_OUTPUT_WAIT, output.read(&mut buffer)).await
+            tokio::time::timeout(LATE_OUTPUT_TIMEOUT, output.read(&mut buffer)).await
         {
-            append_bounded(printed, &buffer[..length]);
-            if printed.len() >= OUTPUT_BYTES_MAX {
+            append_bounded(captured, &buffer[..length]);
+            if captured.len() >= OUTPUT_BYTES_MAX {
                 break;
             }
         }
@@ -191,9 +191,9 @@ impl Running {
     }
 }
 
-fn append_bounded(printed: &mut Vec<u8>, new_bytes: &[u8]) {
-    let remaining = OUTPUT_BYTES_MAX.saturating_sub(printed.len()).min(new_bytes.len());
-    printed.extend_from_slice(&new_bytes[..remaining]);
+fn append_bounded(captured: &mut Vec<u8>, new_bytes: &[u8]) {
+    let remaining = OUTPUT_BYTES_MAX.saturating_sub(captured.len()).min(new_bytes.len());
+    captured.extend_from_slice(&new_bytes[..remaining]);
 }
 
 /// Opens the log for a program's output. On a full or broken disk, the output is lost and the program runs without a

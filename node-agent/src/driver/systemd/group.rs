@@ -14,7 +14,7 @@ struct Hierarchy {
     /// Mount point.
     mount: PathBuf,
     /// `true` for a v2 hierarchy, which also counts resource usage.
-    counts: bool,
+    has_usage_counters: bool,
 }
 
 /// Cgroup hierarchies of this machine that contain the groups of units.
@@ -31,17 +31,21 @@ impl CgroupHierarchies {
 
     fn of(mounts: &str) -> CgroupHierarchies {
         let hierarchies = mounts.lines().filter_map(|line| {
-            let (mount_part, kind) = line.split_once(" - ")?;
+            let (mount_part, file_system_part) = line.split_once(" - ")?;
             let (mount_fields, file_system_fields): (Vec<&str>, Vec<&str>) =
-                (mount_part.split(' ').collect(), kind.split(' ').collect());
-            let counts = match *file_system_fields.first()? {
+                (mount_part.split(' ').collect(), file_system_part.split(' ').collect());
+            let has_usage_counters = match *file_system_fields.first()? {
                 "cgroup2" => true,
                 "cgroup" if file_system_fields.last()?.split(',').any(|option| option == "name=systemd") => {
                     false
                 }
                 _ => return None,
             };
-            Some(Hierarchy { root: mount_fields.get(3)?.into(), mount: mount_fields.get(4)?.into(), counts })
+            Some(Hierarchy {
+                root: mount_fields.get(3)?.into(),
+                mount: mount_fields.get(4)?.into(),
+                has_usage_counters,
+            })
         });
         CgroupHierarchies { hierarchies: hierarchies.collect() }
     }
@@ -52,21 +56,24 @@ impl CgroupHierarchies {
             .hierarchies
             .iter()
             .filter_map(|hierarchy| {
-                let below = Path::new(group).strip_prefix(&hierarchy.root).ok()?;
-                Some((hierarchy.mount.join(below), hierarchy.counts))
+                let relative_path = Path::new(group).strip_prefix(&hierarchy.root).ok()?;
+                Some((hierarchy.mount.join(relative_path), hierarchy.has_usage_counters))
             })
             .filter(|(directory, _)| directory.is_dir())
             .collect();
-        directories_found.sort_by_key(|(_, counts)| !counts);
+        directories_found.sort_by_key(|(_, has_usage_counters)| !has_usage_counters);
         directories_found
     }
 
     /// Returns the directory with the counters of a group.
-    pub(in crate::driver) fn counters(&self, group: &str) -> Option<PathBuf> {
+    pub(in crate::driver) fn usage_directory(&self, group: &str) -> Option<PathBuf> {
         if group.is_empty() {
             return None;
         }
-        self.directories(group).into_iter().find(|(_, counts)| *counts).map(|(directory, _)| directory)
+        self.directories(group)
+            .into_iter()
+            .find(|(_, has_usage_counters)| *has_usage_counters)
+            .map(|(directory, _)| directory)
     }
 
     /// Returns the pids of the processes in a group and its subgroups.
@@ -148,7 +155,13 @@ mod tests {
             let hierarchies = CgroupHierarchies::of(mounts).hierarchies;
             let hierarchies: Vec<(&str, &str, bool)> = hierarchies
                 .iter()
-                .map(|one| (one.root.to_str().unwrap(), one.mount.to_str().unwrap(), one.counts))
+                .map(|hierarchy| {
+                    (
+                        hierarchy.root.to_str().unwrap(),
+                        hierarchy.mount.to_str().unwrap(),
+                        hierarchy.has_usage_counters,
+                    )
+                })
                 .collect();
             assert_eq!(hierarchies, expected, "{mounts}");
         };
@@ -178,8 +191,8 @@ mod tests {
         assert_eq!(groups.members("/system.slice/web.service").unwrap(), [5, 7, 9]);
         assert_eq!(groups.members("/system.slice/gone.service").unwrap(), Vec::<i32>::new());
         assert_eq!(groups.members("").unwrap(), Vec::<i32>::new());
-        assert_eq!(groups.counters("/system.slice/web.service"), Some(unit));
-        assert_eq!((groups.counters("/gone"), groups.counters("")), (None, None));
+        assert_eq!(groups.usage_directory("/system.slice/web.service"), Some(unit));
+        assert_eq!((groups.usage_directory("/gone"), groups.usage_directory("")), (None, None));
         let other_hierarchies =
             CgroupHierarchies::of(&format!("1 2 0:1 /machine {mount} rw - cgroup2 none rw\n"));
         // A group that no mount shows is not known to be empty.

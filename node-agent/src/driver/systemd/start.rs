@@ -4,7 +4,9 @@ use super::bus::{BusError, Session};
 use super::manager::Job;
 use super::state::{ActiveState, UnitState};
 use super::stop::release_unit;
-use super::verdict::{JobResult, RunState, never_here_failure, occupied, refusal, run_state, start_failure};
+use super::verdict::{
+    JobResult, RunState, never_here_failure, refusal, run_state, start_failure, unit_name_conflict,
+};
 use super::watch::{self, wait_for_change};
 use super::{Context, boot, bus_failure, order, transient};
 use crate::core::DriverFailure;
@@ -124,7 +126,7 @@ async fn start_transient_unit(
     state: &UnitState,
     agent_unit: Option<&str>,
 ) -> Result<Option<Job>, DriverFailure> {
-    if let Some(failure) = occupied(unit, state) {
+    if let Some(failure) = unit_name_conflict(unit, state) {
         return Err(failure);
     }
     match state.active {

@@ -74,7 +74,7 @@ pub(super) struct UnitState {
     /// `Result`: systemd's word for how the unit last ended.
     pub(super) result: String,
     /// `true` if the unit's conditions were met at the last start.
-    pub(super) conditions_held: bool,
+    pub(super) are_conditions_met: bool,
     /// Time at which the unit stopped being active, in the same clock as [`ServiceState::main_ended_us`].
     pub(super) active_until_us: u64,
     /// Control group, relative to the root of the hierarchy; empty if the unit has none.
@@ -132,7 +132,7 @@ impl UnitState {
             is_transient: flag(unit, "Transient"),
             job: job(unit),
             result: text(interface_properties, "Result"),
-            conditions_held: flag(unit, "ConditionResult"),
+            are_conditions_met: flag(unit, "ConditionResult"),
             active_until_us: number(unit, "ActiveExitTimestampMonotonic"),
             group: text(interface_properties, "ControlGroup"),
             wanted_by,

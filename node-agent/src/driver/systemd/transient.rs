@@ -8,12 +8,12 @@ use zbus::zvariant::Value;
 /// Slice of all transient units.
 const SLICE: &str = "hactl.slice";
 
-/// Returns the unit's properties. `agent` is the agent's own unit, which ends before this unit at a shutdown.
+/// Returns the unit's properties. `agent_unit` is the agent's own unit, which ends before this unit at a shutdown.
 pub(super) fn properties(
     service: &ServiceDefinition,
     spec: &SystemdSpec,
     node: &NodeName,
-    agent: Option<&str>,
+    agent_unit: Option<&str>,
 ) -> Vec<(&'static str, Value<'static>)> {
     let program = spec.command.first().cloned().unwrap_or_default();
     let mut environment: Vec<String> =
@@ -49,14 +49,14 @@ pub(super) fn properties(
     }
     if let Some(cores) = spec.limits.cpu {
         // CPU time per second: a thousandth of a core is one millisecond.
-        let micros = u64::try_from(cores.milli()).unwrap_or_default().saturating_mul(1000);
-        unit_properties.push(("CPUQuotaPerSecUSec", Value::from(micros)));
+        let cpu_us_per_second = u64::try_from(cores.milli()).unwrap_or_default().saturating_mul(1000);
+        unit_properties.push(("CPUQuotaPerSecUSec", Value::from(cpu_us_per_second)));
     }
     if let Some(tasks) = spec.limits.tasks {
         unit_properties.push(("TasksMax", Value::from(tasks)));
     }
-    if let Some(agent) = agent {
-        unit_properties.push(("Before", Value::from(vec![agent.to_owned()])));
+    if let Some(agent_unit) = agent_unit {
+        unit_properties.push(("Before", Value::from(vec![agent_unit.to_owned()])));
     }
     unit_properties
 }
@@ -69,14 +69,14 @@ mod tests {
     use serde_json::json;
 
     /// Checks the properties by name, as text.
-    fn check(spec: &serde_json::Value, agent: Option<&str>, expected: &[(&str, &str)], absent: &[&str]) {
+    fn check(spec: &serde_json::Value, agent_unit: Option<&str>, expected: &[(&str, &str)], absent: &[&str]) {
         let mut resource = Resource::default();
         resource.metadata.name = "web".into();
         resource.metadata.uid = "uid-1".into();
         resource.spec.driver = serde_json::from_value::<DriverSpec>(json!({"systemd": spec})).unwrap();
         let service = ServiceDefinition::of(&resource);
         let spec = service.driver.systemd.clone().unwrap();
-        let unit_properties = properties(&service, &spec, &"node1".into(), agent);
+        let unit_properties = properties(&service, &spec, &"node1".into(), agent_unit);
         for (name, text) in expected {
             let value = unit_properties
                 .iter()

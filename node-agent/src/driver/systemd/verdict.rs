@@ -80,7 +80,7 @@ pub(super) fn refusal(unit: &str, state: &UnitState) -> Option<DriverFailure> {
 }
 
 /// Returns the failure if the node has a unit of this name that was not created from the command.
-pub(super) fn occupied(unit: &str, state: &UnitState) -> Option<DriverFailure> {
+pub(super) fn unit_name_conflict(unit: &str, state: &UnitState) -> Option<DriverFailure> {
     (!state.fragment.is_empty() && !state.is_transient).then(|| {
         let message = format!(
             "unit {unit} already exists on this node ({}) and cannot be created from the command: omit `unit`, or set another name",
@@ -93,11 +93,13 @@ pub(super) fn occupied(unit: &str, state: &UnitState) -> Option<DriverFailure> {
 /// Returns the failure of a start after which the unit does not run.
 pub(super) fn start_failure(unit: &str, result: &JobResult, state: &UnitState) -> DriverFailure {
     let hint = format!("; run journalctl -u {unit}");
-    let class = match &state.service {
-        Some(service) if state.has_ended() && state.result == "exit-code" => main_class(service.main_end),
+    let class_and_reason = match &state.service {
+        Some(service) if state.has_ended() && state.result == "exit-code" => {
+            exit_failure_class(service.main_end)
+        }
         Some(_) | None => (FailureClass::RetryHere, Reason::StartFailed),
     };
-    let (class, message) = match result {
+    let (class_and_reason, message) = match result {
         JobResult::Dependency => (
             (FailureClass::RetryHere, Reason::StartFailed),
             "a required unit could not be started".to_owned(),
@@ -113,18 +115,22 @@ pub(super) fn start_failure(unit: &str, result: &JobResult, state: &UnitState) -
             (FailureClass::NeverHere, Reason::BadConfiguration),
             format!("systemd rejected the start ({word})"),
         ),
-        JobResult::Done | JobResult::Unseen if !state.conditions_held && state.has_ended() => (
+        JobResult::Done | JobResult::Unseen if !state.are_conditions_met && state.has_ended() => (
             (FailureClass::TryElsewhere, Reason::StartFailed),
             "conditions in the unit file are not met on this node".to_owned(),
         ),
         JobResult::Done | JobResult::Unseen | JobResult::Failed if state.has_ended() => {
-            (class, how_it_ended(state))
+            (class_and_reason, how_it_ended(state))
         }
         JobResult::Done | JobResult::Unseen | JobResult::Failed => {
             ((FailureClass::RetryHere, Reason::StartFailed), format!("unit is {}", state.description))
         }
     };
-    DriverFailure { class: class.0, reason: class.1, message: format!("{unit}: {message}{hint}") }
+    DriverFailure {
+        class: class_and_reason.0,
+        reason: class_and_reason.1,
+        message: format!("{unit}: {message}{hint}"),
+    }
 }
 
 /// Exit statuses with which systemd reports that it could not execute the program.
@@ -134,7 +140,7 @@ const NO_SUCH_GROUP: i32 = 216;
 const NO_SUCH_USER: i32 = 217;
 const CANNOT_MAKE_NAMESPACE: i32 = 226;
 
-fn main_class(process_end: MainEnd) -> (FailureClass, Reason) {
+fn exit_failure_class(process_end: MainEnd) -> (FailureClass, Reason) {
     match process_end {
         MainEnd::Exited(CANNOT_EXECUTE) => (FailureClass::NeverHere, Reason::NotInstalled),
         MainEnd::Exited(CANNOT_CHANGE_DIRECTORY | NO_SUCH_GROUP | NO_SUCH_USER) => {
@@ -150,7 +156,7 @@ fn main_class(process_end: MainEnd) -> (FailureClass, Reason) {
 pub(super) fn how_it_ended(state: &UnitState) -> String {
     let main = state.service.as_ref().map_or(MainEnd::None, |service| service.main_end);
     match state.result.as_str() {
-        "success" | "exit-code" | "signal" | "core-dump" => main_end(main, &state.result),
+        "success" | "exit-code" | "signal" | "core-dump" => describe_main_end(main, &state.result),
         "oom-kill" => "killed by the kernel's out-of-memory killer".to_owned(),
         "watchdog" => "no report to systemd in time (WatchdogSec=)".to_owned(),
         "timeout" => {
@@ -165,7 +171,7 @@ pub(super) fn how_it_ended(state: &UnitState) -> String {
     }
 }
 
-fn main_end(process_end: MainEnd, result: &str) -> String {
+fn describe_main_end(process_end: MainEnd, result: &str) -> String {
     match process_end {
         MainEnd::Exited(CANNOT_CHANGE_DIRECTORY) => {
             "cannot enter the working directory (exit status 200)".to_owned()
@@ -190,7 +196,7 @@ fn main_end(process_end: MainEnd, result: &str) -> String {
 /// reasons, such as a watchdog or the OOM killer, the result shows that. The result `timeout` may also belong to a
 /// requested stop.
 pub(super) fn is_stopped_externally(state: &UnitState, job_seen: bool) -> bool {
-    let began_before_the_end = match &state.service {
+    let stop_preceded_exit = match &state.service {
         Some(service) if !service.remain_after_exit && service.main_ended_us > 0 => {
             state.active_until_us < service.main_ended_us
         }
@@ -200,7 +206,7 @@ pub(super) fn is_stopped_externally(state: &UnitState, job_seen: bool) -> bool {
     };
     let is_requested_result =
         matches!(state.result.as_str(), "" | "success" | "exit-code" | "signal" | "timeout");
-    job_seen && began_before_the_end && is_requested_result
+    job_seen && stop_preceded_exit && is_requested_result
 }
 
 pub(super) fn never_here_failure(reason: Reason, message: String) -> DriverFailure {
@@ -215,7 +221,7 @@ mod tests {
 
     const MAIN_END: [(&str, i32); 3] = [("exited", 1), ("killed", 2), ("dumped", 3)];
 
-    fn ended(result: &str, (word, status): (&str, i32)) -> UnitState {
+    fn ended_unit(result: &str, (word, status): (&str, i32)) -> UnitState {
         let code = MAIN_END.iter().find(|(name, _)| *name == word).map_or(0, |(_, code)| *code);
         unit(&[
             ("ActiveState", Value::from(if result == "success" { "inactive" } else { "failed" })),
@@ -277,11 +283,11 @@ mod tests {
 
     #[test]
     fn a_unit_file_is_not_overridden_by_a_command() {
-        assert_eq!(occupied("web.service", &unit(&[])), None);
+        assert_eq!(unit_name_conflict("web.service", &unit(&[])), None);
         let file = ("FragmentPath", Value::from("/etc/systemd/system/web.service"));
-        assert!(occupied("web.service", &unit(&[file])).is_some());
+        assert!(unit_name_conflict("web.service", &unit(&[file])).is_some());
         let file = ("FragmentPath", Value::from("/run/systemd/transient/web.service"));
-        assert_eq!(occupied("web.service", &unit(&[file, ("Transient", Value::from(true))])), None);
+        assert_eq!(unit_name_conflict("web.service", &unit(&[file, ("Transient", Value::from(true))])), None);
     }
 
     #[test]
@@ -292,7 +298,7 @@ mod tests {
             assert_eq!(failure.message, format!("web.service: {message}; run journalctl -u web.service"));
         };
         let (retry_here, never_here) = (FailureClass::RetryHere, FailureClass::NeverHere);
-        let failed = |status| ended("exit-code", ("exited", status));
+        let failed = |status| ended_unit("exit-code", ("exited", status));
         check("failed", &failed(1), retry_here, Reason::StartFailed, "main process exited with status 1");
         let missing = "cannot execute the program (exit status 203)";
         check("failed", &failed(203), never_here, Reason::NotInstalled, missing);
@@ -300,9 +306,9 @@ mod tests {
         let user = "user does not exist (exit status 217)";
         check("failed", &failed(217), never_here, Reason::BadConfiguration, user);
         check("failed", &failed(0), retry_here, Reason::StartFailed, "a command of the unit failed");
-        let killed = ended("signal", ("killed", 9));
+        let killed = ended_unit("signal", ("killed", 9));
         check("failed", &killed, retry_here, Reason::StartFailed, "main process was killed by signal 9");
-        let timed_out = ended("timeout", ("killed", 15));
+        let timed_out = ended_unit("timeout", ("killed", 15));
         let message = "time limit of the unit exceeded (TimeoutStartSec=, TimeoutStopSec=, RuntimeMaxSec=)";
         check("failed", &timed_out, retry_here, Reason::StartFailed, message);
         let message = "start took longer than JobTimeoutSec=";
@@ -330,14 +336,14 @@ mod tests {
             ("", ("", 0), "service exited"),
             ("exec-condition", ("", 0), "unit failed (exec-condition)"),
         ] {
-            assert_eq!(how_it_ended(&ended(result, end)), expected);
+            assert_eq!(how_it_ended(&ended_unit(result, end)), expected);
         }
     }
 
     #[test]
     fn manual_stop_is_distinguished_from_crash() {
         let check = |result: &str, active_until: u64, main_ended: u64, job_seen: bool, expected: bool| {
-            let mut state = ended(result, ("killed", 15));
+            let mut state = ended_unit(result, ("killed", 15));
             state.active_until_us = active_until;
             if let Some(service) = &mut state.service {
                 service.main_ended_us = main_ended;

@@ -6,7 +6,7 @@ use super::{
 };
 
 impl Core {
-    pub(super) fn message(&mut self, now: Moment, number: u64, request: Request) {
+    pub(super) fn handle_message(&mut self, now: Moment, number: u64, request: Request) {
         if number != self.next_number || number == 0 {
             self.reply(number, Outcome::Refused(Refusal::OutOfOrder { expected: self.next_number }));
             self.effects.push_back(Effect::Disconnect);
@@ -68,7 +68,7 @@ impl Core {
         self.pending = Pending::Pet { number, outcome: Outcome::Done, undo };
     }
 
-    pub(super) fn opened(&mut self, now: Moment, result: Result<DeviceFacts, Refusal>) {
+    pub(super) fn handle_open_result(&mut self, now: Moment, result: Result<DeviceFacts, Refusal>) {
         let (number, arm, reopens) = match std::mem::replace(&mut self.pending, Pending::Nothing) {
             Pending::Open { number, arm, reopens } => (number, arm, reopens),
             pending @ (Pending::Nothing | Pending::Pet { .. } | Pending::Close { .. }) => {
@@ -190,7 +190,7 @@ impl Core {
         self.pending = Pending::Close { number, outcome };
     }
 
-    pub(super) fn closed(&mut self, result: Result<(), u32>) {
+    pub(super) fn handle_close_result(&mut self, result: Result<(), u32>) {
         let (number, outcome) = match std::mem::replace(&mut self.pending, Pending::Nothing) {
             Pending::Close { number, outcome } => (number, outcome),
             pending @ (Pending::Nothing | Pending::Open { .. } | Pending::Pet { .. }) => {
@@ -212,7 +212,7 @@ impl Core {
     }
 
     /// Handles the result of the pet that completes a request.
-    pub(super) fn petted_for_request(
+    pub(super) fn handle_requested_pet_result(
         &mut self,
         now: Moment,
         number: u64,
@@ -239,7 +239,7 @@ impl Core {
         };
         let Some(refusal) = refusal else {
             if let (Undo::Restore { .. }, Ok(read_back)) = (undo, result) {
-                self.timeout_changed(read_back);
+                self.handle_timeout_change(read_back);
             }
             match undo {
                 // The device was armed again and petted.
@@ -253,12 +253,12 @@ impl Core {
         match undo {
             Undo::Nothing | Undo::Reopened => {
                 if result.is_err() {
-                    self.pet_was_refused();
+                    self.record_refused_pet();
                 }
                 self.refuse(number, refusal);
             }
             Undo::Again { arm } => {
-                self.pet_was_refused();
+                self.record_refused_pet();
                 self.open_again(number, arm);
             }
             Undo::Close => self.close(number, Outcome::Refused(refusal)),
@@ -284,7 +284,7 @@ impl Core {
 
     /// Records a new full timeout. A sliding device may have been asked for less because of the deadline; a fixed
     /// device reports the timeout that it took.
-    fn timeout_changed(&mut self, read_back: u32) {
+    fn handle_timeout_change(&mut self, read_back: u32) {
         if let (Some(device), Some(timing)) = (&mut self.device, &mut self.timing) {
             if !device.sliding {
                 timing.timeout_seconds = read_back;

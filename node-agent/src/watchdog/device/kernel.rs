@@ -43,7 +43,7 @@ impl KernelDevice {
         let sysfs_facts = device.sysfs_facts();
         // A device that rejects this query is not a watchdog, so nothing is written to it.
         let info = system_calls::get_support(&device.descriptor)
-            .map_err(|errno| Refusal::DeviceFailed { errno: number(errno) })?;
+            .map_err(|errno| Refusal::DeviceFailed { errno: to_protocol_errno(errno) })?;
         // If the kernel does not report `nowayout`, assume that the device cannot be stopped. The device is then petted
         // while idle.
         let nowayout = sysfs_facts.as_ref().is_none_or(|sysfs_facts| sysfs_facts.nowayout.unwrap_or(true));
@@ -52,7 +52,7 @@ impl KernelDevice {
             return Err(Refusal::StopsWhenClosed);
         }
         let facts =
-            device.examine(&info, sysfs_facts.as_ref(), timeout_seconds, descriptor_retained, nowayout);
+            device.configure(&info, sysfs_facts.as_ref(), timeout_seconds, descriptor_retained, nowayout);
         Ok((device, facts))
     }
 
@@ -66,10 +66,10 @@ impl KernelDevice {
         location: &Path,
     ) -> Result<(Self, DeviceFacts), (u32, OwnedFd)> {
         let support = system_calls::get_support(&descriptor);
-        let answers = support.and_then(|info| Ok((info, system_calls::get_timeout(&descriptor)?)));
-        let (info, timeout_seconds) = match answers {
-            Ok(answers) => answers,
-            Err(errno) => return Err((number(errno), descriptor)),
+        let info_and_timeout = support.and_then(|info| Ok((info, system_calls::get_timeout(&descriptor)?)));
+        let (info, timeout_seconds) = match info_and_timeout {
+            Ok(info_and_timeout) => info_and_timeout,
+            Err(errno) => return Err((to_protocol_errno(errno), descriptor)),
         };
         let device = Self { descriptor, location: name_of(location), timeout_seconds };
         let sysfs_facts = device.sysfs_facts();
@@ -79,8 +79,8 @@ impl KernelDevice {
             identity: Name::new(&info.identity),
             location: device.location,
             timeout_seconds,
-            smallest_timeout_seconds: smallest(sysfs_facts.as_ref()),
-            largest_timeout_seconds: largest(sysfs_facts.as_ref(), timeout_seconds),
+            smallest_timeout_seconds: smallest_timeout_seconds_of(sysfs_facts.as_ref()),
+            largest_timeout_seconds: largest_timeout_seconds_of(sysfs_facts.as_ref(), timeout_seconds),
             sliding: false,
             descriptor_retained: true,
             nowayout,
@@ -104,7 +104,7 @@ impl KernelDevice {
 
     /// Sets the timeout, and returns the facts of the device. `sliding` requires that the device accepts the smaller
     /// timeouts that are tried unchanged, and that setting a timeout pets.
-    fn examine(
+    fn configure(
         &mut self,
         info: &WatchdogInfo,
         sysfs_facts: Option<&sysfs::SysfsFacts>,
@@ -117,12 +117,13 @@ impl KernelDevice {
             // come while the last deadline still holds. So the device must only reset.
             let _ = system_calls::set_pretimeout(&self.descriptor, 0);
         }
-        let settable = info.options & OPTION_SET_TIMEOUT != 0;
-        let smallest_timeout_seconds = smallest(sysfs_facts);
+        let has_settable_timeout = info.options & OPTION_SET_TIMEOUT != 0;
+        let smallest_timeout_seconds = smallest_timeout_seconds_of(sysfs_facts);
         // Only the kernel's watchdog core, which lists its devices, is known to pet when a timeout is set.
-        let mut sliding = settable && info.options & OPTION_KEEP_ALIVE != 0 && sysfs_facts.is_some();
-        if settable {
-            sliding = sliding && self.accepts_all_timeouts(smallest_timeout_seconds, timeout_seconds);
+        let mut sliding =
+            has_settable_timeout && info.options & OPTION_KEEP_ALIVE != 0 && sysfs_facts.is_some();
+        if has_settable_timeout {
+            sliding = sliding && self.try_all_timeouts(smallest_timeout_seconds, timeout_seconds);
             let _ = self.pet(Some(timeout_seconds));
             sliding = sliding && self.pets_on_set_timeout();
         }
@@ -134,14 +135,18 @@ impl KernelDevice {
             location: self.location,
             timeout_seconds: read_back,
             smallest_timeout_seconds,
-            largest_timeout_seconds: if settable { largest(sysfs_facts, read_back) } else { read_back },
+            largest_timeout_seconds: if has_settable_timeout {
+                largest_timeout_seconds_of(sysfs_facts, read_back)
+            } else {
+                read_back
+            },
             sliding,
             descriptor_retained,
             nowayout,
         }
     }
 
-    fn accepts_all_timeouts(&mut self, smallest_seconds: u32, timeout_seconds: u32) -> bool {
+    fn try_all_timeouts(&mut self, smallest_seconds: u32, timeout_seconds: u32) -> bool {
         (smallest_seconds..=timeout_seconds.min(smallest_seconds + MAX_TRIED_TIMEOUTS))
             .rev()
             .all(|seconds| self.pet(Some(seconds)) == Ok(seconds))
@@ -159,9 +164,9 @@ impl KernelDevice {
         match timeout_seconds {
             Some(seconds) => {
                 self.timeout_seconds =
-                    system_calls::set_timeout(&self.descriptor, seconds).map_err(number)?;
+                    system_calls::set_timeout(&self.descriptor, seconds).map_err(to_protocol_errno)?;
             }
-            None => system_calls::keep_alive(&self.descriptor).map_err(number)?,
+            None => system_calls::keep_alive(&self.descriptor).map_err(to_protocol_errno)?,
         }
         Ok(self.timeout_seconds)
     }
@@ -178,21 +183,21 @@ impl KernelDevice {
     pub(super) fn close(self) -> Result<(), u32> {
         match nix::unistd::write(&self.descriptor, b"V") {
             Ok(1) => Ok(()),
-            Ok(_) => Err(number(Errno::EIO)),
-            Err(errno) => Err(number(errno)),
+            Ok(_) => Err(to_protocol_errno(Errno::EIO)),
+            Err(errno) => Err(to_protocol_errno(errno)),
         }
     }
 }
 
-fn smallest(sysfs_facts: Option<&sysfs::SysfsFacts>) -> u32 {
+fn smallest_timeout_seconds_of(sysfs_facts: Option<&sysfs::SysfsFacts>) -> u32 {
     sysfs_facts.and_then(|sysfs_facts| sysfs_facts.smallest_timeout_seconds).unwrap_or(1).max(1)
 }
 
-fn largest(sysfs_facts: Option<&sysfs::SysfsFacts>, unknown: u32) -> u32 {
+fn largest_timeout_seconds_of(sysfs_facts: Option<&sysfs::SysfsFacts>, default_seconds: u32) -> u32 {
     match sysfs_facts.and_then(|sysfs_facts| sysfs_facts.largest_timeout_seconds) {
         Some(0) => LARGEST_TIMEOUT_SECONDS,
         Some(seconds) => seconds,
-        None => unknown,
+        None => default_seconds,
     }
 }
 
@@ -201,7 +206,7 @@ fn name_of(path: &Path) -> Name {
 }
 
 /// Converts an error number to its representation in the protocol.
-fn number(errno: Errno) -> u32 {
+fn to_protocol_errno(errno: Errno) -> u32 {
     (errno as i32).unsigned_abs()
 }
 
@@ -214,9 +219,9 @@ fn refusal_of(errno: Errno, path: &Path) -> Refusal {
             Refusal::DeviceBusy { pid, name }
         }
         Errno::ENOENT | Errno::ENODEV | Errno::ENXIO => {
-            Refusal::NoDevice { errno: number(errno), location: name_of(path) }
+            Refusal::NoDevice { errno: to_protocol_errno(errno), location: name_of(path) }
         }
-        _ => Refusal::DeviceFailed { errno: number(errno) },
+        _ => Refusal::DeviceFailed { errno: to_protocol_errno(errno) },
     }
 }
 

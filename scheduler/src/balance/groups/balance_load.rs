@@ -164,10 +164,10 @@ fn next(
             .into_iter()
             .filter(|(guest, _)| !moved.iter().any(|moved| moved.guest == *guest))
             .map(|(guest, target)| {
-                let home = all_groups.group_of(state.placement(guest).primary);
-                shift(all_groups, loads, guest, home, target);
+                let current_group = all_groups.group_of(state.placement(guest).primary);
+                shift(all_groups, loads, guest, current_group, target);
                 let gain = before - loads.deviation();
-                shift(all_groups, loads, guest, target, home);
+                shift(all_groups, loads, guest, target, current_group);
                 (gain, guest, target)
             })
             .filter(|(gain, ..)| *gain >= min_gain.max(1e-9))
@@ -195,15 +195,15 @@ fn pairs(
     let mut pairs = Vec::new();
     for (guest, facts) in all_groups.problem.guests.iter().enumerate() {
         let placement = state.placement(guest);
-        let home = all_groups.group_of(placement.primary);
-        let in_one_group = placement.nodes().all(|host| all_groups.group_of(host) == home);
+        let current_group = all_groups.group_of(placement.primary);
+        let in_one_group = placement.nodes().all(|host| all_groups.group_of(host) == current_group);
         if !facts.movable || !in_one_group {
             continue;
         }
         for &target in &loads.groups {
-            let involves_outlier = target != home && (home == outlier || target == outlier);
+            let involves_outlier = target != current_group && (current_group == outlier || target == outlier);
             if involves_outlier
-                && !demotes(all_groups.allocation(home), all_groups.allocation(target))
+                && !demotes(all_groups.allocation(current_group), all_groups.allocation(target))
                 && partition::check_move(all_groups.cluster, facts.instance, target).is_ok()
             {
                 pairs.push((guest, target));
@@ -214,8 +214,8 @@ fn pairs(
 }
 
 /// Returns `true` for a move from a Preferred group to one of LastResort, which balancing must not make.
-fn demotes(home: Allocation, target: Allocation) -> bool {
-    home == Allocation::Preferred && target == Allocation::LastResort
+fn demotes(current_group: Allocation, target: Allocation) -> bool {
+    current_group == Allocation::Preferred && target == Allocation::LastResort
 }
 
 fn shift(all_groups: &AllGroups<'_>, loads: &mut Loads, guest: usize, from: usize, to: usize) {

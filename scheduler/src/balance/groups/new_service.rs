@@ -36,7 +36,7 @@ pub enum GroupRefusal {
     /// The policy of the group requires another size.
     Size {
         /// The dimension outside the range: memory, disk, or cpus.
-        what: &'static str,
+        amount_name: &'static str,
         /// Size of the service in this dimension.
         requested: i64,
         /// Minimum permitted size.
@@ -50,10 +50,10 @@ impl fmt::Display for GroupRefusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             GroupRefusal::Barrier(barrier) => write!(formatter, "{barrier}"),
-            GroupRefusal::Size { what, requested, least, most } => {
+            GroupRefusal::Size { amount_name, requested, least, most } => {
                 write!(
                     formatter,
-                    "policy of the group requires {what} from {least} to {most}, got {requested}"
+                    "policy of the group requires {amount_name} from {least} to {most}, got {requested}"
                 )
             }
         }
@@ -135,10 +135,10 @@ impl NewService {
                 ("disk", self.disk, lower.disk, upper.disk),
                 ("cpus", self.vcpus, lower.cpus, upper.cpus),
             ];
-            let mut sizes = sizes.into_iter().filter(|(what, ..)| !diskless || *what != "disk");
+            let mut sizes = sizes.into_iter().filter(|(amount_name, ..)| !diskless || *amount_name != "disk");
             sizes.find(|(_, requested, lower, upper)| requested < lower || requested > upper).map(
-                |(what, requested, lower, upper)| GroupRefusal::Size {
-                    what,
+                |(amount_name, requested, lower, upper)| GroupRefusal::Size {
+                    amount_name,
                     requested,
                     least: lower,
                     most: upper,

@@ -59,7 +59,7 @@ impl NoEligibleGroup {
 }
 
 /// Number of nodes that are tried first; all nodes are tried if these lack capacity.
-const SHORTLIST: usize = 40;
+const SHORTLIST_SIZE: usize = 40;
 
 /// Returns every placement on these hosts.
 pub(super) fn placements(reach: Reach, hosts: &[usize]) -> Vec<Placement> {
@@ -79,14 +79,14 @@ pub(super) fn placements(reach: Reach, hosts: &[usize]) -> Vec<Placement> {
 
 /// Returns the lists of hosts to try in turn: if there are many, first those with the most spare memory, then all.
 pub(super) fn shortlists(state: &State<'_>, hosts: Vec<usize>) -> Vec<Vec<usize>> {
-    if hosts.len() <= SHORTLIST {
+    if hosts.len() <= SHORTLIST_SIZE {
         return vec![hosts];
     }
     let mut most_spare = hosts.clone();
     most_spare.sort_by(|&one, &other| {
         state.spare_memory_share(other).total_cmp(&state.spare_memory_share(one)).then(one.cmp(&other))
     });
-    most_spare.truncate(SHORTLIST);
+    most_spare.truncate(SHORTLIST_SIZE);
     most_spare.sort_unstable();
     vec![most_spare, hosts]
 }
@@ -95,7 +95,7 @@ pub(super) fn shortlists(state: &State<'_>, hosts: Vec<usize>) -> Vec<Vec<usize>
 ///
 /// Placements with which every node survives the failure of a peer come first, each part by ascending score. Only an
 /// instance that must leave an offline node may cause a node to fail N+1.
-pub(super) fn ranked(
+pub(super) fn ranked_placements(
     state: &mut State<'_>,
     guest: usize,
     hosts: &[usize],
@@ -139,7 +139,7 @@ pub(super) fn move_within_limits(
 ) -> Result<Vec<Step>, Obstacle> {
     let mut obstacle = Obstacle::TooFewNodes;
     for hosts in shortlists(state, hosts) {
-        match ranked(state, guest, &hosts) {
+        match ranked_placements(state, guest, &hosts) {
             Err(reason) => obstacle = reason,
             Ok(result) => {
                 obstacle = Obstacle::NoRoute;
@@ -180,25 +180,25 @@ impl AllGroups<'_> {
     }
 
     /// Moves an instance to another group: Preferred before LastResort, never Unallocable, then to the placement with
-    /// the lowest score. `open` returns `true` for the groups that may be chosen.
+    /// the lowest score. `is_open` returns `true` for the groups that may be chosen.
     pub(super) fn move_to_other_group(
         &self,
         state: &mut State<'_>,
         guest: usize,
-        open: &dyn Fn(usize) -> bool,
+        is_open: &dyn Fn(usize) -> bool,
     ) -> Result<(usize, Vec<Step>), NoEligibleGroup> {
         let instance = self.problem.guests[guest].instance;
         let from = state.placement(guest);
-        let home = self.group_of(from.primary);
+        let current_group = self.group_of(from.primary);
         let mut obstacles = Vec::new();
-        for class in [Allocation::Preferred, Allocation::LastResort, Allocation::Unallocable] {
+        for allocation in [Allocation::Preferred, Allocation::LastResort, Allocation::Unallocable] {
             let mut best: Option<(f64, usize, Placement, Vec<Step>)> = None;
             for group in self.groups() {
-                if group == home || self.allocation(group) != class {
+                if group == current_group || self.allocation(group) != allocation {
                     continue;
                 }
                 let hosts = self.open_hosts(state, group);
-                let entered = self.may_enter(instance, group, open);
+                let entered = self.check_entry(instance, group, is_open);
                 let result = entered.and_then(|()| move_within_limits(state, guest, hosts));
                 match result {
                     Err(obstacle) => obstacles.push((group, obstacle)),
@@ -219,11 +219,16 @@ impl AllGroups<'_> {
         Err(NoEligibleGroup { guest, obstacles })
     }
 
-    fn may_enter(&self, instance: usize, group: usize, open: &dyn Fn(usize) -> bool) -> Result<(), Obstacle> {
+    fn check_entry(
+        &self,
+        instance: usize,
+        group: usize,
+        is_open: &dyn Fn(usize) -> bool,
+    ) -> Result<(), Obstacle> {
         if !self.inter_group_moves {
             return Err(Obstacle::Barrier(Barrier::InterGroupMoves));
         }
         partition::check_move(self.cluster, instance, group).map_err(Obstacle::Barrier)?;
-        if open(group) { Ok(()) } else { Err(Obstacle::Unhealthy) }
+        if is_open(group) { Ok(()) } else { Err(Obstacle::Unhealthy) }
     }
 }

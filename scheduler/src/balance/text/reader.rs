@@ -106,13 +106,13 @@ fn unexpected_section(sections: &[Section<'_>], text: &str) -> TextError {
 
 /// Defined names with their positions.
 struct Names {
-    what: &'static str,
+    kind: &'static str,
     positions: BTreeMap<String, usize>,
 }
 
 impl Names {
-    fn new(what: &'static str) -> Names {
-        Names { what, positions: BTreeMap::new() }
+    fn new(kind: &'static str) -> Names {
+        Names { kind, positions: BTreeMap::new() }
     }
 
     fn add(&mut self, line: usize, field: &str, name: &str) -> Result<(), TextError> {
@@ -123,14 +123,14 @@ impl Names {
         Err(TextError {
             line,
             field: field.to_owned(),
-            expected: format!("a unique {}", self.what),
+            expected: format!("a unique {}", self.kind),
             found: format!("`{name}` a second time"),
         })
     }
 
     fn find(&self, fields: &Fields<'_>, index: usize, name: &str) -> Result<usize, TextError> {
         let position = self.positions.get(fields.text(index)).copied();
-        position.ok_or_else(|| fields.error(index, name, format!("a {} of the section above", self.what)))
+        position.ok_or_else(|| fields.error(index, name, format!("a {} of the section above", self.kind)))
     }
 }
 

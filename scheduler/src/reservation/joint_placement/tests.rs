@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 
 /// Checks the placement of all services of node1 after the failure of node1.
 fn check_joint_placement(mut view: View, expected: &str) {
-    let gone = view.nodes.get_mut("node1").expect("a node");
-    gone.online = Err(Reason::Fencing);
+    let failed_node = view.nodes.get_mut("node1").expect("a node");
+    failed_node.online = Err(Reason::Fencing);
     let unplaced = view
         .services
         .iter()

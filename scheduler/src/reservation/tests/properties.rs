@@ -85,7 +85,7 @@ proptest! {
             if whole || at == 0 {
                 watch.update(now.clone());
             } else {
-                watch.service_changed(&name, facts);
+                watch.on_service_changed(&name, facts);
             }
             while !watch.compute_missing(1) {}
             let fresh = Model::new(&now);

@@ -1,6 +1,6 @@
 //! Parser of actions. An error states the defect, its position and the accepted forms.
 
-use super::{Action, Command, JournalFault, LinkEnd, Pets, ProcessVerb, bare};
+use super::{Action, Command, JournalCondition, LinkEnd, PetBehavior, ProcessVerb, bare};
 use crate::duration::Duration;
 use crate::scenario::reader::suggested_names;
 use crate::scenario::sections::SLEEP_WORDS;
@@ -138,38 +138,40 @@ fn parse_machine_action(words: &[&str]) -> Result<Action, String> {
         ["shutdown", node] => Ok(Action::Shutdown { node: node_name(node) }),
         ["replace", node] => Ok(Action::Replace { node: node_name(node), clone: false }),
         ["replace", node, "clone"] => Ok(Action::Replace { node: node_name(node), clone: true }),
-        ["agent", node, "upgrade", "words"] => {
-            Ok(Action::Agent { node: node_name(node), verb: ProcessVerb::Upgrade { words: true } })
-        }
-        ["controller", node, "upgrade", "words"] => {
-            Ok(Action::Controller { node: node_name(node), verb: ProcessVerb::Upgrade { words: true } })
-        }
+        ["agent", node, "upgrade", "words"] => Ok(Action::Agent {
+            node: node_name(node),
+            verb: ProcessVerb::Upgrade { writes_new_values: true },
+        }),
+        ["controller", node, "upgrade", "words"] => Ok(Action::Controller {
+            node: node_name(node),
+            verb: ProcessVerb::Upgrade { writes_new_values: true },
+        }),
         ["agent", node, verb] => Ok(Action::Agent { node: node_name(node), verb: process_verb(verb)? }),
         ["controller", node, verb] => {
             Ok(Action::Controller { node: node_name(node), verb: process_verb(verb)? })
         }
         ["suspend", node, word] => {
-            Ok(Action::Suspend { node: node_name(node), length_ms: duration_ms(word)? })
+            Ok(Action::Suspend { node: node_name(node), duration_ms: duration_ms(word)? })
         }
         ["clock", node, "rate", rate] => match rate.parse::<f64>() {
             Ok(rate) if (0.5..=2.0).contains(&rate) => Ok(Action::ClockRate { node: node_name(node), rate }),
             _ => Err(format!("{rate:?} is not a valid rate: specify a number from 0.5 to 2")),
         },
         ["watchdog", node, "stop", word] => {
-            Ok(Action::Watchdog { node: node_name(node), length_ms: duration_ms(word)? })
+            Ok(Action::Watchdog { node: node_name(node), duration_ms: duration_ms(word)? })
         }
         ["plan-time", node, word] => {
-            Ok(Action::PlanTime { node: node_name(node), length_ms: duration_ms(word)? })
+            Ok(Action::PlanTime { node: node_name(node), duration_ms: duration_ms(word)? })
         }
         ["watchdogd", node, word] => {
             Ok(Action::WatchdogDaemon { node: node_name(node), start: parse_switch(word, "start", "kill")? })
         }
         ["pets", node, word] => {
             let pets = match *word {
-                "ok" => Pets::Work,
-                "fail" => Pets::Fail,
-                "fail-counting" => Pets::FailCounting,
-                "reopen" => Pets::Reopen,
+                "ok" => PetBehavior::Accept,
+                "fail" => PetBehavior::Fail,
+                "fail-counting" => PetBehavior::FailCounting,
+                "reopen" => PetBehavior::Reopen,
                 _ => return Err(form_error(words)),
             };
             Ok(Action::Pets { node: node_name(node), pets })
@@ -179,9 +181,11 @@ fn parse_machine_action(words: &[&str]) -> Result<Action, String> {
             None => Err(form_error(words)),
         },
         ["drivers", node, word] => {
-            Ok(Action::Drivers { node: node_name(node), known: parse_switch(word, "known", "unknown")? })
+            Ok(Action::Drivers { node: node_name(node), supported: parse_switch(word, "known", "unknown")? })
         }
-        ["journal", node, word] => Ok(Action::Journal { node: node_name(node), fault: journal_fault(word)? }),
+        ["journal", node, word] => {
+            Ok(Action::Journal { node: node_name(node), fault: journal_condition(word)? })
+        }
         ["link", from, to, word, rest @ ..] if matches!(rest, [] | ["one-way"]) => Ok(Action::Link {
             from: LinkEnd::parse(from),
             to: LinkEnd::parse(to),
@@ -199,7 +203,7 @@ fn parse_machine_action(words: &[&str]) -> Result<Action, String> {
         ["driver", node, "slow", resource, word] => Ok(Action::SlowDriver {
             node: node_name(node),
             resource: bare(resource),
-            length_ms: duration_ms(word)?,
+            duration_ms: duration_ms(word)?,
         }),
         ["driver", node, word] => {
             Ok(Action::Driver { node: node_name(node), hangs: parse_switch(word, "hang", "resume")? })
@@ -213,19 +217,19 @@ fn parse_machine_action(words: &[&str]) -> Result<Action, String> {
 
 fn parse_store_action(words: &[&str]) -> Result<Action, String> {
     match words {
-        ["store", "outage", word] => Ok(Action::StoreOutage { length_ms: duration_ms(word)? }),
+        ["store", "outage", word] => Ok(Action::StoreOutage { duration_ms: duration_ms(word)? }),
         ["store", "leader-change"] => Ok(Action::StoreLeaderChange),
-        ["store", "leader-pause", word] => Ok(Action::StoreLeaderPause { length_ms: duration_ms(word)? }),
+        ["store", "leader-pause", word] => Ok(Action::StoreLeaderPause { duration_ms: duration_ms(word)? }),
         ["store", "compact"] => Ok(Action::StoreCompact),
         ["store", "snapshot"] => Ok(Action::StoreSnapshot),
         ["store", "restore"] => Ok(Action::StoreRestore { empty: false }),
         ["store", "restore", "empty"] => Ok(Action::StoreRestore { empty: true }),
         ["store", "full", word] => Ok(Action::StoreFull { on: parse_switch(word, "on", "off")? }),
-        ["store", "flaky", word] => Ok(Action::StoreFlaky { length_ms: duration_ms(word)? }),
+        ["store", "flaky", word] => Ok(Action::StoreFlaky { duration_ms: duration_ms(word)? }),
         ["store", "lag", node, word] => {
-            Ok(Action::StoreLag { node: (*node).into(), length_ms: duration_ms(word)? })
+            Ok(Action::StoreLag { node: (*node).into(), duration_ms: duration_ms(word)? })
         }
-        ["store", "latency", word] => Ok(Action::StoreLatency { length_ms: duration_ms(word)? }),
+        ["store", "latency", word] => Ok(Action::StoreLatency { duration_ms: duration_ms(word)? }),
         _ => Err(form_error(words)),
     }
 }
@@ -325,12 +329,12 @@ fn parse_service_action(words: &[&str]) -> Result<Action, String> {
     }
 }
 
-fn journal_fault(word: &str) -> Result<JournalFault, String> {
+fn journal_condition(word: &str) -> Result<JournalCondition, String> {
     match word {
-        "full" => Ok(JournalFault::Full),
-        "ok" => Ok(JournalFault::Ok),
-        "lost" => Ok(JournalFault::Lost),
-        "old" => Ok(JournalFault::Old),
+        "full" => Ok(JournalCondition::Full),
+        "ok" => Ok(JournalCondition::Works),
+        "lost" => Ok(JournalCondition::Lost),
+        "old" => Ok(JournalCondition::Old),
         _ => Err(format!("{word:?} must be full, ok, lost or old")),
     }
 }
@@ -343,7 +347,7 @@ fn process_verb(word: &str) -> Result<ProcessVerb, String> {
         "kill" => Ok(ProcessVerb::Kill),
         "hang" => Ok(ProcessVerb::Hang),
         "resume" => Ok(ProcessVerb::Resume),
-        "upgrade" => Ok(ProcessVerb::Upgrade { words: false }),
+        "upgrade" => Ok(ProcessVerb::Upgrade { writes_new_values: false }),
         "downgrade" => Ok(ProcessVerb::Downgrade),
         _ => Err(format!("{word:?} must be stop, start, restart, kill, hang, resume, upgrade or downgrade")),
     }

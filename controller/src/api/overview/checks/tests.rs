@@ -73,7 +73,7 @@ fn check_verdict(cluster_view: &ClusterView, overview: &Overview, name: &str, ve
     let not_ok: Vec<&Check> = checks.iter().filter(|check| check.verdict != Verdict::Ok).collect();
     assert_eq!(not_ok.len(), usize::from(verdict != Verdict::Ok), "{not_ok:?}");
     let matching_check = checks.iter().find(|check| check.name == name).expect("the check exists");
-    assert!(matching_check.verdict == verdict && matching_check.seen.contains(seen), "{matching_check:?}");
+    assert!(matching_check.verdict == verdict && matching_check.finding.contains(seen), "{matching_check:?}");
     assert_eq!(matching_check.help.is_empty(), verdict == Verdict::Ok, "{matching_check:?}");
 }
 
@@ -101,7 +101,7 @@ fn cluster_wide_checks_have_expected_verdicts() {
         "etcd-a, etcd-b share host a",
     );
     check(|o| o.nodes.truncate(1), "nodes", Fail, "services cannot be recovered");
-    check(|o| o.nodes.truncate(2), "nodes", Warn, "cluster: 2");
+    check(|o| o.nodes.truncate(2), "nodes", Warn, "2 nodes in the cluster");
     check(
         |o| o.nodes[0].watchdog.as_mut().expect("one").kind = "None".to_owned(),
         "watchdogs",
@@ -128,7 +128,7 @@ fn cluster_wide_checks_have_expected_verdicts() {
     let deleted = |o: &mut Overview| {
         o.nodes.push(NodeOverview { state: NodeState::Gone, watchdog: None, ..node("node9") });
     };
-    check(deleted, "nodes", Ok, "cluster: 3");
+    check(deleted, "nodes", Ok, "3 nodes in the cluster");
 }
 
 #[test]
