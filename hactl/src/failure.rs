@@ -90,6 +90,11 @@ impl Failure {
         self
     }
 
+    /// Returns `true` if a controller answered that the object does not exist.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(&self.origin, Origin::Server(reason) if reason == "NotFound")
+    }
+
     /// Returns the words before the message: `error`, or `Error from server (NotFound)` as in kubectl.
     pub(crate) fn title(&self) -> String {
         match &self.origin {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
 use ha_e2e::cluster::Cluster;
 use ha_e2e::init::{self, Spec};
@@ -118,8 +118,18 @@ fn down(folder: &Path) -> Result<()> {
     print_line("Sandbox removed")
 }
 
+/// Opens the sandbox in a directory.
+///
+/// # Errors
+/// Fails if no sandbox runs.
+fn open_sandbox(folder: &Path) -> Result<Cluster> {
+    // The cause, a missing directory, says nothing else.
+    let Ok(folder) = folder.canonicalize() else { bail!("no sandbox is running; run \"./dev/up\"") };
+    Cluster::open(&folder)
+}
+
 fn list(folder: &Path) -> Result<()> {
-    let cluster = Cluster::open(&folder.canonicalize().context("no sandbox is running; run \"./dev/up\"")?)?;
+    let cluster = open_sandbox(folder)?;
     for role in [Role::Etcd, Role::Controller, Role::Node] {
         for name in cluster.names(role) {
             show_machine(&cluster, &name)?;
@@ -149,8 +159,7 @@ fn show_machine(cluster: &Cluster, name: &str) -> Result<()> {
 }
 
 fn run_action(folder: &Path, name: &str, action: Action, program: Option<&str>) -> Result<()> {
-    let mut cluster =
-        Cluster::open(&folder.canonicalize().context("no sandbox is running; run \"./dev/up\"")?)?;
+    let mut cluster = open_sandbox(folder)?;
     let required_program = || {
         program.with_context(|| {
             format!("no program of {name} specified; run \"./dev/node {name}\" to list the programs")

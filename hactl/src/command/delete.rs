@@ -60,7 +60,7 @@ impl Delete {
         for target in targets {
             match client.target(&target).await {
                 Ok(object) => targets_found.push((target, object)),
-                Err(failure) if failure.exit == Exit::Refused && self.ignore_not_found => {}
+                Err(failure) if failure.is_not_found() && self.ignore_not_found => {}
                 Err(failure) if failure.exit == Exit::Refused => {
                     if let Some(earlier) = missing.replace(failure) {
                         session.terminal().failure(&earlier);

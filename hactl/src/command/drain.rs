@@ -33,8 +33,10 @@ pub(crate) struct Uncordon {
 
 /// Enable maintenance of nodes and wait until they are empty
 #[derive(Args, Debug)]
-#[command(after_help = "Same as: hactl node maintenance enable NODE --wait. To undo: hactl uncordon NODE.\n\
-        If several nodes are named, all are cordoned first, so that no service moves between them.")]
+#[command(
+    after_help = "Same as: hactl node maintenance enable NODE --wait. To undo: hactl uncordon NODE, which also returns the services.\n\
+        If several nodes are named, all are cordoned first, so that no service moves between them."
+)]
 pub(crate) struct Drain {
     #[command(flatten)]
     nodes: NodeArguments,

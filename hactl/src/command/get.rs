@@ -25,6 +25,7 @@ use std::cmp::Ordering;
         hactl get resources -o jsonpath='{range .items[*]}{.metadata.name}{\"\\n\"}{end}'\n\
         hactl get nodes -o custom-columns=NAME:.metadata.name,STATE:.status.state"
 )]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent flags")]
 pub(crate) struct Get {
     /// KIND [NAME…] or KIND/NAME…
     #[arg(required = true, value_name = "OBJECT")]
@@ -47,6 +48,9 @@ pub(crate) struct Get {
     /// Labels to show as columns of tables, separated by commas
     #[arg(long, short = 'L', value_name = "LABEL", value_delimiter = ',')]
     label_columns: Vec<String>,
+    /// Exit with status 0 if a named object does not exist
+    #[arg(long, conflicts_with = "watch")]
+    ignore_not_found: bool,
     /// Watch for changes until interrupted
     #[arg(long, short = 'w')]
     watch: bool,
@@ -115,7 +119,7 @@ impl Get {
             RequestedObjects::Collections(collections) => {
                 (self.collections(client, collections, representation).await?, None)
             }
-            RequestedObjects::Objects(targets) => find_targets(session, targets, representation).await?,
+            RequestedObjects::Objects(targets) => self.find_targets(session, targets, representation).await?,
             RequestedObjects::Events(names) => self.events(session, names, representation).await?,
         };
         if format == Some(&Format::Wide) {
@@ -128,6 +132,7 @@ impl Get {
         let is_empty = found.iter().all(|found| found.list.items.is_empty());
         if is_empty
             && failure.is_none()
+            && !self.ignore_not_found
             && (representation == Representation::Rows || format == Some(&Format::Name))
         {
             session.terminal().note("No resources found");
@@ -189,11 +194,43 @@ impl Get {
             if list.items.is_empty() {
                 let failure =
                     Failure::refused(format!("event/{name} not found")).with_server_reason("NotFound");
-                defer_failure(session, &mut failed, failure.help("run \"hactl get events\""));
+                self.defer_failure(session, &mut failed, failure.help("run \"hactl get events\""));
             }
             add_to_found(&mut found, Collection::Events, list);
         }
         Ok((found, failed))
+    }
+
+    /// Returns all named objects that exist, and the failure if some do not.
+    async fn find_targets(
+        &self,
+        session: &Session,
+        targets: &[Target],
+        representation: Representation,
+    ) -> Result<(Vec<FoundObjects>, Option<Failure>), Failure> {
+        let mut found = Vec::new();
+        let mut failed = None;
+        for target in targets {
+            match session.client()?.target_as(target, representation).await {
+                Ok(list) => add_to_found(&mut found, Collection::Kind(target.kind), list),
+                Err(failure) if failure.exit == Exit::Refused => {
+                    self.defer_failure(session, &mut failed, failure);
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok((found, failed))
+    }
+
+    /// Keeps a failure for the end of the command, and shows an earlier one now. A missing object is no failure with
+    /// `--ignore-not-found`.
+    fn defer_failure(&self, session: &Session, failed: &mut Option<Failure>, failure: Failure) {
+        if self.ignore_not_found && failure.is_not_found() {
+            return;
+        }
+        if let Some(earlier) = failed.replace(failure) {
+            session.terminal().failure(&earlier);
+        }
     }
 
     /// Prints objects: a single named one as itself, and any other result as a list.
@@ -361,36 +398,11 @@ fn representation_for(format: Option<&Format>) -> Representation {
     if render::is_table(format) { Representation::Rows } else { Representation::Objects }
 }
 
-/// Returns all named objects that exist, and the failure if some do not.
-async fn find_targets(
-    session: &Session,
-    targets: &[Target],
-    representation: Representation,
-) -> Result<(Vec<FoundObjects>, Option<Failure>), Failure> {
-    let mut found = Vec::new();
-    let mut failed = None;
-    for target in targets {
-        match session.client()?.target_as(target, representation).await {
-            Ok(list) => add_to_found(&mut found, Collection::Kind(target.kind), list),
-            Err(failure) if failure.exit == Exit::Refused => defer_failure(session, &mut failed, failure),
-            Err(failure) => return Err(failure),
-        }
-    }
-    Ok((found, failed))
-}
-
 /// Appends a list to the objects that were already found in its collection.
 fn add_to_found(found: &mut Vec<FoundObjects>, collection: Collection, list: List) {
     match found.iter_mut().find(|known| known.collection == collection) {
         Some(known) => known.list.items.extend(list.items),
         None => found.push(FoundObjects { collection, list }),
-    }
-}
-
-/// Keeps a failure for the end of the command, and shows an earlier one now.
-fn defer_failure(session: &Session, failed: &mut Option<Failure>, failure: Failure) {
-    if let Some(earlier) = failed.replace(failure) {
-        session.terminal().failure(&earlier);
     }
 }
 

@@ -61,9 +61,12 @@ impl Wait {
         let deadline = tokio::time::Instant::now() + self.timeout;
         for target in &targets {
             let display_name = target.display_name();
-            tokio::time::timeout_at(deadline, wait_for_goal(session, target, &goal)).await.map_err(
-                |_| timed_out(self.timeout, &format!("{display_name}: {} not met", self.condition)),
-            )??;
+            let mut current = String::new();
+            let met = wait_for_goal(session, target, &goal, &mut current);
+            let outcome = tokio::time::timeout_at(deadline, met).await;
+            outcome.map_err(|_| {
+                timed_out(self.timeout, &format!("{display_name}: {} not met{current}", self.condition))
+            })??;
             session.terminal().report(&format!("{display_name} {}", met_message(&goal)));
         }
         Ok(Exit::Done)
@@ -117,7 +120,24 @@ fn is_met(goal: &Goal, object: &AnyObject) -> bool {
     }
 }
 
-async fn wait_for_goal(session: &Session, target: &Target, goal: &Goal) -> Result<(), Failure> {
+/// Returns the reason and message of the condition that a goal names, as an addition to a message; empty for another
+/// goal.
+fn current_condition(goal: &Goal, object: &AnyObject) -> String {
+    let Goal::Condition { name, .. } = goal else { return String::new() };
+    match object.condition(name) {
+        Some(condition) if condition.message.is_empty() => format!("; now {}", condition.reason),
+        Some(condition) => format!("; now {}: {}", condition.reason, condition.message),
+        None => format!("; the object has no condition {name:?} now"),
+    }
+}
+
+/// Waits until an object meets a goal. `current` describes the last state of the condition.
+async fn wait_for_goal(
+    session: &Session,
+    target: &Target,
+    goal: &Goal,
+    current: &mut String,
+) -> Result<(), Failure> {
     let mut watcher = Watcher::object(session.client()?, target.kind, &target.name.name);
     let mut exists = false;
     let mut last_line = String::new();
@@ -129,6 +149,7 @@ async fn wait_for_goal(session: &Session, target: &Target, goal: &Goal) -> Resul
                     return Ok(());
                 }
                 exists = true;
+                *current = current_condition(goal, &object);
                 let line = format!("{}: {}", target.display_name(), status_line(target.kind, &object));
                 if line != last_line {
                     print_progress(session, &object, &line);
@@ -147,7 +168,7 @@ async fn wait_for_goal(session: &Session, target: &Target, goal: &Goal) -> Resul
 
 /// Waits until an object is deleted.
 pub(super) async fn wait_until_deleted(session: &Session, target: &Target) -> Result<(), Failure> {
-    wait_for_goal(session, target, &Goal::Deleted).await
+    wait_for_goal(session, target, &Goal::Deleted, &mut String::new()).await
 }
 
 /// Runs some work with a timeout. The error of a timeout contains `timeout_message`.

@@ -251,7 +251,7 @@ fn apply_waits_until_everything_is_ready() {
     server.put("resources", json!({"kind": "Resource", "metadata": {"name": "slow"}, "spec": {}, "status": {"state": "Queued",
         "conditions": [{"type": "Ready", "status": "False", "reason": "NotProbed", "message": "node2 has not answered"}]}}));
     hactl(&server, &["wait", "resource/slow", "--for=condition=Ready", "--timeout=200ms"])
-        .expect_stderr(124, "timed out after 0s: resource/slow: condition=Ready not met");
+        .expect_stderr(124, "resource/slow: condition=Ready not met; now NotProbed: node2 has not answered");
 }
 
 #[test]

@@ -133,6 +133,9 @@ affinityrule/three updated: deleted resources removed
     assert!(server.object("affinityrules", "other").is_some());
     hactl(&server, &["delete", "resource", "web"]).expect_stderr(1, "not found");
     hactl(&server, &["delete", "resource", "web", "--ignore-not-found"]).expect_stdout(0, "");
+    hactl(&server, &["get", "resource/web", "affinityrule/three", "--ignore-not-found", "-o", "name"])
+        .expect_stdout(0, "affinityrule/three\n");
+    hactl(&server, &["get", "resource/web", "--ignore-not-found", "-o", "yaml"]).expect_stdout(0, "");
     hactl(&server, &["delete", "resources"]).expect_stderr(2, "--all");
 }
 
