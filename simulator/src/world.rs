@@ -37,7 +37,7 @@ use crate::clock::Clock;
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::report::Check;
-use crate::scenario::action::PetBehavior;
+use crate::scenario::action::{FenceDeviceCondition, PetBehavior};
 use crate::scenario::{Power, Scenario};
 use crate::vocabulary::Vocabulary;
 use event::Event;
@@ -249,7 +249,7 @@ impl World {
                     drivers: machine.drivers.clone(),
                     is_virtual: machine.is_virtual,
                     device: machine.watchdog,
-                    fence_broken: false,
+                    fence_devices: FenceDeviceCondition::Works,
                     storage_cut: false,
                     agent_restarts: false,
                     controller_restarts: false,

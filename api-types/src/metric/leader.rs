@@ -33,6 +33,8 @@ metrics! { Leader:
         "1 if the watchdog of a node is recorded in etcd as armed, 0 otherwise; armed only while an active service requires it.";
     NODE_WATCHDOG_USABLE = Gauge "hactl_node_watchdog_usable" ["node"]
         "1 if the watchdog of a node permits exclusive services (condition Fenceable), 0 otherwise.";
+    NODE_FENCE_DEVICES_HEALTHY = Gauge "hactl_node_fence_devices_healthy" ["node"]
+        "1 if every fence device of a node responds (condition FenceDevicesHealthy), 0 otherwise; only for nodes with fence devices.";
     NODE_AGENT_AWAY = Gauge "hactl_node_agent_away" ["node"]
         "1 if the agent of a node is stopped for a restart and its services are unmonitored (Freeze), 0 otherwise.";
     NODE_CAPACITY_CPU = Gauge "hactl_node_capacity_cpu_cores" ["node"]

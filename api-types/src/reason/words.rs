@@ -285,8 +285,11 @@ reasons! {
         FenceDeviceConfirmed => "Fence device confirmed that the node is off", "",
         /// A fence device failed.
         FenceDeviceFailed => "Fence device failed",
-            "correct the device in spec.fencing.devices of the node (address, user or password), then run \
-                hactl doctor NODE",
+            "correct the device in spec.fencing.devices of the node (address, user or password), then wait for the \
+                condition FenceDevicesHealthy",
+        /// A fence device confirmed the machine off, and the same boot registered again.
+        FenceDeviceRefuted => "Fence device confirmed a power-off that did not happen",
+            "find out which machine the device switches, then correct spec.fencing.devices of the node",
         /// A fence device is running.
         FenceDeviceStarted => "Fence device was started", "",
         /// A fabric device isolates the node from network and storage until the node reboots or an operator reconnects it.

@@ -5,6 +5,7 @@ use crate::id::{BootId, Epoch, OperationName, Revision, Term};
 use crate::reason::Reason;
 use crate::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// `fence/<node>`, written by the leader and never deleted. Epochs never decrease.
 ///
@@ -62,6 +63,10 @@ pub struct Fence {
     /// devices on after another boot, or when an operator requests it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switched_off: Vec<String>,
+    /// Digest of the definition of each refuted device, by name: the device had confirmed a boot off, and the same boot
+    /// registered again. Such a device proves nothing until its definition changes (FENCING, R5.45).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub refuted_devices: BTreeMap<String, String>,
     /// `true` if resources counted this node as empty while it was unreachable. Its agent commits no permit until the
     /// leader clears this flag, once the node has answered for each of those resources.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

@@ -213,8 +213,11 @@ fn write_fence(
 ) {
     let spec = input.cluster_view.keys.spec(Kind::Operation, request.name);
     let transaction = transaction.guard(spec, Guard::Unchanged(request.operation.modified));
+    let fence = input.cluster_view.fences.get(node);
+    let on_applied =
+        fence.map_or(OnApplied::None, |fence| fencing::devices::kept_intent_on_applied(input, node, fence));
     if let Some(transaction) = with_status(input, request, new_status, transaction) {
-        plan.add_action(Subject::Fence(node.to_owned()), transaction, vec![event], OnApplied::None);
+        plan.add_action(Subject::Fence(node.to_owned()), transaction, vec![event], on_applied);
     }
 }
 

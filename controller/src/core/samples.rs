@@ -102,8 +102,11 @@ fn add_nodes(input: &MetricsInput<'_>, view: &View, samples: &mut Vec<Sample>) {
             let is_agent_down = is_open && report.mode == Mode::Restart;
             samples.push(leader::NODE_AGENT_AWAY.sample([name], flag(is_agent_down)));
         }
-        if let Some(usable) = status.and_then(is_fenceable) {
+        if let Some(usable) = status.and_then(|status| has_condition(status, "Fenceable")) {
             samples.push(leader::NODE_WATCHDOG_USABLE.sample([name], flag(usable)));
+        }
+        if let Some(healthy) = status.and_then(|status| has_condition(status, "FenceDevicesHealthy")) {
+            samples.push(leader::NODE_FENCE_DEVICES_HEALTHY.sample([name], flag(healthy)));
         }
         let capacity = view.nodes.get(name).map(|facts| facts.capacity).unwrap_or_default();
         let allocated = status.map(|status| status.allocated).unwrap_or_default();
@@ -121,8 +124,9 @@ fn add_nodes(input: &MetricsInput<'_>, view: &View, samples: &mut Vec<Sample>) {
     }
 }
 
-fn is_fenceable(status: &NodeStatus) -> Option<bool> {
-    let condition = status.conditions.iter().find(|condition| condition.kind == "Fenceable")?;
+/// Returns whether a node has a condition; `None` if that is unknown.
+fn has_condition(status: &NodeStatus, kind: &str) -> Option<bool> {
+    let condition = status.conditions.iter().find(|condition| condition.kind == kind)?;
     Some(condition.status == ConditionStatus::True)
 }
 

@@ -13,7 +13,7 @@ use crate::terminal::Terminal;
 use clap::{Args, Subcommand};
 use ha_api_types::meta::Condition;
 use ha_api_types::names::count;
-use ha_api_types::node::{NodeSpec, NodeStatus};
+use ha_api_types::node::{NodeSpec, NodeState, NodeStatus};
 use ha_api_types::operation::{OperationAction, OperationSpec};
 use ha_api_types::reason::Reason;
 
@@ -157,12 +157,14 @@ fn service_count(status: &NodeStatus) -> String {
 }
 
 fn powered_off_question(name: &str, status: &NodeStatus) -> String {
-    let heartbeat_age = age(status.last_heartbeat_time.as_ref());
-    let now = format!(
-        "{}, last seen {heartbeat_age} ago, with {}",
-        state_sentence(name, status),
-        service_count(status)
-    );
+    // For a reachable node, the time is stored once a minute only.
+    let last_seen = match status.state {
+        NodeState::Online | NodeState::Maintenance => String::new(),
+        NodeState::Unknown | NodeState::Fence | NodeState::Offline | NodeState::Gone => {
+            format!(", last seen {} ago", age(status.last_heartbeat_time.as_ref()))
+        }
+    };
+    let now = format!("{}{last_seen}, with {}", state_sentence(name, status), service_count(status));
     let is_ready = |one: &&Condition| one.kind == "Ready";
     if status.conditions.iter().find(is_ready).is_none_or(|ready| ready.reason != Reason::DuplicateNode) {
         return format!(

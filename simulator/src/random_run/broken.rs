@@ -1,5 +1,6 @@
 //! Nodes that stay broken to the end of a run. Checks whether such a node explains why a service does not run.
 
+use crate::scenario::action::FenceDeviceCondition;
 use crate::world::World;
 use crate::world::network::Direction;
 use crate::world::process::Client;
@@ -34,7 +35,10 @@ impl World {
         }
         let spec = self.typed::<Node>(Kind::Node, node).map(|node| node.spec).unwrap_or_default();
         let has_device = !spec.fencing.devices.is_empty()
-            && self.machines.get(node).is_some_and(|machine| !machine.fence_broken);
+            && self
+                .machines
+                .get(node)
+                .is_some_and(|machine| machine.fence_devices == FenceDeviceCondition::Works);
         let report: NodeReport = self.record(&self.keys.node_report(node))?;
         if report.mode == Mode::Restart {
             return Some(&[Reason::Frozen, Reason::AgentDown]);

@@ -59,8 +59,8 @@ pub enum Action {
     SlowDriver { node: NodeName, resource: ResourceName, duration_ms: Millis },
     /// `driver N hang|resume`: the node's drivers stop answering, such as a hung libvirtd, or answer again.
     Driver { node: NodeName, hangs: bool },
-    /// `fence-device N ok|broken`: sets whether the node's fence devices work.
-    FenceDevice { node: NodeName, broken: bool },
+    /// `fence-device N ok|broken|no-effect`: sets the condition of the node's fence devices.
+    FenceDevice { node: NodeName, condition: FenceDeviceCondition },
     /// `store outage DURATION`: etcd does not answer for this time.
     StoreOutage { duration_ms: Millis },
     /// `store leader-change`: etcd elects a leader, and commits nothing meanwhile.
@@ -140,6 +140,17 @@ pub enum PetBehavior {
     FailCounting,
     /// The device accepts pets once it is opened again: its driver was bound again.
     Reopen,
+}
+
+/// Condition of a node's fence devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FenceDeviceCondition {
+    /// The devices execute their orders.
+    Works,
+    /// The devices fail.
+    Broken,
+    /// The devices confirm their orders, but switch another machine or none.
+    WithoutEffect,
 }
 
 /// State of an agent's journal.

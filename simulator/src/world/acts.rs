@@ -150,10 +150,10 @@ impl World {
                     machine.drivers_hang = hangs;
                 }
             }
-            Action::FenceDevice { node, broken } => {
+            Action::FenceDevice { node, condition } => {
                 let node = self.resolve_node(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {
-                    machine.fence_broken = broken;
+                    machine.fence_devices = condition;
                 }
             }
             Action::StoreOutage { duration_ms } => self.stop_store(duration_ms),

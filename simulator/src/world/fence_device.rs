@@ -3,6 +3,7 @@
 use super::World;
 use super::event::Event;
 use super::process::Generation;
+use crate::scenario::action::FenceDeviceCondition;
 use ha_api_types::id::NodeName;
 use ha_api_types::node::FenceKind;
 use ha_api_types::time::Millis;
@@ -22,23 +23,31 @@ impl World {
 
     /// Ends a run of a fence agent. The run's effect on the machine happens at this moment.
     pub(super) fn end_fencer(&mut self, controller: &NodeName, generation: Generation, run: &FencerRun) {
-        let broken = self.machines.get(&run.node).is_none_or(|machine| machine.fence_broken);
-        let outcome = if broken {
-            FencerOutcome::Failed("device does not answer".to_owned())
-        } else {
-            match (run.action, run.device.kind) {
-                (FencerAction::Off, FenceKind::Power) => {
-                    self.log(&run.node, "machine", "is switched off by its fence device");
-                    self.lose_everything(&run.node);
-                }
-                (FencerAction::On, FenceKind::Power) => self.power_on(&run.node, BOOT_DURATION_MS),
-                (FencerAction::Off, FenceKind::Fabric) => self.cut_storage(&run.node, true),
-                (FencerAction::On, FenceKind::Fabric) => self.cut_storage(&run.node, false),
-                (FencerAction::Monitor, _) => {}
+        let condition = self.machines.get(&run.node).map(|machine| machine.fence_devices);
+        let outcome = match condition {
+            None | Some(FenceDeviceCondition::Broken) => {
+                FencerOutcome::Failed("device does not answer".to_owned())
             }
-            FencerOutcome::Confirmed
+            Some(FenceDeviceCondition::WithoutEffect) => FencerOutcome::Confirmed,
+            Some(FenceDeviceCondition::Works) => {
+                self.execute_order(run);
+                FencerOutcome::Confirmed
+            }
         };
         self.tell_controller(controller, generation, Input::FencerDone { id: run.id, outcome });
+    }
+
+    fn execute_order(&mut self, run: &FencerRun) {
+        match (run.action, run.device.kind) {
+            (FencerAction::Off, FenceKind::Power) => {
+                self.log(&run.node, "machine", "is switched off by its fence device");
+                self.lose_everything(&run.node);
+            }
+            (FencerAction::On, FenceKind::Power) => self.power_on(&run.node, BOOT_DURATION_MS),
+            (FencerAction::Off, FenceKind::Fabric) => self.cut_storage(&run.node, true),
+            (FencerAction::On, FenceKind::Fabric) => self.cut_storage(&run.node, false),
+            (FencerAction::Monitor, _) => {}
+        }
     }
 
     /// Cuts or restores a machine's access to its storage; its access to etcd stays, as with a separate storage network.

@@ -5,7 +5,7 @@ use super::process::Generation;
 use super::version::Version;
 use crate::clock::Clock;
 use crate::scenario::Device;
-use crate::scenario::action::PetBehavior;
+use crate::scenario::action::{FenceDeviceCondition, PetBehavior};
 use ha_api_types::id::{BootId, NodeName, ResourceName};
 use ha_api_types::quantity::Amounts;
 use ha_api_types::record::{Leave, Observed, SleepProtection};
@@ -44,8 +44,8 @@ pub(crate) struct Machine {
     pub is_virtual: bool,
     /// Kind of watchdog.
     pub device: Device,
-    /// Whether the fence devices fail.
-    pub fence_broken: bool,
+    /// Condition of the fence devices.
+    pub fence_devices: FenceDeviceCondition,
     /// Whether a fabric device has cut the machine off from its storage, so that its services cannot touch their data.
     pub storage_cut: bool,
     /// Whether the agent is started again as soon as it has ended.

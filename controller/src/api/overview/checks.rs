@@ -22,6 +22,7 @@ pub(super) fn cluster_checks(cluster_view: &ClusterView, overview: &Overview) ->
         check_watchdog_kinds(&nodes),
         check_versions(overview, &nodes),
         check_machine_ids(cluster_view, &nodes),
+        check_fence_devices(cluster_view),
     ]
 }
 
@@ -58,6 +59,32 @@ fn check_machine_ids(cluster_view: &ClusterView, nodes: &[&NodeOverview]) -> Che
     } else {
         Check::warn(name, seen_text, help)
     }
+}
+
+/// Finds nodes with the same fence device: at least one of them would be fenced by switching another machine.
+fn check_fence_devices(cluster_view: &ClusterView) -> Check {
+    let name = "fence-devices";
+    let mut nodes_by_parts: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for (node, object) in &cluster_view.nodes {
+        for device in &object.value.spec.fencing.devices {
+            // The serialization of the project's types cannot fail.
+            let parts = serde_json::to_string(&device.parts).unwrap_or_default();
+            nodes_by_parts.entry(parts).or_default().insert(node);
+        }
+    }
+    let shared: Vec<String> = nodes_by_parts
+        .values()
+        .filter(|nodes| nodes.len() > 1)
+        .map(|nodes| nodes.iter().copied().collect::<Vec<_>>().join(", "))
+        .collect();
+    if shared.is_empty() {
+        return Check::ok(name, "every node has its own fence devices");
+    }
+    Check::fail(
+        name,
+        format!("identical fence device declared for several nodes: {}", shared.join("; ")),
+        "correct spec.fencing.devices of these nodes (address or plug): fencing one node would switch another machine off",
+    )
 }
 
 fn check_members(overview: &Overview) -> Check {

@@ -155,12 +155,15 @@ fn add_node_problems(cluster_view: &ClusterView, overview: &Overview, problems: 
                         "check the machine; if it is powered off, run \"hactl node confirm-fenced {}\"",
                         node.name
                     )
+                } else if node.reason == Reason::FenceDeviceStarted {
+                    "wait until the fence device has ended; the node then registers".to_owned()
                 } else {
                     "check the machine and start it; its agent registers again".to_owned()
                 };
                 problems.push(problem(Severity::Degraded, subject, node.reason, message, &help));
             }
             NodeState::Online | NodeState::Maintenance => {
+                problems.extend(fence_device_problem(cluster_view, &node.name));
                 let kind = node.watchdog.as_ref().map_or("None", |watchdog| watchdog.kind.as_str());
                 if kind == "None" {
                     let message = format!(
@@ -184,6 +187,22 @@ fn add_node_problems(cluster_view: &ClusterView, overview: &Overview, problems: 
             NodeState::Offline | NodeState::Gone => {}
         }
     }
+}
+
+/// Returns the problem that a fence device of a node does not respond, or was refuted.
+fn fence_device_problem(cluster_view: &ClusterView, node: &NodeName) -> Option<Problem> {
+    let conditions = &cluster_view.node_statuses.get(node)?.value.conditions;
+    let condition = conditions.iter().find(|condition| condition.kind == "FenceDevicesHealthy")?;
+    let is_failed = condition.status == ConditionStatus::False;
+    is_failed.then(|| {
+        problem(
+            Severity::Degraded,
+            format!("node/{node}"),
+            condition.reason,
+            format!("{node}: {}", condition.message),
+            condition.reason.help(),
+        )
+    })
 }
 
 /// Returns `true` if an operator's confirmation that the node is powered off may end a wait. Nothing proves yet (or

@@ -7,7 +7,7 @@ pub use work::{DeviceWork, duration_ms};
 
 use super::{FencedNode, is_unchanged_since_request, rewrite};
 use crate::core::interface::{FencerAction, FencerOutcome, FencerRun, RunId};
-use crate::core::plan::{OnApplied, Plan, Subject, node_event};
+use crate::core::plan::{OnApplied, Plan, Subject, node_event, stored};
 use crate::core::plan_input::PlanInput;
 use crate::core::world::Versioned;
 use ha_api_types::event::{Event, EventType};
@@ -16,8 +16,10 @@ use ha_api_types::kind::Kind;
 use ha_api_types::node::{FenceAction, FenceDevice, FenceKind};
 use ha_api_types::operation::{Operation, OperationAction};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{DeviceIntent, Fence, FenceState, Proof, Switch};
+use ha_api_types::record::{DeviceIntent, Fence, FenceState, NodeReport, Proof, Switch};
 use ha_api_types::time::Mono;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use work::IntentStage;
 
 /// Returns `true` if an operator has requested fencing of this node with its devices.
@@ -29,7 +31,7 @@ pub(super) fn is_fencing_requested(input: &PlanInput<'_>, node: &NodeName) -> bo
 /// a device may still confirm.
 pub(in crate::core) fn failed_since(input: &PlanInput<'_>, node: &NodeName, since: Mono) -> Option<String> {
     let failed = &input.devices.get(node)?.failed_off;
-    let errors = devices(input, node).into_iter().map(|device| {
+    let errors = proving_devices(input, node).into_iter().map(|device| {
         let (at, error) = failed.get(&device.name)?;
         (*at >= since).then(|| format!("{}: {error}", device.name))
     });
@@ -62,24 +64,76 @@ pub(in crate::core) fn disconnecting_devices<'a>(
     fence: &Fence,
 ) -> Vec<&'a FenceDevice> {
     let names = switched_off(fence);
-    let disconnecting = devices(input, node).into_iter();
+    let disconnecting = proving_devices(input, node).into_iter();
     disconnecting.filter(|device| device.kind == FenceKind::Fabric && names.contains(&device.name)).collect()
 }
 
 /// Returns `true` if the device of this name switches the node's power, rather than only disconnecting the node.
 pub(super) fn is_power(input: &PlanInput<'_>, node: &NodeName, name: &str) -> bool {
-    devices(input, node).iter().any(|device| device.name == name && device.kind == FenceKind::Power)
+    proving_devices(input, node).iter().any(|device| device.name == name && device.kind == FenceKind::Power)
 }
 
-fn devices<'a>(input: &PlanInput<'a>, node: &NodeName) -> Vec<&'a FenceDevice> {
-    let mut devices: Vec<&FenceDevice> = input
-        .cluster_view
-        .nodes
-        .get(node)
-        .map(|node| node.value.spec.fencing.devices.iter().filter(|device| device.proves()).collect())
-        .unwrap_or_default();
+/// Returns the declared devices whose confirmation is a proof, by priority.
+pub(in crate::core) fn proving_devices<'a>(input: &PlanInput<'a>, node: &NodeName) -> Vec<&'a FenceDevice> {
+    let declared = input.cluster_view.nodes.get(node).map(|node| node.value.spec.fencing.devices.as_slice());
+    let mut devices: Vec<&FenceDevice> = declared
+        .unwrap_or_default()
+        .iter()
+        .filter(|device| device.proves() && !is_refuted(input, node, device))
+        .collect();
     devices.sort_by(|a, b| (a.priority, &a.name).cmp(&(b.priority, &b.name)));
     devices
+}
+
+/// Returns `true` if the device, as it is declared now, confirmed a boot off that registered again (FENCING, R5.45).
+pub(in crate::core) fn is_refuted(input: &PlanInput<'_>, node: &NodeName, device: &FenceDevice) -> bool {
+    let fence = input.cluster_view.fences.get(node);
+    let digest = fence.and_then(|fence| fence.value.refuted_devices.get(&device.name));
+    digest.is_some_and(|digest| *digest == definition_digest(device))
+}
+
+/// Returns the device whose confirmation a registration refutes: it confirmed the machine off, and the same boot
+/// registers. A registration after that confirmation guards the fence that contains it, so the boot still ran then.
+pub(super) fn refuted_by<'a>(
+    input: &PlanInput<'a>,
+    node: &NodeName,
+    fence: &Fence,
+    report: &NodeReport,
+) -> Option<&'a FenceDevice> {
+    let Some(Proof::Device { name }) = &fence.proof else { return None };
+    if fence.boot_id.is_empty() || report.boot_id != fence.boot_id {
+        return None;
+    }
+    let is_confirming = |device: &&FenceDevice| device.name == *name && device.kind == FenceKind::Power;
+    proving_devices(input, node).into_iter().find(is_confirming)
+}
+
+/// Returns the devices that remain refuted when an epoch opens, with one more.
+pub(super) fn refuted_devices(
+    input: &PlanInput<'_>,
+    node: &NodeName,
+    newly_refuted: Option<&FenceDevice>,
+) -> BTreeMap<String, String> {
+    let declared = input.cluster_view.nodes.get(node).map(|node| node.value.spec.fencing.devices.as_slice());
+    let is_known = |device: &&FenceDevice| is_refuted(input, node, device);
+    let known = declared.unwrap_or_default().iter().filter(is_known);
+    known.chain(newly_refuted).map(|device| (device.name.clone(), definition_digest(device))).collect()
+}
+
+/// Returns the description of a refuted device, for an event and a condition.
+pub(super) fn refuted_message(device: &FenceDevice) -> String {
+    format!(
+        "Fence device {} confirmed that the machine was off, but the same boot registered again: the device switches \
+         another machine, or none. Its confirmations do not count until its definition changes",
+        device.name
+    )
+}
+
+/// Returns a digest of a device's definition, which contains passwords and is not copied to the record for that reason.
+fn definition_digest(device: &FenceDevice) -> String {
+    let digest = Sha256::digest(stored(device));
+    let prefix = digest.first_chunk().copied().unwrap_or_default();
+    format!("{:032x}", u128::from_be_bytes(prefix))
 }
 
 /// Returns the devices that were ordered off and have not confirmed on since, according to the fence record.
@@ -137,8 +191,7 @@ pub(super) fn plan_fencing(
             queue.continue_with_next_device(value, events, plan);
         }
         IntentStage::Ended(FencerOutcome::Failed(error)) => {
-            let message = format!("Fence device {} failed: {error}", intent.name);
-            let events = vec![queue.event(EventType::Warning, Reason::FenceDeviceFailed, message)];
+            let events = vec![queue.failure_event(intent, &error)];
             queue.clear_intent(&queue.without_intent(intent), events, plan);
         }
         IntentStage::Ended(FencerOutcome::Confirmed) | IntentStage::Over => {
@@ -166,6 +219,10 @@ pub(super) fn plan_closed(
         (IntentStage::Running, Switch::Off | Switch::On) => {}
         (IntentStage::OtherProcess { over_at }, _) => queue.wait_for_other_process(intent, over_at, plan),
         // Even after a failure the device may have switched the machine off.
+        (IntentStage::Ended(FencerOutcome::Failed(error)), Switch::Off) => {
+            let events = vec![queue.failure_event(intent, &error)];
+            queue.continue_with_next_device(queue.without_intent(intent), events, plan);
+        }
         (IntentStage::ToStart { .. } | IntentStage::Ended(_) | IntentStage::Over, Switch::Off)
         | (IntentStage::Over, Switch::On) => {
             queue.continue_with_next_device(queue.without_intent(intent), Vec::new(), plan);
@@ -197,7 +254,7 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
         fence: &'p Versioned<Fence>,
     ) -> DeviceQueue<'p, 'a> {
         let work = input.devices.get(subject.name).cloned().unwrap_or_default();
-        DeviceQueue { input, subject, fence, devices: devices(input, subject.name), work }
+        DeviceQueue { input, subject, fence, devices: proving_devices(input, subject.name), work }
     }
 
     fn stage(&self, intent: &DeviceIntent) -> IntentStage<'a> {
@@ -369,17 +426,22 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
         plan.add_wait(Kind::Node, self.subject.name, Reason::FenceDeviceStarted, message);
     }
 
+    fn failure_event(&self, intent: &DeviceIntent, error: &str) -> Event {
+        let message = format!("Fence device {} failed: {error}", intent.name);
+        self.event(EventType::Warning, Reason::FenceDeviceFailed, message)
+    }
+
     fn event(&self, event_type: EventType, reason: Reason, message: String) -> Event {
         node_event(self.input, self.subject.name, event_type, reason, message)
     }
 }
 
 /// Returns the note for a write of the fence that keeps its intent, so that this process keeps track of the work.
-pub(super) fn kept_intent_on_applied(
+pub(in crate::core) fn kept_intent_on_applied(
     input: &PlanInput<'_>,
-    subject: &FencedNode<'_>,
+    node: &NodeName,
     fence: &Versioned<Fence>,
 ) -> OnApplied {
-    let ours = input.devices.get(subject.name).and_then(|work| work::sent_by_us(input, fence, work));
-    ours.map_or(OnApplied::None, |_| OnApplied::DeviceIntentKept(subject.name.to_owned()))
+    let ours = input.devices.get(node).and_then(|work| work::sent_by_us(input, fence, work));
+    ours.map_or(OnApplied::None, |_| OnApplied::DeviceIntentKept(node.to_owned()))
 }

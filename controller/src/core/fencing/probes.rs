@@ -1,6 +1,6 @@
 //! Periodic probes of fence devices, so that a broken device is found before it is needed.
 
-use super::FencedNode;
+use super::{FencedNode, devices};
 use crate::core::interface::{FencerAction, FencerOutcome, FencerRun, RunId};
 use crate::core::plan::Plan;
 use crate::core::plan_input::PlanInput;
@@ -87,10 +87,16 @@ pub(in crate::core) fn devices_condition(
     input: &PlanInput<'_>,
     node: &NodeName,
 ) -> Option<(bool, Reason, String)> {
-    let devices = &input.cluster_view.nodes.get(node)?.value.spec.fencing.devices;
+    let declared = &input.cluster_view.nodes.get(node)?.value.spec.fencing.devices;
     let mut failed = Vec::new();
-    let mut all_probed = devices.iter().any(FenceDevice::proves);
-    for device in devices.iter().filter(|device| device.proves()) {
+    let mut reason = Reason::FenceDeviceFailed;
+    let mut all_probed = declared.iter().any(FenceDevice::proves);
+    for device in declared.iter().filter(|device| device.proves()) {
+        if devices::is_refuted(input, node, device) {
+            reason = Reason::FenceDeviceRefuted;
+            failed.push(devices::refuted_message(device));
+            continue;
+        }
         match probe_of(input, node, device).and_then(|probe| probe.outcome.as_ref()) {
             Some(FencerOutcome::Confirmed) => {}
             Some(FencerOutcome::Failed(message)) => {
@@ -105,6 +111,6 @@ pub(in crate::core) fn devices_condition(
     Some(if failed.is_empty() {
         (true, Reason::Accepted, "All fence devices respond".to_owned())
     } else {
-        (false, Reason::FenceDeviceFailed, failed.join("; "))
+        (false, reason, failed.join("; "))
     })
 }

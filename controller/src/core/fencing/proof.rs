@@ -129,6 +129,6 @@ fn confirm_fencing(
         }
     };
     let events = vec![node_event(input, subject.name, event_type, proof.reason(), message)];
-    let on_applied = devices::kept_intent_on_applied(input, subject, fence);
+    let on_applied = devices::kept_intent_on_applied(input, subject.name, fence);
     plan.add_action(Subject::Fence(subject.name.to_owned()), transaction, events, on_applied);
 }

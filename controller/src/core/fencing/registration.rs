@@ -27,7 +27,7 @@ pub(super) fn plan_new(input: &PlanInput<'_>, subject: &FencedNode<'_>, plan: &m
     {
         return;
     }
-    admit(input, subject, Guard::Absent, Epoch(1), report, plan);
+    admit(input, subject, Guard::Absent, &fence.value, report, plan);
 }
 
 /// Handles a registration while the old epoch is open: closes that epoch first.
@@ -114,7 +114,7 @@ pub(super) fn plan_admission(
     {
         return;
     }
-    admit(input, subject, Guard::Unchanged(fence.modified), fence.value.epoch, report, plan);
+    admit(input, subject, Guard::Unchanged(fence.modified), &fence.value, report, plan);
 }
 
 /// Returns `true` if a node registers with both ids of another reachable node. Such a machine has two names, and each
@@ -256,12 +256,14 @@ fn admit(
     input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
     guard: Guard,
-    epoch: Epoch,
+    fence: &Fence,
     report: &Versioned<NodeReport>,
     plan: &mut Plan,
 ) {
     let cluster_view = input.cluster_view;
     let name = subject.name;
+    let epoch = fence.epoch;
+    let refuted_device = devices::refuted_by(input, name, fence, &report.value);
     let open = Fence {
         epoch,
         machine_id: report.value.machine_id.clone(),
@@ -276,6 +278,7 @@ fn admit(
         device: None,
         // The request was made after the last device had ended, so the machine is on.
         switched_off: Vec::new(),
+        refuted_devices: devices::refuted_devices(input, name, refuted_device),
         verify: cluster_view.unverified().contains_key(name),
         at: input.now.timestamp(),
     };
@@ -286,6 +289,10 @@ fn admit(
         transaction = transaction.put(cluster_view.keys.spec(Kind::Node, name), Guard::Absent, stored(&node));
     }
     let message = format!("Node registered (registration {epoch})");
-    let events = vec![node_event(input, name, EventType::Normal, Reason::Registering, message)];
+    let mut events = vec![node_event(input, name, EventType::Normal, Reason::Registering, message)];
+    if let Some(device) = refuted_device {
+        let message = devices::refuted_message(device);
+        events.push(node_event(input, name, EventType::Warning, Reason::FenceDeviceRefuted, message));
+    }
     plan.add_action(Subject::Fence(name.to_owned()), transaction, events, OnApplied::None);
 }

@@ -16,7 +16,7 @@ use ha_api_types::node::{NodeState, NodeStatus, WatchdogStatus};
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::reason::{Reason, capitalized};
 use ha_api_types::record::{Action, FenceState, Mode, NodeReport, Proof, SleepProtection, WatchdogKind};
-use ha_api_types::time::{Millis, Seconds};
+use ha_api_types::time::{Millis, Seconds, Timestamp};
 use std::collections::BTreeMap;
 
 /// Minimum interval between writes of `lastHeartbeatTime`, in seconds. It is not written for each heartbeat.
@@ -172,21 +172,41 @@ fn status(
         usage::node_usage(cluster_view, name).map(|report| report.node).filter(|usage| !usage.is_empty());
     agent_state(node).clone_into(&mut status.agent);
     arming(input, name).clone_into(&mut status.arming);
-    if node.is_reachable() {
-        let now = input.now.timestamp();
-        let age_seconds = status
-            .last_heartbeat_time
-            .as_ref()
-            .and_then(|seen| Some(now.unix_seconds()? - seen.unix_seconds()?));
-        if age_seconds.is_none_or(|seconds| !(0..HEARTBEAT_WRITE_SECONDS).contains(&seconds)) {
-            status.last_heartbeat_time = Some(now);
-        }
-    }
+    update_last_heartbeat_time(input, name, node, &mut status);
     let (services, allocated) = loads.get(name).copied().unwrap_or_default();
     status.services = services;
     status.allocated = allocated;
     conditions(input, name, node, &mut status, plan, generation);
     status
+}
+
+/// Updates the time of the last heartbeat: once a minute while the node is reachable, and exactly once it is not.
+fn update_last_heartbeat_time(
+    input: &PlanInput<'_>,
+    name: &NodeName,
+    node: &NodeHealth,
+    status: &mut NodeStatus,
+) {
+    let stored_seconds = status.last_heartbeat_time.as_ref().and_then(Timestamp::unix_seconds);
+    if node.is_reachable() {
+        let now = input.now.timestamp();
+        let age_seconds = stored_seconds.zip(now.unix_seconds()).map(|(stored, now)| now - stored);
+        if age_seconds.is_none_or(|seconds| !(0..HEARTBEAT_WRITE_SECONDS).contains(&seconds)) {
+            status.last_heartbeat_time = Some(now);
+        }
+        return;
+    }
+    let Some(observed) = input.cluster_view.observations.get(name).filter(|observed| observed.has_changed)
+    else {
+        return;
+    };
+    let age_ms = input.now.raw.since(observed.since);
+    let exact = Timestamp::from_unix_ms(input.now.wall_unix_ms - i128::from(age_ms));
+    // The two clocks are not read at the same moment, so a difference of one second is none.
+    let is_newer = stored_seconds.zip(exact.unix_seconds()).is_none_or(|(stored, exact)| exact > stored + 1);
+    if is_newer {
+        status.last_heartbeat_time = Some(exact);
+    }
 }
 
 fn state(node: &NodeHealth, maintenance: bool) -> NodeState {

@@ -411,3 +411,75 @@ fn a_fabric_device_that_leaves_the_storage_proves_nothing() {
     assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { .. })));
     assert_eq!(ordered_actions(&lab, 0), []);
 }
+
+#[test]
+fn a_device_that_switched_nothing_is_no_proof_until_it_is_corrected() {
+    let (mut lab, node) = node_with_device(pdu());
+    // The device confirms, and the machine keeps running.
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.agent(&node).isolated = true;
+    lab.run_until(TH + 1_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    assert_eq!(lab.fence(&node).proof, Some(Proof::Device { name: "pdu".to_owned() }));
+    lab.agent(&node).isolated = false;
+    lab.run_until(10_000, "registered again", |lab| lab.fence(&node).state == FenceState::Open);
+    assert!(lab.events.iter().any(|event| event.reason == Reason::FenceDeviceRefuted));
+    let devices_reason = |lab: &Lab| {
+        let conditions = lab.node(&node).conditions;
+        conditions
+            .into_iter()
+            .find(|condition| condition.kind == "FenceDevicesHealthy")
+            .map(|found| found.reason)
+    };
+    lab.run_until(1_000, "shown", |lab| devices_reason(lab) == Some(Reason::FenceDeviceRefuted));
+
+    // The next failure is not confirmed by that device, also after another edit of the node.
+    lab.edit::<NodeSpec>(&node, |node| node.spec.count_threads = true);
+    lab.run_until(10_000, "runs again", |lab| !lab.running_nodes("web").is_empty());
+    let holder = lab.running_nodes("web")[0].clone();
+    lab.edit::<NodeSpec>(&holder, |other| other.spec.maintenance = holder != node);
+    lab.run_until(30_000, "runs there", |lab| lab.running_nodes("web") == [node.clone()]);
+    lab.agent(&node).power_off();
+    lab.run_until(30_000, "fenced again", |lab| lab.fence(&node).state == FenceState::Fenced);
+    assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { .. })), "{:?}", lab.fence(&node).proof);
+
+    // A corrected device is a proof again.
+    lab.agent(&node).boot_again();
+    let corrected = FenceDevice {
+        parts: vec![FencePart { agent: "fence_y".to_owned(), ..FencePart::default() }],
+        ..pdu()
+    };
+    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![corrected]);
+    lab.run_until(20_000, "registered", |lab| lab.fence(&node).state == FenceState::Open);
+    lab.run_until(70_000, "probed", |lab| devices_reason(lab) == Some(Reason::Accepted));
+    lab.operate_node(OperationAction::Fence, &node);
+    lab.run_until(10_000, "fenced by the device", |lab| {
+        lab.fence(&node).proof == Some(Proof::Device { name: "pdu".to_owned() })
+    });
+}
+
+/// The operation's write of the fence keeps the intent of the device. The leader lost track of it, and awaited the
+/// longest duration of the device as if another process ran it.
+#[test]
+fn an_operators_confirmation_does_not_prolong_the_work_of_a_device() {
+    let (mut lab, node) = node_with_device(pdu());
+    lab.agent(&node).power_off();
+    lab.run_until(TH + 1_000, "at work", |lab| ordered_actions(lab, 0) == [FencerAction::Off]);
+    lab.operate_node(OperationAction::ConfirmFenced, &node);
+    lab.run_until(TH, "confirmed", |lab| matches!(lab.fence(&node).proof, Some(Proof::Operator { .. })));
+    assert!(lab.fence(&node).device.is_some(), "still at work");
+    lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
+    lab.agent(&node).boot_again();
+    lab.run_until(5_000, "registered", |lab| lab.fence(&node).state == FenceState::Open);
+    assert!(lab.events.iter().any(|event| event.reason == Reason::FenceDeviceFailed));
+}
+
+#[test]
+fn the_last_heartbeat_of_an_unreachable_node_is_stored_exactly() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.run(30_000);
+    let failed_at = lab.now.timestamp().unix_seconds().unwrap();
+    lab.agent(&node).power_off();
+    lab.run(TH + 2_000);
+    let stored = lab.node(&node).last_heartbeat_time.and_then(|time| time.unix_seconds()).unwrap();
+    assert!((failed_at - 3..=failed_at).contains(&stored), "{stored}, failed at {failed_at}");
+}

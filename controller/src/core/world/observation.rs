@@ -13,6 +13,8 @@ pub struct Observation {
     pub since: Mono,
     /// Revision of that change; `None` if no heartbeat was seen.
     pub revision: Option<Revision>,
+    /// `true` if this process saw a heartbeat change; otherwise the node's last heartbeat may be of any age.
+    pub has_changed: bool,
     /// Epoch and request of the last observed opening.
     opened: Option<(Epoch, Option<Revision>)>,
 }
@@ -42,12 +44,14 @@ impl ClusterView {
             Some(known) if known.revision == Some(revision) => false,
             Some(known) => {
                 let is_late = known.revision.is_none() || now.since(known.since) >= valid_ms;
+                known.has_changed |= known.revision.is_some();
                 known.since = now;
                 known.revision = Some(revision);
                 is_late
             }
             None => {
-                let observation = Observation { since: now, revision: Some(revision), opened: None };
+                let observation =
+                    Observation { since: now, revision: Some(revision), has_changed: false, opened: None };
                 self.observations.insert(node.to_owned(), observation);
                 true
             }
@@ -78,6 +82,7 @@ impl ClusterView {
         let observation = self.observations.entry(node.to_owned()).or_insert(Observation {
             since: now,
             revision: None,
+            has_changed: false,
             opened: None,
         });
         if open.is_some() && observation.opened != open {

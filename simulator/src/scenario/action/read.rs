@@ -1,6 +1,8 @@
 //! Parser of actions. An error states the defect, its position and the accepted forms.
 
-use super::{Action, Command, JournalCondition, LinkEnd, PetBehavior, ProcessVerb, bare};
+use super::{
+    Action, Command, FenceDeviceCondition, JournalCondition, LinkEnd, PetBehavior, ProcessVerb, bare,
+};
 use crate::duration::Duration;
 use crate::scenario::reader::suggested_names;
 use crate::scenario::sections::SLEEP_WORDS;
@@ -35,7 +37,7 @@ const ACTION_FORMS: [(&str, &str); 42] = [
     ("migration-network", "migration-network N off|on"),
     ("autostart", "autostart N R on|off"),
     ("driver", "driver N slow R DURATION, or driver N hang|resume"),
-    ("fence-device", "fence-device N ok|broken"),
+    ("fence-device", "fence-device N ok|broken|no-effect"),
     (
         "store",
         "store outage DURATION, store leader-change, store leader-pause DURATION, store compact, store snapshot, store restore [empty], store latency DURATION, store flaky DURATION, store full on|off, or store lag N DURATION",
@@ -209,7 +211,7 @@ fn parse_machine_action(words: &[&str]) -> Result<Action, String> {
             Ok(Action::Driver { node: node_name(node), hangs: parse_switch(word, "hang", "resume")? })
         }
         ["fence-device", node, word] => {
-            Ok(Action::FenceDevice { node: node_name(node), broken: parse_switch(word, "broken", "ok")? })
+            Ok(Action::FenceDevice { node: node_name(node), condition: fence_device_condition(word)? })
         }
         _ => Err(form_error(words)),
     }
@@ -326,6 +328,15 @@ fn parse_service_action(words: &[&str]) -> Result<Action, String> {
             Ok(Action::Load { resource: bare(resource), usage })
         }
         _ => Err(form_error(words)),
+    }
+}
+
+fn fence_device_condition(word: &str) -> Result<FenceDeviceCondition, String> {
+    match word {
+        "ok" => Ok(FenceDeviceCondition::Works),
+        "broken" => Ok(FenceDeviceCondition::Broken),
+        "no-effect" => Ok(FenceDeviceCondition::WithoutEffect),
+        _ => Err(format!("{word:?} must be ok, broken or no-effect")),
     }
 }
 
