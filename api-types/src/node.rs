@@ -262,7 +262,7 @@ pub struct NodeStatus {
     /// Timing that is active on the node, as reported by its agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timing: Option<ActiveTiming>,
-    /// Time of the last heartbeat. Updated about once a minute, not with each heartbeat.
+    /// Time of the last heartbeat. Updated about once a minute while the node is reachable, and exact once it is not.
     #[serde(rename = "lastSeen", alias = "lastHeartbeatTime", skip_serializing_if = "Option::is_none")]
     #[schemars(rename = "lastHeartbeatTime")]
     pub last_heartbeat_time: Option<Timestamp>,
