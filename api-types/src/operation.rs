@@ -89,6 +89,28 @@ pub enum OperationAction {
     TestNotifications,
 }
 
+impl OperationAction {
+    /// Every action.
+    pub const ALL: [OperationAction; 16] = [
+        OperationAction::Migrate,
+        OperationAction::Relocate,
+        OperationAction::ReplaceSecondary,
+        OperationAction::Stop,
+        OperationAction::Start,
+        OperationAction::Restart,
+        OperationAction::ClearError,
+        OperationAction::UpdateInPlace,
+        OperationAction::ConfirmFenced,
+        OperationAction::Fence,
+        OperationAction::Unfence,
+        OperationAction::ShutdownContinue,
+        OperationAction::FollowStore,
+        OperationAction::TestWatchdog,
+        OperationAction::Balance,
+        OperationAction::TestNotifications,
+    ];
+}
+
 /// Progress of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum OperationPhase {

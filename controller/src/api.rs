@@ -1,8 +1,8 @@
 //! The HTTP API in the shape of Kubernetes. Every controller serves it, stateless over etcd.
 
-mod access;
 mod admission;
 mod answer;
+mod authorization;
 mod commit;
 mod controllers;
 mod convert;
@@ -27,6 +27,7 @@ mod patch;
 mod read;
 mod request;
 mod reservation;
+mod reviews;
 mod selector;
 mod state;
 mod upgrade;
@@ -35,6 +36,7 @@ mod watch;
 mod what_if;
 
 use crate::core::{stored_view, usage};
+pub use authorization::AuthorizationMode;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post};
@@ -79,6 +81,8 @@ pub struct ApiOptions {
     pub read_state: Option<ReadState>,
     /// Metrics of requests; `None` if requests are not counted.
     pub metrics: Option<ApiMetrics>,
+    /// Permissions of the clients.
+    pub authorization: AuthorizationMode,
     /// Root directory of the OCF resource agents on this machine, used to check parameters; `None` disables the
     /// check.
     pub ocf_root: Option<PathBuf>,
@@ -98,6 +102,7 @@ impl ApiOptions {
             ask_hold: None,
             read_state: None,
             metrics: None,
+            authorization: AuthorizationMode::Roles,
             ocf_root: None,
         }
     }
@@ -205,11 +210,12 @@ impl<S: Store> ApiState<S> {
 
 /// Returns the routes of the API.
 ///
-/// `/livez`, `/readyz` and `/metrics` are not included: they belong to the process (`ha_runtime::http::admin`), and
-/// the caller merges them. Requests carry `ClientIdentity` and `Shutdown` in their extensions when `ha_runtime::http`
+/// `process_routes` are those that belong to the process: `/livez`, `/readyz`, `/metrics` and `/state`
+/// (`ha_runtime::http::admin`). Every route is authorized. Requests carry `ClientIdentity` and `Shutdown` in their extensions when `ha_runtime::http`
 /// serves them. A request without these extensions counts as local.
-pub fn router<S: Store>(state: ApiState<S>) -> Router {
+pub fn router<S: Store>(state: ApiState<S>, process_routes: Router) -> Router {
     let metrics = state.options().metrics.clone();
+    let mode = state.options().authorization;
     let router = Router::new()
         .route("/version", get(async || Json(version())))
         .route("/api", get(async |request: Request| discovery::core_versions(request.headers())))
@@ -219,7 +225,12 @@ pub fn router<S: Store>(state: ApiState<S>) -> Router {
         .route("/apis/hactl.io/v1", get(async || Json(discovery::resources())))
         .route("/apis/authorization.k8s.io", get(async || Json(discovery::authorization_group())))
         .route("/apis/authorization.k8s.io/v1", get(async || Json(discovery::authorization_resources())))
-        .route("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", any(access::review))
+        .route("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", any(reviews::self_access))
+        .route("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", any(reviews::self_rules))
+        .route("/apis/authorization.k8s.io/v1/subjectaccessreviews", any(reviews::subject_access))
+        .route("/apis/authentication.k8s.io", get(async || Json(discovery::authentication_group())))
+        .route("/apis/authentication.k8s.io/v1", get(async || Json(discovery::authentication_resources())))
+        .route("/apis/authentication.k8s.io/v1/selfsubjectreviews", any(reviews::self_identity))
         .route("/api/v1/namespaces", get(core_v1::namespaces::<S>))
         .route("/api/v1/namespaces/{name}", get(core_v1::one_namespace))
         .route("/api/v1/events", get(core_v1::all_events::<S>))
@@ -246,8 +257,10 @@ pub fn router<S: Store>(state: ApiState<S>) -> Router {
         .method_not_allowed_fallback(async || {
             ApiError::method_not_allowed("method not allowed for this path")
         })
+        .with_state(state)
+        .merge(process_routes)
         .layer(CatchPanicLayer::custom(panicked))
-        .with_state(state);
+        .layer(axum::middleware::from_fn_with_state(mode, authorization::authorize));
     match metrics {
         Some(metrics) => router.layer(axum::middleware::from_fn_with_state(metrics, metrics::count_request)),
         None => router,

@@ -109,6 +109,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let ready = Checks::new(&["store"]);
     let mut api_options = ApiOptions::new(&config.id, &config.cluster);
     api_options.metrics = Some(api::ApiMetrics::new(&metrics)?);
+    api_options.authorization = options.authorization;
     api_options.ocf_root = Some(options.ocf_root.clone());
     let members = store.clone();
     api_options.store_members = Some(Arc::new(move || store_members(members.clone()).boxed()));
@@ -122,7 +123,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         let api = api.clone();
         async move { api.observe().await }
     });
-    let router = api::router(api).merge(admin::router(Checks::default(), ready.clone(), metrics, read_state));
+    let router = api::router(api, admin::router(Checks::default(), ready.clone(), metrics, read_state));
     let serving = tokio::spawn(server.serve(router, shutdown.clone()));
 
     let watched = watching::WatchTarget { store: store.clone(), followed, keys: keys.clone() };

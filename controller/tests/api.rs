@@ -5,6 +5,8 @@
 
 #[path = "support/http.rs"]
 mod http;
+#[path = "support/roles.rs"]
+mod roles;
 #[path = "support/suite.rs"]
 mod suite;
 

@@ -45,7 +45,7 @@ impl Server {
         let state = ApiState::new(Arc::clone(&store), keys.clone(), ApiOptions::new("c1", "test"));
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        runtime.spawn(async move { axum::serve(listener, router(state)).await });
+        runtime.spawn(async move { axum::serve(listener, router(state, axum::Router::new())).await });
         let directory = tempfile::tempdir().unwrap();
         // Old versions of kubectl warn if the configuration is missing.
         std::fs::write(directory.path().join("config"), "").unwrap();
@@ -376,6 +376,10 @@ fn describe_explain_events_and_access_work() {
     server.check(0, &["explain", "cluster.spec.timing", "--recursive"], &["heartbeatValidSeconds"]);
     server.check(0, &["auth", "can-i", "create", "resources.hactl.io"], &["yes"]);
     server.check(1, &["auth", "can-i", "delete", "events"], &["no"]);
+    server.check(0, &["auth", "can-i", "*", "*"], &["yes"]);
+    server.check(0, &["auth", "can-i", "get", "/metrics"], &["yes"]);
+    server.check(0, &["auth", "can-i", "--list"], &["selfsubjectreviews.authentication.k8s.io", "[*]"]);
+    server.check(0, &["auth", "whoami"], &["loopback", "hactl:admin"]);
     server.check(0, &["get", "namespaces"], &["default"]);
     server.check(0, &["version"], &["Server Version"]);
 }

@@ -244,6 +244,7 @@ impl Layout<'_> {
             ("tls-cert", &self.certificate(&name)),
             ("tls-key", &self.key(&name)),
             ("client-ca", &self.certificate("ca")),
+            ("authorization", "Roles"),
             ("fence-agent-path", &text(fence_agents.parent().unwrap_or(&fence_agents))),
         ]));
         Ok(Machine { programs: vec![program("ha-controller", command)], ..machine })

@@ -26,7 +26,7 @@ pub(crate) fn groups(headers: &HeaderMap) -> Result<Response, ApiError> {
     negotiated(
         headers,
         aggregated_groups,
-        || json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group(), authorization_group()]}),
+        || json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group(), authorization_group(), authentication_group()]}),
     )
 }
 
@@ -38,6 +38,11 @@ pub(crate) fn group() -> Value {
 /// Returns the group of `/apis/authorization.k8s.io`.
 pub(crate) fn authorization_group() -> Value {
     group_of("authorization.k8s.io")
+}
+
+/// Returns the group of `/apis/authentication.k8s.io`.
+pub(crate) fn authentication_group() -> Value {
+    group_of("authentication.k8s.io")
 }
 
 fn group_of(name: &str) -> Value {
@@ -94,15 +99,33 @@ pub(crate) fn core_resources() -> Value {
     )
 }
 
+/// Reviews of `authorization.k8s.io` and of `authentication.k8s.io`: the kind, and the resource.
+const AUTHORIZATION_REVIEWS: [(&str, &str); 3] = [
+    ("SelfSubjectAccessReview", "selfsubjectaccessreviews"),
+    ("SelfSubjectRulesReview", "selfsubjectrulesreviews"),
+    ("SubjectAccessReview", "subjectaccessreviews"),
+];
+const AUTHENTICATION_REVIEWS: [(&str, &str); 1] = [("SelfSubjectReview", "selfsubjectreviews")];
+
 /// Returns the resource list of `/apis/authorization.k8s.io/v1`.
 pub(crate) fn authorization_resources() -> Value {
-    resource_list(
-        "authorization.k8s.io/v1",
-        &[
-            json!({"name": "selfsubjectaccessreviews", "singularName": "selfsubjectaccessreview", "namespaced": false,
-            "kind": "SelfSubjectAccessReview", "verbs": ["create"]}),
-        ],
-    )
+    review_list("authorization.k8s.io/v1", &AUTHORIZATION_REVIEWS)
+}
+
+/// Returns the resource list of `/apis/authentication.k8s.io/v1`.
+pub(crate) fn authentication_resources() -> Value {
+    review_list("authentication.k8s.io/v1", &AUTHENTICATION_REVIEWS)
+}
+
+fn review_list(group_version: &str, reviews: &[(&str, &str)]) -> Value {
+    let resources: Vec<Value> = reviews
+        .iter()
+        .map(|(kind, plural)| {
+            json!({"name": plural, "singularName": kind.to_lowercase(), "namespaced": false, "kind": kind,
+                "verbs": ["create"]})
+        })
+        .collect();
+    resource_list(group_version, &resources)
 }
 
 fn resource_list(group_version: &str, resources: &[Value]) -> Value {
@@ -170,17 +193,19 @@ fn aggregated_groups() -> Value {
             entry
         })
         .collect();
-    let reviews = entry(
-        "authorization.k8s.io",
-        "SelfSubjectAccessReview",
-        ("selfsubjectaccessreviews", "selfsubjectaccessreview"),
-        "Cluster",
-        &["create"],
-        &[],
-    );
+    let reviews = |group: &str, reviews: &[(&str, &str)]| {
+        let entries: Vec<Value> = reviews
+            .iter()
+            .map(|(kind, plural)| {
+                entry(group, kind, (plural, &kind.to_lowercase()), "Cluster", &["create"], &[])
+            })
+            .collect();
+        json!({"metadata": {"name": group}, "versions": version(&entries)})
+    };
     aggregated_list(&json!([
         {"metadata": {"name": GROUP}, "versions": version(&resources)},
-        {"metadata": {"name": "authorization.k8s.io"}, "versions": version(&[reviews])},
+        reviews("authorization.k8s.io", &AUTHORIZATION_REVIEWS),
+        reviews("authentication.k8s.io", &AUTHENTICATION_REVIEWS),
     ]))
 }
 

@@ -1,5 +1,6 @@
 //! The command-line options of the controller.
 
+use crate::api::AuthorizationMode;
 use ha_runtime::logging::LogOptions;
 use ha_runtime::program::{ProgramOptions, check_name};
 use ha_runtime::tls::TlsFiles;
@@ -41,6 +42,9 @@ pub struct Options {
     /// CA certificate of the clients (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "HTTP")]
     pub client_ca: Option<PathBuf>,
+    /// Permissions of clients: all for each certificate, or by its groups
+    #[arg(long, value_enum, default_value = "AlwaysAllow", value_name = "MODE", help_heading = "HTTP")]
+    pub authorization: AuthorizationMode,
     /// Directory that is searched first for fence agents
     #[arg(long, value_name = "DIR")]
     pub fence_agent_path: Option<PathBuf>,

@@ -7,6 +7,7 @@ use futures::StreamExt;
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use ha_controller::api::{ApiOptions, ApiState, router};
+use ha_runtime::tls::ClientIdentity;
 use ha_store::{Guard, Store, Transaction};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -59,8 +60,19 @@ impl<S: Store> Api<S> {
     pub(crate) fn with(store: S, options: ApiOptions) -> Api<S> {
         let store = Arc::new(store);
         let keys = Keys::new("test");
-        let router = router(ApiState::new(Arc::clone(&store), keys.clone(), options));
+        let router = router(ApiState::new(Arc::clone(&store), keys.clone(), options), Router::new());
         Api { store, keys, router }
+    }
+
+    /// Returns the same API for a client with a certificate of this name and these groups.
+    pub(crate) fn of_user(&self, name: &str, groups: &[&str]) -> Api<S> {
+        let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+        let identity = ClientIdentity::Certificate { name: name.to_owned(), groups };
+        Api {
+            store: Arc::clone(&self.store),
+            keys: self.keys.clone(),
+            router: self.router.clone().layer(axum::Extension(identity)),
+        }
     }
 
     pub(crate) async fn send(

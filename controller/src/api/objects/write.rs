@@ -3,6 +3,7 @@
 use super::{json_body, yaml};
 use crate::api::admission::{Admitted, Context, admit, check_creatable};
 use crate::api::answer::{self, Shape};
+use crate::api::authorization::{self, Attributes, User};
 use crate::api::commit::{Written, commit};
 use crate::api::error::ApiError;
 use crate::api::read::{self, KeyContent, Stored};
@@ -23,6 +24,7 @@ use ha_api_types::id::Revision;
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::node::NodeStatus;
+use ha_api_types::operation::{OperationAction, OperationSpec};
 use ha_api_types::renamed;
 use ha_api_types::table::Rows;
 use ha_api_types::time::Timestamp;
@@ -50,6 +52,7 @@ pub(super) struct Writer<'a, S> {
     shape: Shape,
     pub(super) manager: String,
     requester: String,
+    user: User,
     now: Timestamp,
     fresh_uid: String,
     /// Warnings about earlier names of fields in the request.
@@ -70,6 +73,7 @@ impl<'a, S: Store> Writer<'a, S> {
             shape: Shape::of(&parts.headers, parameters, Rows::Of(kind))?,
             manager: manager(parameters, &parts.headers),
             requester: requester(parts),
+            user: User::of_request(parts),
             now: state.timestamp(),
             fresh_uid: uuid::Uuid::new_v4().to_string(),
             renamed: Vec::new(),
@@ -139,6 +143,7 @@ impl<'a, S: Store> Writer<'a, S> {
     async fn insert(&self, admitted: Admitted) -> Result<Response, ApiError> {
         let Admitted { name, value, mut warnings } = admitted;
         check_creatable(self.kind, &name)?;
+        self.require_content(&name, None, &value)?;
         dependency_cycle::check(self.state, self.kind, &name, None, &value).await?;
         identity::check(self.state, self.kind, &name, None, &value).await?;
         warnings.extend(gate::check(self.state, self.kind, &name, None, &value).await?);
@@ -197,6 +202,7 @@ impl<'a, S: Store> Writer<'a, S> {
         let status = current.status.as_ref();
         let mut stored = Stored { spec: current.spec.clone(), status: status.cloned() };
         if value != current.spec.value {
+            self.require_content(&name, Some(&current.spec.value), &value)?;
             self.refuse_maintenance(&name, current, &value).await?;
             dependency_cycle::check(self.state, self.kind, &name, Some(&current.spec.value), &value).await?;
             identity::check(self.state, self.kind, &name, Some(&current.spec.value), &value).await?;
@@ -240,6 +246,38 @@ impl<'a, S: Store> Writer<'a, S> {
         }
         let object = stored.object(self.kind);
         Ok(Some(answer::object_response(self.state, self.shape, object, StatusCode::OK, &warnings)))
+    }
+
+    /// Decides whether the user may write the content of an operation or of a node.
+    fn require_content(&self, name: &str, current: Option<&Value>, value: &Value) -> Result<(), ApiError> {
+        let verb = if current.is_some() { "update" } else { "create" };
+        let require = |subresource: &str| {
+            authorization::require(&self.user, &Attributes::of_object(verb, self.kind, subresource, name))
+        };
+        match (self.kind, current) {
+            (Kind::Operation, _) => {
+                let spec = read::spec_of::<OperationSpec>(value);
+                require(&format!("{:?}", spec.action))?;
+                // Like a confirmed power-off, a wrong statement starts a second copy.
+                if spec.not_on.is_some() {
+                    require(&format!("{:?}", OperationAction::ConfirmFenced))?;
+                }
+                Ok(())
+            }
+            (Kind::Node, Some(current)) if has_only_maintenance_changed(current, value) => {
+                require("maintenance").or_else(|_| require(""))
+            }
+            (Kind::Node, Some(_)) => require(""),
+            (
+                Kind::Resource
+                | Kind::Group
+                | Kind::AffinityRule
+                | Kind::Node
+                | Kind::NodeGroup
+                | Kind::Cluster,
+                _,
+            ) => Ok(()),
+        }
     }
 
     /// Refuses to begin maintenance of an unreachable node, or while the cluster is disarmed.
@@ -318,6 +356,23 @@ impl<'a, S: Store> Writer<'a, S> {
 
 fn key_content(value: &Value, current: &Stored, revision: Revision) -> KeyContent {
     KeyContent { value: value.clone(), create_revision: current.spec.create_revision, mod_revision: revision }
+}
+
+/// Returns `true` if a new version of a node differs only in its maintenance and in whether services may be scheduled.
+fn has_only_maintenance_changed(current: &Value, value: &Value) -> bool {
+    let without_maintenance = |node: &Value| {
+        let mut node = node.clone();
+        for (parent, fields) in [
+            ("/spec", ["maintenance", "schedulable"].as_slice()),
+            ("/metadata", &["generation", "managedFields", "resourceVersion"]),
+        ] {
+            if let Some(Value::Object(parent)) = node.pointer_mut(parent) {
+                parent.retain(|name, _| !fields.contains(&name.as_str()));
+            }
+        }
+        node
+    };
+    without_maintenance(current) == without_maintenance(value)
 }
 
 fn check_named(name: &str, admitted: &Admitted) -> Result<(), ApiError> {
