@@ -10,6 +10,7 @@ use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FenceState, Mode, Proof, SleepProtection, WatchdogKind};
 use ha_api_types::resource::ServiceState;
+use ha_api_types::timing::Profile;
 
 pub(super) const TH: u64 = 6_000;
 
@@ -46,6 +47,18 @@ fn proof_a_silent_armed_node_fenced_after_w() {
     assert!(lab.now.raw.since(failed_at) <= wait_ms + 300, "W after the last heartbeat, and not later");
     lab.run_until(1_000, "runs elsewhere", |lab| lab.running_nodes("web").iter().any(|place| *place != node));
     assert_eq!(lab.fence(&node).epoch, Epoch(2));
+}
+
+/// An agent that has not read a shorter Th acts by the longer one, so the node counts as alive for that long (R5.5).
+#[test]
+fn a_node_is_late_by_the_timings_of_its_own_report() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).power_off();
+    lab.edit::<ClusterSpec>(CLUSTER_NAME, |cluster| cluster.spec.timing.profile = Profile::Fast);
+    // Th of the cluster is 4 s now.
+    lab.run(TH - 1_300);
+    assert_eq!(lab.fence(&node).state, FenceState::Open);
+    lab.run_until(3_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
 }
 
 #[test]
