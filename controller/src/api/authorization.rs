@@ -88,13 +88,14 @@ impl User {
 /// Errors: the reason for the refusal.
 pub(crate) fn decide(user: &User, attributes: &Attributes) -> Result<(), String> {
     attributes.check_known()?;
-    // The action decides about an operation. A question without an action is about any of them.
-    let is_permitted = if attributes.is_any_operation() {
-        attributes.alternatives().iter().any(|action| permits(user, action))
-    } else {
-        permits(user, attributes)
-    };
+    let is_permitted = questions(attributes).iter().any(|each| permits(user, each));
     if is_permitted { Ok(()) } else { Err(refusal_reason(user, attributes)) }
+}
+
+/// Returns the permissions of which one suffices. The action decides about an operation, so a question without an action
+/// is about any of them.
+fn questions(attributes: &Attributes) -> Vec<Attributes> {
+    if attributes.is_any_operation() { attributes.alternatives() } else { vec![attributes.clone()] }
 }
 
 /// Returns `true` if a role of the user permits a request. Whether the API supports the verb is not considered.
@@ -111,8 +112,9 @@ fn refusal_reason(user: &User, attributes: &Attributes) -> String {
     if attributes.is_hold() {
         return hold_refusal(attributes);
     }
-    let roles: Vec<String> =
-        Role::ALL.iter().filter(|role| role.permits(attributes)).map(|role| role.group()).collect();
+    let questions = questions(attributes);
+    let is_permitted = |role: &&Role| questions.iter().any(|each| role.permits(each));
+    let roles: Vec<String> = Role::ALL.iter().filter(is_permitted).map(|role| role.group()).collect();
     format!("{}; required group: {}", attributes.sentence(&user.name), roles.join(" or "))
 }
 

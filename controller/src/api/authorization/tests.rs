@@ -130,6 +130,15 @@ fn a_refusal_names_user_verb_and_group() {
 }
 
 #[test]
+fn a_refused_operation_names_the_roles_that_may_request_one() {
+    let refused = |target: &str| {
+        require(&user("ada", &[Role::Viewer]), &attributes("create", target)).unwrap_err().to_string()
+    };
+    assert!(refused("operations").ends_with("required group: hactl:operator or hactl:admin"));
+    assert!(refused("operations/ConfirmFenced").ends_with("required group: hactl:admin"));
+}
+
+#[test]
 fn groups_without_the_prefix_select_no_role() {
     for group in ["admin", "hactl", "hactl:", "hactl:root", "HACTL:admin", "system:masters"] {
         assert_eq!(Role::of_group(group), None, "{group}");
