@@ -64,7 +64,7 @@ pub struct Fence {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switched_off: Vec<String>,
     /// Digest of the definition of each refuted device, by name: the device had confirmed a boot off, and the same boot
-    /// registered again. Such a device proves nothing until its definition changes (FENCING, R5.45).
+    /// registered again. Such a device proves nothing until its definition changes (FENCING, R5.47).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub refuted_devices: BTreeMap<String, String>,
     /// `true` if resources counted this node as empty while it was unreachable. Its agent commits no permit until the

@@ -37,7 +37,7 @@ pub enum AuthorizationMode {
 /// The user that sent a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct User {
-    /// Common name of the certificate, or `loopback`.
+    /// Common name of the certificate, or `loopback` for plain HTTP on this machine. Records name this user.
     pub(crate) name: String,
     /// Organizations of the certificate.
     pub(crate) groups: Vec<String>,

@@ -1,14 +1,12 @@
-//! Parts of a request: query parameters, the requested form of the response, body, and client.
+//! Parts of a request: query parameters, the requested form of the response, body, and field manager.
 
 use super::error::ApiError;
 use axum::body::Body;
 use axum::extract::Query;
-use axum::http::request::Parts;
 use axum::http::{HeaderMap, Uri, header};
 use bytes::Bytes;
 use ha_api_types::error_reason::ErrorReason;
 use ha_api_types::table::IncludeObject;
-use ha_runtime::tls::ClientIdentity;
 
 /// Maximum size of a request body, in bytes.
 pub(crate) const MAX_BODY_LENGTH: usize = 1024 * 1024;
@@ -181,14 +179,6 @@ pub(crate) async fn read_body(body: Body) -> Result<Bytes, ApiError> {
     })
 }
 
-/// Returns the name of the client, for records: the certificate's name, or `loopback` for plain HTTP on this machine.
-pub(crate) fn requester(parts: &Parts) -> String {
-    match parts.extensions.get::<ClientIdentity>() {
-        Some(ClientIdentity::Certificate { name, groups: _ }) => name.clone(),
-        Some(ClientIdentity::Loopback) | None => "loopback".to_owned(),
-    }
-}
-
 /// Returns the field manager of a write: the parameter, or the program name in `User-Agent`.
 pub(crate) fn manager(parameters: &Parameters, headers: &HeaderMap) -> String {
     parameters.field_manager.clone().unwrap_or_else(|| {
@@ -238,16 +228,5 @@ mod tests {
         {
             assert!(of(invalid).is_err(), "{invalid}");
         }
-    }
-
-    #[test]
-    fn requester_is_the_certificate_common_name() {
-        let (mut parts, ()) = axum::http::Request::new(()).into_parts();
-        assert_eq!(requester(&parts), "loopback");
-        parts.extensions.insert(ClientIdentity::Certificate {
-            name: "ada".to_owned(),
-            groups: vec!["operators".to_owned()],
-        });
-        assert_eq!(requester(&parts), "ada");
     }
 }

@@ -55,7 +55,7 @@ pub(crate) async fn subject_access(request: Request) -> Result<Response, ApiErro
 /// Handles POST of a `SelfSubjectRulesReview`: all permissions of the client.
 pub(crate) async fn self_rules(request: Request) -> Result<Response, ApiError> {
     let (user, _) = read_review(request).await?;
-    let rules: Vec<Rule> = user.roles.iter().flat_map(|role| role.rules()).chain(self_reviews()).collect();
+    let rules: Vec<&Rule> = user.roles.iter().flat_map(|role| role.rules()).chain(self_reviews()).collect();
     let resource_rules: Vec<Value> = rules
         .iter()
         .filter(|rule| !rule.resources.is_empty())

@@ -4,11 +4,12 @@ pub(super) mod effects;
 
 use super::ApiState;
 use super::admission::{Context, admit};
+use super::authorization::User;
 use super::dependency_cycle;
 use super::error::ApiError;
 use super::facts;
 use super::read;
-use super::request::{FieldValidation, read_body, requester};
+use super::request::{FieldValidation, read_body};
 use super::reservation::gate;
 use crate::core::world::ClusterView;
 use axum::Json;
@@ -42,7 +43,7 @@ pub(crate) async fn handler<S: Store>(
             "at most {MAX_OBJECTS} objects can be simulated in one request"
         )));
     }
-    let requester_name = requester(&parts);
+    let requester_name = User::of_request(&parts).name;
     let mut changed = Vec::new();
     for object in plan_request.objects {
         changed.push(admit_object(&state, &requester_name, object).await?);

@@ -1,6 +1,6 @@
 //! State of each node at one moment: whether it is alive, late or closed, its active services, and possible proofs.
 
-use super::fencing::devices::proving_devices;
+use super::fencing::devices::{declared_devices, is_proving};
 use super::plan_input::PlanInput;
 use super::world::ClusterView;
 use ha_api_types::id::{NodeName, ResourceName};
@@ -147,7 +147,7 @@ fn node_health(input: &PlanInput<'_>, name: &NodeName, active: BTreeSet<Resource
     let HeartbeatTimes { observed, silent_since, late_at, was_late } =
         heartbeat_times(cluster_view, input.commits, name, input.now.raw);
     let spec = cluster_view.nodes.get(name).map(|node| &node.value.spec.fencing);
-    let has_device = !proving_devices(input, name).is_empty();
+    let has_device = declared_devices(input, name).iter().any(|device| is_proving(input, name, device));
     let trust_watchdog_on_virtual_machine =
         spec.is_some_and(|fencing| fencing.trust_watchdog_on_virtual_machine);
     NodeHealth {

@@ -30,7 +30,7 @@ async fn api() -> Api<MemoryStore> {
 #[tokio::test]
 async fn every_route_refuses_a_client_without_a_role() {
     let api = api().await;
-    let nobody = api.of_user("mallory", &["staff"]);
+    let client = api.of_user("mallory", &["staff"]);
     let routes = [
         ("GET", "/version"),
         ("GET", "/api"),
@@ -73,7 +73,7 @@ async fn every_route_refuses_a_client_without_a_role() {
         ("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews"),
     ];
     for (method, path) in routes {
-        let answer = nobody.call(method, path, "application/json", &json!({})).await;
+        let answer = client.call(method, path, "application/json", &json!({})).await;
         assert_eq!(answer.code, 403, "{method} {path}: {}", answer.body);
     }
     assert_eq!(api.get("resources/web").await.code, 200, "nothing was changed");

@@ -3,6 +3,8 @@
 use super::attributes::Attributes;
 use ha_api_types::kind::{GROUP, Kind};
 use ha_api_types::operation::OperationAction;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// Prefix of the groups that select a role.
 const GROUP_PREFIX: &str = "hactl:";
@@ -84,7 +86,13 @@ impl Role {
     }
 
     /// Returns the permissions of the role, without [`self_reviews`].
-    pub(crate) fn rules(self) -> Vec<Rule> {
+    pub(crate) fn rules(self) -> &'static [Rule] {
+        static RULES: LazyLock<BTreeMap<Role, Vec<Rule>>> =
+            LazyLock::new(|| Role::ALL.into_iter().map(|role| (role, role.build_rules())).collect());
+        RULES.get(&self).map_or(&[], Vec::as_slice)
+    }
+
+    fn build_rules(self) -> Vec<Rule> {
         let mut rules = Vec::new();
         match self {
             Role::Viewer => rules.extend(viewer_rules()),
@@ -123,15 +131,18 @@ fn is_reserved_for_admin(action: OperationAction) -> bool {
 }
 
 /// Returns the permissions of every user: to ask for its own name and permissions.
-pub(crate) fn self_reviews() -> Vec<Rule> {
-    vec![
-        Rule::of(
-            &["create"],
-            "authorization.k8s.io",
-            ["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
-        ),
-        Rule::of(&["create"], "authentication.k8s.io", ["selfsubjectreviews"]),
-    ]
+pub(crate) fn self_reviews() -> &'static [Rule] {
+    static RULES: LazyLock<[Rule; 2]> = LazyLock::new(|| {
+        [
+            Rule::of(
+                &["create"],
+                "authorization.k8s.io",
+                ["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
+            ),
+            Rule::of(&["create"], "authentication.k8s.io", ["selfsubjectreviews"]),
+        ]
+    });
+    &*RULES
 }
 
 fn viewer_rules() -> Vec<Rule> {

@@ -139,6 +139,15 @@ fn a_refused_operation_names_the_roles_that_may_request_one() {
 }
 
 #[test]
+fn requester_is_the_certificate_common_name() {
+    let name_of =
+        |identity: Option<&ClientIdentity>| User::of_identity(identity, AuthorizationMode::Roles).name;
+    assert_eq!(name_of(None), "loopback");
+    let groups = vec!["operators".to_owned()];
+    assert_eq!(name_of(Some(&ClientIdentity::Certificate { name: "ada".to_owned(), groups })), "ada");
+}
+
+#[test]
 fn groups_without_the_prefix_select_no_role() {
     for group in ["admin", "hactl", "hactl:", "hactl:root", "HACTL:admin", "system:masters"] {
         assert_eq!(Role::of_group(group), None, "{group}");

@@ -7,7 +7,7 @@ use crate::api::authorization::{self, Attributes, User};
 use crate::api::commit::{Written, commit};
 use crate::api::error::ApiError;
 use crate::api::read::{self, KeyContent, Stored};
-use crate::api::request::{Parameters, manager, media_type, read_body, requester};
+use crate::api::request::{Parameters, manager, media_type, read_body};
 use crate::api::reservation::gate;
 use crate::api::{
     ApiState, convert, definition, dependency_cycle, identity, managed, patch, upgrade, warnings,
@@ -51,7 +51,6 @@ pub(super) struct Writer<'a, S> {
     parameters: &'a Parameters,
     shape: Shape,
     pub(super) manager: String,
-    requester: String,
     user: User,
     now: Timestamp,
     fresh_uid: String,
@@ -72,7 +71,6 @@ impl<'a, S: Store> Writer<'a, S> {
             parameters,
             shape: Shape::of(&parts.headers, parameters, Rows::Of(kind))?,
             manager: manager(parameters, &parts.headers),
-            requester: requester(parts),
             user: User::of_request(parts),
             now: state.timestamp(),
             fresh_uid: uuid::Uuid::new_v4().to_string(),
@@ -95,7 +93,7 @@ impl<'a, S: Store> Writer<'a, S> {
             kind: self.kind,
             field_validation: self.parameters.field_validation,
             manager,
-            requester: &self.requester,
+            requester: &self.user.name,
             now: &self.now,
             fresh_uid: &self.fresh_uid,
         }

@@ -73,19 +73,25 @@ pub(super) fn is_power(input: &PlanInput<'_>, node: &NodeName, name: &str) -> bo
     proving_devices(input, node).iter().any(|device| device.name == name && device.kind == FenceKind::Power)
 }
 
+/// Returns the devices in the spec of a node.
+pub(in crate::core) fn declared_devices<'a>(input: &PlanInput<'a>, node: &NodeName) -> &'a [FenceDevice] {
+    input.cluster_view.nodes.get(node).map_or(&[], |node| &node.value.spec.fencing.devices)
+}
+
+/// Returns `true` if the confirmation of a declared device is a proof.
+pub(in crate::core) fn is_proving(input: &PlanInput<'_>, node: &NodeName, device: &FenceDevice) -> bool {
+    device.proves() && !is_refuted(input, node, device)
+}
+
 /// Returns the declared devices whose confirmation is a proof, by priority.
-pub(in crate::core) fn proving_devices<'a>(input: &PlanInput<'a>, node: &NodeName) -> Vec<&'a FenceDevice> {
-    let declared = input.cluster_view.nodes.get(node).map(|node| node.value.spec.fencing.devices.as_slice());
-    let mut devices: Vec<&FenceDevice> = declared
-        .unwrap_or_default()
-        .iter()
-        .filter(|device| device.proves() && !is_refuted(input, node, device))
-        .collect();
+fn proving_devices<'a>(input: &PlanInput<'a>, node: &NodeName) -> Vec<&'a FenceDevice> {
+    let declared = declared_devices(input, node).iter();
+    let mut devices: Vec<&FenceDevice> = declared.filter(|device| is_proving(input, node, device)).collect();
     devices.sort_by(|a, b| (a.priority, &a.name).cmp(&(b.priority, &b.name)));
     devices
 }
 
-/// Returns `true` if the device, as it is declared now, confirmed a boot off that registered again (FENCING, R5.45).
+/// Returns `true` if the device, as it is declared now, confirmed a boot off that registered again (FENCING, R5.47).
 pub(in crate::core) fn is_refuted(input: &PlanInput<'_>, node: &NodeName, device: &FenceDevice) -> bool {
     let fence = input.cluster_view.fences.get(node);
     let digest = fence.and_then(|fence| fence.value.refuted_devices.get(&device.name));
@@ -114,9 +120,7 @@ pub(super) fn refuted_devices(
     node: &NodeName,
     newly_refuted: Option<&FenceDevice>,
 ) -> BTreeMap<String, String> {
-    let declared = input.cluster_view.nodes.get(node).map(|node| node.value.spec.fencing.devices.as_slice());
-    let is_known = |device: &&FenceDevice| is_refuted(input, node, device);
-    let known = declared.unwrap_or_default().iter().filter(is_known);
+    let known = declared_devices(input, node).iter().filter(|device| is_refuted(input, node, device));
     known.chain(newly_refuted).map(|device| (device.name.clone(), definition_digest(device))).collect()
 }
 

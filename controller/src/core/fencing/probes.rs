@@ -56,8 +56,7 @@ pub type DeviceProbes = BTreeMap<(NodeName, String), DeviceProbe>;
 
 /// Probes the devices of a node whose epoch is open. A probe changes nothing, so no intent is recorded.
 pub(super) fn plan(input: &PlanInput<'_>, subject: &FencedNode<'_>, plan: &mut Plan) {
-    let Some(node) = input.cluster_view.nodes.get(subject.name) else { return };
-    for device in node.value.spec.fencing.devices.iter().filter(|device| device.proves()) {
+    for device in devices::declared_devices(input, subject.name).iter().filter(|device| device.proves()) {
         let previous_probe = probe_of(input, subject.name, device);
         if previous_probe.is_some_and(|probe| probe.running.is_some()) {
             continue;
@@ -87,7 +86,7 @@ pub(in crate::core) fn devices_condition(
     input: &PlanInput<'_>,
     node: &NodeName,
 ) -> Option<(bool, Reason, String)> {
-    let declared = &input.cluster_view.nodes.get(node)?.value.spec.fencing.devices;
+    let declared = devices::declared_devices(input, node);
     let mut failed = Vec::new();
     let mut reason = Reason::FenceDeviceFailed;
     let mut all_probed = declared.iter().any(FenceDevice::proves);
