@@ -73,11 +73,11 @@ pub struct ApiOptions {
     pub cluster: String,
     /// Maximum number of open watches; more are refused with 429.
     pub watches: usize,
-    /// Asks each etcd member for its health; `None` if the store has no members.
+    /// Function that reads the health of each etcd member; `None` if the store has no members.
     pub store_members: Option<StoreMembers>,
-    /// Asks the core for an etcd-outage hold of a node; `None` if no core runs in this process.
+    /// Function that requests an etcd-outage hold for a node from the core; `None` if no core runs in this process.
     pub ask_hold: Option<AskHold>,
-    /// Reads the state of the core; `None` if no core runs in this process.
+    /// Function that returns the state of the core; `None` if no core runs in this process.
     pub read_state: Option<ReadState>,
     /// Metrics of requests; `None` if requests are not counted.
     pub metrics: Option<ApiMetrics>,
@@ -88,7 +88,7 @@ pub struct ApiOptions {
     pub ocf_root: Option<PathBuf>,
 }
 
-/// Function that asks each etcd member for its health.
+/// Function that reads the health of each etcd member.
 pub type StoreMembers = Arc<dyn Fn() -> BoxFuture<'static, Vec<StoreMember>> + Send + Sync>;
 
 impl ApiOptions {
@@ -277,7 +277,7 @@ async fn placement<S: Store>(State(state): State<ApiState<S>>) -> Result<Respons
     Ok(Json(stored_view::view(&facts::cluster_view(&state).await?).0).into_response())
 }
 
-/// Answers with the explanation of why a service runs on its node, and the verdict for each node.
+/// Answers with the reasons for the placement of a service, and the verdict for each node.
 async fn explain<S: Store>(
     State(state): State<ApiState<S>>,
     Path(name): Path<String>,

@@ -174,8 +174,8 @@ impl Controller {
         }
     }
 
-    /// Applies an input. [`Controller::poll_effect`] makes the decisions, so that many inputs that arrive together cost
-    /// one decision.
+    /// Applies an input. [`Controller::poll_effect`] makes the decisions, so several inputs that arrive together cause
+    /// only one decision.
     pub fn handle(&mut self, now: &Now, input: Input) {
         self.now = now.clone();
         match input {
@@ -386,7 +386,7 @@ impl Controller {
         }
     }
 
-    /// Returns `true` if a node that was in time may have missed its heartbeats. If nothing else is to be done, later
+    /// Returns `true` if a node that was in time may have missed its heartbeats. If the last plan was idle, later
     /// heartbeats only postpone the next check.
     fn check_for_late_nodes(&mut self) -> bool {
         let now = self.now.raw;
@@ -403,7 +403,7 @@ impl Controller {
     }
 
     /// Returns leadership and membership if this process may plan. It must be leader, have the revision of its
-    /// candidacy, and have a view with all writes of earlier leaders. Only an input can make this true, not time alone.
+    /// candidacy, and have a view with all writes of earlier leaders. Only an input changes this; time alone does not.
     fn planning(&self) -> Option<(&Leadership, Membership)> {
         let leadership = self.election_state.leadership.as_ref()?;
         let membership = self.election_state.membership?;

@@ -25,7 +25,7 @@ pub struct Fencer {
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Fencer {
-    /// Creates a fencer that looks for agents in this directory first, then in the usual directories of
+    /// Creates a fencer that searches for agents in this directory first, then in the usual directories of
     /// distributions.
     pub fn new(directory: Option<PathBuf>) -> Fencer {
         let usual = ["/usr/sbin", "/usr/local/sbin"].into_iter().map(PathBuf::from);
@@ -75,8 +75,8 @@ impl Fencer {
             FencerAction::Off => PowerState::Off,
             FencerAction::On => PowerState::On,
         };
-        // A part that already has the desired state may refuse the action. Its status decides, not the result of the
-        // action.
+        // A part that already has the desired state may refuse the action. Only its status decides; the result of the
+        // action does not.
         let acted: Vec<Result<(), String>> = each(expected_state.verb()).await;
         let reached =
             join_all(device.parts.iter().map(|part| self.wait_for_state(part, expected_state, deadline)))

@@ -3,7 +3,8 @@
 //! The program `ha-controller` is [`shell::main`]. The simulator runs the core without the feature `shell`.
 //!
 //! - [`Controller`](crate::core::Controller) observes the cluster and, as leader, plans. Read it first.
-//! - [`Candidacy`](crate::core::candidacy::Candidacy) is the election, a core of its own, so that no plan delays it.
+//! - [`Candidacy`](crate::core::candidacy::Candidacy) is the election. It is a separate core, because a plan must not
+//!   delay it.
 //! - [`Replica`](crate::core::replica::Replica) connects both cores, for the simulator and for tests.
 //! - [`api::router`] is the HTTP API in the shape of Kubernetes.
 //! - [`fencer::Fencer`] runs fence agents, and [`notifier::deliver`] sends notifications.

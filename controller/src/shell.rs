@@ -48,7 +48,7 @@ use tokio::sync::mpsc;
 /// Sender of inputs; cheap to clone.
 pub(crate) type Inputs = mpsc::UnboundedSender<Input>;
 
-/// Maximum delay of the shutdown by the deletion of this process's keys.
+/// Maximum time that the shutdown waits for the deletion of the leader key.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
 /// Runs the program: reads its options, runs until a shutdown is requested, and returns the exit status.

@@ -1,4 +1,4 @@
-//! Tests of an unmodified kubectl with the API over the in-memory store; the test plays the leader.
+//! Tests of an unmodified kubectl with the API over the in-memory store; the test acts as the leader.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

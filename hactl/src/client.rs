@@ -33,7 +33,7 @@ use std::time::Duration;
 /// Time limit for reading a log: the controller's limit for the agent's answer, plus a margin for its other requests.
 const LOG_TIMEOUT: Duration = Duration::from_millis(LOG_TIMEOUT_MS + 5_000);
 
-/// Whether a write takes effect.
+/// Effect of a write request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteMode {
     /// The server writes the change.
@@ -87,7 +87,7 @@ pub(crate) enum Representation {
 }
 
 impl Representation {
-    /// Returns the media type to ask for.
+    /// Returns the media type to request.
     pub(crate) fn media_type(self) -> &'static str {
         match self {
             Representation::Objects => "application/json",
@@ -255,7 +255,7 @@ impl Client {
             }
         }
         if let (Collection::Kind(kind), Representation::Objects) = (collection, representation) {
-            // Items of a list may lack apiVersion and kind; later code relies on both.
+            // Items of a list may lack apiVersion and kind, which later code needs.
             for item in &mut list.items {
                 if let Some(item) = item.as_object_mut() {
                     item.entry("apiVersion").or_insert_with(|| ha_api_types::kind::API_VERSION.into());
@@ -367,7 +367,7 @@ impl Client {
         self.call_hactl_api(&Call::new(Method::GET, hactl_api_path(&["usage"]))).await
     }
 
-    /// Returns the explanation of why a service runs on its node, or why it does not run.
+    /// Returns the reasons why a service runs on its node, or does not run.
     pub(crate) async fn explanation(&self, name: &str) -> Result<Explanation, Failure> {
         self.call_hactl_api(&Call::new(Method::GET, hactl_api_path(&["resources", name, "explain"]))).await
     }
@@ -409,7 +409,7 @@ impl Client {
         self.call_hactl_api(&call).await
     }
 
-    /// Returns the effects that a change would have.
+    /// Returns the effects of a planned change.
     pub(crate) async fn plan(&self, request: &PlanRequest) -> Result<Plan, Failure> {
         let body = serde_json::to_value(request).map_err(|error| Failure::refused(error.to_string()))?;
         self.call_hactl_api(
@@ -440,7 +440,7 @@ impl Client {
 
     async fn call_hactl_api<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Failure> {
         let value = self.call(call).await.map_err(|error| {
-            // The object names were checked before, so a 404 means that the server does not know the path.
+            // The object names were checked before, so a 404 means that the server does not have this path.
             if error.is_status(404) {
                 Failure::refused(format!("the controller does not serve {}", call.describe()))
                     .help("run \"hactl version\" to compare the versions of hactl and the controller")

@@ -48,7 +48,7 @@ pub(crate) struct Connection {
     pub(crate) servers: Vec<Url>,
     /// Certificate authority; `None`: the system's authorities.
     pub(crate) certificate_authority: Option<PathBuf>,
-    /// Certificate and key of the user; `None`: no client certificate.
+    /// Certificate and key of the user; `None` means no client certificate.
     pub(crate) identity: Option<(PathBuf, PathBuf)>,
     /// Timeout of one request, across all controllers.
     pub(crate) request_timeout: Duration,
@@ -102,7 +102,7 @@ fn chosen_context(name: Option<&str>) -> Result<Context, Failure> {
         None => files.iter().find_map(|(_, file)| file.current_context.clone()),
     };
     let Some(chosen) = chosen else {
-        // A single context is used without a choice by the user.
+        // If only one context exists, it is used even if the user has not selected it.
         let mut all = files.into_iter().flat_map(|(_, file)| file.contexts);
         return Ok(match (all.next(), all.next()) {
             (Some(only), None) => only,

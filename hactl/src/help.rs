@@ -40,8 +40,8 @@ const COMMAND_GROUPS: [(&str, &[&str]); 8] = [
 /// Last lines of the help of a command.
 const OPTIONS_HINT: &str = "Use \"hactl options\" for a list of global options.";
 
-/// Returns the command line as it is parsed. Global options are hidden: help leaves them out, and usage errors name only
-/// the arguments of the command. Man pages and completion scripts use [`Arguments::command`], which shows all options.
+/// Returns the command line as it is parsed. Global options are hidden: help omits them, and usage errors name only the
+/// arguments of the command. Man pages and completion scripts use [`Arguments::command`], which shows all options.
 pub(crate) fn command() -> Command {
     let command = Arguments::command().mut_args(|arg| {
         let is_global = arg.is_global_set();
@@ -63,7 +63,7 @@ pub(crate) fn options() -> String {
     shown.render_help().to_string()
 }
 
-/// Returns a command whose help, like that of its subcommands, ends with the pointer to the global options.
+/// Returns a command whose help ends with a reference to the global options, including the help of its subcommands.
 fn with_options_hint(command: Command) -> Command {
     let template = format!(
         "{{before-help}}{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{{all-args}}{{after-help}}\n\n{OPTIONS_HINT}"

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     let arguments = match Arguments::read() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // The help cannot be printed, and there is no other way to report that.
+            // The help cannot be printed, and this error cannot be reported in another way.
             let _ = error.print();
             let is_requested = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion].contains(&error.kind());
             return if is_requested { Exit::Done.into() } else { Exit::Usage.into() };

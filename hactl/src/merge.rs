@@ -1,4 +1,4 @@
-//! Three-way merge: the patch that makes an object match a file, without changes to fields of other writers.
+//! Three-way merge: the patch that makes an object match a file, without changing fields of other writers.
 
 use serde_json::{Map, Value};
 
@@ -49,7 +49,8 @@ pub(crate) fn last_applied(live: &Value) -> Option<Value> {
 }
 
 /// Returns the merge patch (RFC 7396) from `live` to `desired`. The patch sets changed fields, and removes fields that
-/// were applied last and are no longer wanted. Fields that only other writers set stay. An empty map means no change.
+/// were in the last apply and are no longer in the file. Fields that only other writers set stay. An empty map means no
+/// change.
 pub(crate) fn patch(last: Option<&Value>, desired: &Value, live: &Value) -> Value {
     let mut desired = desired.clone();
     // Other writers also own labels and annotations, so theirs must stay even if the file has none.

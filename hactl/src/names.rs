@@ -29,7 +29,7 @@ impl TypedName {
         Ok(TypedName { type_name, name: name.to_owned() })
     }
 
-    /// Refuses an object whose type differs from the typed one. The error names the right type.
+    /// Refuses an object whose type differs from the typed one. The error names the correct type.
     pub(crate) fn check(&self, object: &Value) -> Result<(), Failure> {
         let actual = type_of(object);
         match &self.type_name {
@@ -63,7 +63,8 @@ fn is_events(text: &str) -> bool {
     matches!(text.to_ascii_lowercase().as_str(), "events" | "event" | "ev")
 }
 
-/// Returns the names of the events that the arguments select, none for all events; `None` if they select another kind.
+/// Returns the names of the events that the arguments select; an empty list means all events. `None` if the arguments
+/// select another kind.
 pub(crate) fn event_names(arguments: &[String]) -> Option<Vec<String>> {
     match arguments {
         [first, names @ ..] if is_events(first) => Some(names.to_vec()),

@@ -1,5 +1,6 @@
-//! Typed views of the server's objects. The server may be newer: a view ignores unknown fields, and an unknown word
-//! counts as the default of its field ([`lenient::view`]). Changes are patches, so unknown fields stay.
+//! Typed views of the server's objects. The server may be newer than hactl: a view ignores unknown fields, and an
+//! unknown word counts as the default of its field ([`lenient::view`]). Changes are sent as patches, so unknown fields
+//! are kept.
 
 use crate::failure::Failure;
 use ha_api_types::lenient;
@@ -67,8 +68,8 @@ impl TypedObject<ResourceSpec> {
     }
 }
 
-/// An object of any kind: its metadata, and the fields that the statuses of several kinds have. Words stay text, so that those
-/// of a newer server are shown as they are.
+/// An object of any kind: its metadata, and the fields that the statuses of several kinds have. Words are kept as text,
+/// so that words of a newer server are shown unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct AnyObject {

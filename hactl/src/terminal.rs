@@ -1,4 +1,4 @@
-//! The output of hactl: results on standard output, everything else on standard error.
+//! The output of hactl: results on standard output, all other output on standard error.
 
 use crate::failure::Failure;
 use clap::ValueEnum;
@@ -46,7 +46,7 @@ pub(crate) struct Terminal {
     verbose: u8,
     progress: bool,
     closed: AtomicBool,
-    /// Warnings that are held back; `None`: warnings are shown immediately.
+    /// Warnings that are held; `None` if warnings are shown immediately.
     held: Mutex<Option<Vec<String>>>,
 }
 
@@ -74,8 +74,8 @@ impl Terminal {
         }
     }
 
-    /// Writes a result to standard output. After the reader has closed the pipe, output is dropped and the command
-    /// continues: `hactl apply | head -1` still applies everything.
+    /// Writes a result to standard output. If the reader has closed the pipe, output is dropped, and the command
+    /// continues: `hactl apply | head -1` still applies all objects.
     pub(crate) fn print(&self, text: &str) {
         if self.closed.load(Ordering::Relaxed) {
             return;
@@ -104,7 +104,7 @@ impl Terminal {
         }
     }
 
-    /// Returns `true` if the reader of standard output is gone, which ends a watch.
+    /// Returns `true` if the reader has closed standard output, which ends a watch.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
@@ -148,7 +148,7 @@ impl Terminal {
         self.error_line(&format!("hint: {text}"));
     }
 
-    /// Holds warnings back until they are released.
+    /// Holds warnings until they are released.
     pub(crate) fn hold_warnings(&self) {
         self.lock_held_warnings().get_or_insert_default();
     }
@@ -224,7 +224,7 @@ impl Terminal {
 
     /// Writes lines to standard error, without the title of a message.
     pub(crate) fn error_line(&self, text: &str) {
-        // If standard error is closed, there is no other way to report it.
+        // If standard error is closed, the error cannot be reported in another way.
         let _ = writeln!(std::io::stderr().lock(), "{}", sanitized(text, self.error_has_color));
     }
 
@@ -249,7 +249,8 @@ fn color_code(style: Style) -> &'static str {
 }
 
 /// Returns a text without control characters except line ends and tabs, so that external text cannot control the
-/// terminal. With `keep_colors`, color codes stay; other escape sequences could write anywhere on the screen.
+/// terminal. With `keep_colors`, color codes stay; other escape sequences are removed, because they could overwrite any
+/// part of the screen.
 fn sanitized(text: &str, keep_colors: bool) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;

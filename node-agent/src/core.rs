@@ -1,5 +1,5 @@
-//! The node agent's pure core: it decides the actions of this node for its assignments, and the times at which it must
-//! not act.
+//! The node agent's pure core: it decides which actions this node takes for its assignments, and when the node must not
+//! act.
 //!
 //! The interface is `handle`, `poll_effect` and `deadline`. The core never awaits, reads a clock or draws a random
 //! number. The shell and the simulator run the same core. The rules are those of FENCING.md; each file names the rules
@@ -105,9 +105,9 @@ pub fn prefixes(keys: &Keys, node: &NodeName) -> Vec<String> {
 
 /// The agent's state machine.
 ///
-/// Guarantees: the core asks no driver to start a service without a permit that was committed under every guard of
-/// FENCING, section 6. It asks for no start before the action is in the journal on disk. It asks for no start of an
-/// exclusive service at or after D − Ts.
+/// Guarantees: the core orders a start only under a permit that was committed with every guard of FENCING, section 6.
+/// It orders a start only after the action is in the journal on disk. It does not order the start of an exclusive
+/// service at or after D − Ts.
 ///
 /// Assumptions: the shell holds the state directory's file lock and passes clock readings in order. The shell answers
 /// every effect that has an answer at most once.
@@ -163,7 +163,8 @@ pub struct AgentCore {
     deadline: Option<Moment>,
     /// The timings that were committed last.
     active_timings: Timings,
-    /// `true` if a heartbeat with armed: true was sent, and neither it nor a later report is known to be applied.
+    /// `true` if a heartbeat with armed: true was sent, and neither that heartbeat nor a later report is known to be
+    /// applied.
     unconfirmed_armed: bool,
     /// `true` if a heartbeat with a changed report was sent and its outcome is unknown.
     unconfirmed_report: bool,
@@ -171,7 +172,7 @@ pub struct AgentCore {
     hold: Hold,
     /// Time since which heartbeats do not commit; `None` while they commit.
     heartbeats_failing_since: Option<Mono>,
-    /// Cause of the last failure of each kind of write, as logged; none once such a write was applied.
+    /// Cause of the last failure of each kind of write, as logged; removed once such a write was applied.
     failed_writes: BTreeMap<String, String>,
     /// The highest etcd revision that this process has seen.
     highest_revision: Revision,
@@ -187,7 +188,7 @@ pub struct AgentCore {
     awaiting_moves: bool,
     /// `true` once a machine that shuts down has stopped waiting for its services to move away.
     has_stopped_awaiting_moves: bool,
-    /// The revision at which this node first reported its shutdown. Older operations do not concern this shutdown.
+    /// The revision at which this node first reported its shutdown. Older operations do not apply to this shutdown.
     shutdown_revision: Option<Revision>,
     leave_commit: Option<CommitId>,
     /// `true` if an input may have enabled another step.
@@ -267,7 +268,7 @@ impl AgentCore {
             && !is_due(self)
         {
             // A controller rewrites its candidate key at its restart; a version without `refresh/<id>` rewrites it
-            // every Ki. While nothing is due, that has no consequence.
+            // every Ki. While no step is due, a rewritten key has no consequence.
             self.last_input_at = now.raw;
             self.view.on_changed(changes);
             return;
@@ -322,11 +323,11 @@ impl AgentCore {
                 self.all_dirty = true;
             }
         }
-        // The follow-up waits until the shell asks for the next effect, so that a burst of inputs is followed up once.
+        // The follow-up waits until the shell polls the next effect, so a burst of inputs causes only one follow-up.
         self.pending_follow_up = Some(now.clone());
     }
 
-    /// Returns the next effect. Call it until it returns `None`, after one input or after several.
+    /// Returns the next effect. After one or several inputs, call this function until it returns `None`.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         if let Some(now) = self.pending_follow_up.take() {
             self.advance_until_stable(&now);
@@ -375,7 +376,7 @@ impl AgentCore {
         named.into_iter().flatten().filter(|(at, _)| *at > self.last_input_at).min()
     }
 
-    /// Advances every part of the agent until nothing more can be done without waiting.
+    /// Advances every part of the agent as far as possible without waiting.
     fn advance_until_stable(&mut self, now: &Now) {
         if let Some(text) = self.view.refused_timings.take() {
             self.log(

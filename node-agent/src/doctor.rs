@@ -1,5 +1,4 @@
-//! The machine checks of `hactl doctor NODE`: facts that a thin reader collects (`read`), judged by a pure function
-//! (`run_checks`).
+//! The machine checks of `hactl doctor NODE`: `read` collects facts, and the pure function `run_checks` evaluates them.
 
 mod checks;
 mod facts;

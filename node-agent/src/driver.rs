@@ -35,7 +35,7 @@ pub trait Driver: Send + Sync {
     /// Returns the driver's name, such as `systemd`.
     fn name(&self) -> &'static str;
 
-    /// Checks whether this node can run services of this driver. The error is the reason why not.
+    /// Checks whether this node can run services of this driver. The error contains the reason if not.
     fn check_usable(&self) -> BoxFuture<'_, Result<(), String>>;
 
     /// Returns the capabilities that the node publishes for this driver
@@ -56,15 +56,15 @@ pub trait Driver: Send + Sync {
     /// Starts the service, or adopts it if it already runs. Returns `Ok` once the service is confirmed running.
     fn start<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>>;
 
-    /// Stops the service: gracefully for at most `graceful_ms`, then by force. Returns `Ok` once no process of it is
-    /// left.
+    /// Stops the service: gracefully for at most `graceful_ms`, then by force. Returns `Ok` once no process of the
+    /// service is left.
     fn stop<'a>(
         &'a self,
         service: &'a ServiceDefinition,
         graceful_ms: Millis,
     ) -> BoxFuture<'a, Result<(), DriverFailure>>;
 
-    /// Kills the service immediately (self-fencing). Returns `Ok` once no process of it is left.
+    /// Kills the service immediately (self-fencing). Returns `Ok` once no process of the service is left.
     fn kill<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>>;
 
     /// Returns the noun for a service of this driver in messages, with its article.
@@ -117,8 +117,8 @@ pub trait Driver: Send + Sync {
     /// Confirms that an incoming migration can no longer run on this node without [`Driver::start`] or
     /// [`Driver::arrive`].
     ///
-    /// Called on the target of a live migration, after a kill has left nothing. If the driver cannot confirm this, the
-    /// node is reset by its watchdog when it is isolated (FENCING, R4.41).
+    /// Called on the target of a live migration, after a kill has removed every part of the service. If the driver
+    /// cannot confirm this, the node is reset by its watchdog when it is isolated (FENCING, R4.41).
     fn close_reception<'a>(
         &'a self,
         service: &'a ServiceDefinition,
@@ -157,8 +157,8 @@ pub trait Driver: Send + Sync {
         })
     }
 
-    /// Ends a replacement of the secondary, including one that an earlier agent started. Returns `Ok` once nothing of
-    /// it is left. The service keeps running.
+    /// Ends a replacement of the secondary, including one that an earlier agent started. Returns `Ok` once no process
+    /// of the replacement is left. The service keeps running.
     fn end_replacement<'a>(
         &'a self,
         service: &'a ServiceDefinition,
@@ -167,8 +167,8 @@ pub trait Driver: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// Returns the resource usage of the service on this node at the current time `at`. `None`: the usage cannot be
-    /// measured, and the service's requests count instead.
+    /// Returns the resource usage of the service on this node at the current time `at`. `None` if the usage cannot be
+    /// measured; the service's requests count instead.
     fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>>;
 
     /// Returns the last lines of the service's log on this node, also after the service has ended.

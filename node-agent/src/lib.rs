@@ -3,10 +3,10 @@
 //! The program `ha-node-agent` is [`shell::main`], and `ha-watchdogd` is the daemon in [`watchdog`]. The simulator runs
 //! both cores without the feature `shell`.
 //!
-//! - [`AgentCore`](crate::core::AgentCore) decides what the node does about its assignments. Read it first.
+//! - [`AgentCore`](crate::core::AgentCore) decides on the actions of the node for its assignments. Read it first.
 //! - [`driver::Driver`] is the trait for one kind of service: start, stop, probe, watch, migrate.
 //! - [`watchdog::core::Core`] is the core of the daemon, which renews the device only until the last proven deadline.
-//! - [`doctor::run_checks()`] judges the facts of a machine for `hactl doctor`.
+//! - [`doctor::run_checks()`] evaluates the facts of a machine for `hactl doctor`.
 //!
 //! Rule: the cores are pure. They never await, read a clock or draw a random number: inputs enter through `handle`, and
 //! effects leave through `poll_effect`. No service starts without a permit that was committed under an open epoch, and

@@ -1,6 +1,6 @@
 //! The agent's shell: etcd, drivers, journal, watchdog daemon and signals around the pure core.
 //!
-//! One loop ([`ha_runtime::reconcile::drive`]) turns events into inputs and begins the core's effects. The shell makes
+//! One loop ([`ha_runtime::reconcile::drive`]) converts events to inputs and begins the core's effects. The shell makes
 //! no decisions about services.
 
 mod commits;
@@ -57,7 +57,8 @@ use tokio::sync::mpsc;
 /// Sender of inputs to the core; cheap to clone.
 pub(crate) type Inputs = mpsc::UnboundedSender<Input>;
 
-/// Interval between examinations of the machine: a problem that an operator has fixed disappears within this time.
+/// Interval between examinations of the machine: once an operator has fixed a problem, it is reported for at most this
+/// time.
 const EXAMINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Entry point of the program: reads its options, runs until a request to exit, and returns the exit code.
@@ -83,7 +84,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     );
     let store =
         EtcdStore::following(options.store.config(), followed.clone()).await.map_err(invalid_settings)?;
-    // Heartbeats have channels of their own, so that no other request delays them.
+    // Heartbeats have separate channels, so that other requests do not delay them.
     let heartbeats =
         EtcdStore::following(options.store.config(), followed.clone()).await.map_err(invalid_settings)?;
     let (inputs, received) = mpsc::unbounded_channel();
@@ -144,7 +145,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         journal: journal_file.spawn_writer(inputs.clone()),
         watchdog: watchdog_link::spawn(options.watchdog_socket.clone(), inputs.clone()),
         events: writer.clone(),
-        // A process id of its own keeps these events distinct from those of an earlier process of this node.
+        // The process id distinguishes these events from those of an earlier process of this node.
         process,
         event_number: 0,
         metrics: agent_metrics,

@@ -1,7 +1,7 @@
 //! The watchdog: the daemon, which pets the device only until the last proven deadline, and the agent's client.
 //!
-//! `core` and `protocol` are pure: the daemon and the simulator run the same state machine. The other modules talk to
-//! the kernel and need the feature `shell`.
+//! `core` and `protocol` are pure: the daemon and the simulator run the same state machine. The other modules make
+//! system calls and need the feature `shell`.
 
 #[cfg(feature = "shell")]
 pub mod client;

@@ -56,7 +56,7 @@ async fn renew_for(client: &Client, time: Duration) -> u64 {
     }
 }
 
-/// Waits for the end of the tree, and checks that it came by this deadline and not long before.
+/// Waits for the end of the tree, and checks that it occurred at most shortly before this deadline.
 fn assert_dies_at_deadline(node: &mut Node, deadline_ms: u64) {
     node.wait_for_death();
     let expired_ms = node.expired_at_ms().expect("the simulated watchdog reports the time of the reset");
@@ -81,7 +81,7 @@ async fn node_without_renewed_deadline_is_reset() {
     let deadline_ms = renew_for(&client, Duration::from_secs(5)).await;
     assert!(node.lives(), "killed although renewed");
     assert_dies_at_deadline(&mut node, deadline_ms);
-    // The deadline passes right after the last pet runs out.
+    // The deadline passes directly after the timeout of the last pet.
     assert!(matches!(events.recv().await, Some(Event::Expired(_) | Event::DeviceFailed { .. })));
 }
 
@@ -199,7 +199,7 @@ async fn service_manager_keeps_the_daemon_record() {
     node.signal_daemon(Signal::SIGKILL);
     node.wait_for_daemon();
     node.start_daemon_with_record(record);
-    // No client connects to the new daemon, so it must continue on its own.
+    // No client connects to the new daemon, so the daemon must continue without a client.
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert!(node.lives());
     let (_client, status, _events) = served(&node.socket()).await;

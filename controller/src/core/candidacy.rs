@@ -1,8 +1,8 @@
-//! The election of the leader. It is a core separate from the planner, so that no plan delays refreshes and
+//! The election of the leader. Its core is separate from the planner, because a long plan must not delay refreshes and
 //! keep-alives.
 //!
-//! The election reports its state to the planner ([`ElectionState`]). It receives the facts that only the planner's view
-//! shows ([`ElectionInputs`]).
+//! The election reports its state to the planner ([`ElectionState`]). The planner sends the facts that only its view
+//! contains ([`ElectionInputs`]).
 
 use super::interface::{CommitId, Config, Effect, Input};
 use ha_api_types::id::Revision;

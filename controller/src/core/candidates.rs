@@ -1,5 +1,5 @@
-//! Join order of controllers: which may declare a node dead, which one becomes leader then, and which keys are
-//! obsolete (FENCING, section 9).
+//! Join order of controllers. The order decides which controllers may declare a node dead, which of them becomes leader
+//! in that case, and which keys are obsolete (FENCING, section 9).
 
 use super::candidacy::ElectionInputs;
 use super::health::hold_terms;
@@ -17,8 +17,8 @@ use ha_api_types::time::{Millis, Mono};
 use ha_store::{Guard, Transaction};
 
 impl Controller {
-    /// Returns the time until which an older controller counts as present (R9.28). Counts only controllers that may
-    /// act on the silence of a node on which this one may not act.
+    /// Returns the time until which an older controller counts as present (R9.28). An older controller counts only if
+    /// it may act on the silence of a node, and this controller may not.
     pub(super) fn yields_until(&self) -> Option<Mono> {
         let joined = self.election_state.membership?.joined;
         let valid_ms = self.cluster_view.timings().heartbeat_valid_ms;
@@ -93,13 +93,13 @@ fn is_refreshed(cluster_view: &ClusterView, id: &str, now: Mono) -> bool {
     cluster_view.refreshed.get(id).is_some_and(|known| known.has_changed && now < known.since + valid_ms)
 }
 
-/// Returns `true` if an older controller is present that may act on the silence of a node where a controller that
-/// joined at `joined` may not.
+/// Returns `true` if an older controller is present that may act on the silence of a node, and a controller that joined
+/// at `joined` may not.
 pub(super) fn is_older_controller_present(cluster_view: &ClusterView, now: Mono, joined: Revision) -> bool {
     older_controllers(cluster_view, joined).into_iter().any(|(id, _)| is_refreshed(cluster_view, id, now))
 }
 
-/// Waits for a controller that joined before the node's last report, and names a possible remedy (R9.27).
+/// Adds a wait for a controller that joined before the node's last report, with a suggested action (R9.27).
 pub(super) fn wait_for_older_controller(input: &PlanInput<'_>, name: &str, plan: &mut Plan) {
     plan.is_held_by_others = true;
     let cluster_view = input.cluster_view;

@@ -122,8 +122,8 @@ fn plan_open(
     }
 }
 
-/// Clears `verify` in the fence, so that permits are possible on the node again, once the agent has reported on every
-/// resource for which the node was counted as empty. Otherwise waits, and names those resources.
+/// Clears `verify` in the fence once the agent has reported on every resource for which the node was counted as empty.
+/// Permits are then possible on the node again. Until then, adds a wait that names those resources.
 fn finish_verification(
     input: &PlanInput<'_>,
     subject: &FencedNode<'_>,

@@ -297,7 +297,7 @@ fn silence_fencing_delay(
 
 fn active_services(cluster_view: &ClusterView) -> BTreeMap<NodeName, BTreeSet<ResourceName>> {
     let mut active: BTreeMap<NodeName, BTreeSet<ResourceName>> = BTreeMap::new();
-    // A deleted resource is no longer managed. A resource with an unreadable spec still is.
+    // A deleted resource is no longer managed. A resource with an unreadable spec is still managed.
     let managed = |name: &ResourceName| match cluster_view.resources.get(name) {
         Some(resource) => resource.value.spec.state != RequestedState::Ignored,
         None => cluster_view.unreadable.contains_key(&cluster_view.keys.spec(Kind::Resource, name)),

@@ -6,7 +6,7 @@ use ha_api_types::record::{FenceState, HoldAnswer, HoldRequest, Leader};
 use ha_api_types::time::Mono;
 
 impl Controller {
-    /// Answers an agent. A grant counts as an observation of the node, from now on.
+    /// Answers an agent. A grant counts as an observation of the node at this time.
     pub(super) fn answer_hold(&mut self, node: &NodeName, request: &HoldRequest) -> HoldAnswer {
         let now = self.now.raw;
         if let Some(reason) = self.hold_refusal(node, request, now) {

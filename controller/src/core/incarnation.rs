@@ -1,5 +1,5 @@
-//! Identity of etcd's data: the first leader creates it, and an operator lets a node follow it (FENCING, R1.26,
-//! R1.32).
+//! Identity of etcd's data: the first leader creates the identity, and an operator permits a node to follow it
+//! (FENCING, R1.26, R1.32).
 
 use super::plan::{OnApplied, Plan, Subject, stored};
 use super::plan_input::PlanInput;

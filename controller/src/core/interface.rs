@@ -142,7 +142,7 @@ pub enum Input {
     ElectionState(Box<ElectionState>),
     /// Facts from the planner's view, for the election.
     ElectionInputs(ElectionInputs),
-    /// Give up all keys and end; answered by [`Effect::Ended`].
+    /// Delete the leader key and end; answered by [`Effect::Ended`].
     Shutdown,
 }
 

@@ -35,8 +35,8 @@ impl DependencyGraph {
         order
     }
 
-    /// Raises the priority of each service to that of its dependents. Priorities only rise, so the loop also ends in
-    /// a dependency cycle.
+    /// Raises the priority of each service to that of its dependents. Priorities only rise, so the loop terminates even
+    /// if the dependencies form a cycle.
     fn raise_priorities(&mut self, own_priorities: &BTreeMap<&ResourceName, i32>) {
         let mut queue: VecDeque<&ResourceName> = self.dependencies.keys().collect();
         let mut raised: BTreeMap<&ResourceName, i32> = BTreeMap::new();

@@ -42,8 +42,8 @@ pub fn view(input: &PlanInput<'_>, nodes: &NodeTable) -> (View, Vec<RuleConflict
             facts.paused = paused.contains(name);
             if let Some(uses) = input.pending_uses.get(name) {
                 facts.movable &= facts.uses == *uses;
-                // A write that frees a node has an effect only after it is seen: another write may be committed
-                // first.
+                // A write that frees a node counts only once the leader has read it, because another write may be
+                // committed first.
                 if !uses.is_empty() {
                     facts.uses.clone_from(uses);
                 }
@@ -119,8 +119,8 @@ pub fn declarations(cluster_view: &ClusterView) -> RuleInput {
 /// time, and rules must hold from the first node on.
 const NODES_INCOMPLETE_MS: Millis = 30_000;
 
-/// Returns the time, on this process's clock, until which the set of nodes counts as incomplete: `NODES_INCOMPLETE_MS` after
-/// the latest node that no user has edited appeared.
+/// Returns the time, on this process's clock, until which the set of nodes counts as incomplete: `NODES_INCOMPLETE_MS`
+/// after the newest node appeared. Nodes that a user has edited do not count.
 pub fn nodes_incomplete_until(input: &PlanInput<'_>) -> Option<Mono> {
     let nodes = input.cluster_view.nodes.values();
     nodes.filter(|node| node.created == node.modified).map(|node| node.seen + NODES_INCOMPLETE_MS).max()
@@ -196,8 +196,8 @@ fn is_being_vacated(cluster_view: &ClusterView, nodes: &NodeTable, name: &NodeNa
 }
 
 /// R8.18: returns `true` if a live migration may begin to a target with or without a fence device. With an ungated
-/// driver the target needs a device, because its silence proves nothing about the arriving service. The resource can
-/// accept that risk.
+/// driver the target needs a device, because its silence proves nothing about the arriving service. `allowUngated` of
+/// the resource accepts that risk.
 pub fn may_move_live(driver: &DriverSpec, spec: &ResourceSpec, has_device: bool) -> bool {
     driver.is_gated() || !spec.exclusive || spec.allow_ungated || has_device
 }

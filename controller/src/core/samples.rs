@@ -124,7 +124,7 @@ fn add_nodes(input: &MetricsInput<'_>, view: &View, samples: &mut Vec<Sample>) {
     }
 }
 
-/// Returns whether a node has a condition; `None` if that is unknown.
+/// Returns `Some(true)` if a node has a condition, `Some(false)` if not, and `None` if unknown.
 fn has_condition(status: &NodeStatus, kind: &str) -> Option<bool> {
     let condition = status.conditions.iter().find(|condition| condition.kind == kind)?;
     Some(condition.status == ConditionStatus::True)

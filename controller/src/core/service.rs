@@ -66,8 +66,8 @@ pub struct Planner<'a> {
     rebalances: BTreeMap<ResourceName, rebalance::PlannedRebalance>,
     /// The plan so far.
     pub plan: Plan,
-    /// First condition that the leader waits for before a node can be fenced or used, by node. Fixed before services
-    /// are planned, so that no service searches all waits of the plan.
+    /// First condition that the leader waits for before a node can be fenced or used, by node. Computed once before
+    /// services are planned, so that no service searches all waits of the plan.
     node_waits: BTreeMap<NodeName, Waiting>,
     /// Source and target nodes of the replacements of secondaries that this plan begins.
     replacements: Vec<[NodeName; 2]>,
@@ -141,8 +141,8 @@ impl<'a> Planner<'a> {
         draft.add_wait(reason, message);
     }
 
-    /// Waits for an action in progress on a node. If the node is unreachable, the reason is why it is not fenced yet,
-    /// because the action may never end.
+    /// Waits for an action in progress on a node. If the node is unreachable, the wait states why the node is not
+    /// fenced yet, because the action may never end.
     fn await_action(&self, draft: &mut ServiceDraft, node: &NodeName, reason: Reason, message: String) {
         if self.nodes.get(node).is_some_and(crate::core::health::NodeHealth::is_reachable) {
             draft.add_wait(reason, message);
@@ -508,8 +508,8 @@ fn write_draft(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Serv
     }
 }
 
-/// Records in the draft whether a service that is requested to run does run. The write with the change of state also
-/// contains this record, so the record needs no write of its own.
+/// Records in the draft whether a requested service runs. The record is part of the write that changes the state, so it
+/// needs no separate write.
 fn record_availability(planner: &Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
     let standing = match (service.requested_state(), draft.status.running) {
         (RequestedState::Started, true) => AvailabilityState::Up,

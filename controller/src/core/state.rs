@@ -17,17 +17,17 @@ pub struct State {
     pub id: String,
     /// Term of this controller as leader; absent if it is not leader.
     pub term: Option<Term>,
-    /// Whether the candidate key of this process is committed.
+    /// `true` if the candidate key of this process is committed.
     pub is_candidate: bool,
     /// Machine of another process that refreshes this controller's keys; absent if there is none.
     pub duplicate: Option<String>,
-    /// Whether a shutdown was requested.
+    /// `true` if a shutdown was requested.
     pub is_ending: bool,
     /// Revision of etcd up to which the view is complete.
     pub revision: Revision,
     /// Number of plans that this process has made.
     pub plans: u64,
-    /// Whether the last plan contained no action and waits for nothing.
+    /// `true` if the last plan contained no action and no wait.
     #[serde(rename = "rests")]
     pub is_idle: bool,
     /// Time until the core acts without an event, and the reason; absent if it waits for events only.

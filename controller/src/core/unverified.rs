@@ -1,5 +1,5 @@
-//! Nodes that were counted as empty while they were unreachable, and the resources for which each has yet to answer. A
-//! node must answer before any service starts on it again (FENCING, section 7).
+//! Nodes that were counted as empty while they were unreachable, and the resources for which a node must still answer.
+//! No service starts on the node before that (FENCING, section 7).
 
 use super::world::ClusterView;
 use ha_api_types::id::{NodeName, ResourceName};
@@ -9,11 +9,11 @@ use ha_api_types::record::{FenceState, Phase};
 use ha_api_types::resource::RequestedState;
 use std::collections::BTreeMap;
 
-/// Nodes, and the resources for which each has yet to answer.
+/// Resources for which a node must still answer, by node.
 pub(super) type UnverifiedResources = BTreeMap<NodeName, Vec<ResourceName>>;
 
 impl ClusterView {
-    /// Returns the nodes that have yet to answer, with the resources that counted them as empty.
+    /// Returns the nodes that must still answer, with the resources for which they were counted as empty.
     pub(super) fn unverified(&self) -> UnverifiedResources {
         let mut unverified_resources = UnverifiedResources::new();
         for (name, status) in &self.resource_statuses {

@@ -62,11 +62,11 @@ pub fn overview(cluster_view: &ClusterView) -> UsageOverview {
     UsageOverview { nodes: nodes.collect(), resources: resources.collect() }
 }
 
-/// Computes the usage outside hactl of nodes without a declared one: the measured usage of the whole machine minus
-/// that of its services. A service that could not be measured counts with its requests.
+/// Computes the usage outside hactl of nodes without a declared one: the measured usage of the whole machine minus that
+/// of its services. A service that could not be measured counts with its requests.
 ///
-/// The usage of a service that has left since the report is subtracted too. The machine's figure still contains it,
-/// and would otherwise prevent the return of the service.
+/// The usage of a service that has left since the report is subtracted too. The machine's figure still contains it, and
+/// would otherwise prevent the return of the service.
 pub(super) fn add_outside_usage(
     cluster_view: &ClusterView,
     nodes: &mut BTreeMap<NodeName, NodeFacts>,

@@ -60,9 +60,9 @@ pub struct FailedMoves {
 
 /// The typed view of the cluster.
 ///
-/// Guarantees: it is the complete content of etcd at `revision`. A key whose value is unreadable, completely or in some
-/// field, is in `unreadable` and counts as its most dangerous possible value (`world/unreadable.rs`). Only candidates
-/// are not parsed before they are shown.
+/// Guarantees: the view is the complete content of etcd at `revision`. A key whose value is unreadable, completely or
+/// in some field, is in `unreadable` and counts as its most dangerous possible value (`world/unreadable.rs`).
+/// Candidates are the exception: they are parsed only when they are shown.
 #[derive(Clone, Debug)]
 pub struct ClusterView {
     /// Layout of the keys.
@@ -277,8 +277,8 @@ impl ClusterView {
         self.service_reports.get(resource)?.get(node)
     }
 
-    /// Returns the epoch under which services that may still run on a node were permitted. That is the open epoch, or
-    /// the last one if it was closed without a proof. `None` if no managed service may run there.
+    /// Returns the epoch under which a service that may still run on a node was permitted: the open epoch, or the last
+    /// epoch if it was closed without a proof. `None` if no managed service may run there.
     pub fn unreleased_epoch(&self, node: &NodeName) -> Option<Epoch> {
         let fence = &self.fences.get(node)?.value;
         match fence.state {

@@ -46,8 +46,8 @@ enum WriteState {
     Pause(Mono),
 }
 
-/// Returns the revisions of a node's fence and heartbeat. They distinguish an earlier write to the fence from one
-/// that can still be applied.
+/// Returns the revisions of a node's fence and heartbeat. The revisions show whether an earlier write to the fence can
+/// still be applied.
 fn fence_and_heartbeat_revisions(
     cluster_view: &ClusterView,
     node: &NodeName,
@@ -61,7 +61,7 @@ fn fence_and_heartbeat_revisions(
 pub(super) struct CommitResult {
     /// Events to emit.
     pub(super) events: Vec<Event>,
-    /// Notes of applied actions, with the time of sending and the revision.
+    /// `on_applied` of each applied action, with the time of sending and the revision.
     pub(super) applied: Vec<(OnApplied, Mono, Revision)>,
     /// Error of etcd if it refused the batch.
     pub(super) refused: Option<String>,
@@ -72,8 +72,8 @@ pub(super) struct CommitResult {
 pub(super) struct Writes {
     batches: BTreeMap<CommitId, Batch>,
     busy: BTreeMap<Subject, WriteState>,
-    /// Subjects whose last batched write conflicted. They are sent alone next time, so that the conflicting one does
-    /// not delay the others.
+    /// Subjects whose last batched write conflicted. The next writes about these subjects are sent alone, so that a
+    /// conflicting write does not delay the others.
     send_alone: BTreeSet<Subject>,
     conflicts: BTreeMap<Subject, u32>,
     /// Nodes that an unknown commit may have closed, with the fence's revision before it.
@@ -96,7 +96,7 @@ impl Writes {
         self.pending_uses.iter().map(|(name, (_, uses))| (name.clone(), uses.clone())).collect()
     }
 
-    /// Returns the nodes that count both as closed and as not closed.
+    /// Returns the nodes that an unknown commit may have closed. The planner must allow for both outcomes.
     pub(super) fn possibly_closed(&self) -> BTreeSet<NodeName> {
         self.possibly_closed.keys().cloned().collect()
     }
@@ -272,8 +272,8 @@ impl Writes {
         }
     }
 
-    /// Handles the end of leadership. Writes in progress will conflict or have been applied, and no plan depends on
-    /// them.
+    /// Handles the end of leadership. Each write in progress has been applied or will conflict, and no plan depends on
+    /// it.
     pub(super) fn end_leadership(&mut self) {
         self.busy.retain(|_, busy| *busy == WriteState::Sent);
         self.send_alone.clear();

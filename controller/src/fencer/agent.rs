@@ -53,7 +53,7 @@ impl AgentExit {
     }
 }
 
-/// An agent's program with its attributes. They may contain passwords, so they are never printed.
+/// An agent's program with its attributes. The attributes may contain passwords and are never printed.
 pub(super) struct Agent {
     program: PathBuf,
     attributes: String,

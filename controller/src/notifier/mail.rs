@@ -16,8 +16,8 @@ use std::time::Duration;
 
 /// Timeout of one SMTP command.
 const SMTP_TIMEOUT: Duration = Duration::from_secs(10);
-/// Status codes by which a server permanently refuses the mail: the mailbox, its name, its size. Other errors may
-/// concern the server or the login, which can be corrected.
+/// Status codes by which a server permanently refuses the mail: the mailbox, its name, its size. Other errors can be
+/// caused by the server or the login, which an operator can correct.
 const REFUSAL_CODES: [u16; 5] = [550, 551, 552, 553, 556];
 
 type Transport = AsyncSmtpTransport<Tokio1Executor>;

@@ -59,7 +59,7 @@ async fn attempt(webhook: &WebhookSpec, notification: &Notification) -> Result<D
 
 /// Creates a client. Requests are rare, and the certificate files may have changed, so the client is not reused.
 async fn client(webhook: &WebhookSpec) -> Result<reqwest::Client, String> {
-    // The only failure is that a provider is already installed, which is equally good.
+    // The call fails only if a provider is already installed, which is sufficient.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("hactl/", env!("CARGO_PKG_VERSION")))

@@ -113,7 +113,7 @@ async fn operators_request_operations_without_statements_of_fact() {
         async |name: &str, spec: Value| operator.post("operations", &operation(name, &spec)).await.code;
     assert_eq!(create("stop", json!({"action": "Stop", "resource": "web"})).await, 201);
     assert_eq!(create("start", json!({"action": "Start", "resource": "web"})).await, 201);
-    // Each of these states that a machine, or a service on it, does not run.
+    // Each of these requests confirms that a machine, or a service on it, does not run.
     assert_eq!(create("not-on", json!({"action": "Start", "resource": "web", "notOn": "node1"})).await, 403);
     assert_eq!(
         create("confirm", json!({"action": "ConfirmFenced", "node": "node1", "epoch": 1, "bootId": "b1"}))

@@ -87,7 +87,7 @@ pub(crate) async fn deletion_waits_for_leader_and_empty_node<S: Store>(store: S)
     api.status(Kind::Node, "node1", &json!({"state": "Unknown"})).await;
     assert_eq!(api.delete("nodes/node1").await.code, 200);
     assert_eq!(api.get("nodes/node1").await.code, 404);
-    // The leader shows the node as Gone for a while, and a fence key is never deleted.
+    // The status Gone stays for an hour, and the fence key is never deleted.
     assert_eq!(api.store.get(&api.keys.status(Kind::Node, "node1")).await.unwrap().entries.len(), 1);
     assert_eq!(api.store.get(&api.keys.fence(&"node1".into())).await.unwrap().entries.len(), 1);
 }

@@ -6,7 +6,7 @@ use ha_api_types::kubernetes::{Status, StatusCause};
 use ha_api_types::lenient;
 use serde_json::Value;
 
-/// The error of a request. Callers act differently for each variant.
+/// The error of a request. Callers handle each variant differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ApiError {
     /// A controller answered with an error.
@@ -99,7 +99,7 @@ impl ApiError {
                         failure.help("add --client-certificate and --client-key, or use another --context")
                     }
                     403 => failure.help("ask an administrator of the cluster for the permission"),
-                    // Without a stale base revision, the server refused the content of the request.
+                    // If the base revision is not stale, the server refused the content of the request.
                     409 if status.reason == "Conflict" && is_stale => {
                         failure.help("the object was changed by another client; run the command again")
                     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest wait for a connection, so that one unreachable controller does not use up the time of the others.
+/// Longest wait for a connection, so that an unreachable controller does not use up the time of the other controllers.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Largest accepted answer, in bytes.
@@ -126,7 +126,7 @@ enum Attempt {
     Answered(Response),
     /// The request certainly did not reach the controller.
     NotDelivered(String),
-    /// The request was sent, and no answer came.
+    /// The request was sent, and no answer arrived.
     ResponseLost(String),
 }
 
@@ -136,7 +136,7 @@ impl Client {
     /// # Errors
     /// Fails if a certificate or key cannot be read.
     pub(crate) fn new(connection: Connection, terminal: Arc<Terminal>) -> Result<Client, Failure> {
-        // This fails only if another provider is already installed, which also works.
+        // The call fails only if another provider is already installed, which is sufficient.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("hactl/", env!("CARGO_PKG_VERSION")))

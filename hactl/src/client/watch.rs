@@ -32,7 +32,8 @@ pub(crate) enum Change {
 /// A watch of one collection.
 ///
 /// # Guarantees
-/// The newest state of each object is returned eventually. States in between may be skipped, and no state is returned twice.
+/// The newest state of each object is returned eventually. Intermediate states may be skipped, and no state is returned
+/// twice.
 pub(crate) struct Watcher<'a> {
     client: &'a Client,
     collection: Collection,
@@ -168,7 +169,7 @@ impl<'a> Watcher<'a> {
                 };
                 let Ok(Some(chunk)) = chunk else {
                     // The watch has ended or its connection is broken, and resumes at the last revision. A watch that
-                    // ended right after its beginning counts as a failure, so that the next attempt waits.
+                    // ended right after its beginning counts as a failure, so the next attempt waits.
                     let reconnect = State::Connect { resource_version };
                     if connected_at.elapsed() > Duration::from_secs(1) {
                         self.failures = 0;

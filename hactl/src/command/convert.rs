@@ -101,7 +101,7 @@ struct RenamedFieldUse {
 /// Converts a stream of documents. Only the names and numbers of renamed fields change in the text.
 ///
 /// # Errors
-/// Returns every problem with its line: the text is not YAML, or has a field under both names.
+/// Returns every problem with its line: the text is not valid YAML, or contains a field under both names.
 fn convert(text: &str) -> Result<Converted, Vec<String>> {
     let (objects, mut remaining) = with_current_names(text)?;
     let mut text = text.to_owned();

@@ -134,7 +134,8 @@ impl Delete {
         missing.map_or(Ok(Exit::Done), Err)
     }
 
-    /// Suggests the deletion of lost controllers on deleted nodes: as long as their keys exist, an etcd outage stops services.
+    /// Suggests the deletion of lost controllers on deleted nodes: while their keys exist, an etcd outage stops
+    /// services.
     async fn suggest_controller_deletion(&self, session: &Session, nodes: &[&str]) -> Result<(), Failure> {
         if nodes.is_empty() {
             return Ok(());

@@ -33,7 +33,7 @@ impl Diff {
         session.terminal().hold_warnings();
         let outcome = self.differences(session).await;
         session.terminal().release_warnings(|_| true);
-        // Status 1 means "differs" here, so a refusal needs another status.
+        // For this command, status 1 means that differences exist, so a refusal needs another status.
         outcome.map_err(|failure| match failure.exit {
             Exit::Refused => Failure { exit: Exit::Usage, ..failure },
             Exit::Done | Exit::Usage | Exit::Unreachable | Exit::NotPermitted | Exit::TimedOut => failure,
@@ -108,7 +108,7 @@ async fn object_after_apply(client: &Client, entry: &Entry, live: Option<&Value>
     Ok(client.patch(entry.kind, &entry.name, &patch, WriteMode::DryRun).await?)
 }
 
-/// Returns the user's part of an object, as text.
+/// Returns the fields of an object that users write, as text.
 fn comparable_text(object: &Value) -> Result<String, Failure> {
     let mut object = render::readable(object);
     manifest::remove_server_fields(&mut object);
@@ -154,8 +154,9 @@ fn effects_text(terminal: &Terminal, plan: &Plan) -> String {
     text
 }
 
-/// Returns `true` if the plan already contains a warning about one object. The plan has the same effect, or a warning
-/// about the same subject (the text before the colon). The plan has priority, because it covers all changes together.
+/// Returns `true` if the plan already contains a warning about one object. This is the case if the plan has the same
+/// effect, or a warning about the same subject (the text before the colon). The plan takes precedence, because it
+/// covers all changes together.
 fn is_in_plan(plan: &Plan, warning: &str) -> bool {
     // A warning arrives in a header, which cannot contain arrows.
     let plain = |text: &str| text.replace('→', "->");

@@ -118,7 +118,8 @@ async fn wait_if_requested(session: &Session, wait: &WaitFlags, goal: &str) -> O
     }
 }
 
-/// Polls until the leader has observed the request and every node has reached the goal. Keeps `missing_steps` up to date.
+/// Polls until the leader has observed the request and every node has reached the goal. Updates `missing_steps` at each
+/// poll.
 async fn poll_until_reached(
     session: &Session,
     goal: &str,

@@ -82,8 +82,8 @@ impl Drain {
                 wait_until_drained(session, &names, self.timeout).await?;
             }
             DryRun::Server => {
-                // The dry run of a single node does not include the drains of the others, so the effects of all nodes
-                // together are shown instead.
+                // The dry run of a single node does not include the drains of the other nodes. The effects of all
+                // drains together are therefore shown instead.
                 session.terminal().hold_warnings();
                 let result = show_drain_effects(session, &nodes).await;
                 session.terminal().release_warnings(|_| nodes.len() == 1);
@@ -113,7 +113,7 @@ async fn enable_all(
     nodes: &[TypedObject<NodeSpec>],
     dry_run: DryRun,
 ) -> Result<Vec<Value>, Failure> {
-    // Each enabled maintenance makes the leader move services, which must not move to the next node.
+    // After each enabled maintenance, the leader moves services. They must not move to a node that is drained next.
     let is_made_unschedulable = matches!(dry_run, DryRun::None) && nodes.len() > 1;
     if is_made_unschedulable {
         make_unschedulable(session, nodes).await?;
@@ -131,7 +131,7 @@ async fn show_drain_effects(session: &Session, nodes: &[TypedObject<NodeSpec>]) 
 }
 
 impl NodeArguments {
-    /// Returns the nodes, which must all exist before one is changed.
+    /// Returns the nodes. All of them must exist before any node is changed.
     async fn read(&self, session: &Session) -> Result<Vec<TypedObject<NodeSpec>>, Failure> {
         let mut nodes = Vec::new();
         for name in &self.names {

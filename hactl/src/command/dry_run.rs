@@ -32,7 +32,7 @@ pub(crate) enum DryRun {
 }
 
 impl DryRun {
-    /// Returns how changes are sent; `None`: they are not sent.
+    /// Returns how changes are sent; `None` if changes are not sent.
     pub(crate) fn write_mode(self) -> Option<WriteMode> {
         match self {
             DryRun::None => Some(WriteMode::Persist),

@@ -84,7 +84,7 @@ impl Edit {
                 Err(failure) => failure.message,
             };
             if !std::io::stdin().is_terminal() {
-                // An editor that is a script would repeat the same mistake indefinitely.
+                // A script as editor would repeat the mistake indefinitely.
                 return Err(Failure::usage(rejection)
                     .help("nothing was changed; correct the object, then run the command again"));
             }
@@ -173,6 +173,6 @@ fn save_rejected_text(text: &str, failure: Failure) -> Failure {
 }
 
 fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
-    // A new file, so that no link of another user in a shared directory is followed.
+    // A new file is created, so that a link of another user in a shared directory is not followed.
     std::fs::OpenOptions::new().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
 }

@@ -116,7 +116,7 @@ impl Events {
     }
 }
 
-/// Fails if an object without events does not exist. A deleted object has events for some time.
+/// Fails if an object has no events and does not exist. A deleted object still has events for some time.
 async fn check_exists(client: &Client, about: Option<&Target>) -> Result<(), Failure> {
     if let Some(about) = about {
         client.target(about).await?;

@@ -1,4 +1,4 @@
-//! `hactl explain`: describes fields, from the schemas that the API also uses, and resource agents.
+//! `hactl explain`: describes fields, from the schemas of the API, and resource agents.
 
 mod agents;
 
@@ -98,8 +98,8 @@ fn child_schema<'a>(schema: Field<'a>, name: &str) -> Result<Field<'a>, String> 
     }
 }
 
-/// Returns the schema of a list's items, or the schema itself if it is not a list. Of several alternatives, returns the
-/// one with fields.
+/// Returns the schema of a list's items, or the schema itself if it is not a list. If the schema has several
+/// alternatives, returns the alternative with fields.
 fn with_fields(schema: Field<'_>) -> Field<'_> {
     let schema = schema.items().unwrap_or(schema);
     schema.alternatives().find(|one| one.members().is_some()).unwrap_or(schema)

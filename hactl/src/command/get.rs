@@ -83,7 +83,7 @@ impl RequestedObjects {
         })
     }
 
-    /// Fails if the arguments name objects: selectors select among all objects of a kind.
+    /// Fails if the arguments name objects, because selectors select among all objects of a kind.
     fn check_no_names(&self) -> Result<(), Failure> {
         match self {
             RequestedObjects::Collections(_) => Ok(()),
@@ -233,7 +233,7 @@ impl Get {
         }
     }
 
-    /// Prints objects: a single named one as itself, and any other result as a list.
+    /// Prints a single named object as itself, and any other result as a list.
     fn print(
         &self,
         session: &Session,
@@ -322,7 +322,7 @@ impl Get {
         let mut watcher = Watcher::new(client, collection, query).representation(representation_for(format));
         let mut stream =
             WatchOutput { get: self, session, collection, format, widths: Vec::new(), header_printed: false };
-        // The objects that exist at the beginning are one table.
+        // The objects that exist at the beginning are printed as one table.
         let mut existing = Some(Vec::new());
         while !terminal.is_closed() {
             let changes = match watcher.next().await? {
@@ -346,12 +346,12 @@ struct WatchOutput<'a> {
     format: Option<&'a Format>,
     /// Widths of the columns of all rows so far.
     widths: Vec<usize>,
-    /// Whether the headers have been printed.
+    /// `true` once the headers have been printed.
     header_printed: bool,
 }
 
 impl WatchOutput<'_> {
-    /// Prints objects; `true` marks a deleted one.
+    /// Prints objects; `true` marks a deleted object.
     fn print(&mut self, definitions: &[ColumnDefinition], changes: &[(Value, bool)]) -> Result<(), Failure> {
         let terminal = self.session.terminal();
         let objects = || changes.iter().map(|(object, _)| render::readable(object));

@@ -14,7 +14,7 @@ use settings::Settings;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-/// Directory in which ha-controller and ha-node-agent look for their settings, as their units are installed.
+/// Directory in which ha-controller and ha-node-agent search for their settings, as their units are installed.
 const CONFIG_DIRECTORY: &str = "/etc/hactl";
 
 /// Generate the initial configuration of this host

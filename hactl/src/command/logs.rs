@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Interval between requests while a log is followed.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Time by which the period of a request overlaps the one before, so that clocks and delays lose no line.
+/// Overlap of the periods of two requests, so that no line is lost because of clock differences and delays.
 const OVERLAP: Duration = Duration::from_secs(5);
 
 /// Print the log of a service from its driver
@@ -81,7 +81,7 @@ impl Logs {
                     (read_at, is_failing) = (requested_at, false);
                     terminal.print(&follower.new_lines(&text));
                 }
-                // A service that moves has no node for a moment.
+                // A service that is being moved has no node for a moment.
                 Err(error) if error.is_transient() || error.is_status(409) => {
                     if !is_failing {
                         terminal.notice(&format!("retrying: {}", to_failure(error).message));
@@ -106,7 +106,7 @@ impl Logs {
     }
 }
 
-/// Returns the number of lines to ask for; -1 stands for the limit.
+/// Returns the number of lines to request; -1 means the maximum.
 fn parse_tail(tail: i64) -> Result<u32, Failure> {
     match u32::try_from(tail) {
         Ok(lines @ 1..=LOG_LINES_MAX) => Ok(lines),

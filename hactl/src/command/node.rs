@@ -85,7 +85,8 @@ struct ConfirmedOperation {
     wait_flags: OperationWaitFlags,
 }
 
-/// The part of a node's observed identity that an operation carries; the leader refuses the operation if it differs.
+/// The part of a node's observed identity that an operation contains. If it differs from the actual identity, the
+/// leader refuses the operation.
 #[derive(Clone, Copy)]
 enum IdentityGuard {
     Nothing,
@@ -157,7 +158,7 @@ fn service_count(status: &NodeStatus) -> String {
 }
 
 fn powered_off_question(name: &str, status: &NodeStatus) -> String {
-    // For a reachable node, the time is stored once a minute only.
+    // For a reachable node, the stored time is updated at most once a minute.
     let last_seen = match status.state {
         NodeState::Online | NodeState::Maintenance => String::new(),
         NodeState::Unknown | NodeState::Fence | NodeState::Offline | NodeState::Gone => {

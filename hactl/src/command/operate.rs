@@ -16,7 +16,7 @@ use serde_json::json;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Whether and how long to wait for the outcome.
+/// Flags for the wait for the outcome.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OperationWaitFlags {
     /// Return as soon as the request is recorded
@@ -137,7 +137,8 @@ impl Stop {
             ..OperationSpec::default()
         };
         let outcome = run_resource_operation(session, &self.resource, spec, &self.wait_flags).await;
-        // In earlier versions, `--timeout` killed the service. The hint names the flag that replaces that use.
+        // In earlier versions, `--timeout` was the time after which the service was killed. The hint names the flag
+        // that replaces this use.
         outcome.map_err(|failure| {
             if failure.exit != Exit::TimedOut || self.grace_period.is_some() {
                 return failure;
@@ -293,7 +294,7 @@ pub(super) async fn run_operation(
     }
 }
 
-/// Stops a service and waits until the stop is confirmed. A service that is not managed stays unchanged.
+/// Stops a service and waits until the stop is confirmed. A service that is not managed is left unchanged.
 pub(super) async fn stop_and_wait(
     session: &Session,
     resource: &TypedObject<ResourceSpec>,
@@ -334,7 +335,7 @@ pub(super) async fn stop_and_wait(
     }
 }
 
-/// Creates an operation under a unique name, so that a retry after a lost answer cannot create it twice.
+/// Creates an operation under a unique name, so that a retry after a lost answer cannot create a second operation.
 pub(super) async fn create_operation(
     client: &Client,
     stem: &str,

@@ -75,7 +75,7 @@ impl Restore {
         }
     }
 
-    /// Checks the arguments before anything is begun.
+    /// Checks the arguments before any step begins.
     fn check(&self) -> Result<(), Failure> {
         if let Some(backup) = &self.from {
             match std::fs::metadata(backup) {

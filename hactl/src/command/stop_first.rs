@@ -12,7 +12,7 @@ use ha_api_types::resource::{ResourceSpec, ServiceState};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Whether to stop resources before edits that need it.
+/// Flags for a stop of resources before edits that require a stop.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StopFirstFlags {
     /// Stop the resource if the edit requires a stop, then restore its state
@@ -32,8 +32,8 @@ impl StopFirstFlags {
         self.stop_first && kind == Kind::Resource && refusal.contains(STOP_REQUIRED_MESSAGE)
     }
 
-    /// Stops a resource and waits until no copy may run. Returns the requested state from before, as received: it is
-    /// sent back, and may be unknown to this version.
+    /// Stops a resource and waits until no copy may run. Returns the earlier requested state as received, because it is
+    /// sent back later, and may be unknown to this version.
     pub(crate) async fn stop(
         &self,
         session: &Session,

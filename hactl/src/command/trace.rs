@@ -93,7 +93,7 @@ impl Trace {
     /// Returns the current or last action of a resource, or the action with this uid.
     async fn action(&self, target: &Target, session: &Session) -> Result<Subject, Failure> {
         let Some(resource) = session.client()?.find::<ResourceSpec>(&target.name.name).await? else {
-            // A uid has no kind or type in front of it.
+            // A uid has no prefix with a kind or type.
             if self.subject.contains(['/', ':']) {
                 return Err(Failure::refused(format!("{} not found", target.display_name()))
                     .with_server_reason("NotFound"));

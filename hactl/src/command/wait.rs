@@ -10,7 +10,7 @@ use ha_api_types::kind::Kind;
 use std::future::Future;
 use std::time::Duration;
 
-/// Whether and how long to wait for an effect.
+/// Flags for the wait for an effect.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct WaitFlags {
     /// Wait for completion
@@ -53,7 +53,7 @@ impl Wait {
         let targets = self.what.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, _>>()?;
         let client = session.client()?;
         for target in &targets {
-            // Waiting for a missing object would always time out; for `delete` the goal is already reached.
+            // A wait for a missing object would always time out. For `delete`, the goal is already reached.
             if goal != Goal::Deleted {
                 client.target(target).await?;
             }
@@ -120,7 +120,7 @@ fn is_met(goal: &Goal, object: &AnyObject) -> bool {
     }
 }
 
-/// Returns the reason and message of the condition that a goal names, as an addition to a message; empty for another
+/// Returns the reason and message of the condition that a goal names, as a suffix of a message; empty for any other
 /// goal.
 fn current_condition(goal: &Goal, object: &AnyObject) -> String {
     let Goal::Condition { name, .. } = goal else { return String::new() };

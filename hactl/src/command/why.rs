@@ -1,4 +1,4 @@
-//! `hactl why`: explains for each node why a service runs there or not, with suggested actions.
+//! `hactl why`: explains, for each node, the reason why a service runs there or does not, with suggested actions.
 
 use crate::failure::{Exit, Outcome};
 use crate::render::Format;

@@ -4,7 +4,8 @@ use crate::failure::Failure;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Size limit of a text in bytes, one more than the parser's limit, so that the parser reports a larger text.
+/// Number of bytes of a text that are read: one more than the parser's limit, so that the parser reports a text that is
+/// too large.
 const MAX_BYTES: u64 = ha_api_types::yaml::MAX_TEXT_BYTES as u64 + 1;
 
 /// A text with its name for messages.

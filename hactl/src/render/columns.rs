@@ -6,14 +6,14 @@ use crate::terminal::Style;
 use ha_api_types::table::ColumnDefinition;
 use serde_json::Value;
 
-/// The columns of a server's Table that a command shows. `kubectl get` shows the same.
+/// The columns of a server's Table that a command shows. `kubectl get` shows the same columns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Columns {
     /// Position and name of each column.
     cells: Vec<(usize, String)>,
-    /// Labels that are columns of their own.
+    /// Labels that are shown as separate columns.
     labels: Vec<String>,
-    /// Whether the last column contains all labels.
+    /// `true` if the last column contains all labels.
     all_labels: bool,
 }
 

@@ -7,7 +7,7 @@ use serde_json_path::JsonPath;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Path {
     text: String,
-    /// Whether the path begins at the whole document (`$`), also inside `{range}`.
+    /// `true` if the path begins at the whole document (`$`), even inside `{range}`.
     from_root: bool,
     /// Queries whose values are concatenated; more than one for a union of paths.
     queries: Vec<JsonPath>,

@@ -46,7 +46,7 @@ fn balance_plans_each_group_by_improvement() {
         run(&mut command(&["balance", "-t", &path, "-G", "g2", "-o", "json"])).expect_stdout_parts(0, &[]);
     let value: Value = serde_json::from_str(&json.stdout).expect("JSON");
     assert_eq!((&value["diskCopies"], &value["migrations"]), (&json!(2), &json!(2)));
-    // The two equal instances may move in any order and in any way.
+    // The order and the operations of the two equal instances are not defined.
     let copies = |op: &Value| op.as_str().is_some_and(|op| op.starts_with("r:"));
     for step in value["moves"].as_array().expect("a list") {
         assert!(["j0", "j1"].map(Value::from).contains(&step["instance"]), "{value:#}");

@@ -208,7 +208,7 @@ fn resource_is_stopped_only_if_edit_needs_it() {
     let server = server_refusing_edits("spec.driver: resource db already manages unit a.service");
     apply(&server, &edited(), &["--stop-first"]).expect_stderr(2, "resource db already manages");
     assert_eq!(states(&server), [None], "a stop would not help");
-    // An edit that needs no stop stops nothing.
+    // For an edit that needs no stop, the service is not stopped.
     let server = server_answering_operations("Succeeded", "");
     apply(&server, &edited(), &["--stop-first"]).expect_stdout(0, "resource/web configured\n");
     assert_eq!(states(&server), [None]);

@@ -29,7 +29,7 @@ fn a_node_is_evacuated_inside_its_group() {
     hactl(&server, &["evacuate", "node1", "-X", "-t", "x"]).expect_stderr(2, "cannot be used with");
 }
 
-/// A preference does not keep a service on the node, but the service returns unless the node is cordoned.
+/// A preferred rule does not keep a service on a node. The service returns unless the node is cordoned.
 #[test]
 fn a_service_is_evacuated_from_the_node_that_it_prefers() {
     let facts = facts(&["a"]);
@@ -51,7 +51,7 @@ fn moves_between_groups_require_a_flag() {
     hactl(&server, &["evacuate", "node1", "--apply"])
         .expect_stdout_parts(0, &["a node1 => (west, node3)", "only with --inter-group"]);
     assert_eq!(facts.node_of("a"), "node1");
-    // Storage that the other group does not reach, or the cluster's setting, must keep the service where it is.
+    // The service must stay if the other group cannot access its storage, or if the cluster's setting forbids the move.
     facts.lock()["services"]["a"]["storagePool"] = json!("fast");
     facts.lock()["nodes"]["node1"]["storagePools"] = json!(["fast"]);
     hactl(&server, &["evacuate", "node1", "--apply", "--inter-group"]).expect_stdout_parts(

@@ -117,7 +117,7 @@ fn invalid_files_are_refused_with_line_number() {
         2,
         "datacenter.cfg:1: \"what\" is not a valid setting",
     );
-    // An error of encoding must also name its line.
+    // An encoding error must also name its line.
     let directory = tempfile::tempdir().expect("a temporary directory");
     fs::write(directory.path().join("resources.cfg"), b"vm: 100\r\n\tcomment M\xfcller\r\n")
         .expect("written");

@@ -205,7 +205,7 @@ fn a_support_dump_has_everything_but_secrets() {
     assert!(text("events.yaml").contains("Crashed") && text("nodes.yaml").contains("kind: List"));
     assert!(text("versions.yaml").contains("client:"));
     assert!(!text("resources.yaml").contains("hunter2"), "{}", text("resources.yaml"));
-    // The scripted API lacks some data: the dump must name exactly that.
+    // The scripted API lacks some data. The dump must name exactly the missing data.
     let problems = text("problems.txt");
     assert_eq!(result.status, i32::from(!problems.is_empty()), "{}", result.stderr);
     assert!(!problems.contains("resources.yaml") && !problems.contains("events.yaml"), "{problems}");

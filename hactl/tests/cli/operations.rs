@@ -109,7 +109,7 @@ fn lost_response_does_not_duplicate_operation() {
             let is_create = request.method == "POST" && request.path.ends_with("/operations");
             match (is_create, lost.fetch_add(usize::from(is_create), Ordering::SeqCst)) {
                 (true, 0) => Some(ScriptedResponse::HangUp),
-                // The first request had arrived although its answer was lost.
+                // The first request was executed, although its answer was lost.
                 (true, 1) => Some(ScriptedResponse::Answer(
                     409,
                     json!({"reason": "AlreadyExists", "message": "exists"}),

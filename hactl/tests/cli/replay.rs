@@ -6,7 +6,7 @@ use ha_simulator::world::World;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Writes the dump of a simulated cluster of three nodes whose node1 has failed, in the middle of the failover.
+/// Writes the dump of a simulated cluster of three nodes whose node1 has failed, during the failover.
 fn write_dump(directory: &Path) -> World {
     let text = "
 duration: 40s

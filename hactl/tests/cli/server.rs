@@ -1,4 +1,4 @@
-//! A small API on loopback: objects with revisions and watches, and answers that a test scripts.
+//! A small API on loopback: objects with revisions and watches, and answers that a test defines.
 
 use ha_api_types::kind::Kind;
 use ha_api_types::table::{IncludeObject, Rows, table};
@@ -16,7 +16,7 @@ pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) query: String,
-    /// Whether the client asks for a Table.
+    /// `true` if the client requests a Table.
     pub(crate) table: bool,
     pub(crate) content_type: String,
     pub(crate) body: Value,
@@ -27,7 +27,7 @@ impl Request {
         format!("{} {}", self.method, self.path)
     }
 
-    /// Returns objects of a collection in the form that the client asks for.
+    /// Returns objects of a collection in the form that the client requests.
     fn rows(&self, plural: &str, objects: &[Value], metadata: &Value) -> Value {
         let kind = Kind::ALL.into_iter().find(|kind| kind.plural() == plural);
         let include =

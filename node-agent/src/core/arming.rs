@@ -16,15 +16,15 @@ const TEST_FAILED: &str =
     "the watchdog did not reset this machine in a test: check the kernel log, and try another driver";
 /// Delay before a refused request is sent again.
 const RETRY_DELAY_MS: Millis = 5_000;
-/// Time for which the daemon may be disconnected, while the device does not run, before the node counts as one without
-/// watchdog.
+/// Time for which the daemon may be disconnected, while the device does not run, before the node counts as a node
+/// without a watchdog.
 const DISCONNECT_TOLERANCE_MS: Millis = 10_000;
 /// Longest interval between two pets. When the loss of the daemon is noticed, the last pet may be that old.
 const PET_PERIOD_MS: Millis = 250;
 
-/// Returns how long the daemon may be disconnected while the device runs. The rest of the timeout suffices to stop
-/// every service before the device, which is no longer petted, resets the machine. A service manager restarts the
-/// daemon sooner.
+/// Returns how long the daemon may be disconnected while the device runs. The rest of the timeout must suffice to stop
+/// every service before the unpetted device resets the machine. A service manager restarts the daemon earlier than
+/// that.
 fn disconnect_tolerance_ms(timeout_ms: Millis, stop_margin_ms: Millis) -> Millis {
     timeout_ms.saturating_sub(stop_margin_ms + PET_PERIOD_MS).max(timeout_ms / 2)
 }
@@ -58,7 +58,7 @@ pub(super) struct Watchdog {
     simulated_warned: bool,
     /// `true` if this process opened the device only to identify it.
     opened_to_identify: bool,
-    /// A deadline that reached the daemon too late. The agent does not send it again, and sends the next deadline.
+    /// A deadline that reached the daemon too late. The agent does not send this deadline again; it sends the next one.
     rejected_deadline: Option<Moment>,
 }
 
@@ -82,7 +82,7 @@ impl Watchdog {
         self.acknowledged.is_some() && self.follows_deadline()
     }
 
-    /// Returns `true` if the daemon pets by a deadline, and no request in progress ends that: a condition of every
+    /// Returns `true` if the daemon pets by a deadline, and no request in progress ends this: a condition of every
     /// start.
     pub(super) fn follows_deadline(&self) -> bool {
         let ends = match self.pending_request {
@@ -93,7 +93,7 @@ impl Watchdog {
         self.connected && !ends && matches!(self.status.state, State::Armed { .. })
     }
 
-    /// Returns `true` if no deadline after `bound` is active or on its way to the daemon.
+    /// Returns `true` if no deadline after `bound` is active or is being sent to the daemon.
     pub(super) fn has_no_deadline_after(&self, bound: Moment) -> bool {
         let in_force = match self.status.state {
             State::Armed { deadline } | State::Expired { deadline } => Some(deadline),
@@ -158,8 +158,8 @@ impl Watchdog {
         self.acknowledged = None;
     }
 
-    /// Returns the watchdog part of the node's report. If a longer timeout is configured, the report contains the
-    /// longer one, because W must cover both.
+    /// Returns the watchdog part of the node's report. If the configured timeout is longer than the active one, the
+    /// report contains the configured timeout, because W must cover both.
     pub(super) fn report(&self, wanted_timeout_ms: Millis) -> WatchdogReport {
         let Some(facts) = self.facts else {
             let (problem, reason) = (self.problem.clone(), self.problem_reason);
@@ -342,7 +342,7 @@ impl AgentCore {
                 let deadline_has_passed =
                     arm.deadline.is_some_and(|deadline| Some(deadline) != self.deadline_moment());
                 if deadline_has_passed && !self.watchdog_test.is_under_way() {
-                    // A newer heartbeat has brought another deadline: arm again immediately, with that one.
+                    // A newer heartbeat has set another deadline: arm again immediately, with that deadline.
                     self.watchdog.retry_at = None;
                     return;
                 }
@@ -422,8 +422,8 @@ impl AgentCore {
                 return self.recovery_request(now);
             }
         }
-        // The node is empty, after the deadline's margin or before registering, so no service is left that a reset
-        // would have to end.
+        // The node is empty, after the deadline's margin or before registering, so no remaining service requires a
+        // reset.
         if self.watchdog.is_running() && self.may_stay(now) {
             return (!self.watchdog.is_staying()).then_some(Request::Stay);
         }

@@ -11,7 +11,7 @@ use ha_api_types::time::Millis;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandId(pub u64);
 
-/// A command for a driver. The service's definition accompanies it.
+/// A command for a driver. The command is sent together with the service's definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Report whether the service runs here.
@@ -37,9 +37,9 @@ pub enum Command {
         /// The receiving node.
         target: NodeName,
     },
-    /// Source of a live migration: end everything that is in progress. The service is left unchanged.
+    /// Source of a live migration: end every part of the migration that is in progress. The service is left unchanged.
     EndMigration,
-    /// Target of a live migration without a copy here: confirm that nothing that still arrives can run.
+    /// Target of a live migration without a copy here: confirm that a copy that still arrives cannot run.
     CloseReception,
     /// Replace the storage secondary of the service while it runs.
     ReplaceSecondary {
@@ -48,7 +48,7 @@ pub enum Command {
         /// The node that becomes the secondary.
         node: NodeName,
     },
-    /// End everything that is left of a replacement of the secondary.
+    /// End the remaining processes of a replacement of the secondary.
     EndReplacement,
 }
 
@@ -74,7 +74,7 @@ impl Command {
 /// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandResult {
-    /// The command succeeded. For stop and kill: nothing of the service is left running on this node.
+    /// The command succeeded. For stop and kill: no part of the service runs on this node.
     Done,
     /// The command failed. Processes of the service may still run.
     Failed(DriverFailure),
@@ -113,7 +113,7 @@ impl CommandResult {
 /// The failure of a driver's command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverFailure {
-    /// The class of the failure, which determines where the leader tries next.
+    /// The class of the failure, which determines the nodes on which the leader retries.
     pub class: FailureClass,
     /// The reason code.
     pub reason: Reason,
@@ -152,7 +152,7 @@ pub enum DriverEvent {
         /// The progress (`45 % of 4 GiB`).
         message: String,
     },
-    /// The requests in the service's definition on this node, where the resource does not state them.
+    /// The amounts that the service's definition on this node requests, if the resource does not state them.
     RequestedAmounts {
         /// The resource's name.
         name: ResourceName,

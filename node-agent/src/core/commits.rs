@@ -49,8 +49,8 @@ impl Purpose {
     }
 }
 
-/// Returns how long a write that was not applied waits before it is tried again. A refusal by etcd, such as for lack of
-/// space, usually lasts longer.
+/// Returns the delay before a write that was not applied is retried. The delay is longer after a refusal by etcd, such
+/// as for lack of space.
 fn rewrite_ms(outcome: &Outcome) -> Millis {
     match outcome {
         Outcome::Refused(_) => RETRY_DELAY_MS,
@@ -114,7 +114,7 @@ impl AgentCore {
         if applied.is_some() {
             self.log_outcome(&write_name, outcome);
         } else {
-            // After a conflict or an unknown outcome, the only permitted next step is to read again.
+            // After a conflict or an unknown outcome, only another read is permitted.
             service.reread = true;
             service.has_worker = false;
             service.write_not_before = Some(now.raw + rewrite_ms(outcome));
@@ -124,7 +124,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Emits an event for a permit that conflicted: its preconditions had changed when it reached etcd.
+    /// Emits an event for a permit that conflicted: the preconditions had changed when the write reached etcd.
     fn emit_permit_refused(&mut self, now: &Now, name: &ResourceName, phase: Phase, outcome: &Outcome) {
         let asks_permit = matches!(phase, Phase::Starting | Phase::Receiving | Phase::HandingOver);
         if let (true, Outcome::Conflict(_), Some(service)) = (asks_permit, outcome, self.services.get(name)) {
@@ -182,7 +182,8 @@ impl AgentCore {
         }
     }
 
-    /// Logs a write that was not applied: once, until such a write is applied or fails for another reason.
+    /// Logs a write that was not applied. The same failure is logged again only after such a write was applied, or has
+    /// failed for another reason.
     pub(super) fn log_outcome(&mut self, write_name: &str, outcome: &Outcome) {
         let (cause, message) = match outcome {
             Outcome::Applied(_) => {

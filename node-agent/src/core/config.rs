@@ -21,7 +21,7 @@ pub struct Config {
     pub keys: Keys,
     /// The node's name.
     pub node: NodeName,
-    /// Identifier of this process. No two processes ever have the same.
+    /// Identifier of this process. Each process has a different one.
     pub instance: String,
     /// The machine id.
     pub machine_id: String,

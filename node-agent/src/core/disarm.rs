@@ -18,7 +18,8 @@ impl AgentCore {
             Some(None) => requested.or(Some(Disarmed::Freeze)).filter(|_| acknowledged),
         };
         if self.view.is_cluster_unknown() {
-            // The leader's last status counts, or the state that this node has acknowledged.
+            // Without a readable order, the leader's last status counts, otherwise the state that this node has
+            // acknowledged.
             return allowed;
         }
         let requested = requested?;

@@ -1,4 +1,4 @@
-//! The closed set of everything that an agent can ask of its shell.
+//! The closed set of effects that an agent can request from its shell.
 
 use super::command::{Command, CommandId};
 use super::journal::Journal;
@@ -78,10 +78,10 @@ pub enum Effect {
         id: CommandId,
         /// The command for the driver.
         command: Command,
-        /// The definition to run it with; for a running service, the definition of its start.
+        /// The definition for the command; for a running service, the definition of its start.
         service: Box<ServiceDefinition>,
     },
-    /// Cancel a command. The shell still answers it, with its result or with `Cancelled`.
+    /// Cancel a command. The shell still answers the command, with its result or with `Cancelled`.
     Cancel(CommandId),
     /// Send a request to the watchdog daemon; answered by [`super::WatchdogEvent::Answered`] or by `Disconnected`.
     Watchdog {
@@ -92,7 +92,7 @@ pub enum Effect {
     },
     /// Ask a controller not to declare this node dead; answered by [`super::Input::HoldAnswered`].
     AskHold {
-        /// The question. All controllers that are asked at one time get the same id.
+        /// Id of the round of requests, which all controllers of the round have in common.
         id: HoldId,
         /// Id of the controller.
         candidate: String,
@@ -152,7 +152,8 @@ pub enum Level {
 /// The reason why the process exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Another process of this node has taken over: close the daemon's connection and do not touch services.
+    /// Another process of this node has taken over: close the connection to the daemon, and leave the services
+    /// unchanged.
     TakenOver,
     /// Mode Restart is committed and the watchdog released: services keep running.
     Restart,

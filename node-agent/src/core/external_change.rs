@@ -1,5 +1,5 @@
 //! Clean stops and starts with a service's own tool, such as `systemctl stop`, that the resource accepts
-//! (`externalStop: Accept`). The leader turns them into the requested state.
+//! (`externalStop: Accept`). The leader writes them into the spec as the requested state.
 
 use super::role::Role;
 use super::service::{Presence, Service, Step};
@@ -69,8 +69,9 @@ impl AgentCore {
         }
     }
 
-    /// Reports a stopped service that runs because its own tool has started it. It keeps running without a permit until
-    /// the leader has assigned its start, or its stop. Until then it is active, so isolation ends it.
+    /// Reports a stopped service that runs because its own tool has started it. The service keeps running without a
+    /// permit until the leader assigns its start or its stop. Until then, the service is active, so an isolated node
+    /// kills it.
     pub(super) fn report_external_start(&mut self, now: &Now, service: &mut Service, uid: &ActionUid) {
         let is_already_reported = self.current_report(service).is_some_and(|report| {
             report.external_change

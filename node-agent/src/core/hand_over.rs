@@ -70,7 +70,7 @@ impl AgentCore {
         });
     }
 
-    /// Gives up a hand-over whose read was not answered in time, so the driver never begins (R8.12).
+    /// Abandons a hand-over whose read was not answered in time. Its driver never begins (R8.12).
     pub(super) fn abandon_late_hand_over(
         &mut self,
         now: &Now,

@@ -18,7 +18,7 @@ use ha_store::{Guard, LeaseId, Outcome, Transaction};
 /// Name of a heartbeat in the log.
 const HEARTBEAT_WRITE_NAME: &str = "heartbeat";
 
-/// The lease of `alive`. It serves presence and clean-up, and proves nothing.
+/// The lease of `alive`. The lease serves presence and clean-up, and is not proof.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lease {
     pub(super) id: Option<LeaseId>,
@@ -74,8 +74,8 @@ impl AgentCore {
         NodeReport { mode, armed, ..self.base_report() }
     }
 
-    /// Returns the desired mode and whether the report is armed. A change of either cannot wait for the next heartbeat.
-    /// Nor can a change of the sleep protection, or of whether the watchdog refuses pets.
+    /// Returns the desired mode, and `true` if the report is armed. A change of either is committed without waiting for
+    /// the next heartbeat. The same applies to the sleep protection, and to a watchdog that refuses pets.
     fn desired_mode(&self) -> (Mode, bool) {
         let (mode, may_arm) = match self.shutdown {
             Some(Shutdown::Restart) if self.is_ready_to_restart() => (Mode::Restart, false),
@@ -98,8 +98,8 @@ impl AgentCore {
     }
 
     /// Returns the timings that this process follows: the active ones, except that a shorter validity applies even
-    /// before it is committed. Observers count by the shorter validity from its commit on, so the watchdog must follow
-    /// it earlier.
+    /// before it is committed. Observers use the shorter validity from its commit on, so the watchdog must use it
+    /// earlier.
     pub(super) fn effective_timings(&self) -> Timings {
         let (desired, in_force) = (self.desired_timings(), self.active_timings);
         if desired.heartbeat_valid_ms >= in_force.heartbeat_valid_ms {
@@ -131,7 +131,7 @@ impl AgentCore {
     }
 
     /// Returns `true` if a heartbeat that withdraws *armed: true* is in progress or was never answered. A permit that
-    /// overtakes that heartbeat would be followed by a report that contradicts the permit.
+    /// is applied before that heartbeat would be contradicted by the report in the heartbeat.
     pub(super) fn may_be_withdrawing_armed(&self) -> bool {
         self.unconfirmed_report || self.is_sending_report(|report| !report.armed)
     }
@@ -145,7 +145,7 @@ impl AgentCore {
             .any(predicate)
     }
 
-    /// Sends the heartbeat that is due.
+    /// Sends a heartbeat if one is due.
     pub(super) fn heartbeat_step(&mut self, now: &Now) {
         let Some(registered) = self.registered() else { return };
         if registered.heartbeat.is_some() || registered.reread || self.leave_commit.is_some() {
@@ -221,7 +221,7 @@ impl AgentCore {
         };
         let started = Moment::from(now);
         if let Some(report) = &report {
-            // If the commit is applied without an answer, observers already count by the new Th.
+            // If the commit is applied but its answer is lost, observers already use the new Th.
             let bound = started.plus_ms(report.timings.heartbeat_valid_ms);
             if self.deadline.is_some_and(|deadline| bound.is_earlier_on_a_clock(deadline)) {
                 self.deadline = Some(bound);
@@ -240,8 +240,8 @@ impl AgentCore {
         }
     }
 
-    /// Returns `true` if etcd does not record yet that the daemon is gone. The record must come before the reports
-    /// that services were stopped for that reason. Otherwise the leader would start the services here again.
+    /// Returns `true` if the loss of the daemon is not committed yet. It must be committed before the reports of the
+    /// services that were stopped because of it. Otherwise the leader would start these services on this node again.
     pub(super) fn is_daemon_loss_uncommitted(&self) -> bool {
         self.watchdog.problem_reason == Some(Reason::WatchdogMissing)
             && self.watchdog.is_running()
@@ -283,13 +283,13 @@ impl AgentCore {
                     registered.created = Some(*revision);
                 }
                 registered.has_created_alive = true;
-                // A heartbeat that commits while the previous one is still valid enables no waiting step.
+                // No step waits for a heartbeat that commits while the previous one is still valid.
                 self.all_dirty |= !continues_previous;
                 self.view.alive.record_write(node, heartbeat.alive, *revision);
                 if let Some(report) = heartbeat.report {
                     self.on_report_committed(report, *revision);
                 }
-                // D is set, not raised: with a smaller Th it is earlier, and observers count by that value.
+                // D is set, not raised: with a smaller Th, D is earlier, and observers use the smaller Th.
                 self.deadline = Some(heartbeat.started.plus_ms(self.effective_timings().heartbeat_valid_ms));
                 if self.heartbeats_failing_since.take().is_some() {
                     self.failed_writes.remove(HEARTBEAT_WRITE_NAME);
@@ -306,9 +306,9 @@ impl AgentCore {
                 self.lease = Lease::default();
             }
             Outcome::Refused(_) | Outcome::Unknown(_) => {
-                // A plain heartbeat changes nothing that the next heartbeat guards, so after an unknown outcome the
-                // next one may follow immediately. After a heartbeat that changes the report, or creates `alive`, the
-                // keys are read first, because the next heartbeat must guard the stored value.
+                // A plain heartbeat changes no key that the next heartbeat guards, so the next one may follow an
+                // unknown outcome immediately. A heartbeat that changes the report or creates `alive` does: the next
+                // heartbeat must guard the stored values, so the keys are read first.
                 registered.reread = heartbeat.report.is_some() || registered.created.is_none();
                 self.unconfirmed_report |=
                     heartbeat.report.is_some() && matches!(outcome, Outcome::Unknown(_));
@@ -363,7 +363,7 @@ impl AgentCore {
         }
     }
 
-    /// Returns a TTL of at least 3 W for the worst kind of device. The lease only cleans up.
+    /// Returns a TTL of at least 3 W for the worst kind of device. The lease serves only the clean-up.
     fn lease_ttl_seconds(&self) -> i64 {
         let timings = self.desired_timings();
         let worst = WatchdogBounds {

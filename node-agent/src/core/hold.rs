@@ -1,5 +1,5 @@
-//! Hold: while heartbeats do not commit, the agent asks every controller not to declare this node dead (FENCING,
-//! section 9).
+//! Hold: while heartbeats do not commit, the agent requests of every controller that it does not declare this node dead
+//! (FENCING, section 9).
 
 use super::AgentCore;
 use super::effect::{Effect, HoldId, Level};
@@ -82,7 +82,8 @@ impl AgentCore {
         }
     }
 
-    /// Reads this node's fence at a revision not older than the departure of a controller, while etcd is reachable.
+    /// While etcd is reachable, reads this node's fence at a revision that is not older than the departure of a
+    /// controller.
     fn confirm_departures(&mut self) {
         let unsure = self.view.hold_candidates(&self.config.node) == HoldCandidates::Unsure;
         if unsure && self.active().is_some() && self.read_retry_at.is_none() {
@@ -90,7 +91,7 @@ impl AgentCore {
         }
     }
 
-    /// Returns `true` if the node has something to keep, and its committed report certainly has Hold.
+    /// Returns `true` if the node has an active service, and its committed report certainly has Hold.
     fn may_be_held(&self, now: &Now) -> bool {
         let committed = self.node_report().is_some_and(|report| {
             report.on_etcd_loss == OnEtcdLoss::Hold
@@ -103,7 +104,7 @@ impl AgentCore {
             && !sends_another
             && self.active().is_some()
             && self.leave_commit.is_none()
-            // Without a watchdog, nothing would end the services that continue by grants (FENCING R4.21).
+            // A watchdog must be able to end the services that continue by grants (FENCING R4.21).
             && self.watchdog.takes_pets()
             && self.may_be_committed_armed()
             && self.proven_deadline(now).is_some()
@@ -131,7 +132,8 @@ impl AgentCore {
         }
     }
 
-    /// Handles the answer of a controller, or its failure to answer. If all controllers grant: D = time of asking + Th.
+    /// Handles the answer of a controller, or its failure to answer. If all controllers grant, D = time of the request
+    /// + Th.
     pub(super) fn on_hold_answered(
         &mut self,
         now: &Now,

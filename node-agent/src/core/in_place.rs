@@ -12,9 +12,9 @@ impl AgentCore {
     /// the service, in this process or the next one, then uses that definition.
     ///
     /// The definition is adopted only while no command runs: a running command ends under the definition with which it
-    /// began. Another identity or another `exclusive` is never adopted.
+    /// began. A definition with another identity or another `exclusive` is not adopted.
     pub(super) fn adopt_confirmed_definition(&mut self, now: &Now, service: &mut Service) {
-        // This check runs at every step of every service, so it comes before any copying.
+        // This check runs at every step of every service, so nothing is copied before it.
         let is_confirmed = self
             .view
             .assignments

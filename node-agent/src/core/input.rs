@@ -1,4 +1,4 @@
-//! The closed set of everything that can happen to an agent.
+//! The closed set of inputs of an agent.
 
 use super::Hardware;
 use super::command::{CommandId, CommandResult, DriverEvent};
@@ -12,7 +12,7 @@ use ha_store::{Change, Entry, LeaseId, Outcome};
 
 /// One thing that happened.
 ///
-/// Every input is safe at any time: the core ignores an answer to a question that is no longer open.
+/// Every input is safe at any time: the core ignores an answer to a request that is no longer open.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// A complete linearizable read of one of [`super::prefixes`]; it replaces the known state of that prefix.
@@ -25,11 +25,11 @@ pub enum Input {
         revision: Revision,
     },
     /// From now on, the shell reads the etcd data of this incarnation. This input comes before every other input from
-    /// these data. Data that the node must not follow cause no input.
+    /// these data. The shell sends no input about data that the node must not follow.
     FollowsIncarnation {
         /// Incarnation of the data.
         incarnation: String,
-        /// `true` if an operator has ordered the node to follow this data although the node remembers other data.
+        /// `true` if an operator has ordered the node to follow this data although the journal names other data.
         ordered_by_operator: bool,
     },
     /// Changes of watched keys, in order, complete for their prefix up to `revision`.
@@ -45,8 +45,8 @@ pub enum Input {
     Read {
         /// Id of the answered [`super::Effect::Read`].
         id: ReadId,
-        /// The entries of the existing keys, and the *lowest* revision at which any of the keys was read. An error text
-        /// if etcd could not be reached.
+        /// The entries of the existing keys, and the *lowest* revision at which any of the keys was read. `Err`
+        /// contains the error text if etcd could not be reached.
         result: Result<(Vec<Entry>, Revision), String>,
     },
     /// The answer to [`super::Effect::Commit`].
@@ -60,14 +60,14 @@ pub enum Input {
     LeaseGranted {
         /// Id of the answered [`super::Effect::GrantLease`].
         id: LeaseRequestId,
-        /// The lease, or why there is none.
+        /// The lease, or the error text.
         result: Result<LeaseId, String>,
     },
     /// The answer to [`super::Effect::KeepAlive`].
     LeaseKept {
         /// The lease that was to be kept.
         lease: LeaseId,
-        /// The outcome. A lease that is still valid proves nothing (FENCING, section 3).
+        /// The outcome. A lease that is still valid is not proof (FENCING, section 3).
         kept: LeaseKept,
     },
     /// The answer to [`super::Effect::AskHold`].
@@ -126,7 +126,7 @@ pub enum Input {
 pub enum LeaseKept {
     /// The lease is valid.
     Kept,
-    /// The lease is gone, and its keys with it.
+    /// The lease and its keys no longer exist.
     Gone,
     /// No answer arrived. The text states the cause.
     Unknown(String),

@@ -1,4 +1,4 @@
-//! The state that an agent must keep across its own restart: its registration, and the actions that it has begun.
+//! State that must survive a restart of the agent: its registration, and the actions that it has begun.
 
 use ha_api_types::id::{ActionUid, BootId, Epoch, OperationName, ResourceName, Revision};
 use ha_api_types::record::WatchdogTest;
@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 /// The journal. The core has the journal written before it acts on the new content.
 ///
-/// Guarantees: an `actionUid` is in the journal before the driver receives the command. It stays until the resource is
-/// gone. So each `actionUid` is begun at most once, also across a restart of the agent (FENCING, section 6).
+/// Guarantees: an `actionUid` is in the journal before the driver receives the command. The entry stays until the
+/// resource is gone. Each `actionUid` is therefore begun at most once, even if the agent restarts (FENCING, section 6).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Journal {
@@ -21,7 +21,8 @@ pub struct Journal {
     pub request: Option<Revision>,
     /// The epoch that was opened for the registration.
     pub epoch: Epoch,
-    /// The highest etcd revision that a commit of this node has reached. An etcd below that revision was restored.
+    /// The highest etcd revision that a commit of this node has reached. If the revision of etcd is lower, etcd was
+    /// restored.
     pub revision: Revision,
     /// The incarnation of the etcd data that the node follows (FENCING, R1.28).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,12 +46,14 @@ pub struct Journal {
     pub failed: Option<WatchdogTrial>,
     /// The started services, by resource name.
     pub services: BTreeMap<ResourceName, JournalEntry>,
-    /// Live migrations to this node whose source is not known to have ended, by resource name, also of an earlier boot.
+    /// Live migrations to this node whose source is not known to have ended, by resource name, including those of an
+    /// earlier boot.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub receptions: BTreeMap<ResourceName, Reception>,
 }
 
-/// A live migration to this node that may still arrive: its driver has not confirmed the opposite (FENCING, R4.40).
+/// A live migration to this node that may still arrive: its driver has not confirmed that no copy can arrive (FENCING,
+/// R4.40).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reception {
@@ -108,11 +111,11 @@ pub struct TestedWatchdog {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JournalEntry {
-    /// The definition with which the service was started; it is stopped under the same one.
+    /// The definition with which the service was started; the service is stopped under the same definition.
     pub definition: ServiceDefinition,
     /// The action that was begun last; empty if the service was found running.
     pub begun: ActionUid,
-    /// `true` if the service was killed before the deadline. No process continues its action.
+    /// `true` if the service was killed before the deadline. No agent process may continue its action.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub spent: bool,
 }

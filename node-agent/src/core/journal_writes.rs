@@ -28,8 +28,8 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Records the incarnation of the followed data. If an operator ordered it (`ordered_by_operator`), the node has not registered
-    /// with that data, so the registration is discarded.
+    /// Records the incarnation of the followed data. If an operator ordered the node to follow the data
+    /// (`ordered_by_operator`), the node has not registered there yet, so the stored registration is discarded.
     pub(super) fn follow_incarnation(&mut self, incarnation: String, ordered_by_operator: bool) {
         if ordered_by_operator {
             self.journal.request = None;

@@ -48,7 +48,8 @@ impl AgentCore {
         }
     }
 
-    /// Returns `true` if mode Restart is to be committed now: no command is in progress, or the wait for it is over.
+    /// Returns `true` if mode Restart is to be committed now: no command is in progress, or the time limit of the wait
+    /// is over.
     pub(super) fn is_ready_to_restart(&self) -> bool {
         self.restart_ready
     }
@@ -88,8 +89,8 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Returns `true` if a service that depends on this one must still stop here first. A service that could not be
-    /// stopped, or that is also a dependency of this one, is not waited for.
+    /// Returns `true` if a service that depends on this one must still stop here first. The wait excludes a service
+    /// that could not be stopped, or that is also a dependency of this one.
     fn must_stop_later(&self, service: &Service) -> bool {
         self.services.values().any(|other| {
             other.definition.depends_on.iter().any(|dependency| dependency == service.name())
@@ -128,8 +129,8 @@ impl AgentCore {
             return;
         }
         if self.registered().is_none() {
-            // This node has nothing under an epoch. A device that still runs protects services whose end is not
-            // confirmed. If everything is cleared, the daemon may continue to pet without a deadline.
+            // This node has no service under an epoch. A device that still runs covers services whose end is not
+            // confirmed. If every service is cleared, the daemon may continue to pet without a deadline.
             let cleared = match &self.session {
                 Session::Requesting(_) => self.watchdog.is_staying() || self.watchdog.is_disconnected(),
                 Session::Waiting => self.watchdog.is_staying(),
@@ -161,8 +162,8 @@ impl AgentCore {
         }
     }
 
-    /// Ends a shutdown that services with failed stops would block indefinitely. Without a clean leave, and armed, the
-    /// node counts as dead by its silence. So the services that did stop here are also recovered elsewhere.
+    /// Ends a shutdown that services with failed stops would block indefinitely. The node is armed and does not leave
+    /// cleanly, so silence proves it dead. The services that did stop here are then also recovered elsewhere.
     fn give_up_stopping(&mut self, now: &Now) {
         let in_time = self.moves_deadline().is_none_or(|deadline| now.raw < deadline);
         if in_time || self.leave_commit.is_some() {

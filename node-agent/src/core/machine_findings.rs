@@ -1,7 +1,7 @@
 //! Findings about the machine, for operators: the doctor's report, the end of the previous boot, and the shutdown
 //! record.
 //!
-//! No decision depends on them. They have a key of their own, because every permit guards the node's report.
+//! No decision depends on them. The findings have a separate key, because every permit guards the node's report.
 
 use super::commits::Purpose;
 use super::effect::CommitUrgency;
@@ -146,7 +146,7 @@ impl AgentCore {
     pub(super) fn discard_cleanly_ended_boot(&mut self) {
         let boot_id = self.machine_findings.previous.as_ref().map(|previous| previous.boot_id.clone());
         let ended_cleanly = self.node_report().is_some_and(|report| match report.mode {
-            // If the agent was stopped before the machine, no process saw how the machine went down.
+            // If the agent was stopped before the machine, no agent process observed the end of the boot.
             Mode::Left(_) | Mode::Restart => Some(&report.boot_id) == boot_id.as_ref(),
             Mode::Registering | Mode::Active | Mode::Maintenance | Mode::Shutdown(_) | Mode::Disarmed => {
                 false
@@ -158,8 +158,8 @@ impl AgentCore {
     }
 
     fn report_previous_boot(&mut self, now: &Now) {
-        // The first examination runs directly after the start, so the records that it finds on the machine are those
-        // of the previous boot.
+        // The first examination runs directly after the start. The records on the machine are therefore those of the
+        // previous boot.
         let Some(previous) = self.machine_findings.previous.take() else { return };
         let facts = self.machine_findings.facts.clone().unwrap_or_default();
         let mut sentences = match &previous.shutdown_record {
@@ -193,8 +193,8 @@ impl AgentCore {
         }));
     }
 
-    /// Writes the shutdown record: why this machine may soon be reset. It is stored on disk, because etcd is
-    /// unreachable.
+    /// Writes the shutdown record, with the reason why this machine may soon be reset. The record is stored on disk,
+    /// because etcd is unreachable.
     pub(super) fn write_shutdown_record(&mut self, now: &Now, message: String) {
         let recorded_message =
             self.journal.last_words.as_ref().map(|shutdown_record| &shutdown_record.message);

@@ -1,8 +1,8 @@
 //! Usage of services and of the machine: when it is read, and when a reading is written to etcd.
 //!
 //! These figures have a key of their own, because permits and the leader's guards depend on the other keys. The agent
-//! writes them when one figure has moved far enough, otherwise rarely. It writes all of them together, so that the
-//! figures of the machine and of its services are of one time and can be subtracted.
+//! writes the figures when one of them has changed enough, otherwise rarely. All figures are written together, so that
+//! those of the machine and of its services are of the same time and can be subtracted.
 
 use super::commits::Purpose;
 use super::effect::{CommitId, CommitUrgency, Effect, MeasureId};
@@ -19,11 +19,11 @@ use std::collections::BTreeMap;
 
 /// Interval between readings.
 const READ_INTERVAL_MS: Millis = 15_000;
-/// Time after which a reading is no longer awaited; earlier readings are discarded then.
+/// Time limit of a reading. After it, the agent no longer waits for the reading, and discards earlier ones.
 const READ_TIMEOUT_MS: Millis = 60_000;
 /// Shortest time between two writes, unless a service has appeared or gone.
 const MIN_WRITE_INTERVAL_MS: Millis = 30_000;
-/// Time after which figures are written even if they have moved little.
+/// Time after which figures are written even if they have changed little.
 const MAX_WRITE_INTERVAL_MS: Millis = 600_000;
 
 /// State of the usage measurement.
@@ -76,7 +76,7 @@ impl AgentCore {
         self.due_usage_report(now).is_some()
     }
 
-    /// Asks for the next reading when it is due, and writes significant changes. This step has no deadline of its own:
+    /// Requests the next reading when it is due, and writes significant changes. This step has no deadline of its own:
     /// an active node runs every step at each heartbeat.
     pub(super) fn measuring_step(&mut self, now: &Now) {
         let Some((_, created)) = self.active() else { return };
@@ -160,7 +160,8 @@ impl AgentCore {
     }
 }
 
-/// Returns which figures a report has. A figure that appears or disappears is reported immediately.
+/// Returns the figures that a report contains, with their service. A figure that appears or disappears is reported
+/// immediately.
 fn reported_figures(report: &UsageReport) -> Vec<(&str, &str, [bool; 2])> {
     let present_figures = |usage: &Usage| [usage.cpu.is_some(), usage.memory.is_some()];
     let services = report
@@ -170,7 +171,7 @@ fn reported_figures(report: &UsageReport) -> Vec<(&str, &str, [bool; 2])> {
     [("", "", present_figures(&report.node))].into_iter().chain(services).collect()
 }
 
-/// Returns `true` if a figure of the same services has moved far enough.
+/// Returns `true` if, with the same services, a figure has changed enough to be written.
 fn any_figure_changed_enough(reported: &UsageReport, measured: &UsageReport) -> bool {
     let services = reported.services.values().zip(measured.services.values());
     has_changed_enough(&reported.node, &measured.node)

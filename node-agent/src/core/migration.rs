@@ -30,7 +30,8 @@ impl AgentCore {
         if let Some(report) = current {
             match report.phase {
                 Phase::HandingOver => {
-                    // R8.12: after a restart the driver never begins, and a driver that may have begun is ended first.
+                    // R8.12: after a restart, the agent does not begin the driver, and ends a driver that may have
+                    // begun.
                     if self.was_begun(service, uid) {
                         let failure = interrupted("agent restarted during the migration");
                         service
@@ -145,8 +146,8 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Handles the probe of the source after its driver. FENCING 8: the source reports HandedOver only if nothing is
-    /// left here.
+    /// Handles the probe of the source after its driver. FENCING 8: the source reports HandedOver only if no part of
+    /// the service is left here.
     pub(super) fn on_migration_probed(
         &mut self,
         now: &Now,
@@ -227,7 +228,7 @@ impl AgentCore {
                 self.changed = true;
             }
             Phase::Running => self.keep_running(now, service, uid),
-            // The kill is repeated; without that the migration would never end.
+            // Without another kill, the migration would never end.
             Phase::StopFailed => self.kill(now, service, KillReason::NotReceived),
             // R8.5: the service may be resumed, and the agent was restarted after that permit.
             Phase::Starting if report.reason == Reason::Migrating => {
@@ -274,7 +275,7 @@ impl AgentCore {
             .map(|report| report.phase);
         match reported {
             Some(Phase::HandedOver) => self.ask_to_resume(service, uid),
-            // The service stays on the source, or has ended there: no copy may be left here.
+            // The service stays on the source, or has ended there, so no copy may be left here.
             Some(Phase::MoveFailed | Phase::Failed | Phase::Stopped | Phase::StopFailed) => {
                 self.kill(now, service, KillReason::NotReceived);
             }
@@ -291,8 +292,8 @@ impl AgentCore {
             | None => {
                 // R8.20: a lost source sends no further report. Once it is proven gone, an active copy here is kept and
                 // a paused one is killed. The source may have continued to run the service, so a paused copy's memory
-                // may be older than its data. The source's last report is read at a revision at which the source was
-                // gone, because it may have handed over before that.
+                // may be older than its data. The source may have handed over before it was lost, so its last report is
+                // read at a revision at which its epoch was closed.
                 if self.is_proven_gone(source, assignment.epoch)
                     && self.has_read_last_report(source, service.name())
                 {
@@ -316,7 +317,7 @@ impl AgentCore {
         self.view.peer_reports.as_of(&peer(node, name)) >= gone_at
     }
 
-    /// Requests a permit to resume: a service that has arrived runs only under a permit of its own (R8.5).
+    /// Requests a permit to resume, because a service that has arrived runs only under this permit (R8.5).
     fn ask_to_resume(&mut self, service: &mut Service, uid: &ActionUid) {
         service.transition_to(Step::Permit { uid: uid.clone(), phase: Phase::Starting });
         self.changed = true;
@@ -405,8 +406,8 @@ impl AgentCore {
     }
 }
 
-/// Returns the phase and the action to report after a kill, the strongest statement that is true; `None` if the present
-/// report remains correct.
+/// Returns the phase and the action to report after a kill: the strongest true statement. `None` if the present report
+/// remains correct.
 pub(super) fn report_after_kill(report: &ServiceReport) -> Option<(Phase, Option<ActionUid>)> {
     match report.phase {
         Phase::Stopped | Phase::Failed | Phase::HandedOver | Phase::ProbedStopped => None,

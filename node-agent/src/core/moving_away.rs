@@ -37,7 +37,7 @@ impl AgentCore {
         (duration_ms > 0).then(|| at + duration_ms)
     }
 
-    /// Ends the wait permanently once an operator, the time limit or the last move has ended it.
+    /// Ends the wait permanently: by an operator's command, at the time limit, or after the last move.
     pub(super) fn moves_step(&mut self) {
         if self.shutdown_revision.is_none() {
             self.shutdown_revision = self.view.node_reports.get(&self.config.node).and_then(|stored| {
@@ -78,7 +78,7 @@ impl AgentCore {
             && !self.is_continue_ordered()
     }
 
-    /// Returns `true` if a service is here and the leader can move it. A service that is to be left alone does not
+    /// Returns `true` if a service is here and the leader can move it. A service that is to be left unchanged does not
     /// count.
     fn is_to_move(&self, service: &Service) -> bool {
         if self.is_ignored(service.name()) || !self.may_be_here(service) {

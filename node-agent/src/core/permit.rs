@@ -13,8 +13,8 @@ use ha_store::{Guard, Transaction};
 
 /// The right to start a service under an action, while the epoch lasts.
 ///
-/// Guarantees: a permit is made only from a report that is committed for this action under this epoch and boot, in a
-/// phase that permits. The commit of that report guarded everything that FENCING, section 6, names.
+/// Guarantees: a permit is created only from a report that is committed for this action under this epoch and boot, in a
+/// phase that permits. The commit of that report had every guard of FENCING, section 6.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Permit {
     uid: ActionUid,
@@ -60,7 +60,7 @@ impl Permit {
 }
 
 impl AgentCore {
-    /// Returns the missing precondition of a permit; `None` if nothing is missing.
+    /// Returns the missing precondition of a permit; `None` if every precondition holds.
     pub(super) fn permit_waits_for(&self, now: &Now, exclusive: bool, phase: Phase) -> Option<&'static str> {
         if self.active().is_none() {
             return Some("a committed heartbeat and a valid registration");
@@ -110,7 +110,7 @@ impl AgentCore {
             .then_some("etcd to answer a heartbeat that reports the watchdog as not armed")
     }
 
-    /// Returns what is missing before a watchdog that has refused pets is accepted again (FENCING R4.19).
+    /// Returns the missing condition for the acceptance of a watchdog that has refused pets (FENCING R4.19).
     fn pets_wait_for(&self) -> Option<&'static str> {
         let committed = self.node_report().is_some_and(|report| report.watchdog_failed);
         if !self.watchdog.takes_pets() {
@@ -142,8 +142,8 @@ impl AgentCore {
         let is_journaled = service.begun.as_ref() == Some(uid);
         let exclusive = self.is_exclusive(service);
         let in_time = self.is_before_margin(now) || (!exclusive && service.restarts > 0);
-        // The permit may be older than a stay or a disarmed period. A service that starts while the daemon pets without
-        // a deadline, or while silence proves nothing, would not be guarded.
+        // The permit may be older than a stay or a disarmed period. A service would be unguarded if it started while
+        // the daemon pets without a deadline, or while silence is not proof.
         let guarded = !exclusive
             || (self.watchdog.follows_deadline()
                 && self.armed_waits_for().is_none()
@@ -151,7 +151,7 @@ impl AgentCore {
         permitted && is_journaled && in_time && guarded && self.fence_is_own(registered)
     }
 
-    /// Commits the permit of `Step::Permit` as soon as nothing prevents it.
+    /// Commits the permit of `Step::Permit` once every precondition holds.
     pub(super) fn permit_step(&mut self, now: &Now, service: &mut Service, uid: &ActionUid, phase: Phase) {
         if service.write.is_some()
             || service.reread
@@ -197,7 +197,7 @@ impl AgentCore {
                 service.transition_to(Step::Idle);
                 return;
             }
-            // No wait may come between the hand-over and its driver, so a worker is reserved first.
+            // The driver must begin directly after the hand-over, so a worker is reserved first.
             if !service.has_worker || service.replacing.is_busy() || !service.cancelling.is_empty() {
                 return;
             }

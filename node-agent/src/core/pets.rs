@@ -1,4 +1,4 @@
-//! A watchdog device that refuses pets, and the conditions under which it is trusted again (FENCING R4.17 to R4.24).
+//! A watchdog device that refuses pets, and the conditions under which it is accepted again (FENCING R4.17 to R4.24).
 
 use super::AgentCore;
 use super::arming::Watchdog;
@@ -8,7 +8,7 @@ use ha_api_types::time::{Millis, Mono, Now};
 
 /// Problem reported for a watchdog that refuses pets.
 pub(super) const REFUSES_PETS: &str = "the watchdog rejects renewals because its driver was unbound or its device has failed: check the kernel log";
-/// Delay before the daemon is asked again whether the device takes pets.
+/// Delay before the agent queries the daemon again for refused pets.
 pub(super) const PETS_QUERY_DELAY_MS: Millis = 500;
 /// The device's history of pets (FENCING R4.17 to R4.24). This process keeps the history, because a daemon of an
 /// earlier release does not report it.
@@ -68,8 +68,9 @@ impl AgentCore {
         }
     }
 
-    /// Returns the request for a device that has refused pets while no service is active. The device is kept without a
-    /// deadline and armed again. It is released only after it has taken pets for its timeout (FENCING R4.18, R4.24).
+    /// Returns the request for a device that has refused pets while no service is active. The device is petted without
+    /// a deadline, then armed again. It is released only after it has accepted pets for its whole timeout (FENCING
+    /// R4.18, R4.24).
     pub(super) fn recovery_request(&self, now: &Now) -> Option<Request> {
         if !self.watchdog.is_staying() {
             return Some(Request::Stay);

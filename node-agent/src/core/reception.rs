@@ -1,5 +1,5 @@
-//! Receptions at the target of a live migration: services that may still arrive, and the confirmation that none can
-//! (R4.40, R4.41).
+//! Receptions at the target of a live migration: services that may still arrive, and the confirmation that no service
+//! can arrive (R4.40, R4.41).
 
 use super::command::CommandResult;
 use super::service::{KillReason, Presence, Service, Step};
@@ -9,13 +9,13 @@ use ha_api_types::id::ResourceName;
 use ha_api_types::record::{FailureClass, Phase};
 use ha_api_types::time::Millis;
 
-/// Delay before a driver is asked again to close a reception.
+/// Delay before the agent repeats the order to close a reception.
 const CLOSE_RETRY_MS: Millis = 200;
-/// Number of times that a driver is asked again to close a reception.
+/// Maximum number of repeated orders to close a reception.
 const MAX_CLOSE_RETRIES: u32 = 5;
 
 impl AgentCore {
-    /// Ends a reception once nothing more can arrive, because its source has ended or will never begin (R4.40).
+    /// Ends a reception once no copy can arrive, because its source has ended or will not begin (R4.40).
     pub(super) fn end_finished_reception(&mut self, name: &ResourceName) {
         let Some(reception) = self.journal.receptions.get(name) else { return };
         let Some(assignment) = self.view.assignments.value(name) else { return };
@@ -30,8 +30,8 @@ impl AgentCore {
             });
             has_ended || self.is_proven_gone(&assignment.node, assignment.epoch)
         } else {
-            // The leader assigns again only after the source's end, or before the hand-over, which guards the
-            // assignment.
+            // A new assignment means that the source has ended, or that the hand-over, which guards the old assignment,
+            // can no longer commit.
             true
         };
         if is_over {
@@ -47,8 +47,8 @@ impl AgentCore {
 
     /// Returns `true` if an exclusive service may still arrive here and no driver has confirmed that it cannot run.
     ///
-    /// That holds across boots and registrations, because the source may still be migrating. Before this boot has
-    /// registered, it runs nothing that a watchdog must guard.
+    /// A reception stays open across boots and registrations, because the source may still be migrating. Before its
+    /// registration, this boot runs no service that a watchdog must guard.
     pub(super) fn has_open_reception(&self) -> bool {
         let is_gone = |name: &ResourceName| {
             self.view.is_complete()
@@ -80,7 +80,8 @@ impl AgentCore {
         }
     }
 
-    /// Handles the result of closing a reception. R4.41: a driver that cannot confirm it never lets the node stay.
+    /// Handles the result of closing a reception. R4.41: if the driver cannot confirm the close, the node does not
+    /// stay.
     pub(super) fn on_reception_closed(
         &mut self,
         now: &Now,

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 /// Number of kills and probes of a service before an unarmed node registers with it as not stopped.
 const MAX_REGISTRATION_TRIES: u32 = 5;
-/// Interval between checks of whether another machine of this name is gone.
+/// Interval at which the agent checks whether another machine of this name is gone.
 const DUPLICATE_RETRY_DELAY_MS: Millis = 5_000;
 
 impl AgentCore {
@@ -115,8 +115,8 @@ impl AgentCore {
         if !all_done {
             return;
         }
-        // An armed node that cannot verify does not register: it is reset. If the daemon already stays, because
-        // everything managed here was gone, no reset comes. The services that are left were started by hand, and are
+        // An armed node that cannot verify the stops does not register, and is reset. If the daemon already stays, no
+        // managed service was left here, and no reset follows. The remaining services were started by hand, and are
         // reported.
         let may_be_armed = (self.watchdog.is_running() && !self.watchdog.is_staying())
             || (self.watchdog.is_disconnected()
@@ -127,7 +127,7 @@ impl AgentCore {
             return;
         }
         if self.watchdog.is_armed() && !self.watchdog.is_staying() {
-            // The node is empty. The daemon is asked to stay first, so that registering may take any time.
+            // The node is empty. The daemon first receives the order to stay, so the registration may take any time.
             return;
         }
         self.not_stopped = not_stopped;
@@ -177,8 +177,8 @@ impl AgentCore {
                 .fence()
                 .is_some_and(|fence| fence.state != FenceState::Open && fence.request == Some(request));
             if is_stored && lapsed {
-                // The request was admitted and closed again before the first heartbeat. The leader needs a new request,
-                // made after another verification.
+                // The request was admitted and closed again before the first heartbeat. The leader needs a new request
+                // after another verification of the stops.
                 return self.lose_epoch(now, "registration of this node expired");
             }
             if is_stored {
@@ -189,14 +189,13 @@ impl AgentCore {
             return self.lose_epoch(now, "registration of this node was overwritten");
         }
         if requesting.request.is_none() && self.stored_request().is_some() {
-            // A request with an unknown outcome has arrived late. Another request would cause an epoch to be closed
-            // needlessly.
+            // A request with an unknown outcome has arrived late. Another request would close this epoch needlessly.
             return self.adopt_stored_request();
         }
         if requesting.retry_at.is_some_and(|retry_at| now.raw < retry_at) || self.is_reading(&ReadFor::Own) {
             return;
         }
-        // A running device is released under an epoch: the request resolves it.
+        // A running device can be released only under an epoch, so the request is still needed.
         if self.is_ending() && !self.watchdog.is_running() {
             return;
         }
@@ -259,8 +258,8 @@ impl AgentCore {
         }
     }
 
-    /// Returns the revision of this process's request in etcd, if its content is still current and the leader has not
-    /// admitted and closed it.
+    /// Returns the revision of this process's request in etcd. `None` if its content is outdated, or if the leader has
+    /// admitted the request and closed the epoch again.
     fn stored_request(&self) -> Option<Revision> {
         let stored = self.view.node_reports.get(&self.config.node)?;
         let report = stored.value.as_ref()?;

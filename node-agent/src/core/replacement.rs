@@ -1,10 +1,10 @@
 //! Replacement of the secondary of a replicated service while it runs: a command in parallel to the service's own,
 //! under the service's permit.
 //!
-//! *Begun* is committed, under every guard of a permit, before the driver is asked, so no request is begun twice. A
-//! process that finds a request begun by another process ends its remains and answers Failed. A replacement never
-//! outlasts the run of the service here: before any other action on the service, the replacement has ended and is
-//! answered.
+//! *Begun* is committed, under every guard of a permit, before the driver is asked, so no request is begun twice. If
+//! another process began a request, this process ends the remains of the replacement and answers Failed. A replacement
+//! must not outlast the run of the service here: before any other action on the service, the replacement has ended and
+//! is answered.
 
 use super::command::{Command, CommandId, CommandResult};
 use super::commits::Purpose;
@@ -31,7 +31,7 @@ pub(super) enum Replacing {
     Begin { uid: String },
     /// The driver is replacing the secondary.
     Run { replacement: Box<Replacement>, task: CommandId },
-    /// The replacement has ended without success. Its remains are cleared away before it is answered.
+    /// The replacement has ended without success. Its remains are removed before it is answered.
     Clear(Box<Clearing>),
 }
 
@@ -144,7 +144,7 @@ impl AgentCore {
         }
     }
 
-    /// Commits the beginning once the service runs and nothing prevents it; then asks the driver.
+    /// Commits the beginning once the service runs and every condition holds; then orders the driver to begin.
     fn begin_replacement(&mut self, now: &Now, service: &mut Service, requested: Replacement) {
         let name = service.name().clone();
         let Role::Act { assignment } = self.role(&name) else { return };
@@ -192,7 +192,7 @@ impl AgentCore {
         }
     }
 
-    /// Returns `true` if the service runs here and nothing in this process is about to end it.
+    /// Returns `true` if the service runs here, and this process is not about to end it.
     fn keeps_running(&self, now: &Now, service: &Service) -> bool {
         let steps = match &service.step {
             Step::Idle | Step::Probe { .. } => true,

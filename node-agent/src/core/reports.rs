@@ -54,7 +54,8 @@ impl AgentCore {
             ServiceReport { at: Timestamp::default(), ..stored_report.clone() }
                 == ServiceReport { at: Timestamp::default(), ..report.clone() }
         });
-        // A write in progress may change the stored report, so an equal report is skipped only without one.
+        // A write in progress may change the stored report. An equal report is therefore skipped only if no write is in
+        // progress.
         service.desired = (!is_stored || service.write.is_some()).then_some(report);
         self.changed = true;
     }
@@ -76,7 +77,7 @@ impl AgentCore {
             return;
         }
         if desired.epoch != epoch {
-            // The report belongs to a closed epoch, so no process still needs it.
+            // The report belongs to a closed epoch, so no process needs the report.
             service.desired = None;
             return;
         }
@@ -96,7 +97,7 @@ impl AgentCore {
     }
 
     /// Removes the report and the journal entry of a resource that is deleted or no longer managed. The service itself
-    /// is left alone.
+    /// is left unchanged.
     pub(super) fn forget(&mut self, now: &Now, service: &mut Service) {
         if service.task.is_some()
             || service.write.is_some()

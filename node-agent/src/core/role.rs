@@ -59,8 +59,8 @@ impl AgentCore {
         }
     }
 
-    /// Returns `true` if the service must not be touched: it is Ignored, and no hand-over is in progress, which ends
-    /// first (FENCING 8).
+    /// Returns `true` if the service must be left unchanged, because it is Ignored. A hand-over in progress ends first
+    /// (FENCING 8).
     pub(super) fn is_ignored(&self, name: &ResourceName) -> bool {
         self.view.resources.value(name).is_some_and(|resource| resource.spec.state == RequestedState::Ignored)
             && !self.is_handing_over(name)
@@ -89,8 +89,8 @@ impl AgentCore {
         matches!(self.role(service.name()), Role::Elsewhere { .. })
     }
 
-    /// Returns `true` if guarantee 1 covers the copy here, or the one that the assignment is about to start. Both are
-    /// guarded.
+    /// Returns `true` if guarantee 1 covers the copy here, or the copy that the assignment is about to start. Both
+    /// copies are guarded.
     ///
     /// The spec does not count: the effective definition is that of the assignment (FENCING, R6.1).
     pub(super) fn is_exclusive(&self, service: &Service) -> bool {

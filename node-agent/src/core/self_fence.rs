@@ -88,7 +88,7 @@ impl AgentCore {
         self.services.values().any(|service| self.is_active(service))
     }
 
-    /// Returns `true` if no exclusive service, and no worker of one, is left on this node.
+    /// Returns `true` if no exclusive service and no worker of an exclusive service is left on this node.
     fn is_empty(&self) -> bool {
         self.services.values().all(|service| {
             !self.is_exclusive(service)
@@ -97,8 +97,8 @@ impl AgentCore {
         })
     }
 
-    /// Returns `true` if the daemon may pet without a deadline. The margin has passed or the epoch is lost, and the
-    /// node is empty, without a reception that may still arrive (R4.40).
+    /// Returns `true` if the daemon may pet without a deadline. This requires that the margin has passed or the epoch
+    /// is lost, that the node is empty, and that no reception is open (R4.40).
     pub(super) fn may_stay(&self, now: &Now) -> bool {
         if self.has_open_reception() {
             return false;
@@ -130,9 +130,9 @@ impl AgentCore {
         }
     }
 
-    /// Returns `true` if the device may be opened without a deadline, to identify it. It may not while an earlier
-    /// process may have left *armed: true* committed, or services running. A running device then protects those
-    /// services until their deadline.
+    /// Returns `true` if the device may be opened without a deadline, to identify it. The device may not be opened
+    /// while an earlier process may have left *armed: true* committed, or services running: the running device covers
+    /// those services until their deadline.
     pub(super) fn may_identify_device(&self) -> bool {
         match &self.session {
             Session::Registered(registered) => registered.created.is_some(),
@@ -190,7 +190,7 @@ impl AgentCore {
                             | Step::Start { .. }
                             | Step::CheckTarget { .. }
                     ) {
-                        // The action has not begun; it waits for a heartbeat like every other action.
+                        // The action has not begun, and waits for a heartbeat as every other action does.
                         service.transition_to(Step::Idle);
                     }
                 }
@@ -250,7 +250,7 @@ impl AgentCore {
     }
 
     /// Begins to kill a service. A service with unknown presence is probed first, unless an action was begun for it. In
-    /// that case a paused copy may wait to be received: no probe sees such a copy, but a kill removes it.
+    /// that case, a paused copy may wait to be received. A probe does not detect such a copy, but a kill removes it.
     pub(super) fn kill(&mut self, now: &Now, service: &mut Service, why: KillReason) {
         if let Step::Kill { why: step_cause, tries } | Step::KillVerify { why: step_cause, tries } =
             &mut service.step
@@ -286,8 +286,8 @@ impl AgentCore {
         has_journaled_start || self.may_wait_to_be_received(service)
     }
 
-    /// Returns `true` if a copy that waits to be received may be here: this process began it, or an earlier one
-    /// reported it.
+    /// Returns `true` if a copy that waits to be received may be here: this process began the reception, or an earlier
+    /// process reported it.
     pub(super) fn may_wait_to_be_received(&self, service: &Service) -> bool {
         service.may_have_incoming_copy
             || self.view.reports.value(service.name()).is_some_and(|report| {
@@ -349,7 +349,7 @@ impl AgentCore {
         }
     }
 
-    /// Handles a confirmed kill. The action under which the service ran is spent.
+    /// Handles a confirmed kill. The action under which the service ran cannot be used again.
     pub(super) fn on_killed(&mut self, now: &Now, service: &mut Service, why: KillReason) {
         service.presence = Presence::Stopped;
         service.permit = None;
@@ -396,7 +396,8 @@ impl AgentCore {
         }
     }
 
-    /// Marks a service that could not be stopped before registering as an unconfirmed Error: it counts as running.
+    /// Marks a service that could not be stopped before registering as an unconfirmed Error: the service counts as
+    /// running.
     pub(super) fn mark_not_stopped(&mut self, now: &Now, service: &mut Service, message: &str) {
         service.presence = Presence::Unclear;
         service.transition_to(Step::Idle);

@@ -36,8 +36,8 @@ pub(super) enum Step {
     Permit { uid: ActionUid, phase: Phase },
     /// Writes the journal before the action is begun.
     Journal { uid: ActionUid, write: Option<JournalWriteId> },
-    /// Stops the running copy before it is started again. Restart needs this stop. So does a copy whose driver fields
-    /// differ from the assignment's, such as a copy found after a restore (FENCING, R6.9).
+    /// Stops the running copy before it is started again. This stop is needed for Restart, and for a copy whose driver
+    /// fields differ from those of the assignment, such as a copy found after a restore (FENCING, R6.9).
     StopFirst { uid: ActionUid },
     /// Removes the remains of an earlier attempt.
     Clean { uid: ActionUid },
@@ -45,7 +45,7 @@ pub(super) enum Step {
     Start { uid: ActionUid },
     /// Stops the remains of a failed attempt, before Failed may be reported.
     Unwind { uid: ActionUid, failure: DriverFailure },
-    /// Probes whether anything is left, before Failed may be reported.
+    /// Probes whether a part of the service is left, before Failed may be reported.
     Verify { uid: ActionUid, failure: DriverFailure },
     /// Stops the service.
     Stop { uid: Option<ActionUid>, graceful_ms: Millis },
@@ -53,11 +53,11 @@ pub(super) enum Step {
     Prepare { uid: ActionUid },
     /// Target of a migration: takes over the service that the source has handed over.
     Arrive { uid: ActionUid, source: NodeName },
-    /// Source of a migration: reads again whether the target is as HandingOver has guarded it.
+    /// Source of a migration: reads the target again, and compares it with the revisions that HandingOver guards.
     CheckTarget { uid: ActionUid, target: NodeName, sent: Mono },
     /// Source of a migration: migrates the service, unless the driver cannot begin in time.
     Migrate { uid: ActionUid, target: NodeName, deadline: Mono },
-    /// Source of a migration: ends everything of it that is in progress.
+    /// Source of a migration: ends every part of the migration that is in progress.
     EndMigration { uid: ActionUid, failure: Option<DriverFailure> },
     /// Source of a migration: probes the remains here.
     MigrateProbe { uid: ActionUid, failure: Option<DriverFailure> },
@@ -65,7 +65,7 @@ pub(super) enum Step {
     Kill { why: KillReason, tries: u32 },
     /// Probes whether the service is dead.
     KillVerify { why: KillReason, tries: u32 },
-    /// The service is dead and was being received: confirms that nothing that still arrives can run.
+    /// The service is dead and was being received: confirms that a copy that still arrives cannot run.
     CloseReception { why: KillReason, tries: u32 },
 }
 
@@ -77,7 +77,7 @@ pub(super) enum ProbePurpose {
     Unassigned { basis: ProbeBasis },
     /// Adopt a copy that ran before this process started.
     Adopt { uid: ActionUid },
-    /// Resolve an action that was begun and whose end was not seen.
+    /// Determine the result of an action that was begun and whose end was not observed.
     Interrupted { uid: ActionUid },
     /// Target of a migration: check whether the service has arrived.
     Received { uid: ActionUid },
@@ -86,7 +86,7 @@ pub(super) enum ProbePurpose {
     TakeOver { assignment: Box<Assignment> },
 }
 
-/// The state that a probe answers for, as known when the probe began.
+/// The state to which the answer of a probe refers, as known when the probe began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProbeBasis {
     /// The resource's generation.
@@ -163,7 +163,7 @@ pub(super) struct Service {
     /// `true` if the report must be read again first.
     pub(super) reread: bool,
     pub(super) write_not_before: Option<Mono>,
-    /// The right to start, which only a committed report grants.
+    /// The permit to start; set only from a committed report.
     pub(super) permit: Option<Permit>,
     /// The action that this process has begun; it is in the journal on disk.
     pub(super) begun: Option<ActionUid>,
@@ -171,8 +171,8 @@ pub(super) struct Service {
     pub(super) has_worker: bool,
     /// The target's revisions that HandingOver has guarded.
     pub(super) guarded: Option<GuardedTarget>,
-    /// `true` if a copy that waits to be received may be here. No probe sees such a copy; only a successful kill or
-    /// stop removes it.
+    /// `true` if a copy that waits to be received may be here. A probe does not detect such a copy; only a successful
+    /// kill or stop removes it.
     pub(super) may_have_incoming_copy: bool,
     /// Definitions under which the service was verified stopped since clearing began.
     pub(super) cleared: Vec<ServiceDefinition>,
@@ -181,7 +181,7 @@ pub(super) struct Service {
     /// Number of consecutive failed starts.
     pub(super) failures: u32,
     pub(super) restarts: u32,
-    /// `true` if the running copy is the restart after a crash.
+    /// `true` if the running copy was restarted after a crash.
     pub(super) crashed_before: bool,
     pub(super) started_at: Option<Mono>,
     /// Time before which no further command begins.
@@ -192,16 +192,16 @@ pub(super) struct Service {
     pub(super) exit: Option<UnexpectedExit>,
     /// A clean stop with the service's own tool that is being confirmed.
     pub(super) external_stop: Option<ExternalStop>,
-    /// `true` if the service could not be stopped before registering, and that is not yet reported.
+    /// `true` if the service could not be stopped before registering, and this fact is not reported yet.
     pub(super) not_stopped: bool,
-    /// `true` if an operator may have moved the service while the cluster was disarmed. It is probed, and not restarted
-    /// in place.
+    /// `true` if an operator may have moved the service while the cluster was disarmed. Such a service is probed, and
+    /// not restarted in place.
     pub(super) recheck: bool,
     /// The replacement of the secondary.
     pub(super) replacing: Replacing,
     /// The last answer of this process to a replacement request.
     pub(super) replacement_answer: Option<ReplacementReport>,
-    /// `true` if nothing of the service is left, here and in etcd.
+    /// `true` if no part of the service is left here, and no report of it is left in etcd.
     pub(super) forgotten: bool,
     /// The driver's last message.
     pub(super) message: String,
@@ -250,7 +250,7 @@ impl Service {
         &self.definition.name
     }
 
-    /// Returns `true` if the service is confirmed stopped, and no worker could change that.
+    /// Returns `true` if the service is confirmed stopped, and no worker can start it.
     pub(super) fn is_gone(&self) -> bool {
         self.presence == Presence::Stopped
             && self.task.is_none()
@@ -258,7 +258,7 @@ impl Service {
             && !self.replacing.is_busy()
     }
 
-    /// Returns `true` if nothing is in progress: only a change from outside requires work on the service.
+    /// Returns `true` if no work is in progress, so only a change from outside requires work on the service.
     pub(super) fn is_quiet(&self) -> bool {
         self.step == Step::Idle
             && self.task.is_none()

@@ -1,4 +1,4 @@
-//! The next step of an idle service, and the conditions to give up a step in progress.
+//! The next step of an idle service, and the conditions under which a step in progress is abandoned.
 
 use super::command::{CommandResult, DriverFailure};
 use super::effect::Level;
@@ -65,7 +65,7 @@ impl AgentCore {
         }
     }
 
-    /// Gives up a step that the assignment no longer requires.
+    /// Abandons a step that the assignment no longer requires.
     fn abandon_superseded_step(&mut self, now: &Now, service: &mut Service) {
         let role = self.role(service.name());
         if self.must_not_run_here(service, &role)
@@ -121,7 +121,7 @@ impl AgentCore {
                 service.transition_to(Step::EndMigration { uid, failure: Some(failure) });
             }
             Step::Stop { graceful_ms, .. } if superseded => {
-                // The new stop has a shorter grace period than the one in progress.
+                // The new stop has a shorter grace period than the stop in progress.
                 let sooner =
                     self.desired_stop_ms(service, &role).is_some_and(|wanted_ms| wanted_ms < *graceful_ms);
                 if sooner {
@@ -167,9 +167,9 @@ impl AgentCore {
         }
     }
 
-    /// Returns `true` if another node acts for the service by an assignment that is newer than this node's report. The
-    /// order does not matter for a service that may run twice (FENCING 10). Also returns `true` if this node's
-    /// assignment is of an earlier epoch, under which no exclusive service may continue.
+    /// Returns `true` if another node acts for the service by an assignment that is newer than this node's report. For
+    /// a service that may run twice, the age of the assignment does not matter (FENCING 10). Also returns `true` if
+    /// this node's assignment is of an earlier epoch, under which no exclusive service may continue.
     fn must_not_run_here(&self, service: &Service, role: &Role) -> bool {
         match role {
             Role::Elsewhere { modified } => {
@@ -205,7 +205,7 @@ impl AgentCore {
             return;
         }
         if self.is_exclusive(service) && !self.is_before_margin(now) && !self.has_acknowledged_disarm() {
-            // From D − Ts on, exclusive services here are killed and nothing else is begun.
+            // From D − Ts on, exclusive services here are killed, and no other action begins.
             return;
         }
         if self.is_leaving() && !self.awaits_moves() {
@@ -358,7 +358,8 @@ impl AgentCore {
         }
     }
 
-    /// Keeps a service stopped whose report states that it has ended here (SEMANTICS 2: Stopped is always enforced).
+    /// Keeps a service stopped after its report has stated that it ended here (SEMANTICS 2: Stopped is always
+    /// enforced).
     fn keep_stopped(&mut self, now: &Now, service: &mut Service, uid: &ActionUid) {
         match service.presence {
             Presence::Stopped => {}
@@ -415,8 +416,8 @@ impl AgentCore {
         let may_have_arrived =
             service.definition.driver.can_migrate() && !service.definition.driver.is_gated();
         if service.presence == Presence::Stopped && service.exit.is_none() && !may_have_arrived {
-            // The stop is already confirmed, such as for a new assigned node. With Stopping, the service would count as
-            // running until a command ends.
+            // The stop is already confirmed, such as for a new assigned node. If Stopping were reported, the service
+            // would count as running until a command ends.
             return self.on_stopped(now, service, Some(uid), CommandResult::Done);
         }
         self.set_desired(
@@ -447,7 +448,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Answers for a service that is not assigned here, and keeps it stopped if another node acts.
+    /// Answers for a service that is not assigned here, and keeps the service stopped if another node is assigned.
     fn advance_unassigned(&mut self, now: &Now, service: &mut Service, unassigned: bool) {
         let Some(resource) = self.view.resources.value(service.name()) else { return };
         let (uid, generation) = (resource.metadata.uid.clone(), resource.metadata.generation);

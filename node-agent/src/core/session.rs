@@ -10,7 +10,7 @@ use ha_api_types::record::{Fence, FenceState, NodeReport};
 use ha_api_types::time::{Millis, Mono, Now};
 use ha_store::Entry;
 
-/// The stage of this process in acting for its node.
+/// The stage of this process on its way to act for the node.
 #[derive(Clone, Debug)]
 pub(super) enum Session {
     /// Waits for a complete view.
@@ -21,7 +21,7 @@ pub(super) enum Session {
     Requesting(Requesting),
     /// Acts under an epoch that was opened for this process.
     Registered(Registered),
-    /// The agent acts no more; the process is about to exit.
+    /// The agent takes no further action; the process is about to exit.
     Ended,
 }
 
@@ -42,7 +42,8 @@ pub(super) struct Registered {
     pub(super) request: Revision,
     /// The create revision of this process's `alive`; `None` while there is none.
     pub(super) created: Option<Revision>,
-    /// `true` if this process has created an `alive`. Another instance in the key then means that it was taken over.
+    /// `true` if this process has created an `alive`. Another instance in the key then means that another process has
+    /// taken over.
     pub(super) has_created_alive: bool,
     pub(super) sequence: u64,
     pub(super) heartbeat: Option<CommitId>,
@@ -91,8 +92,8 @@ impl AgentCore {
         self.fence().is_some_and(|fence| fence.verify)
     }
 
-    /// Returns the revision of the fence that orders this node to answer again for resources not assigned here; 0 if
-    /// there is no order.
+    /// Returns the revision of the fence with the order to answer again for resources that are not assigned here; 0
+    /// without such an order.
     pub(super) fn verify_order(&self) -> Revision {
         let fence = self.view.fences.get(&self.config.node);
         fence.filter(|_| self.is_to_verify()).map_or(Revision(0), |fence| fence.modified)
@@ -112,7 +113,7 @@ impl AgentCore {
         }
     }
 
-    /// Returns the epoch and the create revision of `alive`, while this process holds it under a fence that is its own.
+    /// Returns the epoch and the create revision of `alive`, while the key and the fence are this process's own.
     pub(super) fn active(&self) -> Option<(Epoch, Revision)> {
         let registered = self.registered()?;
         if !self.fence_is_own(registered) {
@@ -222,7 +223,7 @@ impl AgentCore {
         }
     }
 
-    /// Determines the change that kept a heartbeat from being applied (FENCING R3.26 to R3.30).
+    /// Determines the change because of which a heartbeat conflicted (FENCING R3.26 to R3.30).
     fn resolve_heartbeat_conflict(&mut self, now: &Now) {
         let alive = self.view.alive.get(&self.config.node).cloned();
         let instance = self.config.instance.clone();
@@ -244,8 +245,8 @@ impl AgentCore {
         }
     }
 
-    /// Exits because another process of this node holds `alive`. This process writes nothing more and touches no
-    /// service.
+    /// Exits because another process of this node holds `alive`. This process writes nothing more, and leaves all
+    /// services unchanged.
     fn exit_taken_over(&mut self) {
         self.log(
             Level::Error,
@@ -264,7 +265,7 @@ impl AgentCore {
     /// Handles another epoch, or a revision below the journal's: stops every exclusive service, verifies, registers
     /// (FENCING R3.30).
     pub(super) fn lose_epoch(&mut self, now: &Now, why: &str) {
-        // A session that waits for a complete view clears afterwards, by that complete view.
+        // A session that waits for a complete view clears the services later, based on that view.
         if matches!(self.session, Session::Ended | Session::Clearing | Session::Waiting) {
             return;
         }
@@ -273,7 +274,7 @@ impl AgentCore {
     }
 
     /// Handles an etcd revision below the one that this process has seen, as after a restore without `hactl restore`.
-    /// Every exclusive service is stopped (R3.30). Earlier reads do not describe the restored data, so everything is
+    /// Every exclusive service is stopped (R3.30). Earlier reads do not describe the restored data, so all keys are
     /// read again, and the agent registers as after a start.
     fn restart_after_restore(&mut self, now: &Now) {
         if matches!(self.session, Session::Ended | Session::Waiting) {

@@ -156,7 +156,7 @@ impl AgentCore {
                 } else {
                     (Reason::Running, String::new())
                 };
-                // Each start emits one event; finding a copy that ran all along emits none.
+                // Each start emits one event. An adopted copy that was already reported emits none.
                 let is_already_reported = self.current_report(service).is_some_and(|report| {
                     report.phase == Phase::Running && report.action_uid.as_ref() == Some(uid)
                 });
@@ -219,7 +219,7 @@ impl AgentCore {
             .started_at
             .is_none_or(|started_at| now.raw.since(started_at) >= service.definition.timeouts.stable_ms());
         let reason = if stopped_externally { Reason::StoppedExternally } else { Reason::Crashed };
-        // SEMANTICS 3: a crash counts as a failed start only if it follows another crash within the stable time.
+        // SEMANTICS 3: a crash within the stable time counts as a failed start only if it follows another crash.
         if stable || stopped_externally {
             service.failures = 0;
         } else if service.crashed_before {
@@ -280,7 +280,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Reports Failed only once nothing is left running, otherwise StopFailed (FENCING 6).
+    /// Reports Failed only if no part of the service is left running, otherwise StopFailed (FENCING 6).
     pub(super) fn on_unwound(
         &mut self,
         now: &Now,

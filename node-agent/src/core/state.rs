@@ -32,8 +32,8 @@ pub struct State {
     pub epoch: Epoch,
     /// The highest etcd revision that this process has seen.
     pub revision: Revision,
-    /// Time until the deadline of the last committed heartbeat, by which every exclusive service has ended; absent if no
-    /// heartbeat has committed.
+    /// Time until the deadline of the last committed heartbeat, at which every exclusive service must have ended;
+    /// absent if no heartbeat has committed.
     pub deadline_in_ms: Option<Millis>,
     /// Time for which heartbeats have not committed; absent while they commit.
     pub heartbeats_fail_since_ms: Option<Millis>,
@@ -60,17 +60,17 @@ pub struct State {
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each named")]
 pub struct WatchdogState {
-    /// Whether the daemon is connected.
+    /// `true` if the daemon is connected.
     pub connected: bool,
-    /// Whether the device runs, under a deadline or without one.
+    /// `true` if the device runs, with or without a deadline.
     pub running: bool,
-    /// Whether `armed` is committed for this process.
+    /// `true` if `armed` is committed for this process.
     pub armed: bool,
-    /// Whether the daemon has acknowledged a deadline since `armed` was committed.
+    /// `true` if the daemon has acknowledged a deadline since `armed` was committed.
     pub acknowledged: bool,
-    /// Whether the device takes pets.
+    /// `true` if the device accepts pets.
     pub takes_pets: bool,
-    /// Cause for which the device cannot be armed; empty if there is none.
+    /// Reason why the device cannot be armed; empty if it can be armed.
     pub problem: String,
     /// The reason that belongs to the cause.
     pub reason: Option<Reason>,
@@ -86,11 +86,11 @@ pub struct ServiceState {
     pub step: &'static str,
     /// The condition that the step waits for; absent if it waits for none.
     pub waits_for: Option<&'static str>,
-    /// Whether at most one copy may run in the cluster.
+    /// `true` if at most one copy may run in the cluster.
     pub exclusive: bool,
-    /// Whether a driver command is in progress.
+    /// `true` if a driver command is in progress.
     pub command: bool,
-    /// Whether the service has a start authorization.
+    /// `true` if the service has a start authorization.
     pub authorized: bool,
     /// The action that this process has begun.
     pub begun: Option<ActionUid>,

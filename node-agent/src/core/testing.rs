@@ -85,7 +85,7 @@ pub(super) struct World {
     /// Names of commands that do not end.
     pub(super) commands_to_hold: BTreeSet<&'static str>,
     pub(super) held_commands: Vec<(CommandId, Command, ServiceDefinition)>,
-    /// `true` while heartbeats are delayed on their way.
+    /// `true` while heartbeats are delayed before they reach etcd.
     pub(super) hold_heartbeats: bool,
     held_heartbeats: Vec<(CommitId, Transaction)>,
     pub(super) copies: BTreeMap<String, ServiceCopy>,
@@ -95,7 +95,7 @@ pub(super) struct World {
     /// Number of usage readings.
     pub(super) readings: usize,
     pub(super) executed: Vec<(String, Command)>,
-    /// The replacements of secondaries that drivers were asked to make.
+    /// The replacements of secondaries that were ordered from drivers.
     replacements: Vec<String>,
     pub(super) commits: Vec<(Transaction, Outcome)>,
     pub(super) journal: Journal,
@@ -133,7 +133,7 @@ pub(super) struct World {
     pub(super) controllers: BTreeMap<String, HoldAnswer>,
     /// `true` if the watchdog device refuses pets and cannot be opened.
     pub(super) pets_fail: bool,
-    /// The hold requests to controllers: time, question, URL, request.
+    /// The hold requests to controllers: time, id, URL, request.
     pub(super) questions: Vec<(u64, HoldId, String, HoldRequest)>,
 }
 

@@ -19,7 +19,7 @@ pub(super) fn own_report(text: &[u8]) -> NodeReport {
 }
 
 impl AgentCore {
-    /// Deletes unreadable reports that concern no service of this node, because nothing else would ever write them. An
+    /// Deletes unreadable reports that concern no service of this node, because no other process writes them. An
     /// unreadable report of a service is overwritten by the service's next report.
     pub(super) fn clear_unreadable_reports(&mut self) {
         let Some((_, created)) = self.active() else { return };

@@ -1,4 +1,4 @@
-//! Usage figures from samples: rates over about a minute, and which figures have moved far enough to be written.
+//! Usage figures from samples: rates over about a minute, and the changes that are large enough to be written.
 
 use ha_api_types::quantity::Quantity;
 use ha_api_types::time::{Millis, Mono};
@@ -37,7 +37,7 @@ pub struct Sample {
 /// The reading of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meter {
-    /// Total so far. It only grows, until the counter starts again.
+    /// Total so far. The total only grows, until the counter restarts.
     Total(u64),
     /// Amount per second.
     Rate(u64),
@@ -80,7 +80,8 @@ impl History {
         }
     }
 
-    /// Returns the amount per second; `None` if it was not read now, or only for too short a time.
+    /// Returns the amount per second; `None` if the amount is missing in the last sample, or if the samples span too
+    /// short a time.
     fn rate(&self, pick: fn(&Sample) -> Option<Meter>) -> Option<u64> {
         let newest = self.samples.back()?;
         let now = match pick(newest)? {
@@ -161,7 +162,7 @@ mod tests {
         // One and a half cores for two seconds.
         check(&[sample(1_000, Total(5_000_000), 0), sample(3_000, Total(8_000_000), 1)], Some(1500), Some(1));
         check(&[sample(1_000, Rate(2_000_000), 4 << 30)], Some(2000), Some(4096));
-        // A sample of the same moment, or of an earlier one, adds nothing.
+        // A sample of the same or an earlier time is ignored.
         let first_sample = sample(3_000, Total(1_000_000), 0);
         check(
             &[first_sample, sample(3_000, Total(9_000_000), 0), sample(2_000, Total(9_000_000), 0)],

@@ -1,4 +1,4 @@
-//! The agent's view of etcd: typed, by key, never older than a state that it has already seen.
+//! The agent's view of etcd: typed, by key, never older than a state that was already read.
 
 mod cluster;
 
@@ -100,8 +100,8 @@ impl<K: Ord, T: DeserializeOwned> Table<K, T> {
             {
                 cell.as_of = cell.as_of.max(as_of);
             }
-            // An older state is ignored. A read at a newer revision counts even if the key's own revision went back:
-            // etcd was then restored from a backup, with its revision raised.
+            // An older state is ignored. A read at a newer revision counts even if the key's own revision has
+            // decreased, as after a restore from a backup with a raised revision.
             Some(cell) if cell.as_of >= as_of => {}
             Some(cell) => *cell = Cell { stored: Some(stored()), as_of },
             None => {
@@ -166,8 +166,8 @@ pub(super) struct View {
     /// The URL of each candidate, read once from a new key. A key keeps its URL when its controller rewrites it: at a
     /// restart, or every Ki by a version without `refresh/<id>`.
     candidates: Table<String, String>,
-    /// Newest revision at which a candidate key no longer existed; `None` if none was deleted. The departed candidates
-    /// are not asked for hold once this node's fence was read at that revision or later.
+    /// Newest revision at which a candidate key no longer existed; `None` if none was deleted. Departed candidates need
+    /// not grant hold once this node's fence was read at that revision or later.
     departed: Option<Revision>,
     /// Report of this node only, by node name.
     pub(super) node_reports: Table<NodeName, NodeReport>,
@@ -256,7 +256,7 @@ impl View {
         } else if prefix == self.keys.candidates() {
             let names = self
                 .names(entries, |key| if let Key::Candidate(id) = key { Some(id.to_owned()) } else { None });
-            // A candidate that was known and is absent here left at this revision or earlier.
+            // A known candidate that is absent in this read has departed at this revision or earlier.
             self.on_candidate_departed(revision);
             self.candidates.keep_only(&names, revision);
         } else {
@@ -436,13 +436,14 @@ impl View {
     }
 
     /// Returns the controllers that this node must ask for hold: every existing candidate. A departed candidate is
-    /// dropped only once the fence was seen unchanged at a revision not older than the departure (FENCING, section 9).
+    /// dropped only once the fence was read, unchanged, at a revision that is not older than the departure (FENCING,
+    /// section 9).
     pub(super) fn hold_candidates(&self, node: &NodeName) -> HoldCandidates {
         if self.departed.is_some_and(|departed| self.fences.as_of(node) < departed) {
             return HoldCandidates::Unsure;
         }
         let urls = self.candidates.iter().map(|(id, stored)| {
-            // A candidate with an unreadable URL cannot be asked, so it does not grant.
+            // A candidate with an unreadable URL cannot receive the request, so it cannot grant.
             (id.clone(), stored.value.clone().unwrap_or_default())
         });
         HoldCandidates::All(urls.collect())

@@ -1,8 +1,8 @@
 //! `hactl node test-watchdog`: lets the watchdog reset this machine, and records the reset.
 //!
-//! The test is in the journal, durably on disk, before the device is armed. If a later boot finds it there, the machine
-//! was reset, and its driver counts as tested on this machine from then on. If a process still runs long after the last
-//! moment at which the device must have fired, the device has failed.
+//! The test is in the journal, durably on disk, before the device is armed. If a later boot finds the test there, the
+//! machine was reset, and its driver counts as tested on this machine. If a process still runs long after the latest
+//! time at which the device must have fired, the device has failed.
 //!
 //! # Guarantees
 //! - A test begins only for an operation that the leader has allowed and that names this boot. The node must be in
@@ -31,7 +31,7 @@ const RESET_GRACE_MS: Millis = 5_000;
 /// Interval at which the test records that the machine still runs.
 const PROGRESS_INTERVAL_MS: Millis = 500;
 
-/// The test in progress, and the tests that this process has seen end.
+/// The test in progress, and the tests that have ended in this process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WatchdogTest {
     stage: Option<Stage>,
@@ -48,9 +48,9 @@ enum Stage {
     Waiting { since: Mono, recorded_at: Mono, deadline: Mono },
 }
 
-/// Evaluates a test that the journal has as begun. If this is another boot than the one to be reset, the test has
-/// passed. Returns `true` if the journal has changed. A test that was interrupted only by the agent's exit begins
-/// again.
+/// Evaluates a test that the journal contains as begun. If this boot is not the boot that was to be reset, the test has
+/// passed. A test that was interrupted only by the agent's exit begins again. Returns `true` if the journal has
+/// changed.
 pub(super) fn evaluate_begun_test(config: &Config, journal: &mut Journal) -> bool {
     let Some(trial) = journal.trial.take() else { return false };
     if trial.boot_id != config.boot_id && trial.machine_id == config.machine_id {
@@ -196,8 +196,8 @@ impl AgentCore {
         allowed.map(|(name, _)| name.clone())
     }
 
-    /// Returns `true` if the node is in maintenance, no exclusive service is active, nothing is committed as armed, and
-    /// the device is released.
+    /// Returns `true` if the node is in maintenance, no exclusive service is active, no report is committed as armed,
+    /// and the device is released.
     fn may_be_tested(&self) -> bool {
         self.active().is_some()
             && self.view.nodes.value(&self.config.node).is_some_and(|node| node.spec.maintenance)

@@ -173,7 +173,7 @@ impl AgentCore {
         service.task = Some(id);
         service.not_before = None;
         match &command {
-            // From here on the service may be running, even if the command fails.
+            // From this point on, the service may be running, even if the command fails.
             Command::Start | Command::Arrive { .. } => service.presence = Presence::Unclear,
             Command::Receive => {
                 service.presence = Presence::Unclear;
@@ -394,7 +394,8 @@ impl AgentCore {
         }
     }
 
-    /// Adds a running service that was found to the journal: the next process must kill it in time even without etcd.
+    /// Adds a service that was found running to the journal, because the next process must be able to kill it in time
+    /// without etcd.
     fn record_found_service(&mut self, service: &Service) {
         let name = service.name();
         let entry = self.journal.services.get(name);
@@ -416,7 +417,7 @@ impl AgentCore {
         }
     }
 
-    /// Takes charge of a running copy under its permit: the driver's start command adopts it.
+    /// Adopts a running copy under its permit, by the driver's start command.
     fn adopt(&mut self, service: &mut Service, uid: ActionUid) {
         if self.was_begun(service, &uid) {
             service.begun = Some(uid.clone());

@@ -1,6 +1,7 @@
 //! Reader of a machine's facts below a root directory: `/`, or an artificial tree in a test.
 //!
-//! The reader runs no programs and does not call the service manager, so it never waits for one that hangs.
+//! The reader runs no programs and does not call the service manager, so a hung program or service manager cannot block
+//! the reader.
 
 use super::facts::{MachineFacts, Owner, PanicSettings, Sleep, TimeDaemon};
 use crate::watchdog::system_conf;
@@ -19,8 +20,8 @@ const CARD_RESET_FLAG: u32 = 0x20;
 const SLEEP_TARGETS: [&str; 4] =
     ["sleep.target", "suspend.target", "hibernate.target", "hybrid-sleep.target"];
 
-/// Reads all facts of the machine. `previous_owner` is the owner of the watchdog device in the last reading. As long as it is
-/// still the owner, the descriptors of other processes are not searched.
+/// Reads all facts of the machine. `previous_owner` is the owner of the watchdog device in the last reading. While this
+/// process is still the owner, the descriptors of other processes are not searched.
 pub fn machine(root: &Path, previous_owner: Option<&Owner>) -> MachineFacts {
     let processes = processes(root);
     MachineFacts {
@@ -76,8 +77,8 @@ impl Process {
 
 /// Returns the first process that has a watchdog device open, and `ha-watchdogd` only if no other process has one.
 ///
-/// A large machine has a hundred thousand descriptors. So they are searched only if sysfs and `previous_owner` do not determine
-/// the owner.
+/// Descriptors are searched only if sysfs and `previous_owner` do not determine the owner, because a large machine has
+/// a hundred thousand of them.
 fn watchdog_owner(root: &Path, processes: &[Process], previous_owner: Option<&Owner>) -> Option<Owner> {
     match active_devices(root) {
         // An open device is active, because opening starts it. If its owner has stopped the device but keeps it open,

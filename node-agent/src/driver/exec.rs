@@ -3,7 +3,7 @@
 //!
 //! A supervisor (`ha-exec-shim`) runs between the agent and a supervised process, so that the service keeps running
 //! when the agent ends. The next agent finds the service by the record in the service's directory. The supervisor
-//! adopts orphaned processes of the service, and ends only when none is left.
+//! adopts orphaned processes of the service, and ends only when no such process is left.
 
 mod order;
 mod replace;
@@ -89,7 +89,7 @@ impl ExecDriver {
     }
 
     /// Returns how the service's main process last ended, as recorded by its supervisor, also while no agent ran.
-    /// `None`: the process is running, or has never ended.
+    /// `None` if the process is running or has never ended.
     pub fn last_exit(&self, resource: &str) -> Option<String> {
         let directory = self.context.programs.directory_of(resource);
         let record = directory.record().ok()??;
@@ -101,7 +101,7 @@ impl ExecDriver {
 enum Mode<'a> {
     Supervised(&'a ExecSpec),
     Scripts(&'a ExecSpec),
-    /// No command to start. Processes of an earlier definition are still found and stopped.
+    /// No command to start. Processes that an earlier definition has started are still found and stopped.
     NoCommand,
 }
 

@@ -62,7 +62,7 @@ impl Streak {
     }
 }
 
-/// Returns a time of a health check; zero for an invalid one.
+/// Returns a time of a health check; zero for an invalid time.
 pub(in crate::driver) fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)
 }

@@ -1,8 +1,8 @@
 //! Driver `libvirt`: virtual machines, managed through libvirt's client `virsh`.
 //!
-//! If the definition comes from the resource or from a file, the domain is created without being defined. So no node
-//! keeps a definition that libvirt could start on its own. The driver always asks libvirt for a domain's state. The
-//! driver itself stores one fact: that a domain is being received.
+//! If the definition comes from the resource or from a file, the domain is created without being defined. No node then
+//! keeps a definition that libvirt could start automatically. The driver always reads a domain's state from libvirt.
+//! The driver itself stores only one fact: that a domain is being received.
 
 mod answers;
 mod definition;
@@ -74,8 +74,8 @@ impl LibvirtDriver {
     pub fn new(state_directory: &Path, events: UnboundedSender<DriverEvent>) -> io::Result<LibvirtDriver> {
         let directory = state_directory.join("libvirt");
         std::fs::create_dir_all(&directory)?;
-        // The mark in the environment of each virsh must stay the same for the next agent, even if that has another
-        // path to the directory.
+        // The mark in the environment of each virsh contains this path. The next agent must use the same mark, even if
+        // it reaches the directory by another path.
         let directory = directory.canonicalize()?;
         virsh::kill_leftovers(&directory)?;
         let watches = Watches::new(events.clone());
@@ -89,8 +89,8 @@ impl LibvirtDriver {
         Domain::of(&self.context, service).map(Arc::new)
     }
 
-    /// Reports the requests of a definition that the leader cannot read, once for each definition. So the leader can
-    /// schedule the service by them before its first start.
+    /// Reports the requests of a definition that the leader cannot read, once for each definition. The leader uses
+    /// these requests to schedule the service before its first start.
     fn report_requested_amounts(&self, domain: &Arc<Domain>) {
         let source = Source::of(&domain.spec);
         if matches!(source, Source::Resource(_)) {
@@ -207,7 +207,8 @@ impl Driver for LibvirtDriver {
     ) -> BoxFuture<'a, Result<LogTail, LogFailure>> {
         Box::pin(async move {
             let domain = self.domain(service).map_err(|failure| LogFailure::Unreadable(failure.message))?;
-            // The running domain's definition decides. After its end, libvirt still has the log of QEMU.
+            // The definition of the running domain names the console. After the domain's end, libvirt still has the log
+            // of QEMU.
             let console = match domain.uuid().await {
                 Ok(Some(uuid)) => domain.virsh.ask(QUERY_TIMEOUT, &["dumpxml", &uuid]).await.ok(),
                 Ok(None) | Err(_) => None,

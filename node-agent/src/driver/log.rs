@@ -12,8 +12,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::sync::Semaphore;
 
-/// Limit of file reads in progress at the same time. A read that hangs on broken storage keeps its thread, so more of
-/// them could use up the threads of the whole agent.
+/// Limit of file reads in progress at the same time. A read that hangs on broken storage keeps its thread, so without a
+/// limit, such reads could use up the threads of the agent.
 static FILE_READS: Semaphore = Semaphore::const_new(2);
 
 /// The part of a log to return.
@@ -21,8 +21,8 @@ static FILE_READS: Semaphore = Semaphore::const_new(2);
 pub struct LogQuery {
     /// Maximum number of last lines.
     pub lines: u32,
-    /// Age in seconds of the oldest line; `None` for no limit. A file without times is returned whole if it was written
-    /// in this period.
+    /// Age in seconds of the oldest line; `None` for no limit. A file whose lines have no times is returned whole if it
+    /// was written in this period.
     pub since_seconds: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ impl TailBuffer {
         if let Some(from) = start_of_last_lines(available, lines) {
             return LogTail { text: available[from..].to_owned(), truncated: false };
         }
-        // The first line has no beginning. It is kept only if there is no other.
+        // The beginning of the first line is missing. The line is kept only if it is the only one.
         let whole_lines =
             if is_cut { available.split_once('\n').map_or(available, |(_, rest)| rest) } else { available };
         let whole_lines = if whole_lines.is_empty() { available } else { whole_lines };
@@ -145,8 +145,8 @@ struct FileEnd {
     written: SystemTime,
 }
 
-/// Reads the end of a regular file. Opening anything else must not block, so a pipe is opened without waiting for a
-/// writer.
+/// Reads the end of a regular file. Opening another kind of file must not block, so a pipe is opened without waiting
+/// for a writer.
 fn end_of(path: &Path) -> io::Result<FileEnd> {
     let mut file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
@@ -252,7 +252,7 @@ mod tests {
         assert!(tail.truncated && tail.text.len() <= LOG_BYTES_MAX, "{}", tail.text.len());
         assert!(tail.text.lines().all(|found| found.len() == 999));
         assert_eq!(log_end.tail(2), LogTail { text: line.repeat(2), truncated: false });
-        // A single line that is too long is cut, rather than left out. Replaced bytes count as they are returned.
+        // A single line that is too long is cut, not omitted. Invalid bytes count with the length of their replacement.
         let long = vec![0xff; 3 * LOG_BYTES_MAX];
         let mut log_end = TailBuffer::default();
         log_end.push(&long);

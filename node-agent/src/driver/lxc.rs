@@ -1,8 +1,8 @@
 //! Driver `lxc`: system containers, managed with the programs of LXC.
 //!
 //! A container outlives the agent: its monitor process (`[lxc monitor]`) has its own control group and supervises the
-//! container independently of the agent. The driver asks this process for the state, and checks the kernel's view of
-//! the container's processes before it reports a container as stopped.
+//! container independently of the agent. The driver reads the state from this process. Before it reports a container as
+//! stopped, it checks the container's processes in the kernel's view.
 
 mod command;
 mod config;

@@ -34,8 +34,8 @@ pub struct ProgramSettings {
     pub node: NodeName,
     /// Boot id, read from `bootIdFile`. Records of an earlier boot are about processes that no longer exist.
     pub boot_id: BootId,
-    /// The agent's state directory, on a local disk. Each driver has a directory in it, with one directory for each
-    /// service.
+    /// The agent's state directory, on a local disk. It contains a directory for each driver, with one directory for
+    /// each service.
     pub state_directory: PathBuf,
     /// Path of the program `ha-exec-shim`; [`ProgramSettings::shim_beside_this_program`] by default.
     pub shim_path: PathBuf,
@@ -85,8 +85,8 @@ impl Programs {
     pub(in crate::driver) fn new(settings: ProgramSettings, driver: &str) -> io::Result<Programs> {
         let directory = settings.state_directory.join(driver);
         std::fs::create_dir_all(&directory)?;
-        // The marks in the services' environments must stay the same for the next agent, even if it is given another
-        // path to the directory.
+        // The marks in the services' environments contain this path. The next agent must use the same marks, even if it
+        // reaches the directory by another path.
         let directory = directory.canonicalize()?;
         let owner = format!("{}\n{}", settings.node, directory.display());
         let cgroups = settings.cgroups.then(|| CgroupRoot::make(&owner)).flatten();
@@ -112,7 +112,7 @@ impl Programs {
         Ok(cgroup)
     }
 
-    /// Checks that programs can be run and found again. The error is the reason why not.
+    /// Checks that programs can be run and found again. The error contains the reason if not.
     pub(in crate::driver) fn check_usable(&self) -> Result<(), String> {
         let shim = &self.settings.shim_path;
         nix::unistd::access(shim, nix::unistd::AccessFlags::X_OK)
@@ -185,7 +185,7 @@ impl Drop for Programs {
     }
 }
 
-/// Removes the mark from the environment of a program that only queries: it does not count as a process of the
+/// Removes the mark from the environment of a program that only queries, so that it does not count as a process of the
 /// service.
 pub(in crate::driver) fn unmarked(mut environment: Vec<(String, String)>) -> Vec<(String, String)> {
     environment.retain(|(name, _)| name != SERVICE_MARK_VARIABLE);

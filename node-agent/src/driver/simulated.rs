@@ -1,4 +1,4 @@
-//! Driver `simulated`: simulated services made of timers and files, for trials and tests.
+//! Driver `simulated`: simulated services that consist of timers and files, for trials and tests.
 
 use super::{Driver, DriverFailure, Sample};
 use futures::future::BoxFuture;
@@ -15,7 +15,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Driver `simulated`. A running service is a file, so that it survives the agent, and a new boot id ends it.
+/// Driver `simulated`. A running service is represented by a file. It therefore survives the agent, and a new boot id
+/// ends it.
 ///
 /// Live migrations, and failures that are counted for the whole cluster, require a directory that all nodes share.
 #[derive(Debug)]
@@ -174,7 +175,7 @@ impl SimulatedDriver {
             return Err(failed(Reason::MoveFailed, message));
         }
         write(&failures_file, &Failures { migrations: 0, ..failures }).map_err(unreadable)?;
-        // The stop on this node comes before the start on the target, so that the service never runs on both nodes.
+        // The service stops on this node before it starts on the target, so it does not run on both nodes.
         self.set(&service.name, SimulatedState::Stopped).map_err(unreadable)?;
         let state_after = if spec.gated { SimulatedState::Arrived } else { SimulatedState::Running };
         write(&target_file, &State { service_state: state_after, ..receiver }).map_err(unreadable)

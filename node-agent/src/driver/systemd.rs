@@ -1,7 +1,7 @@
 //! Driver `systemd`: units of the node's service manager, managed over D-Bus.
 //!
-//! systemd supervises the units. The driver requests jobs, receives signals about changes, and reads the unit's
-//! control group to find the processes that are really left. A unit is either one of the node's, or a transient one
+//! systemd supervises the units. The driver requests jobs, receives signals about changes, and reads the unit's control
+//! group to find the processes that are actually left. A unit is either a unit of the node, or a transient unit that is
 //! created from a command.
 
 mod boot;
@@ -231,8 +231,8 @@ impl Context {
         })
     }
 
-    /// Checks whether the boot starts the unit, and disables that if configured, otherwise warns. A node that is only
-    /// probed could start the unit at its next boot, before any agent can prevent it.
+    /// Checks whether the boot starts the unit. If so, disables that start if configured, otherwise logs a warning.
+    /// Even a node that is only probed could start the unit at its next boot, before the agent can prevent the start.
     async fn check_boot_start(
         &self,
         session: &bus::Session,

@@ -1,4 +1,4 @@
-//! Requests of the core to etcd, each outside the loop. Heartbeats have channels of their own.
+//! Requests of the core to etcd, each outside the loop. Heartbeats have separate channels.
 
 use super::Inputs;
 use crate::core::{CommitId, CommitUrgency, Input, LeaseKept, LeaseRequestId, ReadId};
@@ -27,7 +27,7 @@ impl StoreLink {
     pub(super) fn commit(&self, id: CommitId, transaction: Transaction, urgency: CommitUrgency) {
         let (store, limit) = match urgency {
             CommitUrgency::Heartbeat { timeout_ms } => {
-                // An attempt slower than Ki is repeated on a second and a third member. A late answer still counts,
+                // An attempt slower than Ki is repeated on a second and a third member. A late answer is still valid,
                 // because the deadline counts from before the first attempt.
                 self.heartbeats.set_attempt_timeout_ms(timeout_ms);
                 (self.heartbeats.clone(), Duration::from_millis(timeout_ms.saturating_mul(3)))
@@ -39,7 +39,7 @@ impl StoreLink {
             let outcome = tokio::time::timeout(limit, store.commit(transaction))
                 .await
                 .unwrap_or_else(|_| Outcome::Unknown("no response in time".to_owned()));
-            // Sending fails only once the loop has ended; the same holds for every answer below.
+            // Sending fails only once the loop has ended. This also applies to every answer below.
             let _ = inputs.send(Input::Committed { id, outcome });
         });
     }

@@ -27,9 +27,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// Interval between checks of which drivers this node can serve.
+/// Interval at which the agent determines the drivers that this node can serve.
 const CHECK_INTERVAL: Duration = Duration::from_secs(60);
-/// Maximum time to wait for a driver's reading of a service.
+/// Maximum time to wait for a driver to read the usage of a service.
 const MEASURE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// All drivers and the commands in progress.
@@ -140,7 +140,7 @@ impl Drivers {
         let inputs = self.inputs.clone();
         let Some(driver) = driver else {
             let result = CommandResult::without_driver(&command, service.driver.kind());
-            // Sending fails only once the loop has ended; the same holds below.
+            // Sending fails only once the loop has ended. This also applies below.
             let _ = inputs.send(Input::Ended { id, result });
             return;
         };
@@ -204,7 +204,7 @@ async fn execute_with_timeout(
     let limit_ms = match command {
         Command::Probe => timeouts.monitor_ms(),
         Command::Start | Command::Receive => timeouts.start_ms(),
-        // The driver's limit applies, unless the operator gave one for this stop.
+        // The driver's limit applies, unless the operator specified a limit for this stop.
         Command::Stop { graceful_ms } if *graceful_ms == service.timeouts.stop_ms() => timeouts.stop_ms(),
         Command::Stop { graceful_ms } => *graceful_ms,
         Command::Kill | Command::EndReplacement | Command::EndMigration | Command::CloseReception => 0,

@@ -26,13 +26,13 @@ impl Controllers {
     /// Creates the sender. `files` configures the connection to etcd; its CA and client certificate also serve for
     /// controllers.
     pub(super) fn new(node: NodeName, files: Config, inputs: Inputs) -> Controllers {
-        // The only possible failure is that another provider was installed earlier, which works as well.
+        // The call fails only if another provider is already installed, which is sufficient.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let clients = Arc::new(Clients { files, newest: Mutex::default() });
         Controllers { node, clients, inputs }
     }
 
-    /// Asks one controller. The answer, or a timeout, arrives as an input.
+    /// Sends a hold request to one controller. The answer, or a timeout, arrives as an input.
     pub(super) fn ask(
         &self,
         id: HoldId,
@@ -80,8 +80,8 @@ async fn answer_to(request_builder: RequestBuilder) -> Result<HoldAnswer, String
 struct Clients {
     files: Config,
     /// The newest client and the PEM contents that it was built from. The client is reused while the files are
-    /// unchanged. An outage causes requests every Ki, and each new client would need new TLS handshakes with every
-    /// controller.
+    /// unchanged. During an outage, requests are sent every Ki, and each new client would need new TLS handshakes with
+    /// every controller.
     newest: Mutex<Option<(Pem, Client)>>,
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::path::Path;
 
-/// Reads an id from a file. An empty id is refused, because it would make all machines equal.
+/// Reads an id from a file. An empty id is refused, because it does not distinguish machines.
 pub(super) fn read_id(path: &Path, flag: &str) -> anyhow::Result<String> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read {flag} {}: set a file that contains the id", path.display()))?;
@@ -18,7 +18,8 @@ pub(super) fn read_id(path: &Path, flag: &str) -> anyhow::Result<String> {
     Ok(id.to_owned())
 }
 
-/// Returns the product id of the hardware; `None` if it cannot be read or identifies nothing.
+/// Returns the product id of the hardware; `None` if it cannot be read, or is a default that does not identify the
+/// machine.
 pub(super) fn product_id(path: &Path) -> Option<String> {
     product_id_of(&std::fs::read_to_string(path).ok()?)
 }
@@ -32,8 +33,8 @@ fn product_id_of(text: &str) -> Option<String> {
     (!id.is_empty() && id.len() <= 128 && !is_filler && !is_known_filler).then_some(id)
 }
 
-/// Returns the cores, the hardware threads and the memory of this machine. An unknown amount is `None` and limits
-/// nothing.
+/// Returns the cores, the hardware threads and the memory of this machine. An unknown amount is `None`, which means no
+/// limit.
 pub(super) fn hardware() -> Hardware {
     let (cores, threads) = cpus(Path::new("/sys/devices/system/cpu")).map_or_else(
         || {
@@ -55,13 +56,13 @@ pub(super) fn hardware() -> Hardware {
 }
 
 /// Counts the cores and hardware threads that are online below a directory like `/sys/devices/system/cpu`. Threads of
-/// one core have the same list of siblings. `None` if the kernel does not show them.
+/// one core have the same list of siblings. `None` if the kernel does not provide this information.
 fn cpus(directory: &Path) -> Option<(usize, usize)> {
     let mut threads = 0;
     let mut cores = BTreeSet::new();
     for entry in std::fs::read_dir(directory).ok()?.flatten() {
         let topology = entry.path().join("topology");
-        // Only a processor that is online has a topology. Kernels before 5.3 have the list only under its former name.
+        // Only an online processor has a topology. Kernels before 5.3 provide the list only under its former name.
         let list = ["core_cpus_list", "thread_siblings_list"]
             .iter()
             .find_map(|name| std::fs::read_to_string(topology.join(name)).ok());

@@ -1,5 +1,5 @@
-//! The journal on disk: replaced as a whole, and protected by a checksum and by the lock that allows one agent per
-//! node.
+//! The journal on disk: replaced as a whole, and protected by a checksum, and by the lock that prevents a second agent
+//! on the node.
 
 use super::Inputs;
 use crate::core::{Input, Journal, JournalWriteId};
@@ -54,9 +54,9 @@ impl JournalFile {
 
     /// Returns the last agent's journal. A missing file is an empty journal.
     ///
-    /// A damaged file is set aside and also counts as empty. An agent without a journal never continues under the
-    /// previous epoch: it stops the services that it finds, verifies, and registers. So no action of the old epoch is
-    /// begun again.
+    /// A damaged file is moved aside, and also counts as empty. An agent without a journal does not continue under the
+    /// previous epoch: it stops the services that it finds, verifies the stops, and registers. No action of the old
+    /// epoch is therefore begun again.
     pub(super) fn load(&self) -> anyhow::Result<Journal> {
         let path = self.path();
         let bytes = match std::fs::read(&path) {

@@ -1,8 +1,8 @@
 //! Shutdown announcements of systemd-logind: received before the shutdown begins, and delayed until this node has left
 //! (SEMANTICS 7).
 //!
-//! `systemd-inhibit` holds the delay lock, for at most `InhibitDelayMaxSec`. After that, the unit's own ordering and
-//! stop timeout apply. Without systemd-logind, only the unit's ordering and timeout exist.
+//! `systemd-inhibit` holds the delay lock, for at most `InhibitDelayMaxSec`. After that time, and on a machine without
+//! systemd-logind, only the unit's own ordering and stop timeout apply.
 
 use super::machine_end::{Announcement, announced};
 use super::{Inputs, inhibitor};
@@ -40,7 +40,7 @@ impl ShutdownDelay {
     }
 
     /// Lets the shutdown continue after the agent's core has ended. An agent that left because of the announcement
-    /// waits until the service manager stops it, because it would be restarted immediately otherwise.
+    /// waits until the service manager stops it. If the agent exited earlier, the service manager would restart it.
     pub(super) async fn finish(self, requested: impl Future<Output = ()>) {
         let was_leaving = *self.is_leaving.borrow();
         // Sending fails if no watch is running.
@@ -91,7 +91,7 @@ async fn watch_once(
                 announced_sender.send_replace(true);
                 // Sending fails only once the loop has ended.
                 let _ = inputs.send(Input::Shutdown(ShutdownRequest::Leave(leave)));
-                // An error means that the agent is gone, so there is nothing to wait for.
+                // An error means that the agent has ended, so no wait is necessary.
                 let _ = released.wait_for(|released| *released).await;
                 break;
             }
@@ -108,7 +108,7 @@ async fn watch_once(
     Ok(())
 }
 
-/// Waits for the kind of the shutdown, which follows immediately if systemd-logind reports it at all.
+/// Waits for the kind of the shutdown. If systemd-logind reports the kind, the report follows immediately.
 async fn wait_for_kind(lines: &mut tokio::io::Lines<BufReader<ChildStdout>>) -> Option<Announcement> {
     let next = tokio::time::timeout(KIND_TIMEOUT, lines.next_line()).await;
     let followed = next.ok().and_then(Result::ok).flatten();

@@ -1,7 +1,7 @@
 //! Answers requests for the logs of services, outside the loop of the core.
 //!
-//! The task has a watch of its own, so that etcd permissions from before these keys existed do not stop the agent. It
-//! holds at most [`MAX_PARALLEL_READS`] reads at a time, and no result of it reaches the core.
+//! The task has a separate watch: if etcd permissions do not include the keys of logs, the watch of the agent is not
+//! affected. The task executes at most [`MAX_PARALLEL_READS`] reads at a time, and its results do not reach the core.
 
 use super::drivers::Drivers;
 use crate::driver::LogQuery;
@@ -22,9 +22,10 @@ use tokio::time::{Instant, timeout_at};
 
 /// Number of logs that are read at the same time.
 const MAX_PARALLEL_READS: usize = 2;
-/// Maximum number of requests in progress or waiting; more are left unanswered.
+/// Maximum number of requests in progress or waiting; further requests are not answered.
 const MAX_PENDING_REQUESTS: usize = 64;
-/// Intervals of the watch. Requests are rare and short-lived, so it lists and retries less often than that of the core.
+/// Intervals of the watch. Requests are rare and short-lived, so this watch lists and retries less often than the watch
+/// of the core.
 const WATCH_OPTIONS: Options = Options {
     relist_interval: Duration::from_secs(300),
     backoff_min: Duration::from_millis(200),
@@ -73,7 +74,7 @@ pub(super) fn spawn(store: EtcdStore, keys: Keys, node: &NodeName, drivers: Driv
     });
 }
 
-/// The requests that were seen, so that each is answered once.
+/// Requests that were already seen, so that each request is answered only once.
 #[derive(Debug, Default)]
 struct SeenRequests {
     /// Create revision by key.
@@ -81,13 +82,13 @@ struct SeenRequests {
 }
 
 impl SeenRequests {
-    /// Takes in a complete read, and returns the new requests.
+    /// Applies a complete read, and returns the new requests.
     fn on_synced(&mut self, entries: &[Entry]) -> Vec<Entry> {
         self.requests.retain(|key, _| entries.iter().any(|entry| entry.key == *key));
         entries.iter().filter(|entry| self.insert_if_new(entry)).cloned().collect()
     }
 
-    /// Takes in changes, and returns the new requests.
+    /// Applies changes, and returns the new requests.
     fn on_changed(&mut self, changes: Vec<Change>) -> Vec<Entry> {
         let mut new = Vec::new();
         for change in changes {

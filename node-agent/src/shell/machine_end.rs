@@ -1,7 +1,7 @@
 //! Requests to exit as inputs: SIGTERM alone restarts the agent; while the machine shuts down or the agent is removed,
 //! the node leaves.
 //!
-//! The service manager, systemd-logind and process 1 show whether this machine shuts down, and how.
+//! The service manager, systemd-logind and process 1 provide the evidence whether this machine shuts down, and how.
 
 use super::Inputs;
 use crate::core::{Input, Shutdown as ShutdownRequest};
@@ -13,12 +13,12 @@ use tokio::process::Command;
 
 /// Time limit of one answer of the service manager.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// Number of attempts to ask the service manager.
+/// Number of attempts to query the service manager.
 const ATTEMPTS: usize = 3;
 /// File that the package's script creates before it stops an agent that is being removed.
 const REMOVED: &str = "/run/hactl/agent-removed";
 
-/// The evidence when the agent receives a request to exit.
+/// Evidence at the time of a request to exit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Evidence {
     /// The service manager's jobs, one per line: id, unit, type, state. `None` if the service manager does not answer.
@@ -39,7 +39,7 @@ pub(super) fn spawn(shutdown: Shutdown, inputs: Inputs) {
             jobs: ask(&["list-jobs", "--plain", "--no-legend", "--no-pager"]).await,
             manager: ask(&["is-system-running"]).await,
             first_process: std::fs::read_to_string("/proc/1/cmdline").unwrap_or_default(),
-            // The file is deleted when it is found, because it concerns only this exit.
+            // The file is deleted when it is found, because it applies only to this exit.
             removed: std::fs::remove_file(REMOVED).is_ok(),
         };
         let cause = exit_cause(&evidence);
@@ -69,12 +69,12 @@ async fn ask(words: &[&str]) -> Option<String> {
     None
 }
 
-/// Determines why the agent is to exit.
+/// Determines the cause of a request to exit.
 ///
 /// A job for a shutdown target distinguishes power-off and reboot. After `--force` there are no jobs, and process 1 is
 /// the program that ends the machine, with the verb on its command line. A manager that is stopping without a known job
-/// also ends the machine. That counts as a power-off, so that services do not wait for a return. The same holds for the
-/// agent's removal.
+/// also ends the machine. Such a shutdown, and the agent's removal, count as a power-off, so that services do not wait
+/// for the node to return.
 fn exit_cause(evidence: &Evidence) -> ShutdownRequest {
     let by_jobs = evidence.jobs.as_deref().and_then(leave_from_jobs);
     let leave = by_jobs.or_else(|| leave_from_first_process(&evidence.first_process)).or_else(|| {
@@ -113,7 +113,7 @@ fn leave_from_verb(verb: &str) -> Option<Leave> {
 pub(super) enum Announcement {
     /// The machine shuts down in this way.
     ShutsDown(Leave),
-    /// The machine shuts down in an unknown way (before systemd 255).
+    /// The machine shuts down, but the kind is unknown (before systemd 255).
     ShutsDownSomehow,
     /// The shutdown was canceled.
     Cancelled,
@@ -129,7 +129,7 @@ pub(super) fn announced(line: &str) -> Option<Announcement> {
     let begins = data[0].as_bool()?;
     match (message["member"].as_str()?, begins) {
         ("PrepareForShutdown" | "PrepareForShutdownWithMetadata", false) => Some(Announcement::Cancelled),
-        // Newer versions send both signals; the one without a kind is repeated with its kind.
+        // Newer versions send both signals; the signal without a kind is repeated with its kind.
         ("PrepareForShutdown", true) => Some(Announcement::ShutsDownSomehow),
         ("PrepareForShutdownWithMetadata", true) => {
             let kind = data[1]["type"]["data"].as_str().and_then(leave_from_verb);
@@ -175,7 +175,7 @@ mod tests {
         check(Some("13 soft-reboot.target start waiting\n"), running, "", reboot);
         check(Some("13 poweroff.target start waiting\n"), running, "", off);
         check(Some("13 halt.target start waiting\n"), running, "", off);
-        // A job that stops a target does not end the machine, and other targets do not either.
+        // Neither a job that stops a shutdown target nor a job of another target ends the machine.
         check(Some("13 reboot.target stop waiting\n"), running, "", ShutdownRequest::Restart);
         check(Some("13 rescue.target start waiting\n"), running, "", ShutdownRequest::Restart);
     }

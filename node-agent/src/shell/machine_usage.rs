@@ -12,7 +12,7 @@ const SECTOR_BYTES: u64 = 512;
 /// Name prefixes of devices that are not disks, or that are layered on disks and would be counted twice.
 const EXCLUDED_DEVICE_PREFIXES: [&str; 7] = ["loop", "ram", "dm-", "md", "zram", "sr", "fd"];
 
-/// Returns the usage at `at`, the present; `None` if nothing could be read.
+/// Returns the usage at the current time `at`; `None` if no figure could be read.
 pub(super) fn sample(root: &Path, at: Mono) -> Option<Sample> {
     let text = |path: &str| fs::read_to_string(root.join(path)).ok();
     let sample = Sample {
@@ -25,8 +25,8 @@ pub(super) fn sample(root: &Path, at: Mono) -> Option<Sample> {
     (sample != Sample { at, ..Sample::default() }).then_some(sample)
 }
 
-/// Returns the busy time of all processors, microseconds. It includes stolen time, because services cannot use that
-/// either.
+/// Returns the busy time of all processors, microseconds. The sum includes stolen time, because services cannot use
+/// that time either.
 fn busy_us(stat: &str) -> Option<u64> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -109,7 +109,7 @@ mod tests {
             network: Some(Meter::Total(600)),
         };
         assert_eq!(sample(root.path(), at), Some(expected));
-        // Traffic of a bridge on a card is already counted at the card.
+        // Traffic of a bridge on a card is already counted for the card.
         write("sys/class/net/eth0/device/uevent", "");
         assert_eq!(sample(root.path(), at).and_then(|sample| sample.network), Some(Meter::Total(300)));
     }

@@ -32,7 +32,7 @@ pub(super) struct ObservedCore {
 /// Receives the core's state once.
 pub(super) type StateReply = oneshot::Sender<Value>;
 
-/// Returns a function that asks the core for its state. The core answers with its next input, within a heartbeat
+/// Returns a function that requests the state from the core. The core answers at its next input, within a heartbeat
 /// interval.
 pub(super) fn reader(state_requester: mpsc::UnboundedSender<StateReply>) -> ReadState {
     Arc::new(move || {
@@ -70,7 +70,7 @@ impl ObservedCore {
             ha_runtime::notify::extend_timeout(EXTEND_BY);
         }
         let armed = if summary.armed { "armed" } else { "not armed" };
-        // The script that runs before the package is removed looks for this count.
+        // The script that runs before the removal of the package reads this count.
         let running = ha_api_types::names::count(summary.running, "service");
         let text = format!("{}; watchdog {armed}; {running} may run", summary.doing);
         if text != self.shown_state {

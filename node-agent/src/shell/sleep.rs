@@ -62,8 +62,8 @@ async fn watch(inputs: Inputs, mut held_inhibitor: Option<HeldInhibitor>, mut re
         if lost {
             held_inhibitor = None;
             if reported == SleepProtection::Inhibitor && !is_masked() {
-                // The loss is reported before another inhibitor is requested, because the machine may have slept in
-                // between.
+                // The loss is reported before another inhibitor is requested, because the machine may have slept in the
+                // meantime.
                 tracing::warn!("lost the inhibitor that kept this machine awake");
                 reported = SleepProtection::None;
                 if inputs.send(Input::Sleep(reported)).is_err() {

@@ -34,7 +34,7 @@ pub(super) fn spawn(socket: PathBuf, inputs: Inputs) -> WatchdogLink {
             let message = match Client::connect(&socket).await {
                 Ok((client, status, events)) => {
                     last_error.clear();
-                    // Requests to the lost connection are not sent on this one.
+                    // Requests that were made for the lost connection are not sent on the new one.
                     while received.try_recv().is_ok() {}
                     if !send_event(
                         &inputs,

@@ -8,7 +8,7 @@ use ha_store::etcd::EtcdStore;
 use ha_store::reflector::{Item, Options, WatchLog, reflector};
 use ha_store::{FollowedData, Store, StoreError, Verdict};
 
-/// Watches these prefixes for as long as the loop runs. The core never sees data that this node must not follow
+/// Watches these prefixes for as long as the loop runs. Data that this node must not follow is not passed to the core
 /// (FENCING, R1.30 to R1.32).
 pub(super) fn spawn(
     store: EtcdStore,
@@ -76,8 +76,8 @@ pub(super) fn spawn(
 async fn follow(store: &EtcdStore, followed: &FollowedData, inputs: &Inputs) -> Result<(), String> {
     let reading = match store.get(&followed.key()).await {
         Ok(reading) => reading,
-        // etcd permissions from before incarnations existed do not allow this read. The node then follows the data
-        // as before.
+        // etcd permissions of a release without incarnations do not allow this read. The node then follows the data as
+        // that release did.
         Err(StoreError::Refused(why)) if followed.refused().is_none() => {
             tracing::warn!(
                 why,

@@ -2,12 +2,12 @@
 //!
 //! # Guarantees
 //! - Requests reach the daemon in the order in which they are made; each is answered once, or fails.
-//! - The loss of the daemon is an event of its own, after which every request fails with [`ClientError::Lost`].
+//! - The loss of the daemon is a separate event, after which every request fails with [`ClientError::Lost`].
 //!
 //! # After the loss of the daemon
-//! No request is acknowledged, so nothing may be started. An armed device continues by its last deadline. After
-//! reconnecting, the agent arms with the deadline proven last (or, on an empty node, without one, and releases). That
-//! is necessary because the new daemon may have no record of the device that the old one left running.
+//! No request is acknowledged, so no service may be started. An armed device continues by its last deadline. After
+//! reconnecting, the agent arms with the last proven deadline. On an empty node, it arms without a deadline, and then
+//! releases the device. This is necessary because the new daemon may have no record of the running device.
 
 use super::moment::Moment;
 use super::protocol::{
@@ -43,7 +43,7 @@ pub enum ClientError {
     /// The daemon refused the request.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// No answer arrived in time. Whether the request was or will be executed is unknown.
+    /// No answer arrived in time. The request may have been executed, or may be executed later.
     #[error("ha-watchdogd did not respond within {} s", ANSWER_TIMEOUT.as_secs())]
     Unanswered,
     /// The connection is lost.
@@ -59,14 +59,14 @@ pub enum ClientError {
 pub enum Event {
     /// The deadline has passed: the daemon stops petting, and the machine is about to be reset.
     Expired(Status),
-    /// The device did not take a pet; the daemon keeps trying.
+    /// The device refused a pet; the daemon retries.
     DeviceFailed {
         /// The error number from the kernel.
         errno: u32,
         /// The daemon's status.
         status: Status,
     },
-    /// The device counts as fixed from now on: W must be computed again and committed.
+    /// The timeout of the device counts as fixed from now on: W must be computed again and committed.
     NotSliding(Status),
     /// The daemon is gone. This is the last event of a connection.
     Lost,
@@ -90,8 +90,8 @@ impl Client {
     /// the stream of its events.
     ///
     /// # Errors
-    /// [`Refusal::AnotherPeer`] and [`Refusal::PreviousPeerAlive`] last until the process that they name ends: try
-    /// again.
+    /// [`Refusal::AnotherPeer`] and [`Refusal::PreviousPeerAlive`] are returned until the process that they name has
+    /// ended; retry later.
     pub async fn connect(socket: &Path) -> Result<(Self, Status, mpsc::Receiver<Event>), ClientError> {
         let socket = seqpacket::connect_nonblocking(socket).map_err(ClientError::Unreachable)?;
         // The stream is used only for its readiness; messages are sent through `seqpacket`.

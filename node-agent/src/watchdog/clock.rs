@@ -3,7 +3,8 @@
 use super::moment::Moment;
 use nix::time::{ClockId, clock_gettime};
 
-/// Returns the current time on both clocks. An unreadable clock counts as the end of time: no pet, no deadline.
+/// Returns the current time on both clocks. An unreadable clock counts as the latest possible time: no pet and no
+/// deadline is then valid.
 pub fn now() -> Moment {
     Moment {
         monotonic_raw_ns: read(ClockId::CLOCK_MONOTONIC_RAW),

@@ -1,15 +1,15 @@
-//! The watchdog daemon as a pure state machine: it decides when to pet, and with which timeout.
+//! The watchdog daemon as a pure state machine: it decides on each pet and its timeout.
 //!
 //! # Why a late deadline still counts
 //! A deadline D depends on one committed heartbeat: D = s + Th, where s was read before the commit. An observer that
-//! waits for this node counts W from that commit or later. So petting until D is safe in every case, even if an earlier
-//! deadline has passed meanwhile. Therefore [`State::Expired`] ends when a *later proven* deadline arrives that is
-//! still in the future. Otherwise, only an empty node or a release ends it. A heartbeat with an unknown outcome never
-//! reaches the daemon, because it gives the agent no deadline to send. Conversely, a deadline earlier than the active
-//! one (Th was lowered) counts immediately.
+//! waits for this node counts W from that commit or later. Petting until D is therefore safe in every case, even if an
+//! earlier deadline has passed meanwhile. [`State::Expired`] ends when a
+//! *later proven* deadline arrives that is still in the future. Otherwise, only an empty node or a release ends this
+//! state. A heartbeat with an unknown outcome never reaches the daemon, because it gives the agent no deadline to send.
+//! Conversely, a deadline earlier than the active one (Th was lowered) counts immediately.
 //!
 //! # Guarantees
-//! - The core asks for a pet only while now ≤ D on both clocks. Exceptions: the node is empty, so that there is no D,
+//! - The core requests a pet only while now ≤ D on both clocks. Exceptions: the node is empty, so that there is no D,
 //!   or the device cannot be stopped (`nowayout`) and nothing is armed.
 //! - With sliding timeouts, a requested timeout never extends past D. The core requests none with less time left than
 //!   the driver's smallest timeout.
@@ -39,15 +39,15 @@ const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
 const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
 
-/// Capacity of the effect queue. No input causes more effects, so the queue never grows.
+/// Capacity of the effect queue. No input causes more effects, so the queue does not grow.
 const EFFECT_QUEUE_CAPACITY: usize = 16;
 
-/// Everything that can happen to the daemon.
+/// Inputs of the daemon's core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// The daemon serves a verified peer from now on; its requests are numbered from 1.
     Connected,
-    /// The peer is gone. A device that it armed stays armed until its last deadline.
+    /// The peer is gone. A device that the peer armed stays armed until its last deadline.
     Disconnected,
     /// The peer sent a request.
     Message {
@@ -68,7 +68,7 @@ pub enum Input {
     ShutDown,
 }
 
-/// Everything that the daemon can ask of its shell.
+/// Effects that the daemon's core requests from its shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Open the device, set this timeout, read it back, and determine the driver's abilities.
@@ -89,7 +89,7 @@ pub enum Effect {
     Reply(Reply),
     /// Close the connection.
     Disconnect,
-    /// Reset the machine now without the device: it refuses pets, so its countdown may not run either.
+    /// Reset the machine now without the device: it refuses pets, so its countdown may also have stopped.
     Reset,
 }
 
@@ -186,8 +186,8 @@ impl Core {
         }
     }
 
-    /// Continues with an open device that an earlier daemon left behind. Without a readable record of its state, the
-    /// daemon does not pet until the agent sends a request: an unknown deadline counts as passed.
+    /// Continues with an open device that an earlier daemon left behind. Without a readable record of the earlier
+    /// state, the daemon does not pet until the agent sends a request, because an unknown deadline counts as passed.
     pub fn resume(&mut self, now: Moment, device: DeviceFacts, saved: Option<Saved>) {
         self.pet_due = now;
         self.device = Some(device);
@@ -299,14 +299,15 @@ impl Core {
             let late_ms = u32::try_from(late_ms).unwrap_or(u32::MAX);
             self.worst_lateness_ms =
                 Some(self.worst_lateness_ms.map_or(late_ms, |worst_ms| worst_ms.max(late_ms)));
-            // A pet that no longer fits must not leave the loop with a due time in the past.
+            // If no pet is possible before the deadline, the due time must not stay in the past, because the loop would
+            // then spin.
             self.pet_due = now.plus_ms(PET_INTERVAL_MS);
             self.pet(now, false);
         }
     }
 
-    /// Resets the machine after the deadline if the device refuses pets, because such a device may not reset it. A
-    /// failed reset is tried again.
+    /// Resets the machine after the deadline if the device refuses pets, because such a device may not reset the
+    /// machine. A failed reset is tried again.
     fn reset_if_unguarded(&mut self, now: Moment) {
         if !self.takes_pets() {
             self.pet_due = now.plus_ms(RESET_RETRY_INTERVAL_MS);

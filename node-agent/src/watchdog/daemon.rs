@@ -1,7 +1,7 @@
 //! ha-watchdogd: owns the watchdog device and pets it only until the deadline that the agent last proved.
 //!
-//! This is the thin shell around `core`. Everything that allocates, logs or may block happens before its loop starts or
-//! while nothing is armed.
+//! This is the thin shell around `core`. Operations that allocate, log or may block run only before the loop starts, or
+//! while the device is not armed.
 
 mod driver_module;
 mod event_loop;
@@ -74,9 +74,9 @@ pub struct Options {
 /// Runs until a request to exit (SIGTERM, SIGINT).
 ///
 /// # Guarantees
-/// - The daemon never exits on its own while a device is armed, except when the loop's own wait fails.
-/// - A daemon that exits under an active deadline leaves the device running. The next daemon takes it over from the
-///   service manager's store, or the deadline resets the machine.
+/// - While a device is armed, the daemon exits only on request, or if the wait of its loop fails.
+/// - A daemon that exits under an active deadline leaves the device running. The next daemon takes the device over from
+///   the service manager's store, or the machine is reset after the deadline.
 pub fn run(options: &Options) -> Result<()> {
     logging::init(&options.logging)?;
     let _lock = lock(&options.socket)?;
@@ -164,7 +164,7 @@ fn restrict(socket: &Path, allowed_uid: Option<u32>) -> Result<()> {
     Ok(())
 }
 
-/// Returns a descriptor for SIGTERM and SIGINT; SIGHUP and SIGPIPE are ignored.
+/// Returns a descriptor that receives SIGTERM and SIGINT; SIGHUP and SIGPIPE are ignored.
 fn ending_signals() -> Result<SignalFd> {
     let set = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
     let mut blocked = set;
@@ -209,7 +209,8 @@ fn take_over(
             Err((errno, descriptor)) => {
                 error!(errno, "cannot use the stored descriptor as a watchdog device");
                 let saved = record.read()?;
-                // The deadline continues without the device: nothing else would end the services that it has protected.
+                // The deadline stays active without the device, because the services that the device covered must still
+                // end.
                 let (State::Armed { .. } | State::Expired { .. }, Some(facts)) = (saved.state, saved.device)
                 else {
                     return None;

@@ -23,8 +23,8 @@ pub(super) enum DeviceLocation {
 }
 
 impl DeviceLocation {
-    /// Returns why the device could not be armed now, as far as that is visible without opening it, which would start
-    /// it.
+    /// Returns the reason why the device could not be armed now, as far as it can be determined without opening the
+    /// device, which would start it.
     pub(super) fn refusal(&self) -> Option<Refusal> {
         let (path, shown_location) = match self {
             DeviceLocation::Kernel(location) => (sysfs::resolve(location), location),
@@ -86,7 +86,8 @@ impl Device {
         }
     }
 
-    /// Returns the seconds until the reset and the pretimeout as the device reports them; `None` if it does not.
+    /// Returns the seconds until the reset and the pretimeout as the device reports them; `None` for a value that the
+    /// device does not report.
     pub(super) fn reported_times(&self) -> (Option<u32>, Option<u32>) {
         match self {
             Self::Kernel(device) => device.reported_times(),
@@ -124,7 +125,7 @@ mod tests {
         missing(DeviceLocation::Kernel("/dev/no-such-watchdog".into()), "/dev/no-such-watchdog");
         missing(DeviceLocation::Kernel("No such identity".into()), "No such identity");
         missing(DeviceLocation::Simulated("/no/socket".into()), "/no/socket");
-        // An open device of this process stands for a busy watchdog.
+        // A device that this process holds open represents a busy watchdog.
         let open_device = std::fs::File::open("/dev/null").unwrap();
         let busy = DeviceLocation::Kernel("/dev/null".into()).refusal();
         assert!(matches!(busy, Some(Refusal::DeviceBusy { pid: 1.., .. })), "{busy:?}");

@@ -9,9 +9,9 @@ const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
 ///
 /// `CLOCK_MONOTONIC_RAW` keeps the rate of the hardware (no time daemon slews it) but stops while the machine is
 /// suspended; `CLOCK_BOOTTIME` includes the suspend. A deadline counts on both, and the earlier one applies
-/// (`FENCING.md` 3). So neither a slewed clock nor a suspend can lengthen it.
+/// (`FENCING.md` 3). Neither a slewed clock nor a suspend can therefore extend a deadline.
 ///
-/// Agent and daemon must share the time namespace; a deadline from another one is refused as too far away.
+/// Agent and daemon must share the time namespace; a deadline from another time namespace is refused as too far away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     /// `CLOCK_MONOTONIC_RAW`, nanoseconds.
@@ -37,7 +37,7 @@ impl Moment {
     }
 
     /// Returns the nanoseconds from this moment to `deadline` on the clock that reaches it first; `None` once either
-    /// clock is past it. Exactly at the deadline it is `Some(0)`.
+    /// clock is past the deadline. Exactly at the deadline, the result is `Some(0)`.
     pub const fn left_ns(self, deadline: Self) -> Option<u64> {
         match (
             deadline.monotonic_raw_ns.checked_sub(self.monotonic_raw_ns),
@@ -49,7 +49,7 @@ impl Moment {
     }
 
     /// Returns the nanoseconds from this moment to `later` on the clock with the larger difference; 0 if `later` is not
-    /// later. This is the bound for cases in which a longer time is the dangerous one.
+    /// later. Use this bound if an underestimated time would be dangerous.
     pub const fn longest_ns(self, later: Self) -> u64 {
         let raw = later.monotonic_raw_ns.saturating_sub(self.monotonic_raw_ns);
         let boot = later.boottime_ns.saturating_sub(self.boottime_ns);

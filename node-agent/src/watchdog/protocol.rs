@@ -5,8 +5,8 @@
 //! that answers number 0 is an unrequested notice.
 //!
 //! # Guarantees
-//! - A request that was acknowledged with [`Outcome::Done`] is active, and has already changed the device. After a
-//!   deadline, the device runs with a timeout that this deadline allows.
+//! - A request that is acknowledged with [`Outcome::Done`] has already changed the device. After a deadline, the device
+//!   runs with a timeout that this deadline allows.
 //! - An armed device outlives the connection: the daemon keeps petting until the last deadline, and no longer.
 //!
 //! # Assumptions
@@ -36,10 +36,10 @@ pub const DEFAULT_SOCKET: &str = "/run/hactl/watchdog.sock";
 pub enum Request {
     /// Open the device, set its timeout and start petting; on an armed device, change its timing.
     Arm(Arm),
-    /// Pet until this moment and no longer, because a heartbeat committed. It replaces every earlier deadline.
+    /// Pet until this moment and no longer, because a heartbeat committed. This deadline replaces every earlier one.
     ///
-    /// Only a deadline that a commit has proven is legal (`FENCING.md` 3). A deadline that arrives after the last one
-    /// has passed is valid as long as it is in the future itself. Each deadline depends on its own commit, and every
+    /// Only a deadline that a commit has proven is legal (`FENCING.md` 3). A deadline that arrives after the previous
+    /// one has passed is valid if it is still in the future. Each deadline depends on its own commit, and every
     /// observer counts from that commit or later.
     Deadline(Moment),
     /// Pet without a deadline, because the node is empty (no exclusive service, worker or permit is outstanding).
@@ -59,8 +59,8 @@ pub struct Arm {
     pub largest: LargestTimeouts,
     /// Validity of a committed heartbeat (Th), milliseconds: no deadline can be further away.
     pub heartbeat_valid_ms: u32,
-    /// The deadline proven last. `None` claims that the node is empty, like [`Request::Stay`]: a first deadline must
-    /// follow, and be acknowledged, before any service may start.
+    /// The deadline proven last. `None` states that the node is empty, as [`Request::Stay`] does: no service may start
+    /// before a first deadline has been sent and acknowledged.
     pub deadline: Option<Moment>,
 }
 
@@ -113,14 +113,14 @@ pub struct Reply {
     pub answers: u64,
     /// The outcome of the request, or the notice.
     pub outcome: Outcome,
-    /// The daemon's status after it.
+    /// The daemon's status after the request.
     pub status: Status,
 }
 
 /// The outcome of a request, or a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The request was executed; the device already follows it.
+    /// The request was executed, and is already active on the device.
     Done,
     /// The request was not executed. Nothing has changed unless the refusal states otherwise.
     Refused(Refusal),
@@ -135,7 +135,7 @@ pub enum Notice {
     Welcome,
     /// The deadline has passed: the daemon stops petting, and the machine is about to be reset.
     Expired,
-    /// The device did not take a pet; the daemon keeps trying while it may.
+    /// The device refused a pet; the daemon retries until the deadline.
     DeviceFailed {
         /// The error number from the kernel.
         errno: u32,
@@ -159,16 +159,16 @@ pub struct Status {
     pub privileges: Privileges,
     /// The longest delay of a pet since arming, milliseconds: how late the loop was woken.
     pub worst_lateness_ms: Option<u32>,
-    /// Seconds until the reset as the driver reports them; `None` if it does not.
+    /// Seconds until the reset as the driver reports them; `None` if it does not report them.
     pub time_left_seconds: Option<u32>,
     /// The active pretimeout, seconds; it should be 0. `None` if the driver has none.
     pub pretimeout_seconds: Option<u32>,
-    /// `true` if the device has refused a pet, and has not taken pets for a whole timeout since it was armed again. The
-    /// daemon then resets the machine itself when the deadline passes.
+    /// `true` if the device has refused a pet, and has not accepted pets for a whole timeout since it was armed again.
+    /// The daemon then resets the machine itself when the deadline passes.
     pub takes_no_pets: bool,
 }
 
-/// The daemon's privileges. It works without them, but less reliably on a starved machine.
+/// The daemon's privileges. The daemon works without them, but less reliably on a starved machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Privileges {
     /// `true` if the daemon runs with real-time priority.
@@ -180,7 +180,7 @@ pub struct Privileges {
 /// The state of the daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// Nothing is guarded. The device is closed or, if it can no longer be stopped (`nowayout`), petted without a
+    /// No service is guarded. The device is closed or, if it can no longer be stopped (`nowayout`), petted without a
     /// deadline.
     #[default]
     Released,
@@ -223,11 +223,11 @@ pub struct DeviceFacts {
     pub smallest_timeout_seconds: u32,
     /// The largest timeout that the driver accepts, seconds.
     pub largest_timeout_seconds: u32,
-    /// `true` if setting a timeout also pets and is accepted unchanged, so that the timeout can follow the deadline.
-    /// Otherwise the timeout is fixed.
+    /// `true` if setting a timeout also pets, and the device accepts the timeout unchanged. The timeout can then follow
+    /// the deadline. Otherwise the timeout is fixed.
     pub sliding: bool,
-    /// `true` if the descriptor outlives the daemon (the service manager keeps it), so that the daemon's death does not
-    /// give the device another period.
+    /// `true` if the service manager keeps the descriptor after the daemon's end. The daemon's death then does not
+    /// extend the timeout by another period.
     pub descriptor_retained: bool,
     /// `true` if the device cannot be stopped once started.
     pub nowayout: bool,
@@ -320,8 +320,8 @@ pub struct Timing {
     pub heartbeat_valid_ms: u32,
 }
 
-/// The state that the daemon keeps outside its process, with the retained descriptor, so that the next daemon continues
-/// exactly where this one ended.
+/// The state that the daemon stores outside its process, with the retained descriptor. The next daemon continues from
+/// this state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
     /// The state.

@@ -31,8 +31,8 @@ pub(super) fn connect_nonblocking(path: &Path) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Listens at this path without blocking. The socket file of an earlier process is removed: the caller holds the lock
-/// that excludes a second process.
+/// Listens at this path without blocking. The socket file of an earlier process is removed. This is safe, because the
+/// caller holds the lock that excludes a second process.
 pub(super) fn listen_at(path: &Path) -> Result<UnixListener, Errno> {
     match nix::unistd::unlink(path) {
         Ok(()) | Err(Errno::ENOENT) => {}

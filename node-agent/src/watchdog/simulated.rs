@@ -1,6 +1,7 @@
 //! The simulated watchdog: a process outside a node's tree that kills the tree as a kernel's watchdog resets a machine.
 //!
-//! The simulated watchdog is for the sandbox and tests only; a leader accepts it only with `fencing.allowSimulatedWatchdog`.
+//! The simulated watchdog is for the sandbox and tests only; a leader accepts it only with
+//! `fencing.allowSimulatedWatchdog`.
 //!
 //! # Guarantees
 //! - The timer is independent of the daemon that started it. A lost connection neither stops nor restarts the timer (so
@@ -8,7 +9,8 @@
 //! - Each process to kill is held by a pidfd: a later process with the same pid is never killed.
 //!
 //! # Caveats
-//! The simulated watchdog proves nothing about a machine: stopping or killing this process removes the protection.
+//! The simulated watchdog does not guarantee the end of a machine's services: stopping or killing this process removes
+//! the protection.
 
 mod target;
 pub(crate) mod timer;
@@ -88,7 +90,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// Returns a descriptor for the signals that this program handles. SIGTERM and SIGINT end it. SIGUSR1 makes the device
-/// refuse every pet; SIGUSR2 makes it take pets again.
+/// refuse every pet; SIGUSR2 makes it accept pets again.
 fn signals() -> Result<SignalFd> {
     let set = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1, Signal::SIGUSR2]);
     set.thread_block().context("cannot block signals")?;

@@ -102,8 +102,9 @@ pub(super) fn get_pretimeout(device: &impl AsFd) -> Result<u32, Errno> {
 
 /// Resets the machine now, as its watchdog would. Returns only if the kernel refuses.
 ///
-/// The kernel's emergency restart (`b` of its system request) involves no driver. `reboot(2)` comes second: it shuts
-/// devices down first. That takes time while services still run, and may hang on the very device that has failed.
+/// The kernel's emergency restart (`b` of its system request) involves no driver. `reboot(2)` is used only if that
+/// fails, because it first shuts devices down. This takes time while services still run, and may hang on the device
+/// that has failed.
 pub(super) fn reset_machine() {
     let flags = nix::fcntl::OFlag::O_WRONLY | nix::fcntl::OFlag::O_CLOEXEC;
     if let Ok(request) = nix::fcntl::open(c"/proc/sysrq-trigger", flags, nix::sys::stat::Mode::empty()) {
@@ -144,8 +145,8 @@ pub(super) fn kill_process(process: &impl AsFd) -> Result<(), Errno> {
     Errno::result(result).map(drop)
 }
 
-/// Returns the descriptors that the service manager passes (`LISTEN_FDS`), with their names. Only the first call gets
-/// them.
+/// Returns the descriptors that the service manager passes (`LISTEN_FDS`), with their names. Only the first call
+/// returns them.
 pub(super) fn inherited_descriptors() -> std::io::Result<Vec<(String, OwnedFd)>> {
     static ARE_DESCRIPTORS_TAKEN: AtomicBool = AtomicBool::new(false);
     if ARE_DESCRIPTORS_TAKEN.swap(true, Ordering::SeqCst) {

@@ -1,6 +1,6 @@
 //! Checks whether the service manager's configuration leaves the watchdog to ha-watchdogd.
 //!
-//! The checks read systemd's files and ask no process, so they never wait for a service manager that hangs.
+//! The checks read only systemd's files, so a service manager that hangs cannot block them.
 
 use super::protocol::Refusal;
 use crate::doctor::ManagerSettings;
@@ -29,7 +29,7 @@ const REBOOT_WATCHDOG_SETTING: (&str, &str) = ("RebootWatchdogSec", "10min");
 /// `/`, or a directory in a test.
 ///
 /// # Caveats
-/// The result reflects the files; a change takes effect after `systemctl daemon-reexec`.
+/// The result is based on the files; a change takes effect only after `systemctl daemon-reexec`.
 pub fn problems(root: &Path) -> Vec<String> {
     let settings = settings(root);
     let problems =
@@ -56,7 +56,7 @@ pub fn settings(root: &Path) -> Option<ManagerSettings> {
 }
 
 /// Returns `true` if the service manager cannot put this machine to sleep: its targets are masked, or its settings
-/// forbid all.
+/// forbid every kind of sleep.
 pub fn is_sleep_disabled(root: &Path) -> bool {
     if !root.join("run/systemd/system").is_dir() {
         return false;
@@ -96,7 +96,7 @@ fn values_of(root: &Path, file_name: &str, setting_names: &[&str]) -> BTreeMap<S
             std::fs::read_dir(directory.join(format!("{file_name}.d"))).into_iter().flatten().flatten()
         {
             if entry.path().extension().is_some_and(|extension| extension == "conf") {
-                // A file in a directory of higher precedence hides one with the same name.
+                // A file in a directory of higher precedence hides a file of the same name in other directories.
                 drop_ins.entry(entry.file_name()).or_insert_with(|| entry.path());
             }
         }

@@ -103,7 +103,7 @@ async fn reused_pid_is_not_the_service() {
         Command::new("setsid").args(["sleep", "1000000"]).stdin(Stdio::null()).spawn().unwrap();
     let pid = innocent.id();
     let ticks = started_ticks(pid);
-    // The record has another start time, or the right one but of an earlier boot.
+    // The record has another start time, or the correct start time but an earlier boot.
     for (boot_id, ticks) in [("boot1", ticks + 1), ("boot0", ticks)] {
         forge(&node, boot_id, pid, ticks);
         assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);

@@ -38,7 +38,7 @@ impl Node {
                 cgroups: true,
                 log_bytes_max: 1024 * 1024,
             },
-            // Changes must be noticed without polling.
+            // Changes must be detected without polling.
             monitor_interval: Duration::from_secs(3600),
             journal: false,
         };
@@ -115,7 +115,7 @@ impl Node {
         tokio::time::timeout(MAX_WAIT, self.events.recv()).await.expect("an event in time").expect("an event")
     }
 
-    /// Asserts that nothing is left, as seen from outside and by the driver.
+    /// Asserts that no process of the service is left, according to /proc and to the driver.
     pub(crate) async fn assert_nothing_left(&self, service: &ServiceDefinition) {
         assert_eq!(self.processes(), Vec::<i32>::new());
         assert_eq!(self.driver.probe(service).await, ha_api_types::record::Observed::NotRunning);

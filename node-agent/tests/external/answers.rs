@@ -1,5 +1,4 @@
-//! Drivers that answer with nothing, with garbage, or too late; migration, measurement, and processes that drivers
-//! leave behind.
+//! Drivers whose answers are empty, invalid or late; migration, measurement, and processes that drivers leave behind.
 
 use crate::node::{Node, service, wait_until};
 use ha_api_types::reason::Reason;

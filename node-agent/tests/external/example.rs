@@ -31,7 +31,7 @@ async fn example_driver_starts_monitors_and_stops_service() {
     node.driver.start(&service).await.unwrap();
     assert_eq!(fs::read_link(&link).unwrap(), node.path("data"));
 
-    // The driver itself reports the change, and whether it was made by hand: polling would take an hour.
+    // The driver itself reports the change, and its cause. Polling would take an hour.
     let missed = |event: &DriverEvent| matches!(event, DriverEvent::Exited { message, stopped_externally: true, .. } if message == "the link was removed");
     wait_for_monitor(&node).await;
     fs::remove_file(&link).unwrap();
@@ -54,7 +54,7 @@ async fn example_driver_starts_monitors_and_stops_service() {
     assert!(!link.exists());
 }
 
-/// Waits until the driver's `monitor` has read its request: from then on it sees changes.
+/// Waits until the driver's `monitor` has read its request, and therefore reports changes.
 async fn wait_for_monitor(node: &Node) {
     let sleeping = |pid: &i32| {
         fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|place| place.contains("nanosleep"))

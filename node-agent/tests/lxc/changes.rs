@@ -30,7 +30,7 @@ async fn container_shutdown_from_inside_is_not_manual_stop() {
     assert!(!stopped_externally);
 }
 
-// The driver must see `lxc-stop` while this test waits for it.
+// The driver must detect `lxc-stop` while this test waits for the end of that program.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_by_hand_is_distinguished_from_a_crash() {
     let mut node = Node::new(RUN_SCRIPT);

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// A script that runs until it is asked to end: by SIGPWR, which LXC sends, or SIGTERM.
+/// A script that runs until it receives SIGPWR, which LXC sends, or SIGTERM.
 pub(crate) const RUN_SCRIPT: &str =
     "trap 'echo bye; exit 0' PWR TERM; echo ready; while :; do sleep 0.05; done";
 
@@ -38,7 +38,7 @@ impl Node {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lxc");
         let settings = LxcSettings {
-            // Changes must be noticed without the query at an interval.
+            // Changes must be detected without the periodic query.
             poll_interval: Duration::from_secs(3600),
             ..LxcSettings::new("node1".into(), path, &directory.path().join("state"))
         };
@@ -135,7 +135,7 @@ impl Node {
         containers::exit(&mut self.events).await
     }
 
-    /// Asserts that nothing is left, as seen by LXC and by the driver.
+    /// Asserts that no process of the container is left, according to LXC and to the driver.
     pub(crate) async fn assert_nothing_left(&self, service: &ServiceDefinition) {
         assert_eq!(self.state(), "STOPPED");
         assert_eq!(self.driver.probe(service).await, Observed::NotRunning);

@@ -62,7 +62,7 @@ async fn invalid_agent_parameter_is_configuration_failure() {
         (json!({"ip": "192.0.2.10", "cidr_netmask": "none"}), "exit status 6 (not configured)"),
     ] {
         let address = of_agent("heartbeat:IPaddr2", &parameters);
-        // No action was begun with these parameters, so nothing runs.
+        // No action was begun with these parameters, so no service runs.
         assert_eq!(node.driver.probe(&address).await, Observed::NotRunning, "{parameters}");
         let failure = node.driver.start(&address).await.unwrap_err();
         assert_eq!(

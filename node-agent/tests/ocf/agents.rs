@@ -77,7 +77,7 @@ async fn a_killed_process_is_noticed() {
         node.driver.start(&service).await.unwrap();
         assert_eq!(node.driver.probe(&service).await, Observed::Running);
         if interval > 1000.0 && !has_group() {
-            // Without control groups only the agent's monitor notices the end, once an hour.
+            // Without control groups, only the agent's hourly monitor would detect the end.
             node.driver.stop(&service, 20_000).await.unwrap();
             continue;
         }

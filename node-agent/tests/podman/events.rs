@@ -52,7 +52,7 @@ async fn manually_restarted_container_is_still_monitored() {
     node.driver.start(&service).await.unwrap();
     let process = node.podman.process(CONTAINER_NAME);
     node.podman.run(&["restart", CONTAINER_NAME]);
-    // Between the end and the start, the driver may have seen a manual stop.
+    // Between the end and the start, the driver may have detected a manual stop.
     let _ = tokio::time::timeout(Duration::from_secs(2), node.events.recv()).await;
     assert!(!is_alive(process));
     assert_eq!(node.driver.probe(&service).await, Observed::Running);

@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// The image that every node has.
 pub(crate) const IMAGE: &str = "localhost/test:1";
-/// A script that runs until it is asked to end.
+/// A script that runs until it receives SIGTERM.
 pub(crate) const RUN_SCRIPT: &str = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done";
 
 /// A node: a podman with its own directories and socket, the podman service, and the driver.
@@ -36,7 +36,7 @@ pub(crate) struct Podman {
 
 impl Node {
     pub(crate) async fn new() -> Node {
-        // Changes must be noticed by events.
+        // Changes must be detected by events.
         Node::with_poll(Duration::from_secs(3600)).await
     }
 
@@ -67,7 +67,7 @@ impl Node {
         containers::exit(&mut self.events).await
     }
 
-    /// Asserts that nothing is left, as seen by podman and by the driver.
+    /// Asserts that no process of the container is left, according to podman and to the driver.
     pub(crate) async fn assert_nothing_left(&self, service: &ServiceDefinition) {
         assert_eq!(self.podman.run(&["ps", "--all", "--quiet"]), "");
         assert_eq!(self.driver.probe(service).await, Observed::NotRunning);

@@ -1,5 +1,5 @@
-//! Wrong settings: at its start the daemon logs the refusal that arming will cause, and arming is refused with the same
-//! text.
+//! Wrong settings: at its start, the daemon logs the reason for which it will refuse to arm, and refuses to arm with
+//! the same text.
 
 use super::arm;
 use super::node::{served, wait_until};
@@ -75,7 +75,7 @@ async fn missing_watchdog_device_is_named() {
 
 #[tokio::test]
 async fn busy_watchdog_device_is_named_with_owner() {
-    // No watchdog may be opened here. /dev/null turns out not to be a watchdog only once it is opened.
+    // No watchdog may be opened here. The daemon detects only after opening /dev/null that it is not a watchdog.
     let held = std::fs::File::open("/dev/null").unwrap();
     let expected = ["cannot arm the watchdog refusal=the watchdog device is held by process"];
     Daemon::start("/dev/null", None).refuses(&expected, Refusal::DeviceFailed { errno: 25 }).await;

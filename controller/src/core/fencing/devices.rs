@@ -1,5 +1,6 @@
-//! Fence devices. The intent is recorded before a device starts, and only a confirmed end counts. Afterwards devices
-//! restore power, and restore fabric access after another boot or on an operator's request.
+//! Fence devices. The leader records its intent before it starts a device, and only a confirmed end counts. Once the
+//! services are released, the device restores power. A fabric device restores access after another boot, or on an
+//! operator's request.
 
 mod work;
 
@@ -98,8 +99,9 @@ pub(in crate::core) fn is_refuted(input: &PlanInput<'_>, node: &NodeName, device
     digest.is_some_and(|digest| *digest == definition_digest(device))
 }
 
-/// Returns the device whose confirmation a registration refutes: it confirmed the machine off, and the same boot
-/// registers. A registration after that confirmation guards the fence that contains it, so the boot still ran then.
+/// Returns the device whose confirmation a registration refutes: the device confirmed the machine off, and the same
+/// boot registers. The registration guards the fence that contains the confirmation. The boot therefore still ran after
+/// the confirmation.
 pub(super) fn refuted_by<'a>(
     input: &PlanInput<'a>,
     node: &NodeName,
@@ -114,7 +116,7 @@ pub(super) fn refuted_by<'a>(
     proving_devices(input, node).into_iter().find(is_confirming)
 }
 
-/// Returns the devices that remain refuted when an epoch opens, with one more.
+/// Returns the devices that remain refuted when an epoch opens, and the newly refuted device.
 pub(super) fn refuted_devices(
     input: &PlanInput<'_>,
     node: &NodeName,
@@ -140,7 +142,8 @@ fn definition_digest(device: &FenceDevice) -> String {
     format!("{:032x}", u128::from_be_bytes(prefix))
 }
 
-/// Returns the devices that were ordered off and have not confirmed on since, according to the fence record.
+/// Returns the devices that were ordered to switch the machine off and have not confirmed since that it is on,
+/// according to the fence record.
 fn switched_off(fence: &Fence) -> Vec<String> {
     let mut names = fence.switched_off.clone();
     // A record from a version without the list contains at most the intent.
@@ -267,9 +270,9 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
 
     /// Returns the fence after the end of its intent.
     ///
-    /// A registration from before the end of an Off counts as answered, because it does not show that the machine is
-    /// on. An agent that is alive registers again, and that registration shows it. A registration cannot arrive late,
-    /// because it guards the fence.
+    /// A registration that is older than the end of an Off counts as answered, because the machine may be off since. If
+    /// the agent is alive, it registers again, and the new registration shows that the machine is on. A registration
+    /// cannot arrive late, because it guards the fence.
     fn without_intent(&self, intent: &DeviceIntent) -> Fence {
         let fence = &self.fence.value;
         let registration_revision = self.subject.registration().map(|report| report.modified);
@@ -280,8 +283,8 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
         Fence { request, device: None, switched_off: switched_off(fence), ..fence.clone() }
     }
 
-    /// Plans the next run of a device for a closed node, while no device is running. Returns `true` if its epoch must
-    /// stay closed.
+    /// Plans the next run of a device for a closed node, while no device is running. Returns `true` if the epoch of the
+    /// node must stay closed.
     fn switch_on_again(&self, plan: &mut Plan) -> bool {
         let fence = &self.fence.value;
         let Some(device) = self.next_to_switch_on(fence) else { return self.wait_while_disconnected(plan) };

@@ -11,8 +11,8 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, FenceState, Proof, SameMachine};
 use ha_store::Guard;
 
-/// Looks for a proof for a node that is Fencing. The view contains the close, so it also contains every report that
-/// was committed under the old epoch. The reports are thus read after the close, as the protocol requires.
+/// Searches for a proof for a node that is Fencing. The view contains the close, and therefore every report that was
+/// committed under the old epoch. As the protocol requires, the reports were read after the close.
 pub(super) fn plan(
     input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
@@ -20,8 +20,8 @@ pub(super) fn plan(
     plan: &mut Plan,
 ) {
     let fencing_requested = devices::is_fencing_requested(input, subject.name);
-    // An operator has requested a power cycle, and a node that runs registers again immediately: its device comes
-    // first.
+    // An operator has requested a power cycle. A running node registers again immediately, so the device is used before
+    // that registration counts.
     let awaits_device =
         |proof: &Proof| fencing_requested && subject.node.has_device && *proof == Proof::Reregistered;
     if let Some(proof) = registration_proof(subject, fence).filter(|proof| !awaits_device(proof)) {

@@ -117,8 +117,8 @@ pub(super) fn plan_admission(
     admit(input, subject, Guard::Unchanged(fence.modified), &fence.value, report, plan);
 }
 
-/// Returns `true` if a node registers with both ids of another reachable node. Such a machine has two names, and each
-/// would be fenced for the other (FENCING R5.28).
+/// Returns `true` if a node registers with both ids of another reachable node. Such a machine has two node names, and a
+/// failure under one name would fence the other (FENCING R5.28).
 fn refuse_clone(input: &PlanInput<'_>, name: &str, report: &Versioned<NodeReport>, plan: &mut Plan) -> bool {
     let cluster_view = input.cluster_view;
     let other = cluster_view.fences.iter().find(|(other, fence)| {
@@ -191,8 +191,8 @@ fn machine_text(machine: MachineIds<'_>) -> String {
     }
 }
 
-/// Returns `true` if the service planner has yet to turn services that the agent could not stop into unconfirmed
-/// Errors. Admission waits for that.
+/// Returns `true`, and waits, while a service that the agent could not stop is not yet stored as an unconfirmed Error.
+/// The node is admitted only afterward.
 pub(super) fn wait_for_errors(
     input: &PlanInput<'_>,
     node: &NodeName,
@@ -228,7 +228,7 @@ pub(super) fn wait_for_errors(
     true
 }
 
-/// Returns `true` if the service planner has yet to process the node's last reports about replacements of
+/// Returns `true`, and waits, while the service planner has not processed the node's last reports about replacements of
 /// secondaries. After admission, the agent overwrites these reports.
 fn wait_for_replacements(input: &PlanInput<'_>, node: &NodeName, plan: &mut Plan) -> bool {
     let cluster_view = input.cluster_view;

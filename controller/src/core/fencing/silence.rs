@@ -17,8 +17,8 @@ use ha_api_types::record::{Fence, Mode};
 ///
 /// This process's own commits must not have had a gap longer than Th/2 since o (`silent_since` starts again after a
 /// gap). A node with active services is closed only if proof (a) or (b) can follow. An idle node is closed so that it
-/// registers again, at no cost. A node that uses Hold and does not know this controller may continue with grants of
-/// the other controllers.
+/// registers again, at no cost. A node that uses Hold, and has not read the key of this controller, may continue with
+/// the grants of the other controllers.
 pub(super) fn plan(
     input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
@@ -95,8 +95,9 @@ pub(super) fn plan(
     close(input, subject, fence, None, OnApplied::ClosesOnSilence(name.to_owned()), plan);
 }
 
-/// Returns `true` if services that were unmanaged during disarm ignore may run on a node that has not acknowledged
-/// the arming. The node's reports do not show them, and closing its epoch would make it stop them when it returns.
+/// Returns `true` if services that were unmanaged during disarm ignore may run on a node that has not acknowledged the
+/// arming. The node's reports do not contain these services. If the epoch were closed, the node would stop them when it
+/// returns.
 fn may_run_unreported_services(input: &PlanInput<'_>, subject: &FencedNode<'_>) -> bool {
     let cluster_view = input.cluster_view;
     subject.report.is_some_and(|report| report.value.mode == Mode::Disarmed)

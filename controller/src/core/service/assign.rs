@@ -1,4 +1,4 @@
-//! Creation of assignments, with every guard of FENCING, sections 6 to 8. No other module creates them.
+//! Creation of assignments, with every guard of FENCING, sections 6 to 8. No other module creates assignments.
 
 use super::{
     AssignmentChange, EpochStatus, Planner, Service, ServiceDraft, copies, external_change, fence_guard,
@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 /// Assigns an action on a node, if the service may be assigned there now; otherwise reports the condition to wait for.
 ///
 /// Guarantees: the node's fence is guarded, open, and its epoch and boot id are copied. A service leaves its node only
-/// under a guard that proves that it stopped there. That is the report of Stopped or Failed for the current action, or
-/// a fence with a newer epoch that is not Fencing. Errors: returns `false`, and the draft names the condition to wait
-/// for.
+/// under a guard on the evidence that it stopped there. The evidence is a report of Stopped or Failed for the current
+/// action, or a fence with a newer epoch that is not Fencing. Errors: returns `false`, and the draft names the
+/// condition to wait for.
 pub(super) fn assign(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -169,8 +169,8 @@ fn prove_not_running(
     let is_target = *other_node != assignment.node;
     let stopped = match phase {
         Some(Phase::Stopped | Phase::Failed | Phase::HandedOver) => true,
-        // A target without a permit can no longer commit one after a new assignment. A move back to the source,
-        // which has not handed over, prevents a paused copy from ever running.
+        // After a new assignment, a target without a permit cannot commit a permit. If the service moves back to a
+        // source that has not handed over, a paused copy never runs.
         None => is_target,
         Some(Phase::Receiving) => is_target && for_node == assignment.node,
         Some(
@@ -215,7 +215,7 @@ fn prove_not_running(
 }
 
 /// Returns why the service may still run on `other_node`, although the epoch of this migration target was closed with a
-/// proof (R8.17); `None` if the proof suffices. It always suffices for `for_node` if that is the source, where the
+/// proof (R8.17); `None` if the proof suffices. The proof always suffices if `for_node` is the source, where the
 /// service stays, or the target itself, which may be probed.
 fn unproven_target(
     input: &PlanInput<'_>,
@@ -231,7 +231,7 @@ fn unproven_target(
 }
 
 /// Returns the definition of an assignment. A running service is stopped, handed over and monitored under the
-/// definition it was started with, even if its spec has changed since. A start uses the current spec.
+/// definition of its start, even if the spec has changed since. A start uses the current spec.
 ///
 /// A copy with another identity than the spec, as after a restore, keeps running until it is stopped. The stop uses the
 /// definition of its start (FENCING, R6.11).
@@ -278,7 +278,7 @@ pub(super) fn stop_arrivals_on(
     is_assigned
 }
 
-/// Sets in a new assignment that its node must report whether a live migration has arrived. The source of the migration
+/// Orders the node of a new assignment to report whether a live migration has arrived. The source of the migration
 /// ended at this revision. Until the node answers, a proof that closes its epoch may be older than an arrival (FENCING,
 /// R8.17).
 pub(super) fn ask_about_arrivals(draft: &mut ServiceDraft, source_end: Revision) {

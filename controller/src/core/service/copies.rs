@@ -63,9 +63,9 @@ pub(super) fn mark_unguarded(copies: &mut [ServiceCopy]) {
 /// Returns the guards that prove that no copy runs on another node, for a start that guarantee 1 covers. The error
 /// names the first node that may still run a copy: until that copy has ended, no exclusive service is started.
 ///
-/// For the nodes of the current assignment, `assign::leave` already requires a proof. That proof does not cover a copy
-/// that its node did not guard (R5.24), so such a copy needs its own proof. Such a copy may come from an `exclusive:
-/// false` definition from before a restore or an upgrade.
+/// For the nodes of the current assignment, `assign` already requires a proof. That proof does not cover an unguarded
+/// copy (R5.24), so an unguarded copy needs its own proof. Such a copy can result from an `exclusive: false` definition
+/// from before a restore or an upgrade.
 pub(super) fn prove_no_other_copy(
     input: &PlanInput<'_>,
     service: &Service<'_>,

@@ -1,5 +1,5 @@
-//! Deletion of resources: management ends, the service is left unchanged, and a tombstone names the nodes where it may
-//! still run.
+//! Deletion of resources: management ends, the service is left unchanged, and a tombstone names the nodes where the
+//! service may still run.
 
 use super::ignore::is_handing_over;
 use super::{EpochStatus, Planner, Service, ServiceDraft, record_guard, replacement};

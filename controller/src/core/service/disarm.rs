@@ -1,5 +1,5 @@
-//! Services of a disarmed cluster: which freeze, which finish an action first, and where they are probed on arming
-//! (SEMANTICS 8, FENCING 7).
+//! Services of a disarmed cluster: freezing, completion of actions in progress, and probes on arming (SEMANTICS 8,
+//! FENCING 7).
 
 use super::{AssignmentChange, EpochStatus, Planner, Service, ServiceDraft};
 use crate::core::health::NodeHealth;
@@ -33,8 +33,8 @@ pub(super) fn freeze_if_disarmed(
         | ServiceState::Relocate
         | ServiceState::Ignored
         | ServiceState::Deleting => false,
-        // The service stays in Error. When an operator clears the error later, it must not start in addition to a
-        // copy that was started by hand meanwhile.
+        // The service stays in Error. If an operator clears the error later, the service must not start in addition to
+        // a copy that was started by hand meanwhile.
         ServiceState::Error => {
             if is_manual {
                 draft.status.probe_arming = Some(input.cluster_view.cluster_generation());

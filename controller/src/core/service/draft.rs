@@ -40,7 +40,7 @@ pub(super) struct ServiceDraft {
     pub(super) message: String,
     pub(super) waiting: Vec<(Reason, String)>,
     pub(super) wake: Option<(Mono, &'static str)>,
-    /// Nodes that could not be asked whether the service runs there.
+    /// Nodes that could not be probed for the service.
     pub(super) not_probed: Vec<String>,
     /// New status of the operation on this service; `None` if it has not changed.
     pub(super) operation: Option<OperationStatus>,
@@ -52,7 +52,7 @@ pub(super) struct ServiceDraft {
     pub(super) requested_state: Option<RequestedState>,
     /// `true` if the service is stalled, for example because no node is eligible.
     pub(super) is_stalled: bool,
-    /// `true` if this move and others wait for each other, and no order resolves that.
+    /// `true` if this move and others wait for each other, and no order of the moves resolves the deadlock.
     pub(super) is_deadlocked: bool,
     /// Node on which this service preempts others.
     pub(super) reserved_node: Option<NodeName>,
@@ -91,10 +91,10 @@ impl ServiceDraft {
         }
     }
 
-    /// Enters a state and emits an event. If the message is empty, the reason's sentence is used.
+    /// Enters a state and emits an event. An empty message is replaced by the sentence of the reason.
     pub(super) fn transition_to(&mut self, state: ServiceState, reason: Reason, message: String) {
         self.status.state = state;
-        // An unconfirmed stop is remembered until the stop is confirmed. Leaving Error does not confirm it.
+        // The status keeps an unconfirmed stop until the stop is confirmed. Leaving Error does not confirm the stop.
         let keeps_stop_confirmation = match state {
             ServiceState::Error => true,
             ServiceState::RequestStop | ServiceState::Stopping => self.status.stop_confirmed == Some(false),

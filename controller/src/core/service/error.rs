@@ -11,7 +11,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, ServiceReport};
 use ha_api_types::resource::{RequestedState, ServiceState};
 
-/// Enters Error. `stop_confirmed` is remembered: without a confirmed stop, the service counts as running.
+/// Enters Error. The status keeps `stop_confirmed`: without a confirmed stop, the service counts as running.
 pub(super) fn enter(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -29,7 +29,8 @@ pub(super) fn enter(
             let node = assignment.node.clone();
             assign(planner, service, draft, &node, Action::Leave);
         }
-        // The node's report ended its right to start the service, so no assignment is needed.
+        // After this report, the node can no longer start the service under the assignment, so the assignment is not
+        // needed.
         Some((assignment, EpochStatus::Active)) if stop_confirmed => {
             let (key, guard) = report_guard(&input, &assignment.node, service.name);
             draft.guards.insert(key, guard);

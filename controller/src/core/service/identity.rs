@@ -24,7 +24,7 @@ pub(super) fn conflict(planner: &Planner<'_>, service: &Service<'_>) -> Option<S
     other_resources
         .filter(|name| {
             let subject = Subject::Service((*name).clone());
-            // The write in progress about the other resource may be its start.
+            // The write in progress may start the other resource.
             input.busy.contains(&subject)
                 || planner.plan.actions.iter().any(|action| action.subject == subject)
                 || precedence(cluster_view, name) < precedence(cluster_view, service.name)
@@ -70,8 +70,8 @@ pub(super) fn copies_with_identity<'a>(
     tombstone.copies.iter().filter(|copy| copy.definition.identity().as_ref() == Some(identity))
 }
 
-/// Returns the revision after which a node must have answered, if a deleted resource may have left the service
-/// running there. That resource had the same name, or another name with the same identity.
+/// Returns the revision after which a node must have answered, because a deleted resource may have left the service
+/// running there. The deleted resource had the same name, or another name and the same identity.
 pub(super) fn answer_required_after(
     cluster_view: &ClusterView,
     service: &Service<'_>,

@@ -12,13 +12,13 @@ use ha_api_types::resource::ServiceDefinition;
 
 /// Decision about an operator's request to apply the edited definition in place.
 enum Decision<'a> {
-    /// The assignment gets the definition.
+    /// Write the definition to this assignment.
     Rewrite(&'a Assignment),
-    /// Nothing remains to be done.
+    /// The operation is complete; contains the message.
     Done(String),
     /// The request waits.
     Wait(Reason, String),
-    /// The request cannot be carried out.
+    /// The operation is refused; contains the reason and the message.
     Refuse(Reason, String),
 }
 
@@ -158,8 +158,8 @@ fn rewrite_definition(
     set_status(input, service, draft, OperationPhase::Succeeded, Reason::Completed, &message);
 }
 
-/// Returns the confirmation that a later assignment of the same copy repeats. With it, an agent that missed the
-/// rewritten assignment still takes over the definition. `None` for any other definition, which was not confirmed.
+/// Returns the confirmation that a later assignment of the same copy repeats. An agent that missed the rewritten
+/// assignment then still applies the definition. `None` for any other definition, which was not confirmed.
 pub(super) fn repeated_confirmation(
     service: &Service<'_>,
     node: &NodeName,

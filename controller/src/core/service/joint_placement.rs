@@ -1,5 +1,5 @@
-//! Joint placement of services that are scheduled at the same time, for the case that separate placements leave a
-//! service without a node.
+//! Joint placement of services that are scheduled at the same time. It is used if separate placements leave a service
+//! without a node.
 //!
 //! The plan is first made with separate placements, because those are nearly always sufficient. Joint placement keeps
 //! the result of the N+1 check valid, because that check also places all services together.
@@ -25,7 +25,7 @@ impl Planner<'_> {
     /// Returns a joint placement with nodes for services that this plan left without one. `None` if the plan left no
     /// service without a node, or if a joint placement does not help.
     ///
-    /// At least one service must have found a node: otherwise there is no choice to change.
+    /// A joint placement can help only if separate placements found a node for at least one service.
     pub fn find_joint_placement(&self) -> Option<JointPlacement> {
         let unplaced: BTreeSet<ResourceName> =
             self.scheduled.iter().filter(|(_, found)| !**found).map(|(name, _)| name.clone()).collect();
@@ -48,7 +48,7 @@ pub(super) fn resolve_placement(
     placement: Placement,
 ) -> (Placement, Option<String>) {
     let placement = place_with_companions(planner, service, draft, placement);
-    // A stopped service gets another assigned node, and uses no capacity there.
+    // A stopped service is assigned to the node, but uses no capacity there.
     if service.requested_state() != RequestedState::Started {
         return (placement, None);
     }

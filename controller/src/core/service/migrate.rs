@@ -29,7 +29,7 @@ enum SideState {
     Unproven,
 }
 
-/// Whether the source of a migration has ended. After its end, nothing more arrives at the target (R8.13).
+/// End of the source of a migration. After this end, no copy arrives at the target (R8.13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SourceEnd {
     /// The driver may be running.
@@ -160,9 +160,9 @@ pub(super) fn unanswered_arrival(
     assignment.source_end_revision.filter(|_| is_unanswered)
 }
 
-/// Holds a service whose node was asked about an arrival and has lost its epoch without an answer. The closing proof
-/// may be older than the arrival (R8.17). Asks again under the node's current epoch. Returns `true` if the service is
-/// held.
+/// Holds a service whose node was ordered to report an arrival, and whose epoch was closed without an answer. The
+/// closing proof may be older than the arrival (R8.17). Repeats the order under the node's current epoch. Returns
+/// `true` if the service is held.
 pub(super) fn hold_for_arrival(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -265,8 +265,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         }
         return;
     }
-    // After a failure at the source, the target only reports that nothing arrived. A waiting target has nothing to
-    // report.
+    // After a failure at the source, the target only reports that no copy arrived. A waiting target has no report.
     let failure_text = source_report
         .filter(|report| report.value.phase == Phase::MoveFailed && !report.value.message.is_empty())
         .or(target_report.filter(|report| report.value.phase != Phase::Receiving))
@@ -291,7 +290,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             }
             cancel_migration(planner, service, draft, &source, source_epoch_status, &failure_text);
         }
-        // R8.12: the target has nothing of the service.
+        // R8.12: the target has no part of the service.
         (SideState::Running, SideState::NoReport | SideState::Receiving) if end == SourceEnd::NeverBegan => {
             cancel_migration(planner, service, draft, &source, source_epoch_status, &failure_text);
         }
@@ -409,7 +408,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         | (SideState::Running | SideState::Gone, SideState::HandingOver)
         | (SideState::Gone, SideState::NoReport)
         | (SideState::Receiving | SideState::Unproven, _) => {
-            // A side that is gone has nothing more to do.
+            // No order is needed for a side whose copy is gone.
             let next = if source_side == SideState::Gone { target } else { &source };
             planner.await_action(
                 draft,

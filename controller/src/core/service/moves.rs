@@ -33,10 +33,10 @@ pub(super) fn move_if_better(
             refusals.iter().filter(|refusal| refusal.evicts_running).map(|refusal| refusal.reason).collect()
         }
         Some(Verdict::Allowed(_)) => Vec::new(),
-        // The node's object is deleted, which is no reason to move.
+        // The deletion of a Node object is no reason to move a service.
         None => return,
     };
-    // A reason that only keeps new services away from a node moves no service.
+    // A reason that only keeps new services away from a node does not move running services.
     let refuses_only_new_services =
         reasons_to_leave.is_empty() && matches!(placement.verdicts.get(&node), Some(Verdict::Refused(_)));
     let better_node = placement.node.clone().filter(|target| !refuses_only_new_services && *target != node);
@@ -112,7 +112,7 @@ fn report_cannot_leave(
     reasons_to_leave: &[Reason],
     reason: Reason,
 ) {
-    // A companion that waits to move to this node reports that itself.
+    // If a companion waits to move to this node, the companion reports the wait.
     let must_leave =
         reasons_to_leave.iter().any(|reason| evicts(*reason) || *reason == Reason::WatchdogFailed);
     if !must_leave || placement.node.is_some() {
@@ -189,7 +189,7 @@ pub(super) fn is_eligible_with_companions(placement: &Placement, target: &NodeNa
     }
 }
 
-/// Returns `true` if a service of the same rule is moving: then the preferred node is not decided yet.
+/// Returns `true` if a service of the same rule is moving; the preferred node is not decided yet in that case.
 fn is_companion_moving(planner: &Planner<'_>, service: &Service<'_>) -> bool {
     let rules = &planner.view.rules;
     rules.anti_affinity_rules_of(service.name).chain(rules.affinity_rules_of(service.name)).any(|partners| {
@@ -351,9 +351,9 @@ pub(super) fn relocate(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
     }
 }
 
-/// Starts a stopped service on the target or, if the target is no longer eligible, on any eligible node. If no node
-/// is eligible, the service waits without using the source or the target. Otherwise its companions would wait for
-/// each other.
+/// Starts a stopped service on the target or, if the target is no longer eligible, on any eligible node. If no node is
+/// eligible, the service waits and uses neither the source nor the target. If it used one of them, its companions could
+/// wait for each other.
 fn start_on_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
     if mark_stopped_if_unrequested(service, draft) {
         return;

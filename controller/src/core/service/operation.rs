@@ -24,8 +24,8 @@ pub(in crate::core) struct ServiceRequest<'a> {
     pub(super) status: Option<&'a Versioned<OperationStatus>>,
 }
 
-/// Returns the oldest operation on each service that is not final, because a service has only one at a time. Of
-/// several stops the newest counts: a forced stop must not wait for a graceful one.
+/// Returns, for each service, its oldest operation that is not final, because a service has only one operation at a
+/// time. Of several stops, the newest counts: a forced stop must not wait for a graceful one.
 pub(in crate::core) fn requests_by_service<'a>(
     input: &PlanInput<'a>,
 ) -> BTreeMap<ResourceName, ServiceRequest<'a>> {
@@ -271,7 +271,8 @@ fn check_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Se
     }
 }
 
-/// Returns `true` if the service is on the node in its status, and stays there unless it is moved.
+/// Returns `true` if a service in this state is on the node in its status, and stays there unless an operation moves
+/// it.
 fn is_on_assigned_node(state: ServiceState) -> bool {
     match state {
         ServiceState::Starting

@@ -1,8 +1,8 @@
-//! Start and stop order (`spec.dependsOn`) of one service: when it may start, when it must stop, and which services
+//! Start and stop order (`spec.dependsOn`) of one service: conditions for its start and its stop, and the services that
 //! stop before it.
 //!
 //! A failure stops only the failed service. Its dependents keep running while the service is restarted or recovered.
-//! Only an intended stop, by an operator or for a move, goes through the order from the end to the beginning.
+//! Only an intended stop, by an operator or for a move, also stops the dependents, in reverse order.
 
 use super::{EpochStatus, Planner, Service, ServiceDraft, conditions};
 use crate::core::plan::Subject;
@@ -21,10 +21,10 @@ pub(super) fn start_blocker(planner: &Planner<'_>, service: &Service<'_>) -> Opt
 /// Time within which an agent reports all services that it stopped together, in milliseconds.
 const STOP_REPORT_MS: Millis = 5_000;
 
-/// Returns why a service that its node stopped for lack of a lease cannot start again now: see [`start_blocker`]. The
-/// node stopped all exclusive services, and reports them one at a time, so an older report about a dependency may no
-/// longer hold. The wait is bounded, because the dependency may also have been started again before the stop was
-/// reported.
+/// Returns why a service cannot start again now, after its node stopped it because the lease expired: see
+/// [`start_blocker`]. The node stopped all exclusive services and reports them one at a time, so an older report about
+/// a dependency may no longer hold. The wait is bounded, because the dependency may also have been started again before
+/// the stop was reported.
 pub(super) fn restart_blocker(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -117,7 +117,7 @@ fn dependency_blocker(planner: &Planner<'_>, dependency: &ResourceName) -> Optio
         | ServiceState::Deleting => false,
     };
     (!runs).then(|| {
-        // The leader assigned the dependency, and its node has not started it: it may wait for a dependency, too.
+        // The dependency is assigned but not started. It may itself wait for a dependency.
         let suffix = if state == ServiceState::Started { ", not running" } else { "" };
         format!("Waiting for dependency {dependency} to start (state {state:?}{suffix})")
     })
@@ -177,8 +177,8 @@ pub(super) fn stop_dependents_first(
     false
 }
 
-/// Returns `true` if a service may run now, so that stops of its dependencies wait for it. A service that could not
-/// be stopped is in Error: no stop waits for it.
+/// Returns `true` if a service may run now, so that stops of its dependencies wait for it. No stop waits for a service
+/// that could not be stopped, which is in Error.
 fn may_run(input: &PlanInput<'_>, name: &ResourceName) -> bool {
     let cluster_view = input.cluster_view;
     let Some(resource) = cluster_view.resources.get(name) else { return false };
@@ -211,8 +211,8 @@ fn may_run(input: &PlanInput<'_>, name: &ResourceName) -> bool {
     answer.is_none_or(|report| report.value.phase.may_run())
 }
 
-/// Returns `true` if a service whose last assignment is a move was found on neither side. It keeps that assignment
-/// until it starts.
+/// Returns `true` if a service whose last assignment is a move was found on neither side. The service keeps that
+/// assignment until it starts.
 fn has_ended_move(state: ServiceState) -> bool {
     match state {
         ServiceState::RequestStart

@@ -33,8 +33,8 @@ pub(super) fn best_start_placement(
     place(&planner.view, service.name, &facts)
 }
 
-/// Places a set of companions that has no node yet on a node where all of them fit, if there is one. Otherwise the
-/// first companion could block the others.
+/// Places a set of companions that has no node yet on a node where all of them fit, if there is one. If each companion
+/// were placed alone, the first could block the others.
 pub(super) fn place_with_companions(
     planner: &Planner<'_>,
     service: &Service<'_>,
@@ -117,7 +117,7 @@ pub(super) fn start_failed(
     facts.uses.clear();
     let placement = place(&planner.view, service.name, &facts);
     let relocations = draft.status.relocations + u32::from(!never_here);
-    // After its next start, the service stays there for a while.
+    // The service then stays on the node of its next start for the length of the pause.
     let move_failures = draft.status.move_failures.saturating_add(1);
     let Some(next) = placement.node.clone() else {
         if never_here && placement.verdicts.values().all(needs_change) {
@@ -153,7 +153,7 @@ pub(super) fn record_failure(draft: &mut ServiceDraft, node: &NodeName, class: F
     add_node(remembered, node);
 }
 
-/// Adds a node to a list of remembered nodes.
+/// Adds a node to a list in the status, unless the list contains it.
 pub(super) fn add_node(nodes: &mut Vec<NodeName>, node: &NodeName) {
     if !nodes.iter().any(|known| known == node) {
         nodes.push(node.to_owned());

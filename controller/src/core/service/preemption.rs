@@ -23,8 +23,8 @@ pub(super) struct Preemption {
     priority: i32,
 }
 
-/// Handles a service without an eligible node: it waits and reports why. If the settings allow it, it waits for
-/// services of lower priority to leave.
+/// Handles a service without an eligible node. The service preempts services of lower priority if the settings allow
+/// this. In both cases, the service waits, and the draft reports the reason.
 pub(super) fn preempt_or_wait(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -74,7 +74,7 @@ fn name_with_priority(planner: &Planner<'_>, name: &ResourceName) -> String {
     format!("{name} (priority {priority})")
 }
 
-/// Returns the companions that are requested to run, and that have no node either or are leaving theirs.
+/// Returns the companions that are requested to run, and that also have no node or are leaving their node.
 pub(super) fn companions_without_node(
     planner: &Planner<'_>,
     service: &Service<'_>,
@@ -161,7 +161,7 @@ pub(super) fn stop_if_preempted(planner: &Planner<'_>, service: &Service<'_>, dr
     );
 }
 
-/// Starts a stopped service again; a preempted one is scheduled on another node.
+/// Starts a stopped service again. A preempted service is scheduled on another node.
 pub(super) fn start_again(draft: &mut ServiceDraft) {
     match &draft.status.preempted_by {
         Some(by) => {

@@ -8,7 +8,7 @@ use ha_api_types::operation::OperationAction;
 use ha_api_types::record::{Fence, FenceState, Phase, Proof, ServiceReport};
 use ha_api_types::resource::ResourceStatus;
 
-/// Whether a service runs on a node to which it is not assigned.
+/// Answer of a node to which a service is not assigned: state of the service there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The service runs there.
@@ -17,8 +17,8 @@ pub(super) enum Answer {
     Stopped,
     /// The node is proven empty without a probe; contains the evidence.
     Empty(&'static str),
-    /// The node is unreachable, and counts as empty because neither name nor identity was ever managed there.
-    /// Contains the reason why it was not probed. It must answer before any service starts there again.
+    /// The node is unreachable, and counts as empty because neither name nor identity was ever managed there. Contains
+    /// the reason why it was not probed. The node must answer before any service starts there again.
     CountedEmpty(&'static str),
     /// The node could not determine whether the service runs there; contains the cause.
     Unknown(String),
@@ -112,9 +112,9 @@ fn answer(
         FenceState::Closed if unguarded && fence.proof.is_some() => {
             Answer::Unanswered("is not registered, and only managed services are known to be stopped there")
         }
-        // Neither proof shows that the machine was reset. Its agent may have stopped the managed services, so that
-        // the watchdog let the machine stay (FENCING, section 4), or it registered again. Unmanaged copies keep
-        // running there.
+        // Neither proof shows that the machine was reset. The agent may have stopped the managed services, after which
+        // the machine stays up (FENCING, section 4), or it may have registered again. Unmanaged copies keep running
+        // there.
         FenceState::Fenced if unguarded && !proves_machine_empty(fence) => Answer::Unanswered(
             "was fenced after missed heartbeats, and only managed services are known to be stopped there",
         ),
@@ -162,10 +162,10 @@ pub(super) fn may_run_anywhere(cluster_view: &ClusterView, status: Option<&Resou
     cluster_view.restored.is_some() || status.is_some_and(may_have_been_moved)
 }
 
-/// Returns a report as an answer. After Ignored, or after a possible move by hand while the cluster was disarmed,
-/// only a newer probe counts: earlier reports do not cover later changes. Reports about another identity, or
-/// from before the current identity was stored, do not count either (FENCING, R7.2). The exception is a running copy
-/// of another identity, which its node reports with its definition: it is the one to adopt (R6.11).
+/// Returns a report as an answer. After Ignored, or after a possible move by hand while the cluster was disarmed, only
+/// a newer probe counts: earlier reports do not cover later changes. Reports about another identity, or from before the
+/// current identity was stored, do not count either (FENCING, R7.2). The exception is a running copy of another
+/// identity, which its node reports with its definition: this copy is adopted (R6.11).
 fn answer_of_report(
     cluster_view: &ClusterView,
     service: &Service<'_>,

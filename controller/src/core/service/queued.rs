@@ -199,8 +199,8 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         && let Some(epoch) = input.cluster_view.unreleased_epoch(node)
         && let Some(copy) = copies::differing_definition(&input, service, draft, node, epoch)
     {
-        // The node has answered for that copy only, so it is asked about the service in the spec once the copy is
-        // stopped.
+        // The node has answered for that copy only. Once the copy is stopped, the node is probed for the service in the
+        // spec.
         draft.status.asked_identity = copy.identity();
     }
     match (running_node, service.requested_state()) {

@@ -23,7 +23,7 @@ use ha_scheduler::rebalance::{Loads, Move, best_move};
 use ha_scheduler::{Placement, ServiceFacts, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Running time in milliseconds after which the load of a service on its node is measured, or never will be.
+/// Running time in milliseconds after which the load of a service counts as measured, or as not measurable.
 const MEASURED_AFTER_MS: Millis = 60_000;
 
 /// A planned move.

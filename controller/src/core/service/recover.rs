@@ -210,7 +210,8 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
 }
 
 /// Waits, and returns `true`, if the service's old node is about to be admitted again, as after a power failure of a
-/// whole cluster. That node is eligible again soon, so no other node is chosen before. The wait takes Th at most.
+/// whole cluster. That node is eligible again soon, so the service is not scheduled on another node during the wait.
+/// The wait takes at most Th.
 pub(super) fn wait_for_registration(planner: &Planner<'_>, draft: &mut ServiceDraft) -> bool {
     let cluster_view = planner.input.cluster_view;
     let Some(node) = draft.status.node.clone() else { return false };
@@ -319,7 +320,7 @@ pub(super) fn resume_from_assignment(
 /// Kind of service that waits for a node that left cleanly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReturnWaiter {
-    /// A service that ran there and is requested to run.
+    /// A service that ran on that node and is requested to run.
     Frozen,
     /// A service that stays stopped.
     Stopped,
@@ -363,7 +364,8 @@ fn return_wait_message(input: &PlanInput<'_>, node: &NodeName) -> String {
 /// Returns the time until which a service waits for its node, which left cleanly. `None` if it does not wait,
 /// `Some(None)` if it waits indefinitely.
 ///
-/// The wait counts from when this process saw the epoch closed, so another leader repeats it in full.
+/// The wait counts from the time at which this process saw the epoch closed, so another leader repeats the wait in
+/// full.
 #[allow(clippy::option_option, reason = "no wait and an unlimited wait are different values")]
 fn return_deadline(
     input: &PlanInput<'_>,

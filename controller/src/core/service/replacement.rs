@@ -131,7 +131,7 @@ fn wait_for_answer(
     must_end_first || draft.assignment_change != AssignmentChange::Keep
 }
 
-/// Returns `true` if the service is about to become unmanaged; the replacement must end first.
+/// Returns `true` if the replacement must end, because the service is about to become unmanaged.
 fn must_end(input: &PlanInput<'_>, service: &Service<'_>) -> bool {
     service.requested_state() == RequestedState::Ignored
         || service.resource.value.metadata.deletion_timestamp.is_some()
@@ -212,7 +212,8 @@ fn set_outcome(
     }
 }
 
-/// Returns the request that a new assignment on the current node repeats while there is no answer: it is canceled.
+/// Returns the request that a new assignment on the current node repeats while the node has not answered, marked as
+/// canceled.
 pub(super) fn repeated_request(draft: &ServiceDraft, assignment: &Assignment) -> Option<Replacement> {
     let stored_replacement = draft.status.replacement.as_ref()?;
     let request = assignment.replacement.as_ref().filter(|request| request.uid == stored_replacement.uid)?;

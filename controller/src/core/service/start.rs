@@ -46,8 +46,8 @@ pub(super) fn request_start(planner: &mut Planner<'_>, service: &Service<'_>, dr
     }
 }
 
-/// Returns `true`, and waits, if companions of this service run elsewhere: they move to the node before it starts
-/// there.
+/// Returns `true`, and waits, if companions of this service run elsewhere: the companions move to the node before the
+/// service starts there.
 pub(super) fn wait_for_companions(
     planner: &Planner<'_>,
     service: &Service<'_>,
@@ -269,7 +269,8 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         let placement = best_placement(planner, service, draft);
         moves::move_if_better(planner, service, draft, &placement);
     }
-    // If the service is relocated automatically, that stop also serves the dependency that waits.
+    // If the leader relocates the service automatically, the stop of the relocation is also the stop that the
+    // dependency waits for.
     if draft.status.state == ServiceState::Started
         && let Some(message) = ordering::stop_reason_of_waiting_dependency(planner, service)
     {
@@ -285,8 +286,8 @@ pub(super) fn multiple_active_message(name: &ResourceName, first: &str, second: 
     )
 }
 
-/// Ends a series of failures after the service has run for `stableSeconds`. An earlier crash counts as a failed start
-/// (SEMANTICS, section 3), so that a crash loop over several nodes ends in Error.
+/// Ends a series of failures after the service has run for `stableSeconds`. A crash before that time counts as a failed
+/// start (SEMANTICS, section 3), so a crash loop over several nodes ends in Error.
 fn clear_failures_if_stable(service: &Service<'_>, draft: &mut ServiceDraft, since: Mono, now: Mono) {
     if draft.status.failed_nodes.is_empty() && draft.status.relocations == 0 {
         return;
@@ -299,8 +300,8 @@ fn clear_failures_if_stable(service: &Service<'_>, draft: &mut ServiceDraft, sin
     }
 }
 
-/// Handles a service that its agent stopped automatically, for example at D − Ts. The right to start under that
-/// action is spent. The service starts again in place, under a new action, as soon as its node is eligible.
+/// Handles a service that its agent stopped automatically, for example at D − Ts. The service cannot start again under
+/// that action. It starts again in place, under a new action, as soon as its node is eligible.
 fn restart_after_agent_stop(
     planner: &mut Planner<'_>,
     service: &Service<'_>,

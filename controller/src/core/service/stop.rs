@@ -145,7 +145,7 @@ pub(super) fn stopped(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     match check_assigned_node(planner, service, draft) {
         AssignedNode::Kept | AssignedNode::Awaited => {}
         AssignedNode::Lost => {
-            // The assigned node has returned and is kept, also in maintenance.
+            // The assigned node has returned. The service stays assigned to it, even during maintenance.
             let returned = service.assigned(&planner.input).filter(|(assignment, epoch_status)| {
                 *epoch_status == EpochStatus::Released
                     && planner
@@ -166,7 +166,7 @@ pub(super) fn stopped(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     }
 }
 
-/// Handles a disabled service that is confirmed stopped. It keeps its node unless an operator moves it.
+/// Handles a disabled service that is confirmed stopped. The service keeps its node unless an operator moves it.
 pub(super) fn disabled(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
     draft.clear_all_failures();
     if follow_requested_state(service, draft, RequestedState::Disabled)
@@ -262,7 +262,7 @@ fn check_assigned_node(
             let answer = service.answer(&input).map(|answer| &answer.value);
             match &assignment.action {
                 Action::Stop { .. } => {}
-                // The start failed. Only an order to stop keeps the service stopped.
+                // Without an order to stop, the agent of the node does not keep the service stopped.
                 Action::Start | Action::Restart | Action::Migrate { .. } | Action::Leave => {
                     return AssignedNode::Lost;
                 }

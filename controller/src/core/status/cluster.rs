@@ -78,7 +78,7 @@ fn waiting_for(plan: &Plan) -> Vec<String> {
 }
 
 /// Returns the requested mode once agents may disarm: no service is in Fence, Recovery, Migrate or Relocate, and the
-/// others are frozen. The answer then holds until the cluster is armed.
+/// others are frozen. The mode then stays until the cluster is armed.
 fn disarm(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) -> Option<Disarmed> {
     let cluster_view = input.cluster_view;
     let disarm_mode = cluster_view.settings().disarmed?;

@@ -180,7 +180,8 @@ fn status(
     status
 }
 
-/// Updates the time of the last heartbeat: once a minute while the node is reachable, and exactly once it is not.
+/// Updates the time of the last heartbeat: at most once a minute while the node is reachable, and with the exact time
+/// once the node is unreachable.
 fn update_last_heartbeat_time(
     input: &PlanInput<'_>,
     name: &NodeName,
@@ -202,7 +203,7 @@ fn update_last_heartbeat_time(
     };
     let age_ms = input.now.raw.since(observed.since);
     let exact = Timestamp::from_unix_ms(input.now.wall_unix_ms - i128::from(age_ms));
-    // The two clocks are not read at the same moment, so a difference of one second is none.
+    // The two clocks are not read at the same moment, so a difference of one second is ignored.
     let is_newer = stored_seconds.zip(exact.unix_seconds()).is_none_or(|(stored, exact)| exact > stored + 1);
     if is_newer {
         status.last_heartbeat_time = Some(exact);

@@ -148,7 +148,7 @@ impl Agent {
         self.forget();
     }
 
-    /// Restarts the agent in the same boot, without memory of its registration.
+    /// Restarts the agent in the same boot, without the journal of its registration.
     pub(super) fn lose_journal(&mut self) {
         self.forget();
     }
@@ -487,7 +487,7 @@ impl Agent {
         self.mode = Some(mode);
     }
 
-    /// Returns W: the time after which the watchdog has reset this node.
+    /// Returns W, in milliseconds: the time after which the watchdog has reset this node.
     pub(super) fn wait_ms(&self) -> Millis {
         self.report(Epoch(1), Mode::Active).wait_ms()
     }

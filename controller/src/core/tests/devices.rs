@@ -1,5 +1,5 @@
-//! Tests of fence devices (FENCING, sections 2 and 5, (b)): the intent is recorded first, only a confirmed switch-off
-//! is a proof, and the node is switched on afterwards.
+//! Tests of fence devices (FENCING, sections 2 and 5, (b)): the intent is recorded first, only a confirmed power-off is
+//! a proof, and the node is switched on afterward.
 
 use super::fencing::{TH, running_on};
 use super::lab::Lab;
@@ -432,7 +432,7 @@ fn a_device_that_switched_nothing_is_no_proof_until_it_is_corrected() {
     };
     lab.run_until(1_000, "shown", |lab| devices_reason(lab) == Some(Reason::FenceDeviceRefuted));
 
-    // The next failure is not confirmed by that device, also after another edit of the node.
+    // The refuted device does not confirm the next failure, even after another edit of the node.
     lab.edit::<NodeSpec>(&node, |node| node.spec.count_threads = true);
     lab.run_until(10_000, "runs again", |lab| !lab.running_nodes("web").is_empty());
     let holder = lab.running_nodes("web")[0].clone();
@@ -457,8 +457,8 @@ fn a_device_that_switched_nothing_is_no_proof_until_it_is_corrected() {
     });
 }
 
-/// The operation's write of the fence keeps the intent of the device. The leader lost track of it, and awaited the
-/// longest duration of the device as if another process ran it.
+/// The operation's write of the fence keeps the intent of the device. Otherwise, the leader would wait for the longest
+/// duration of the device, as if another process ran the device.
 #[test]
 fn an_operators_confirmation_does_not_prolong_the_work_of_a_device() {
     let (mut lab, node) = node_with_device(pdu());

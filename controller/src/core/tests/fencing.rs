@@ -49,7 +49,8 @@ fn proof_a_silent_armed_node_fenced_after_w() {
     assert_eq!(lab.fence(&node).epoch, Epoch(2));
 }
 
-/// An agent that has not read a shorter Th acts by the longer one, so the node counts as alive for that long (R5.5).
+/// An agent that has not read a shorter Th acts by the longer Th, so the node counts as alive for the longer time
+/// (R5.5).
 #[test]
 fn a_node_is_late_by_the_timings_of_its_own_report() {
     let (mut lab, node) = running_on(&["node1", "node2"]);

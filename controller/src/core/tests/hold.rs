@@ -78,7 +78,7 @@ fn a_controller_does_not_grant_while_declaring() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let hold_request = request(&lab, &node);
     lab.agent(&node).power_off();
-    // The declaration is lost on its way, and then the store becomes unreachable.
+    // The declaration is lost before it reaches the store, and then the store becomes unreachable.
     lab.run(TH - 1_500);
     lab.lost_commits = vec![false; 20];
     lab.run_until(TH, "declared dead, with an outcome that is unknown", |lab| lab.lost_commits.len() < 20);

@@ -49,7 +49,7 @@ fn in_place_update_stops_no_service() {
     assert_eq!(after.in_place.as_deref(), Some("fix"), "the confirmation is recorded");
     assert!(lab.status("web").copies.iter().all(|copy| copy.definition == after.definition));
     assert_eq!((lab.running_nodes("web"), lab.is_in_state("web", ServiceState::Started)), (vec![node], true));
-    // An agent that missed the definition learns it with the stop.
+    // An agent that missed the rewritten definition receives it with the order to stop.
     lab.set_requested_state("web", RequestedState::Stopped);
     lab.run_until(20_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
     let stop = lab.assignment("web").unwrap();

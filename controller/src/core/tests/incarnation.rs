@@ -34,7 +34,7 @@ fn operator_lets_node_follow_replaced_store() {
         node: Some(node.into()),
         ..OperationSpec::default()
     };
-    // A node that refuses this etcd has never registered in it.
+    // A node that refuses the data of this etcd has not registered there.
     for name in ["first", "again"] {
         lab.operate(name, spec("node9"));
         lab.run_until(5_000, "done", |lab| lab.operation(name).phase == OperationPhase::Succeeded);

@@ -69,7 +69,7 @@ pub(super) struct Lab {
     pub(super) metric_events: Vec<MetricEvent>,
     /// Outcome of every delivery of a notification.
     pub(super) delivery_outcome: DeliveryOutcome,
-    /// Lets the next controller that delivers a notification die before it receives the outcome.
+    /// `true` if the next controller that delivers a notification dies before it receives the outcome.
     pub(super) dies_on_delivery: bool,
     /// Delivered notifications, with the name of the target.
     pub(super) delivered: Vec<(String, Notification)>,
@@ -77,9 +77,9 @@ pub(super) struct Lab {
     pub(super) fencer: Option<FencerOutcome>,
     /// Actions that fence devices fail to carry out.
     pub(super) refused: Vec<FencerAction>,
-    /// The outcomes of the next leader commits are lost; each value states whether that commit is applied.
+    /// Next commits of the leader whose outcome is lost; `true` if the commit is applied.
     pub(super) lost_commits: Vec<bool>,
-    /// The next commits that write these keys are not applied, and their outcome is lost. The last key comes first.
+    /// Keys whose next write is not applied, and whose outcome is lost. The last key is used first.
     pub(super) lost_commits_by_key: Vec<String>,
     /// `true` if the store is unreachable for all.
     pub(super) store_unreachable: bool,

@@ -186,7 +186,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     /// A service never runs twice (checked at every step), epochs rise, and every leader's write has the leader's
-    /// guard. After the faults end, every service that is requested to run does so once.
+    /// guard. After the faults end, every requested service runs exactly once.
     #[test]
     fn random_failures_end_with_exactly_one_copy(faults in proptest::collection::vec(fault(), 1..40)) {
         let mut lab = Lab::new(2, &NODES);

@@ -1,5 +1,5 @@
-//! Tests of replacements of the secondary of a running service: refusals, outcomes, and which secondary is used until
-//! the end of a replacement.
+//! Tests of replacements of the secondary of a running service: refusals, outcomes, and the secondary that is in use
+//! until the end of a replacement.
 
 use super::agent::{Agent, Read, read};
 use super::lab::Lab;
@@ -48,7 +48,8 @@ impl Agent {
         report.value.replacement.filter(|report| report.uid == requested.uid)
     }
 
-    /// Advances a replacement by one step. Returns `true` if one is in progress, which ends before any other action.
+    /// Advances a replacement by one step. Returns `true` if a replacement is in progress, which ends before any other
+    /// action.
     pub(super) fn replace(
         &mut self,
         state: &mut MemoryState,

@@ -448,7 +448,7 @@ fn every_leader_write_is_signed_and_guarded() {
     lab.run(20_000);
     let mut opened = BTreeSet::new();
     for (_, transaction, outcome) in &lab.members[0].commits {
-        // R3.16: the opening of an epoch is guarded by the registration that the leader has read.
+        // R3.16: the transaction that opens an epoch guards the registration that the leader has read.
         for node in ["node1", "node2"] {
             if let Some(Write::Put { value, .. }) = transaction.writes().get(&lab.keys.fence(&node.into())) {
                 let fence: Fence = serde_json::from_slice(value).unwrap();
@@ -466,10 +466,10 @@ fn every_leader_write_is_signed_and_guarded() {
         assert!(own || transaction.guards().contains_key(&lab.keys.leader()));
         assert!(transaction.writes().keys().all(|key| transaction.guards().contains_key(key)));
         assert!(!matches!(outcome, Outcome::Refused(_)));
-        // R6.8: an assignment is guarded by the spec from which the leader derived it.
+        // R6.8: an assignment guards the spec from which the leader derived it.
         let assigns = transaction.writes_key(&lab.keys.assignment(&"web".into()));
         assert!(!assigns || transaction.guards().contains_key(&lab.keys.spec(Kind::Resource, "web")));
-        // R6.13: an assignment is also guarded by the fence of its node.
+        // R6.13: an assignment also guards the fence of its node.
         if let Some(Write::Put { value, .. }) = transaction.writes().get(&lab.keys.assignment(&"web".into()))
         {
             let assigned: Assignment = serde_json::from_slice(value).unwrap();

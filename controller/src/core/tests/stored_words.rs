@@ -220,7 +220,7 @@ fn each_stored_enum_has_unknown_value_sample() {
             *novel.pointer_mut(&pointer).expect("the word exists in the sample") = json!(NOVEL);
             let Err(error) = (sample.read)(&novel) else { continue };
             seen.extend(expected(&error));
-            // The leader records the key as unreadable, so that the value never counts as absent.
+            // The leader records the key as unreadable. The value must not count as absent.
             if let Some(key) = &sample.key {
                 assert!(is_noticed(key, &novel), "{key} {pointer}");
             }

@@ -224,8 +224,8 @@ fn unknown_enum_values_cause_no_second_copy() {
 fn upgrade_agents_first(location: &WordLocation) {
     let (mut lab, node) = running_on(&["node1", "node2", "node3"]);
     lab.replace_controller(0, "old", Some(unreadable_word_lens(&lab.keys, location, None)));
-    // This case cannot occur for the leader's own keys, because a leader can read every word that it writes. In this
-    // test, such a leader would never settle.
+    // Keys of the leader are excluded, because a leader can read every word that it writes. A leader that could not
+    // would rewrite its keys without end in this test.
     let own = ["fence", "assignment", "tombstone", "status/"]
         .iter()
         .any(|key_type| location.key_type.starts_with(key_type));

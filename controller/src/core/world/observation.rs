@@ -58,7 +58,7 @@ impl ClusterView {
         }
     }
 
-    /// Records that this process granted hold to a node's agent, which counts as a heartbeat from now on.
+    /// Records that this process granted hold to a node's agent, which counts as a heartbeat at this time.
     pub(in crate::core) fn observe_hold(&mut self, node: &NodeName, now: Mono) {
         if let Some(observation) = self.observations.get_mut(node) {
             observation.since = now;
@@ -74,7 +74,7 @@ impl ClusterView {
         )
     }
 
-    /// Observes a fence. A node that was just admitted has the time for a first heartbeat from now on.
+    /// Observes a fence. The time in which a newly admitted node must send its first heartbeat begins now.
     pub(super) fn observe_fence(&mut self, node: &NodeName, now: Mono) {
         let Some(fence) = self.fences.get(node) else { return };
         let open =

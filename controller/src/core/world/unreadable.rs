@@ -1,8 +1,8 @@
 //! Unreadable values: a stored value that this version cannot read counts as its most dangerous possible value
 //! (FENCING, R1.16 to R1.22).
 //!
-//! The tables of the view contain the readable part of such a value, adjusted in that way. Code for which the adjusted
-//! value is not sufficient calls the functions of this module.
+//! The tables of the view contain the readable part of such a value. The unreadable fields have their most dangerous
+//! values. Code that must distinguish unreadable values calls the functions of this module.
 
 use super::{ClusterView, Versioned};
 use ha_api_types::cluster::{CLUSTER_NAME, Cluster, OnEtcdLoss};
@@ -225,7 +225,7 @@ impl ClusterView {
         if let Some(report) = self.node_reports.get_mut(node) {
             let report = &mut report.value;
             if partial.is_unreadable("mode") {
-                // The mode must be neither Registering nor Left.
+                // Registering or Left would count as evidence that no service runs.
                 report.mode = Mode::Active;
             }
             if partial.is_unreadable("timings") {

@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Settings for the execution of a plan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExecutionSettings<'a> {
-    /// Timeout of one job set.
+    /// Maximum time of one job set.
     pub(crate) timeout: Duration,
     /// Nodes that options treat as offline; their state is not checked.
     pub(crate) offline: &'a [String],
@@ -34,7 +34,7 @@ pub(crate) struct ExecutionSettings<'a> {
 pub(crate) struct Applied {
     /// All jobs that were started, as JSON.
     pub(crate) jobs: Vec<Value>,
-    /// Reason why the execution stopped; `None`: everything is done.
+    /// Reason why the execution stopped; `None` if it is complete.
     pub(crate) failure: Option<Failure>,
 }
 
@@ -45,7 +45,7 @@ struct Job<'a> {
     /// Label in messages: `web node1 => node2`.
     label: String,
     actions: Vec<Action>,
-    /// Services that a rule moves along without an operation of their own.
+    /// Services that a rule moves together with the job's service, without a separate operation.
     followers: Vec<String>,
     target: String,
 }
@@ -177,7 +177,7 @@ impl Execution<'_> {
     }
 }
 
-/// Adds to a failure how many moves are done and how many are left.
+/// Adds the numbers of completed and remaining moves to a failure.
 fn with_progress(failure: Failure, done_moves: usize, move_count: usize, command: &str) -> Failure {
     let remaining = move_count - done_moves;
     let progress = format!("{} of {} done, {remaining} left", done_moves, count(move_count, "move"));
@@ -223,7 +223,8 @@ fn moved_services<'a>(source: &'a Source, jobs: &[Job<'a>]) -> Vec<&'a str> {
         .collect()
 }
 
-/// Executes the operations of a job one at a time, and then waits for the services that a rule moves along.
+/// Executes the operations of a job one at a time, and then waits for the services that a rule moves together with
+/// them.
 async fn execute_job(session: &Session, job: &Job<'_>) -> Result<(), Failure> {
     for action in &job.actions {
         let verb = action.verb();

@@ -1,4 +1,5 @@
-//! The wait for services that a rule moves along, which arrive after the operation on their partner has ended.
+//! The wait for services that a rule moves together with a partner. They arrive after the operation on the partner has
+//! ended.
 
 use crate::client::{Change, Watcher};
 use crate::command::wait::status_line;

@@ -17,11 +17,11 @@ pub(super) struct Expected {
     command: &'static str,
     /// Primary and secondary of each service of the planned groups.
     services: BTreeMap<String, Placement>,
-    /// Nodes of these groups, and whether they are online and accept services.
+    /// State of each node of these groups.
     nodes: BTreeMap<String, Acceptance>,
 }
 
-/// Whether a node accepts services.
+/// State of a node with respect to new services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Acceptance {
     Accepts,

@@ -138,10 +138,10 @@ fn parse_arguments(arguments_given: Vec<OsString>) -> Result<Arguments, Abort> {
     Ok(arguments)
 }
 
-/// Inserts the equals sign that `-CFILE`, `-pFIELDS` and `-LPATH` lack before their value.
+/// Inserts the equals sign that is missing before the value in `-CFILE`, `-pFIELDS` and `-LPATH`.
 fn with_equals_sign(argument: OsString) -> OsString {
     let Some(text) = argument.to_str() else { return argument };
-    // Every program of Ganeti accepts abbreviated long options, and scripts use this one.
+    // Programs of Ganeti accept abbreviated long options, and existing scripts use this abbreviation.
     if text == "--prio" {
         return "--priority".into();
     }
@@ -159,7 +159,7 @@ fn with_equals_sign(argument: OsString) -> OsString {
     argument
 }
 
-/// Returns the message for a source of data that this program does not support, or for more than one source.
+/// Returns the error message if the arguments name an unsupported source of data, or several sources.
 fn unsupported_source(arguments_given: &[OsString]) -> Option<String> {
     let has = |sources: &[&str]| {
         arguments_given.iter().filter_map(|argument| argument.to_str()).any(|argument| {
@@ -337,7 +337,7 @@ impl Arguments {
         }
     }
 
-    /// Returns `true` if the score exceeds the optimum by less than the requested amount, so that nothing is moved.
+    /// Returns `true` if the score exceeds the optimum by less than the requested amount. No instance is moved then.
     fn is_balanced(&self, group_plan: &GroupPlan) -> bool {
         group_plan.plan.start - optimum(&group_plan.problem) < self.options.min_score
     }
@@ -525,14 +525,14 @@ fn read_utilization(cluster: &mut Cluster, text: &str) -> Result<(), String> {
     text::read_utilisation(cluster, &known_lines).map_err(|error| error.to_string())
 }
 
-/// Warns of nodes that use more memory or disk than the node itself and its instances account for.
+/// Warns about nodes whose used memory or disk exceeds the sum of their own usage and that of their instances.
 fn warn_of_unaccounted_usage(terminal: &Terminal, cluster: &Cluster) {
     let mut used_by_node: BTreeMap<usize, (i64, i64)> = BTreeMap::new();
     for instance in cluster.instances.iter().filter(|instance| !instance.forthcoming) {
         if instance.status.is_running() {
             used_by_node.entry(instance.primary).or_default().0 += instance.memory;
         }
-        // hbal counts every disk here, also one on shared storage.
+        // hbal counts every disk here, even on shared storage.
         for node in [Some(instance.primary), instance.secondary].into_iter().flatten() {
             used_by_node.entry(node).or_default().1 += instance.disk;
         }
@@ -551,7 +551,7 @@ fn warn_of_unaccounted_usage(terminal: &Terminal, cluster: &Cluster) {
     }
 }
 
-/// Warns of instances whose nodes are in different groups, because those are not moved.
+/// Warns about instances whose nodes are in different groups, because such instances are not moved.
 fn warn_of_split_instances(terminal: &Terminal, cluster: &Cluster) {
     let group = |node: usize| cluster.nodes[node].group;
     let split: String = cluster
@@ -567,7 +567,8 @@ fn warn_of_split_instances(terminal: &Terminal, cluster: &Cluster) {
     }
 }
 
-/// Returns the longest suffix, from a dot on, that the names of all nodes and instances share; empty if there is none.
+/// Returns the longest common suffix of the names of all nodes and instances that begins with a dot; empty if there is
+/// none.
 fn common_suffix(cluster: &Cluster) -> String {
     let mut names = cluster
         .nodes

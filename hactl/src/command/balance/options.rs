@@ -101,7 +101,7 @@ pub(crate) struct Options {
     /// Random seed; same plan for the same seed if the search ends in time
     #[arg(long, value_name = "N", default_value_t = 1, action = ArgAction::Set)]
     pub(crate) seed: u64,
-    /// Whether a plan of single steps stays unless another scores lower
+    /// Keep the plan of single steps unless another plan has a lower score
     #[arg(skip)]
     pub(crate) keeps_single_steps: bool,
 }
@@ -189,7 +189,7 @@ fn with_extension(base: &Path, extension: &str) -> PathBuf {
     name.into()
 }
 
-/// Returns the file of an option with an optional file name; `None`: no file is given.
+/// Returns the file of an option with an optional file name; `None` if no file is given.
 pub(crate) fn output_path(value: &str) -> Option<&Path> {
     (!value.is_empty()).then(|| Path::new(value))
 }

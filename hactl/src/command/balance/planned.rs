@@ -23,9 +23,9 @@ pub(crate) struct Source {
     pub(crate) groups: Vec<usize>,
     /// Nodes to empty, in addition to offline ones.
     pub(crate) drained: BTreeSet<String>,
-    /// Whether this is the live cluster rather than one from a file.
+    /// `true` for the live cluster, `false` for a cluster from a file.
     pub(crate) is_live: bool,
-    /// Whether services may move between groups.
+    /// `true` if services may move between groups.
     pub(crate) inter_group_moves: bool,
     /// Input of placement; `None` for a cluster from a file.
     pub(crate) view: Option<View>,
@@ -132,8 +132,8 @@ pub(crate) fn find_group(cluster: &Cluster, name: &str) -> Result<usize, Failure
     group_index.ok_or_else(|| Failure::usage(format!("-G: group {name:?} not found")))
 }
 
-/// Returns a clock for one of several groups. The clock returns the used share of the group's time budget. The next
-/// group also gets the time that this group does not use.
+/// Returns a clock for one of several groups. The clock returns the used share of the group's time budget. Time that
+/// this group does not use is available to the next group.
 pub(crate) fn budget_clock(
     started_at: Instant,
     budget: Duration,

@@ -88,7 +88,7 @@ fn summary(report: &ReservationReport) -> String {
     text + &format!("Simulated failures: {} (basis: {:?}; {counted}).\n", report.checked, report.basis)
 }
 
-/// Returns the moves that prove that a failure is survived, or the lacking capacity if it is not.
+/// Returns the moves that show that the cluster survives a failure, or the missing capacity if it does not.
 fn details(item: &FailureReport) -> Vec<String> {
     let moves = item.moves.iter().map(|one| format!("  {}: {} → {}", one.resource, one.from, one.to));
     let moves_to_free_capacity = item

@@ -49,7 +49,7 @@ impl Compress {
     }
 }
 
-/// Returns whether a group can be emptied, as text.
+/// Returns the verdict on emptying a group, as text.
 fn verdict(all_groups: &AllGroups<'_>, candidate: &Candidate) -> (String, Style) {
     match &candidate.verdict {
         Verdict::Empty => ("already empty".to_owned(), Style::Good),

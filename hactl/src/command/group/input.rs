@@ -51,7 +51,7 @@ pub(crate) struct ClusterInput {
 
 /// A cluster with the settings of moves.
 pub(crate) struct LoadedCluster {
-    /// Whether this is the live cluster rather than one from a file.
+    /// `true` for the live cluster, `false` for a cluster from a file.
     pub(crate) is_live: bool,
     pub(crate) cluster: Cluster,
     /// Settings of moves.
@@ -96,8 +96,8 @@ impl ClusterInput {
 }
 
 impl LoadedCluster {
-    /// Removes the limits of unknown capacities of live nodes. The cluster model otherwise sets them just large enough for
-    /// the running services.
+    /// Removes the limits of unknown capacities of live nodes. Without this call, the cluster model sets these limits
+    /// just large enough for the running services.
     pub(crate) fn without_unknown_limits(mut self) -> LoadedCluster {
         const UNLIMITED_AMOUNT: i64 = 1 << 36;
         for (node, facts) in
@@ -118,7 +118,8 @@ impl LoadedCluster {
         self
     }
 
-    /// Returns whether memory, disk and CPUs of these nodes are all known; an unknown capacity is no limit.
+    /// Returns, for memory, disk and CPUs, `true` if the capacity of all these nodes is known. An unknown capacity
+    /// means no limit.
     pub(crate) fn has_known_capacity(&self, nodes: &[usize]) -> [bool; 3] {
         let facts = |node: &usize| self.view.as_ref()?.nodes.get(self.cluster.nodes[*node].name.as_str());
         let all =

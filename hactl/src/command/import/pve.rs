@@ -148,6 +148,6 @@ fn read_text(path: &Path) -> Result<Option<String>, Failure> {
         Failure::usage(format!("{}:{line}: invalid UTF-8", path.display()))
             .help("nothing was written; convert the file, for example with \"iconv -f LATIN1 -t UTF-8\"")
     })?;
-    // Some editors write a byte order mark, which is not part of the first word.
+    // Some editors write a byte order mark, which must not become part of the first word.
     Ok(Some(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned()))
 }

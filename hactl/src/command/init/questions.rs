@@ -24,7 +24,7 @@ impl<R: BufRead, W: Write> Questions<R, W> {
     /// Asks for every setting that no flag gives.
     ///
     /// # Errors
-    /// Fails if the answers end before the questions.
+    /// Fails if the input ends before all questions are answered.
     pub(super) fn ask_missing(&mut self, flags: &mut Init) -> Result<(), Failure> {
         flags.etcd_endpoints = self.ask_until_valid(
             "Client URLs of etcd, separated by commas",

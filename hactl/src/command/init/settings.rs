@@ -53,7 +53,7 @@ pub(super) struct Node {
 pub(super) struct Controller {
     pub(super) listen: SocketAddr,
     pub(super) advertise_url: String,
-    /// Certificates of the API; `None`: the API is served without TLS.
+    /// Certificates of the API; `None` if the API is served without TLS.
     pub(super) tls: Option<Tls>,
 }
 
@@ -182,8 +182,8 @@ fn controller(flags: &Init, etcd_tls: &Tls) -> Result<Controller, Failure> {
         }
         (Some(_) | None, Some(_) | None) => None,
     };
-    // Without flags for the API, missing certificates only mean that the API has no TLS. A given flag must not be
-    // ignored silently.
+    // If no flag for the API is given, missing certificates only mean that the API has no TLS. If one is given, it must
+    // not be ignored silently.
     if tls.is_none() && (flags.tls_cert.is_some() || flags.client_ca.is_some()) {
         let (given_flag, missing) = if flags.tls_cert.is_some() {
             ("--tls-cert", "--client-ca FILE (or --etcd-ca)")
@@ -314,8 +314,8 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Returns `true` if the user of ha-controller's unit can read a key. Also returns `true` for a missing
-/// key, which another step mentions.
+/// Returns `true` if the user of ha-controller's unit can read a key. Also returns `true` for a missing key, which
+/// another step reports.
 fn controller_may_read(key: &Path) -> bool {
     let Ok(metadata) = std::fs::metadata(key) else { return true };
     let group = Group::from_name(CONTROLLER_GROUP).ok().flatten().map(|group| group.gid);

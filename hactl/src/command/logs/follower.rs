@@ -3,7 +3,7 @@
 /// Number of printed lines that are remembered.
 const MAX_REMEMBERED_LINES: usize = 10_000;
 
-/// A log that is read again and again, with periods that overlap.
+/// A log that is read repeatedly, with overlapping periods.
 #[derive(Debug, Default)]
 pub(super) struct LogFollower {
     /// The lines that were printed last.
@@ -11,8 +11,8 @@ pub(super) struct LogFollower {
 }
 
 impl LogFollower {
-    /// Returns the lines of a reading that were not printed yet, as text. A last line without an end is left for the next
-    /// reading, because it may still be written.
+    /// Returns the lines of a reading that were not printed yet, as text. A last line without a line end is left for
+    /// the next reading, because it may still be incomplete.
     pub(super) fn new_lines(&mut self, text: &str) -> String {
         let complete = text.rfind('\n').map_or("", |end| &text[..=end]);
         let lines: Vec<&str> = complete.split_inclusive('\n').collect();
@@ -25,7 +25,7 @@ impl LogFollower {
 }
 
 /// Returns the number of lines at the start of `read` that are also the last lines in `printed`. The reading may begin
-/// before or after the first line that is remembered.
+/// before or after the first line in `printed`.
 fn overlap_length(printed: &[String], read: &[&str]) -> usize {
     let is_end = |length: usize| {
         let shared = length.min(printed.len());
@@ -55,7 +55,7 @@ mod tests {
     fn follower_prints_each_line_once() {
         // Readings of the whole file, then of newer lines only.
         check(&[("a\nb\n", "a\nb\n"), ("a\nb\nc\n", "c\n"), ("a\nb\nc\n", ""), ("c\nd\n", "d\n"), ("", "")]);
-        // A reading that begins before the first printed line, as of a file without times.
+        // A reading that begins before the first printed line, such as from a file without times.
         check(&[("y\nz\n", "y\nz\n"), ("w\nx\ny\nz\nnew\n", "new\n")]);
         // A rotated file, or another node.
         check(&[("a\nb\n", "a\nb\n"), ("c\nd\n", "c\nd\n")]);

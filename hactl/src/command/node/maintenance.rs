@@ -41,16 +41,16 @@ pub(super) struct Maintenance {
 struct RemainingService {
     /// State of the service, with its message.
     why: String,
-    /// Whether a message exists, so that the service is not merely running.
+    /// `true` if a message exists, which means that the service is not merely running.
     is_explained: bool,
-    /// Whether the service cannot continue automatically.
+    /// `true` if the service cannot continue automatically.
     is_stuck: bool,
 }
 
 impl RemainingService {
     fn new(resource: &AnyObject) -> RemainingService {
         let mut why = status_line(Kind::Resource, resource);
-        // A running service is ready, but may have a reason to stay.
+        // A running service is ready, but may have a reason why it stays on its node.
         let ready = resource.condition("Ready").filter(|ready| ready.reason != "Running");
         let ready_message = ready.map_or("", |ready| &ready.message);
         if !why.contains(ready_message) {
@@ -79,8 +79,9 @@ impl Command {
     }
 }
 
-/// Enables the maintenance of a node. Returns the node as it is stored, or as a dry run would store it. If `is_made_unschedulable`,
-/// the caller has made the node unschedulable after reading it, and the node's own setting is restored.
+/// Enables the maintenance of a node. Returns the node as it is stored, or as a dry run would store it. If
+/// `is_made_unschedulable` is `true`, the caller has made the node unschedulable after reading it. In that case, the
+/// node's own setting is restored.
 pub(in crate::command) async fn enable(
     session: &Session,
     node: &TypedObject<NodeSpec>,
@@ -147,7 +148,7 @@ pub(in crate::command) async fn wait_until_drained(
     Ok(())
 }
 
-/// Waits until no service on the node runs or is in transition. Keeps `remaining_services` up to date.
+/// Waits until no service on the node runs or is in transition. Updates `remaining_services` at each poll.
 async fn wait_until_empty(
     session: &Session,
     node: &str,

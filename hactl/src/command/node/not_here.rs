@@ -54,7 +54,8 @@ impl NotHere {
     }
 }
 
-/// Returns `true` if the resource is desired and either waits for answers of nodes or counted this node as empty.
+/// Returns `true` if the resource is requested to run, and either waits for answers of nodes or has counted this node
+/// as empty.
 fn is_affected(resource: &TypedObject<ResourceSpec>, node: &str, driver: Option<&str>) -> bool {
     let is_wanted = matches!(resource.text_at("/spec/state"), "" | "Started");
     let is_queued = resource.state() == Some(ServiceState::Queued);

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 pub(super) struct BackupFacts {
     pub(super) controllers: BTreeSet<String>,
     pub(super) nodes: BTreeSet<NodeName>,
-    /// Longest W in the nodes' reports; `None`: no report exists.
+    /// Longest W in the nodes' reports; `None` if no report exists.
     pub(super) longest_wait_ms: Option<Millis>,
     pub(super) incarnation: Option<Incarnation>,
 }
@@ -30,7 +30,7 @@ impl BackupFacts {
                 Some(Key::Fence(node)) => drop(facts.nodes.insert(node)),
                 Some(Key::NodeReport(node)) => {
                     facts.nodes.insert(node);
-                    // If timings cannot be read, the longest wait of the profiles covers them.
+                    // Timings that cannot be read are covered by the longest wait of the profiles.
                     let report: NodeReport =
                         lenient::read(value.as_bytes()).unwrap_or_else(|partial| partial.value);
                     facts.longest_wait_ms = facts.longest_wait_ms.max(Some(report.wait_ms()));

@@ -1,5 +1,5 @@
-//! Certificates for one run: no other process can reach the private etcd, and its only client counts as root if users
-//! are enabled.
+//! Certificates for one run: no other process can access the private etcd, and its only client is root if users are
+//! enabled.
 
 use crate::failure::Failure;
 use rcgen::{

@@ -199,7 +199,7 @@ impl PrivateEtcd {
     }
 }
 
-/// Removes etcd's settings from the environment: they belong to the operator's own cluster.
+/// Removes etcd's settings from the environment, because they apply to the operator's own cluster.
 fn remove_etcd_environment(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("ETCD") {

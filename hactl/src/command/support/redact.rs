@@ -7,7 +7,7 @@ const REDACTED: &str = "(redacted)";
 /// Parts of names whose values are secrets.
 const SECRET_NAME_PARTS: [&str; 6] = ["passw", "secret", "token", "credential", "apikey", "privatekey"];
 
-/// Replaces every secret that its name reveals.
+/// Replaces every value whose name identifies it as a secret.
 pub(super) fn redact(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -24,7 +24,7 @@ pub(super) fn redact(value: &mut Value) {
         Value::Array(items) => {
             let mut is_option_value = false;
             for item in items {
-                // `--password x`: the value follows the option as an item of its own.
+                // `--password x`: the value follows the option as a separate item.
                 let is_option =
                     item.as_str().is_some_and(|text| text.starts_with('-') && !text.contains('='));
                 let next = is_option && item.as_str().is_some_and(is_secret);
@@ -81,7 +81,7 @@ fn redacted_text(text: &str) -> String {
     }
     let mut remaining = text;
     let mut redacted = String::new();
-    // The earliest match decides, so that the text before it is kept.
+    // The earliest match is used, so that the text before it is kept.
     while let Some(at) = ["passwd=", "password="].iter().filter_map(|name| remaining.find(name)).min() {
         let value_start = at + remaining[at..].find('=').unwrap_or(0) + 1;
         redacted.push_str(&remaining[..value_start]);

@@ -12,7 +12,7 @@ use serde::Serialize;
 pub(super) struct FailoverSubject {
     pub(super) name: String,
     pub(super) device: String,
-    /// Active timings and watchdog of the subject; `None`: the agent has not committed them yet.
+    /// Active timings and watchdog of the subject; `None` if the agent has not committed them yet.
     pub(super) timings_and_watchdog: Option<(Timings, WatchdogBounds)>,
 }
 
@@ -42,7 +42,7 @@ struct Failover {
     watchdog: WatchdogBounds,
     /// Active timings of the nodes.
     timings: Timings,
-    /// Whether the timings differ from the cluster's settings.
+    /// `true` if the timings differ from the cluster's settings.
     differs: bool,
     fencing_delay_ms: Millis,
     /// Bound if only the node fails.
@@ -174,8 +174,9 @@ impl Report {
 }
 
 impl Bound {
-    /// Returns the phases and their total: name, duration, and the event that ends it. The phases are those of the metric
-    /// of failovers: detection ends with the lifetime of the last heartbeat, and each later phase with a commit.
+    /// Returns the phases and their total, each with its name, its duration, and the event that ends it. The phases are
+    /// those of the metric of failovers: detection ends with the lifetime of the last heartbeat, and each later phase
+    /// with a commit.
     fn phases(&self) -> [(&'static str, Millis, &'static str); 5] {
         let (parts, wait) = (&self.parts, &self.parts.wait);
         let delays_ms = parts.candidate_check_ms + parts.next_leader_ms;

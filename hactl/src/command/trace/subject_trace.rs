@@ -217,7 +217,7 @@ mod tests {
         );
         check(operation("copy-2"), &[], &["+0.000s Copied"]);
         check(operation("never"), &[], &[]);
-        // The operation's own steps exist without any event.
+        // The operation's own steps are shown even if no event exists.
         let silent = json!({
             "metadata": {"name": "copy", "creationTimestamp": "2026-01-01T00:00:00Z"},
             "status": {"phase": "Succeeded", "completionTime": "2026-01-01T00:00:09Z"},

@@ -122,7 +122,7 @@ impl World {
         self.advance(1_000);
         self.commands_to_hold.clear();
         self.executed.clear();
-        // The permit stays; the journal entries that the process wrote after it are removed.
+        // The permit stays. Journal entries that the process wrote after the permit are removed.
         self.journal = Journal { services: journal.services, ..self.journal.clone() };
         uid
     }

@@ -28,7 +28,7 @@ impl World {
         }
     }
 
-    /// Asserts FENCING 6: a start has its permit in etcd and its action in the journal, and happens while now < D − Ts.
+    /// Asserts FENCING 6: a start has its permit in etcd and its action in the journal, and begins while now < D − Ts.
     pub(super) fn check_command(&self, command: &Command, service: &ServiceDefinition) {
         match command {
             Command::Start | Command::Receive | Command::Arrive { .. } => {}
@@ -64,8 +64,8 @@ impl World {
         }
     }
 
-    /// Asserts that a replacement of a secondary is committed as begun, happens once, and happens while the service
-    /// runs in time.
+    /// Asserts that a replacement of a secondary is committed as begun, begins only once, and begins while the service
+    /// runs under a valid deadline.
     fn check_replacement(&self, service: &ServiceDefinition) {
         let report = self.service(&service.name);
         let replacement = report.replacement.expect("begun before it is");

@@ -1,5 +1,5 @@
-//! Tests of FENCING 4: without a deadline that the watchdog follows, no exclusive service is begun and no node counts
-//! as empty.
+//! Tests of FENCING 4: without a deadline that the watchdog follows, no exclusive service begins, and no node counts as
+//! empty.
 
 use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec};
@@ -151,7 +151,7 @@ fn late_deadline_is_sent_to_daemon_once() {
     let deadline = world.proven_ms.expect("heartbeat") + t.heartbeat_valid_ms;
     world.advance(deadline - 500 - world.now_ms);
     assert_eq!(world.daemon.status().state, protocol::State::Staying);
-    // When the node turns out not to be empty, less time is left than the device's smallest timeout.
+    // The node is found not to be empty when less time is left than the device's smallest timeout.
     world.commands_to_hold.insert("kill");
     world.requests.clear();
     world.copies.entry("mail".into()).or_default().running = true;

@@ -182,7 +182,7 @@ fn arrived_service_needs_permit_after_cutover() {
     let (permit, _) =
         world.commits.iter().rfind(|(permit, _)| permit.writes().contains_key(&key)).expect("a permit");
     assert!(permit.guards().contains_key(&world.keys.assignment(&"web".into())));
-    // The same holds if the agent is restarted at that moment.
+    // The result is the same if the agent is restarted at that moment.
     world.commands_to_hold.clear();
     world.restart_agent("boot-1");
     world.advance(3_000);

@@ -140,7 +140,7 @@ fn agent_registers_again_after_etcd_restore() {
     assert!(world.state.revision() < seen_revision);
     world.advance(3_000);
     assert_eq!(world.running_copies(), 0, "{:#?}", world.logs);
-    // The shells list again within a minute, and see the older revision.
+    // The shell lists all keys within a minute, and reads the older revision.
     world.sync();
     world.advance(3_000);
     assert_eq!(world.report().mode, Mode::Registering, "{:#?}", world.logs);

@@ -129,7 +129,7 @@ fn hold_deadline_counts_from_the_request() {
     world.input(Input::HoldAnswered { id, candidate: "c1".to_owned(), answer: Ok(granted()) });
     let moment = world.core.deadline_moment().expect("a deadline");
     assert_eq!(moment.monotonic_raw_ns / 1_000_000, asked_at_ms + timings.heartbeat_valid_ms);
-    // A grant for an older question does not count.
+    // A grant for an older request does not count.
     world.advance(timings.heartbeat_interval_ms);
     world.input(Input::HoldAnswered { id, candidate: "c1".to_owned(), answer: Ok(granted()) });
     assert_eq!(world.core.deadline_moment(), Some(moment));

@@ -26,7 +26,7 @@ fn continue_shutdown(world: &mut World, name: &str, boot_id: &str) {
     world.deliver();
 }
 
-/// Shuts down, and returns `true` if the service still runs after a minute.
+/// Shuts the machine down, and returns `true` if the service still runs after a minute.
 fn waits(world: &mut World, leave: Leave) -> bool {
     world.input(Input::Shutdown(Shutdown::Leave(leave)));
     world.advance(60_000);

@@ -59,7 +59,7 @@ fn permit_is_repeated_after_pending_disarm() {
     let mut world = World::running();
     world.hold_heartbeats = true;
     world.assign("web", Action::Stop { timeout_ms: None });
-    // A heartbeat that withdraws *armed* from the idle node is on its way; the permit would be applied before it.
+    // A heartbeat that withdraws *armed* from the idle node is delayed; the permit would be applied before it.
     world.advance(1_000);
     assert!(world.report().armed && !world.copies["web"].running, "{:?}", world.logs);
     world.assign("web", Action::Start);
@@ -210,7 +210,7 @@ impl World {
         self.net = net;
     }
 
-    /// Delivers watch events while commits do not get through.
+    /// Delivers watch events while commits do not reach etcd.
     fn deliver_assignments(&mut self) {
         let revision = self.state.revision();
         let reading = self.state.list(&self.keys.assignments());
@@ -271,7 +271,7 @@ fn unwritable_journal_fails_the_start() {
     assert!(world.copies["web"].running);
 }
 
-/// R6.18: the permit is committed in time, and the agent learns of it only after D − Ts.
+/// R6.18: the permit is committed in time, but the agent receives the answer only after D − Ts.
 #[test]
 fn nothing_starts_at_or_after_self_fence_margin() {
     let mut world = World::active();

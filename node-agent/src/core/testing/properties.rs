@@ -1,5 +1,5 @@
-//! Properties under any sequence of events: no panic, no start without its permit and in time, no exclusive service
-//! after W.
+//! Properties under any sequence of events: no panic, no start without a permit or too late, no exclusive service after
+//! W.
 
 use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec, ClusterStatus};
@@ -235,7 +235,7 @@ fn apply_event(world: &mut World, event: &RandomEvent) {
     }
 }
 
-/// Injects answers without a question, and etcd contents of another version.
+/// Injects answers without a request, and etcd contents of another version.
 fn inject_unexpected_input(world: &mut World, seed: u64) {
     let id = seed >> 8;
     match seed % 10 {

@@ -36,7 +36,7 @@ fn refused_pets_block_new_permits() {
     let mut world = World::running();
     world.resource("mail");
     world.pets_fail = true;
-    // The refusal is not committed yet, because heartbeats are delayed on their way.
+    // The refusal is not committed yet, because heartbeats are delayed.
     world.hold_heartbeats = true;
     world.advance(400);
     assert!(!world.report().watchdog_failed);

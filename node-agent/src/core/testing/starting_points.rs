@@ -39,7 +39,7 @@ impl World {
         world
     }
 
-    /// Creates a node on which `web` was found running, without a permit, and which armed for it.
+    /// Creates a node on which a probe found `web` running without a permit. The node armed its watchdog for this copy.
     pub(super) fn found_running() -> World {
         let mut world = World::active();
         world.copies.entry("web".into()).or_default().running = true;

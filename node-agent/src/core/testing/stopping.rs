@@ -59,7 +59,7 @@ fn unfinished_kill_causes_watchdog_reset() {
     assert!(world.reset);
 }
 
-/// R4.36: the start that was cancelled could still start something after the kill has found nothing.
+/// R4.36: the canceled start could still start a process after the kill has found none.
 #[test]
 fn a_cancelled_start_without_end_causes_reset() {
     let mut world = World::active();

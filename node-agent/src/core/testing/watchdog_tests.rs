@@ -1,4 +1,4 @@
-//! Tests of `hactl node test-watchdog`: the reset is caused and remembered, and never happens to a node with active
+//! Tests of `hactl node test-watchdog`: the reset is caused and recorded, and does not affect a node with active
 //! services.
 
 use super::*;
@@ -84,7 +84,7 @@ fn watchdog_test_resets_idle_node_and_records() {
     // The request named the previous boot, so no further reset happens.
     world.advance(30_000);
     assert!(!world.reset);
-    // Later boots also remember the test. Another timeout, driver or machine needs another test.
+    // Later boots also have the record of the test. Another timeout, driver or machine needs another test.
     world.boot_again("boot-3");
     assert!(world.report().watchdog.tested);
     world.timings(TimingSpec { profile: Profile::Fast, ..TimingSpec::default() });
@@ -187,7 +187,7 @@ fn watchdog_that_failed_its_test_is_unusable() {
     world.request_watchdog_test("boot-1", OperationPhase::Running);
     for _ in 0..600 {
         world.advance(100);
-        // softdog can be configured not to reboot: then everything looks normal, but no reset happens.
+        // softdog can be configured not to reboot. It then arms without an error, but does not reset the machine.
         world.reset = false;
         world.fires_at_ms = None;
     }
@@ -195,7 +195,7 @@ fn watchdog_that_failed_its_test_is_unusable() {
     assert!(watchdog.problem.contains("did not reset this machine"), "{watchdog:?} {:?}", world.logs);
     assert!(!watchdog.tested);
     assert_eq!(world.journal.trial, None);
-    // The next process does not rely on the watchdog either.
+    // The next process does not accept the watchdog either.
     world.restart_agent("boot-1");
     world.advance(3_000);
     assert!(world.report().watchdog.problem.contains("did not reset this machine"), "{:?}", world.logs);

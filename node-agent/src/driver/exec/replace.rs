@@ -68,8 +68,8 @@ pub(super) async fn end(context: &Context, service: &ServiceDefinition) -> Resul
     .await
 }
 
-/// Returns the mark of the command's processes. The mark differs from the service's. So a search for the service does
-/// not find the command, and ending one does not end the other.
+/// Returns the mark of the command's processes. The mark differs from that of the service, so that ending the service
+/// does not end the command, and vice versa.
 fn mark(context: &Context, service: &ServiceDefinition) -> String {
     context.programs.directory_of(&service.name).path().join("replacement").display().to_string()
 }

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Exit status of a monitor command for a service that does not run. 0 means that it runs; any other status is
-/// unknown.
+/// Exit status of a monitor command for a service that does not run. Status 0 means that the service runs; any other
+/// status is unknown.
 const NOT_RUNNING_EXIT_STATUS: i32 = 7;
 
 /// Time after a stop during which a monitor command may still report the service as running. A killed process keeps its
@@ -29,8 +29,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Reports the result of the monitor command.
 ///
-/// A start command of an earlier agent may still be in progress. So the result is `NotRunning` only if no process is
-/// left that a command started.
+/// A start command of an earlier agent may still be in progress. The result is therefore `NotRunning` only if no
+/// process is left that a command started.
 pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition, exec: &ExecSpec) -> Observed {
     let observed = monitor(context, service, exec).await;
     match &observed {
@@ -104,7 +104,7 @@ pub(super) async fn stop(
     confirm_stopped(context, service, exec, stopped.err()).await
 }
 
-/// Kills the service's processes, then runs the stop command to clean up everything else.
+/// Kills the service's processes, then runs the stop command, which removes other parts of the service.
 pub(super) async fn kill(
     context: &Arc<Context>,
     service: &ServiceDefinition,
@@ -118,7 +118,7 @@ pub(super) async fn kill(
     confirm_stopped(context, service, exec, stopped.err()).await
 }
 
-/// Live-migrates the service. Exit status 0 means that it runs on the target and not here.
+/// Live-migrates the service. Exit status 0 means that the service runs on the target and not here.
 pub(super) async fn migrate(
     context: &Arc<Context>,
     service: &ServiceDefinition,

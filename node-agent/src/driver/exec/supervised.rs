@@ -193,7 +193,7 @@ pub(super) async fn stop(
             Ok(ServiceState::Running(record)) => {
                 request_stop(context, service, stop_command, &record, deadline, graceful_ms).await;
             }
-            // No process or supervisor can be asked. The kill below searches for all processes.
+            // No running process or supervisor is known. The kill below searches for all processes.
             Ok(ServiceState::Empty(_) | ServiceState::Changing | ServiceState::Leftovers(_)) | Err(_) => {}
         }
     }
@@ -292,8 +292,8 @@ impl Context {
         })
     }
 
-    /// Starts the supervisor, which inherits the lock, without waiting for it. If the caller is dropped afterwards,
-    /// the supervisor remains, and a stop finds it.
+    /// Starts the supervisor, which inherits the lock, without waiting for it. If the caller is dropped afterward, the
+    /// supervisor keeps running, and a stop finds it.
     fn launch(&self, service: &ServiceDefinition, exec: &ExecSpec, lock: File) -> io::Result<UnixStream> {
         let directory = self.programs.directory_of(&service.name);
         directory.forget()?;

@@ -46,7 +46,7 @@ pub(super) fn run() -> io::Result<()> {
     let supervised =
         serde_json::from_slice(&text).map_err(io::Error::from).and_then(|order| begin(order, &report));
     if let Err(error) = supervised {
-        // The agent reads this report only if no other was sent before.
+        // The agent reads this report only if no other report was sent before.
         let failure = LaunchFailure::new(LaunchStep::Prepare, "supervisor of the service failed", &error);
         send_report(&report, &Report::Failed(failure));
     }
@@ -56,8 +56,8 @@ pub(super) fn run() -> io::Result<()> {
 
 fn begin(order: SupervisorOrder, report: &UnixStream) -> io::Result<()> {
     if let Some(cgroup) = &order.launch.cgroup {
-        // Failure is harmless: joining only lets the agent's group be removed. The launcher joins the service's own
-        // group.
+        // A failure is harmless: the supervisor leaves the agent's group only so that the group can be removed. The
+        // launcher joins the service's own group.
         let _ = ServiceCgroup::at(cgroup.clone()).join_as_supervisor();
     }
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(supervise(order, report))
@@ -73,7 +73,7 @@ struct Supervised {
 }
 
 async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()> {
-    // The handler is installed before the first child starts, so that the end of no child is missed.
+    // The handler is installed before the first child starts, so that no end of a child is missed.
     let mut child_ended = signal(SignalKind::child())?;
     let mut stop_signals =
         [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?];
@@ -149,7 +149,7 @@ async fn launched(channel: UnixStream, order: SupervisorOrder) -> Option<LaunchF
     })
 }
 
-/// Sends the report. A failure is ignored: if the agent has ended, the next one reads the record.
+/// Sends the report. A failure is ignored: if the agent has ended, the next agent process reads the record.
 fn send_report(mut channel: &UnixStream, report: &Report) {
     if let Ok(text) = serde_json::to_vec(report) {
         let _ = channel.write_all(&text);
@@ -199,12 +199,12 @@ impl Supervised {
         }
     }
 
-    /// Forwards a request to end: a signal to the supervisor is meant for the service.
+    /// Forwards a termination signal to the service, because a signal to the supervisor is meant for the service.
     fn forward(&self) {
         let _ = self.record.main.signal(Signal::TERM);
     }
 
-    /// Kills the processes that the main process left behind. Returns `true` once nothing is left.
+    /// Kills the processes that the main process left behind. Returns `true` once no process is left.
     fn clear(&mut self) -> io::Result<bool> {
         self.reap();
         let cgroup = self.record.cgroup.clone().map(ServiceCgroup::at);

@@ -44,7 +44,8 @@ impl DriverRequest<'_> {
 }
 
 impl Context {
-    /// Returns the description of a driver. The error is the reason why this node cannot run its services.
+    /// Returns the description of a driver. The error contains the reason if this node cannot run the driver's
+    /// services.
     pub(super) async fn description(&self, name: &str) -> Result<Arc<Description>, String> {
         let program = self.directories.program(name)?;
         if let Some(cached) = self.directories.known(&program) {
@@ -167,7 +168,7 @@ impl Context {
         }
     }
 
-    /// Kills the service's processes, then runs the driver's `kill` or `stop` to clean up everything else.
+    /// Kills the service's processes, then runs the driver's `kill` or `stop` to remove other parts of the service.
     pub(super) async fn kill(self: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         self.watches.end(&service.name);
         self.programs.kill_leftovers(service).await?;

@@ -125,7 +125,8 @@ impl Watched {
         }
     }
 
-    /// Returns `true` if two probes in a row report that the service does not run: one probe may hit a restart.
+    /// Returns `true` if two probes in a row report that the service does not run: a single probe may coincide with a
+    /// restart.
     async fn is_gone(&self) -> bool {
         for _ in 0..2 {
             let Some(context) = self.driver.upgrade() else { return false };
@@ -151,7 +152,7 @@ impl Watched {
         }
     }
 
-    /// Logs a problem of the driver's `monitor`, unless it was logged last.
+    /// Logs a problem of the driver's `monitor`, unless the last logged problem is the same.
     fn log(&mut self, message: String) {
         if self.logged != message {
             tracing::warn!(

@@ -28,7 +28,7 @@ const DESTROY_TIMEOUT: Duration = Duration::from_secs(3);
 const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval between checks of a domain that is ending.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
-/// Delay before the guest is asked again to switch off: a guest that is booting ignores the request.
+/// Interval between requests to the guest to switch off. They are repeated, because a booting guest ignores them.
 const SHUTDOWN_REQUEST_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The domain of a service, with the connection to its libvirt.
@@ -53,7 +53,8 @@ impl Domain {
     /// Returns the domain of a service.
     ///
     /// # Errors
-    /// Fails if the domain's name cannot be determined. The API checks objects when they are applied, so this is rare.
+    /// Fails if the domain's name cannot be determined. This is rare, because the API checks objects when they are
+    /// applied.
     pub(super) fn of(context: &Arc<Context>, service: &ServiceDefinition) -> Result<Domain, DriverFailure> {
         let spec = service
             .driver
@@ -111,8 +112,8 @@ impl Domain {
         self.context.directory.join(format!("{}.receiving", self.service.name))
     }
 
-    /// Returns the lock for commands that can make the domain run. Libvirt completes a command even if its caller has
-    /// gone, so the lock is held until the command ends.
+    /// Returns the lock for commands that can make the domain run. libvirt completes a command even if its caller has
+    /// ended, so the lock is held until the command ends.
     pub(super) fn start_lock(&self) -> Arc<Mutex<()>> {
         self.context.start_lock(&self.virsh, &self.name)
     }
@@ -293,7 +294,7 @@ impl Domain {
         }
     }
 
-    /// Asks the guest to switch off, waits at most `graceful_ms`, then destroys the domain.
+    /// Requests a shutdown from the guest, waits at most `graceful_ms`, then destroys the domain.
     pub(super) async fn stop(&self, graceful_ms: Millis) -> Result<(), DriverFailure> {
         self.end_watch();
         let deadline = Instant::now() + Duration::from_millis(graceful_ms);
@@ -334,8 +335,8 @@ impl Domain {
         self.kill().await
     }
 
-    /// Destroys the domain, and kills its QEMU if libvirt does not answer, until nothing is left that runs or could
-    /// start to.
+    /// Destroys the domain, and kills its QEMU if libvirt does not answer, until no part of the domain runs or can
+    /// start.
     pub(super) async fn kill(&self) -> Result<(), DriverFailure> {
         self.end_watch();
         let deadline = Instant::now() + KILL_TIMEOUT;
@@ -348,7 +349,7 @@ impl Domain {
                 start_guard = start_lock.try_lock().ok();
             }
             let why = match failure_text {
-                // This loop held the lock before the check, so no other command could start the domain since.
+                // This loop held the lock since before the check, so no other command has started the domain.
                 None if was_held => {
                     self.forget_receiving()?;
                     self.record_state(false);
@@ -365,7 +366,7 @@ impl Domain {
         }
     }
 
-    /// Tries once to destroy the domain. Returns `None` if nothing is left, otherwise the reason.
+    /// Tries once to destroy the domain. Returns `None` if no part of the domain is left, otherwise the reason.
     async fn destroy_once(&self) -> Option<String> {
         let observation = match self.query_state().await {
             Ok(DomainObservation { state: DomainState::Absent | DomainState::Off, .. }) => return None,

@@ -69,8 +69,8 @@ impl DomainState {
             ("paused", "post-copy") => {
                 DomainState::Changing("remaining memory is being transferred (post-copy)".to_owned())
             }
-            // On a source, this means that libvirt died after all data was sent, and the domain was not resumed. On a
-            // target, the domain is not complete before it is resumed.
+            // On a source, this state means that libvirt died after all data was sent, and the domain was not resumed.
+            // On a target, the domain is not complete before it is resumed.
             ("paused", "migrating") if receiving => DomainState::Arriving,
             ("paused", "migrating") => DomainState::Paused { by_migration: true },
             ("paused", _) => DomainState::Paused { by_migration: receiving },

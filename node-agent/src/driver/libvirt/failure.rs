@@ -58,7 +58,7 @@ pub(super) fn retry_here(reason: Reason, message: impl Into<String>) -> DriverFa
     DriverFailure { class: FailureClass::RetryHere, reason, message: message.into() }
 }
 
-/// Returns a failure that another node may not have.
+/// Returns a failure that may not occur on another node.
 pub(super) fn try_elsewhere(reason: Reason, message: impl Into<String>) -> DriverFailure {
     DriverFailure { class: FailureClass::TryElsewhere, reason, message: message.into() }
 }

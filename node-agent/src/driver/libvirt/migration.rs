@@ -1,9 +1,9 @@
 //! Live migration, peer to peer: the source's libvirt connects to the target's, and the driver uses only this node's
 //! libvirt.
 //!
-//! By default, libvirt resumes the guest at the target, and at the source again if the target's reply is lost. A link
-//! failure at that moment makes the guest run twice. So the guest arrives paused, and the target resumes it only after
-//! the source has committed that nothing is left there.
+//! By default, libvirt resumes the guest at the target, and also at the source if the target's reply is lost. A link
+//! failure at that moment would make the guest run twice. The guest therefore arrives paused, and the target resumes it
+//! only after the source has committed that no part of the guest is left there.
 
 use super::answers::{self, Job, Outgoing};
 use super::domain::{Domain, QUERY_TIMEOUT};
@@ -64,15 +64,15 @@ impl Domain {
                 return Err(try_elsewhere(Reason::MoveFailed, message));
             }
         }
-        // Write the definition once as a test: a start from scratch on this node must be possible.
+        // Write the definition once as a test, because a later start on this node must be possible.
         if let Some(path) = self.definition(&observation).await? {
             let _ = std::fs::remove_file(path);
         }
         std::fs::write(self.receiving(), "").map_err(|error| self.unwritable(&error))
     }
 
-    /// Moves the domain to a node. Dropping the future cancels the migration; until libvirt has ended it, probes
-    /// report that it is in progress.
+    /// Moves the domain to a node. Dropping the future cancels the migration. Until libvirt has ended the migration,
+    /// probes report that it is in progress.
     pub(super) async fn migrate(self: &Arc<Self>, target: &NodeName) -> Result<(), DriverFailure> {
         // The sender is dropped with this future, which cancels the migration.
         let (_cancel_on_drop, cancelled) = oneshot::channel();
@@ -185,7 +185,8 @@ impl Domain {
     }
 
     /// Confirms that no domain is left here. A domain that arrives later is paused, and only [`Domain::start`] resumes
-    /// it. With post-copy the domain runs as soon as it arrives, and libvirt cannot refuse it.
+    /// it. With post-copy, this confirmation is not possible: the domain runs as soon as it arrives, and libvirt cannot
+    /// refuse the arrival.
     pub(super) async fn close_reception(&self) -> Result<(), DriverFailure> {
         if self.spec.migration.post_copy_after_seconds.is_some() {
             return Err(DriverFailure {
@@ -288,8 +289,8 @@ fn arguments(migration: &LibvirtMigration, uuid: &str, target: &NodeName) -> Vec
     if let Some(mebibytes) = migration.bandwidth_mebibytes_per_second {
         arguments.extend(["--bandwidth".to_owned(), mebibytes.to_string()]);
     }
-    // Libvirt cannot combine the two: after the change to post-copy, the domain must run at the target to get the rest
-    // of its memory.
+    // libvirt cannot combine post-copy with a paused arrival: after the change to post-copy, the domain must run at the
+    // target to receive the rest of its memory.
     arguments.push(match migration.post_copy_after_seconds {
         None => "--suspend".to_owned(),
         Some(_) => "--postcopy".to_owned(),

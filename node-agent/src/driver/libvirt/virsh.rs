@@ -1,4 +1,5 @@
-//! Runs `virsh`, libvirt's own client: libvirt is not linked, and a call that hangs is a process that can be killed.
+//! Runs `virsh`, libvirt's own client: the agent does not link libvirt, so a call that hangs is a process that can be
+//! killed.
 
 use crate::driver::program::process::ProcessStatus;
 use nix::sys::signal::{Signal, killpg};
@@ -46,7 +47,7 @@ pub(super) enum VirshError {
 }
 
 impl VirshError {
-    /// Returns `true` if there is no libvirt to connect to: none runs, so none can start a domain.
+    /// Returns `true` if libvirt does not run on this node, so that it cannot start a domain.
     pub(super) fn is_not_running(&self) -> bool {
         match self {
             VirshError::Missing => true,
@@ -93,7 +94,7 @@ impl Virsh {
 
     /// Runs a command and returns its output.
     ///
-    /// Dropping the future before its end kills virsh; libvirt still completes the operation.
+    /// If the future is dropped early, virsh is killed, but libvirt still completes the operation.
     pub(super) async fn ask(&self, limit: Duration, arguments: &[&str]) -> Result<String, VirshError> {
         let command = || arguments.first().copied().unwrap_or_default().to_owned();
         let running = self.begin(arguments)?;
@@ -179,7 +180,7 @@ fn join_error_lines(error_text: &str) -> String {
     if text.is_empty() { "virsh failed without a message".to_owned() } else { text }
 }
 
-/// Kills each virsh of an earlier agent, so that no old command can still take effect.
+/// Kills each virsh of an earlier agent, so that its command cannot still take effect.
 pub(super) fn kill_leftovers(directory: &Path) -> io::Result<()> {
     let mark = format!("{MARK}={}", directory.display());
     for process in ProcessStatus::all()? {

@@ -22,7 +22,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Delay before `virsh qemu-monitor-event` is started again. The command fails immediately if the hypervisor is not
 /// QEMU.
 const POWER_BUTTON_WATCH_RETRY_DELAY: Duration = Duration::from_secs(30);
-/// Longest time between a request to shut down and the end of the guest that is considered to follow it.
+/// Longest time between a shutdown request and the end of the guest for which the request counts as the cause.
 const SHUTDOWN_WINDOW: Duration = Duration::from_secs(10 * 60);
 /// Time limit for a poll of the list.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -54,7 +54,7 @@ struct Service {
     confirmed_at: Instant,
     /// `true` if an event announced that the host switches off the domain.
     host_shutdown_announced: bool,
-    /// Time at which the domain was asked to shut down; `None` if it was not.
+    /// Time of the last shutdown request to the domain; `None` if there was none.
     power_button: Option<Instant>,
 }
 
@@ -134,7 +134,7 @@ async fn watch(shared: Weak<Shared>, virsh: Virsh) {
                 line = line => match (line, shared.upgrade()) {
                     (_, None) => return,
                     (Some(line), Some(shared)) => shared.handle_event_line(&virsh, &line),
-                    // The process ends when libvirt ends. The list shows changes in the meantime.
+                    // `virsh event` ends when libvirt ends. Until it runs again, the polled list shows changes.
                     (None, Some(_)) => {
                         lines = None;
                         running = None;
@@ -151,8 +151,8 @@ async fn watch(shared: Weak<Shared>, virsh: Virsh) {
     }
 }
 
-/// Reads requests to shut down. `virsh event` does not report them, and a guest that follows such a request ends like
-/// a guest that shuts itself down.
+/// Reads shutdown requests, which `virsh event` does not report. Without them, a guest that follows such a request
+/// looks like a guest that shuts itself down.
 async fn watch_power_buttons(shared: Weak<Shared>, virsh: Virsh) {
     loop {
         let running = virsh.begin(&["qemu-monitor-event", "--event", "POWERDOWN", "--loop"]);

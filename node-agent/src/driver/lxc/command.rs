@@ -22,13 +22,13 @@ const LONG_VALUE_OPTIONS: [&str; 15] = [
     "--share-uts",
     "--timeout",
 ];
-/// Beginning of the title that LXC gives to a monitor in the background.
+/// Beginning of the process title of a monitor in the background.
 const MONITOR_TITLE: &str = "[lxc monitor] ";
 
 /// Role of a process of LXC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The monitor of a container, or the program that is about to become it.
+    /// The monitor of a container, or a program that is about to become the monitor.
     Monitor,
     /// A program that ends a container.
     Stopper,

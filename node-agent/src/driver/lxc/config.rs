@@ -11,7 +11,7 @@ const MAX_DEPTH: u32 = 10;
 /// Directories with the units that systemd starts at boot.
 const UNIT_DIRECTORIES: [&str; 2] = ["/etc/systemd/system", "/usr/lib/systemd/system"];
 
-/// Settings of a container by key. If a key is repeated, the last value that is not empty applies.
+/// Settings of a container by key. If a key is repeated, its last non-empty value applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Settings(BTreeMap<String, String>);
 
@@ -123,7 +123,7 @@ fn included_files(path: &Path) -> Vec<PathBuf> {
 pub(super) fn unsuitable_reason(container: &Container) -> io::Result<Option<String>> {
     let own_config_file = container.directory().join("config");
     let mut files = vec![container.config_file()];
-    // LXC starts a container at boot by the file in its directory, even if hactl uses another one.
+    // LXC starts a container at boot by the file in the container's directory, even if hactl uses another file.
     if container.config.is_some() && own_config_file.exists() {
         files.push(own_config_file);
     }

@@ -1,4 +1,4 @@
-//! A container, and its state from LXC's answer and the kernel's processes.
+//! A container, and its state as derived from LXC's answer and the kernel's processes.
 
 use super::processes::{self, LxcProcess};
 use super::tools::{self, ToolError};
@@ -21,7 +21,7 @@ pub(super) struct Container {
     pub(super) config: Option<PathBuf>,
 }
 
-/// One run of a container; every start, also from inside the container, begins a new one.
+/// One run of a container. Every start begins a new run, including a restart from inside the container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     /// First process of the container.
@@ -85,7 +85,8 @@ pub(super) async fn query_state(
         Ok(info) if info.state != "STOPPED" => {
             return Ok(ContainerState::Changing(info.state.to_lowercase()));
         }
-        // The kernel's view decides. A container with an invalid configuration has no state.
+        // Without an answer from LXC, the kernel's view decides. LXC reports no state for a container with an invalid
+        // configuration.
         Ok(_) | Err(ToolError::Missing(_) | ToolError::Failed(..)) => {}
         Err(error @ (ToolError::Broken(..) | ToolError::TimedOut { .. })) => return Err(error),
     }
@@ -98,7 +99,7 @@ pub(super) async fn query_state(
 
 fn state_from_processes(context: &Context, container: &Container) -> io::Result<ContainerState> {
     if let Some(monitor) = monitors(container)?.first() {
-        // A container that restarts itself has no state for a moment, and so has one whose hooks run.
+        // A container that restarts itself, or whose hooks run, has no state for a moment.
         return Ok(ContainerState::Changing(format!(
             "ending or starting (monitor process {})",
             monitor.process.pid

@@ -45,7 +45,7 @@ pub(super) async fn ask(container: &Container, check: &HealthCheck) -> Health {
         }
         Ok(Err(error)) => Health::Unknown(format!("cannot run lxc-attach: {error}")),
         Err(_) => {
-            // The check would outlive lxc-attach. As long as that is not reaped, its pid is not reused.
+            // The check would outlive lxc-attach. While lxc-attach is not reaped, its pid is not reused.
             let search = move || attached.map_or(Ok(()), kill_children);
             let ended = tokio::task::spawn_blocking(search).await;
             if let Ok(Err(error)) = ended {

@@ -27,7 +27,8 @@ const MAX_TRANSITION: Duration = Duration::from_secs(3);
 const KILL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time limit for LXC to kill a container, before the driver kills its processes.
 const LXC_KILL_TIMEOUT: Duration = Duration::from_secs(3);
-/// Time after a kill for the hooks of the container, such as one that detaches storage. Then its monitor is killed.
+/// Time after a kill for the hooks of the container, such as a hook that detaches storage. After this time, the monitor
+/// is killed.
 const HOOK_GRACE: Duration = Duration::from_secs(6);
 /// Time for a last query after the time limit of a start.
 const FINAL_QUERY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -37,7 +38,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// time.
 const READINESS_BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// Starts a program without the protection from the OOM killer that the service manager set for the agent only.
+/// Shell command that runs a program without the agent's protection from the OOM killer.
 const CLEAR_OOM_PROTECTION: &str = "read score </proc/self/oom_score_adj; \
     case $score in -*) echo 0 >/proc/self/oom_score_adj;; esac; exec \"$@\"";
 
@@ -78,8 +79,8 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -
     }
 }
 
-/// Warns once if the container cannot be a service. A node that is only probed could start the container at its next
-/// boot, before any agent can prevent it.
+/// Warns once if the container cannot be a service. Even a node that is only probed could start the container at its
+/// next boot, before the agent can prevent the start.
 async fn warn_if_unsuitable(context: &Context, service: &ServiceDefinition, container: &Container) {
     // An error means that the node lacks the container, or the storage of its configuration.
     let problem = unsuitable_reason(container).await.unwrap_or_default();
@@ -112,7 +113,8 @@ pub(super) async fn start(context: &Arc<Context>, service: &ServiceDefinition) -
     };
     context.watches.end(&service.name);
     let deadline = Instant::now() + Duration::from_millis(service.timeouts.start_ms());
-    // The inner steps have the same time limit, and report the condition that they waited for. So this limit is longer.
+    // The inner steps have the same time limit and report the condition that they waited for, so the outer limit is
+    // longer.
     match timeout_at(deadline + FINAL_QUERY_TIMEOUT, start_or_adopt(context, service, &container, deadline))
         .await
     {
@@ -353,7 +355,7 @@ pub(super) async fn stop(
     Ok(())
 }
 
-/// Ends the container. Returns `Ok` once no process of it and no monitor runs.
+/// Ends the container. Returns `Ok` once no process and no monitor of the container runs.
 async fn end(
     context: &Arc<Context>,
     service: &ServiceDefinition,

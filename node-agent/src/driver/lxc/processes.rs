@@ -35,7 +35,8 @@ pub(super) fn all() -> io::Result<Vec<LxcProcess>> {
     Ok(processes)
 }
 
-/// Returns `true` if a process runs as root and outside of containers: every process can choose its title.
+/// Returns `true` if a process runs as root and outside of containers. Other processes are not trusted, because every
+/// process can choose its title.
 fn is_of_node(pid: i32) -> bool {
     let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/pid")).ok();
     let is_root = fs::metadata(format!("/proc/{pid}")).is_ok_and(|directory| directory.uid() == 0);
@@ -114,7 +115,7 @@ pub(super) fn orphaned_groups(
 }
 
 /// Returns `true` if a group with this owner in its name belongs to the container. LXC appends a number to a name that
-/// is taken; but such a name can also be that of another container.
+/// is already used. A name with a number can also be the name of another container.
 fn is_group_of(name: &str, owner: &str, exists: impl Fn(&str) -> bool) -> bool {
     let number = owner.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
     let is_numbered =
@@ -131,7 +132,7 @@ pub(super) fn group_in(text: &str) -> Option<String> {
         .filter(|group| *group != "/")
         .or_else(|| group_of_hierarchy("name=systemd"))?;
     if let Some(at) = group.find(PAYLOAD) {
-        // A service manager in the container moves itself to a group below.
+        // A service manager in the container moves itself to a subgroup.
         let end = group[at..].find('/').map_or(group.len(), |length| at + length);
         return Some(group[..end].to_owned());
     }

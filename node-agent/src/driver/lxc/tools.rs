@@ -1,4 +1,4 @@
-//! Runs LXC's programs: LXC is not linked, and a call that hangs is a process that can be killed.
+//! Runs LXC's programs: the agent does not link LXC, so a call that hangs is a process that can be killed.
 
 use super::container::Container;
 use std::io;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// Time limit of a query. A monitor that was stopped by a signal does not answer.
+/// Time limit of a query. A monitor that is suspended by a signal does not answer.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Reason for a missing answer.
@@ -102,7 +102,7 @@ pub(super) async fn output(
     }
 }
 
-/// Asks the monitor of a container for the state. A container that is not defined is reported as stopped, or as an
+/// Reads the state of a container from its monitor. A container that is not defined is reported as stopped, or as an
 /// error.
 pub(super) async fn info(container: &Container) -> Result<Info, ToolError> {
     run("lxc-info", container, &["--state", "--pid"], QUERY_TIMEOUT).await.map(|text| Info::parse(&text))

@@ -21,7 +21,7 @@ const MONITOR_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between queries of a container that is between two states.
 const TRANSITION_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Time that a container may be between two states after the end of its first process, for its hooks or for a restart
-/// from inside. Then the end is reported.
+/// from inside. After this time, the end is reported.
 const RESTART_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Identity of a watch: uid of the service, container, first process, and health check.
@@ -89,7 +89,7 @@ async fn wait_for_end(
         if let Some(message) = failure_message {
             return Some(End { message, stopped_externally: false });
         }
-        // `lxc-stop` waits for the end of the container, so it still runs now.
+        // `lxc-stop` waits for the end of the container, so `lxc-stop` still runs now.
         let stopped_externally = is_being_stopped(container).await;
         let deadline = Instant::now() + RESTART_TIMEOUT;
         run = loop {

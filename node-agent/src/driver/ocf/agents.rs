@@ -23,7 +23,7 @@ impl Agents {
         Agents { root, run, known: Mutex::default() }
     }
 
-    /// Checks whether any resource agent is installed. The error is the reason for a message.
+    /// Checks whether any resource agent is installed. The error contains the reason as text for a message.
     pub(super) fn check_usable(&self) -> Result<(), String> {
         let directory = agents_directory(&self.root);
         let is_installed = fs::read_dir(&directory).is_ok_and(|mut entries| entries.next().is_some());
@@ -34,7 +34,7 @@ impl Agents {
         }
     }
 
-    /// Returns the program of a resource agent. The error is the reason why it cannot be run.
+    /// Returns the program of a resource agent. The error contains the reason if the program cannot be run.
     pub(super) fn program(&self, name: &AgentName) -> Result<PathBuf, String> {
         let program = name.program(&self.root);
         match nix::unistd::access(&program, nix::unistd::AccessFlags::X_OK) {

@@ -50,7 +50,7 @@ const DEGRADED: i32 = 190;
 const DEGRADED_PROMOTED: i32 = 191;
 
 impl Outcome {
-    /// Returns the result of a run from how the program ended.
+    /// Converts the end of the program to the result of the run.
     pub(super) fn of(run_result: io::Result<End>) -> Outcome {
         match run_result {
             Ok(End::Ended(ended)) => match ended.status.code() {
@@ -70,8 +70,8 @@ impl Outcome {
         matches!(self, Outcome::Exited(SUCCESS, _))
     }
 
-    /// Returns `true` if the result of `validate-all` rules out a start. Other failures do not: some resource agents
-    /// have no `validate-all`, and with some it fails only because the service does not run.
+    /// Returns `true` if the result of `validate-all` rules out a start. Other failures do not rule out a start. Some
+    /// resource agents have no `validate-all`, and for some, the action fails merely because the service does not run.
     pub(super) fn rules_out_start(&self) -> bool {
         match self {
             Outcome::Exited(code, _) => {
@@ -82,8 +82,8 @@ impl Outcome {
         }
     }
 
-    /// Interprets the result of `monitor`. `start_recorded` is `true` if this resource agent was requested to start the service
-    /// since the boot. If not, a service that cannot run here with these parameters counts as not running.
+    /// Interprets the result of `monitor`. `start_recorded` is `true` if a start by this resource agent was requested
+    /// since the boot. If it is `false`, a service that cannot run here with these parameters counts as not running.
     pub(super) fn monitor_result(&self, start_recorded: bool) -> MonitorResult {
         let message = || self.message("monitor");
         match self {
@@ -109,7 +109,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the failure of an action, with the reason and the class of nodes to try next.
+    /// Returns the failure of an action, with the reason and the nodes on which a retry makes sense.
     pub(super) fn failure(&self, action: &str, otherwise: Reason) -> DriverFailure {
         let (class, reason) = match self {
             Outcome::Exited(INVALID_ARGUMENTS | NOT_IMPLEMENTED | NOT_CONFIGURED, _) => {

@@ -20,7 +20,7 @@ pub(super) struct Request<'a> {
 /// Action of a resource agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action<'a> {
-    /// Report whether the service runs, without the expectation that it does.
+    /// Report whether the service runs, if its state is not known.
     Probe,
     /// Report whether the service still runs.
     Monitor {
@@ -125,8 +125,8 @@ pub(super) fn environment(
     variables
 }
 
-/// Returns the time limits of a service's actions: the resource's own values. Where those are the defaults, the
-/// values that the resource agent advises replace them if longer.
+/// Returns the time limits of a service's actions. If a limit of the resource has its default value, and the resource
+/// agent advises a longer limit, the longer limit applies.
 pub(super) fn timeouts(spec_timeouts: TimeoutsSpec, metadata: &AgentMetadata) -> TimeoutsSpec {
     let usual = TimeoutsSpec::default();
     #[expect(clippy::float_cmp, reason = "an unset limit equals the default exactly")]

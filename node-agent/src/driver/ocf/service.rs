@@ -92,7 +92,8 @@ impl Context {
         }
     }
 
-    /// Checks whether the parameters can work on this node, as far as the resource agent can determine before a start.
+    /// Checks whether the parameters can work on this node, as far as the resource agent can determine this before a
+    /// start.
     async fn validate(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         let metadata = self.metadata(service).await;
         if !metadata.actions.is_empty() && !metadata.supports(Action::Validate.name()) {
@@ -132,7 +133,7 @@ impl Context {
         self.kill(service).await
     }
 
-    /// Kills the service's processes, then runs the resource agent's stop action to clean up everything else.
+    /// Kills the service's processes, then runs the resource agent's stop action to remove other parts of the service.
     pub(super) async fn kill(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         self.watches.end(&service.name);
         self.programs.kill_leftovers(service).await?;

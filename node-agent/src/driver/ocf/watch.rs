@@ -1,5 +1,5 @@
-//! Watches of running services: the resource agent is asked at an interval, and immediately after the last process of
-//! the service has ended.
+//! Watches of running services: the resource agent's `monitor` runs at an interval, and immediately after the last
+//! process of the service has ended.
 
 use super::outcome::MonitorResult;
 use super::request::{Action, interval_ms};
@@ -13,13 +13,13 @@ use tokio::time::{Instant, sleep_until};
 /// Interval between checks of whether the service still has processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Interval and number of further runs of `monitor` after the last process has ended. The resource agent may still find
-/// the process, which keeps its pid until process 1 reaps it.
+/// Interval and number of further runs of `monitor` after the last process has ended. Until process 1 reaps the ended
+/// process, the resource agent may still detect it.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 const RECHECK_COUNT: u32 = 5;
 
-/// Number of consecutive reports after which a service counts as ended: the resource agent may be restarting it at
-/// the first one.
+/// Number of consecutive *not running* reports after which a service counts as ended. The first report may coincide
+/// with a restart by the resource agent.
 const REPORTS_TO_CONFIRM: u32 = 2;
 
 impl Context {
@@ -75,8 +75,9 @@ impl Context {
         self.programs.cgroup_of(&service.name).and_then(|group| group.is_populated()).unwrap_or(false)
     }
 
-    /// Returns the message about the end of the service if the resource agent reports the end
-    /// [`REPORTS_TO_CONFIRM`] times in a row. An unclear result is no report; the first in a row is logged.
+    /// Returns the message about the end of the service if the resource agent reports the end [`REPORTS_TO_CONFIRM`]
+    /// times in a row. An unclear result does not count as such a report. The first of consecutive unclear results is
+    /// logged.
     async fn confirm_end(
         &self,
         service: &ServiceDefinition,

@@ -59,7 +59,7 @@ impl Client {
             Err(ApiError::Refused { status: StatusCode::NOT_FOUND, .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        // Podman also finds containers by the beginning of their ids.
+        // podman also accepts the beginning of a container's id as a name.
         Ok((container.name == name).then_some(container))
     }
 
@@ -184,8 +184,8 @@ impl Client {
         let recent = format!("since={}", seconds_since_1970() - RECENT_OUTPUT_SECONDS);
         let last = match timeout(READ_TIMEOUT, self.log(container, &recent)).await {
             Ok(last) => last,
-            // Reading only the last line is quick for a long log, but returns only a piece of a line that was written
-            // in pieces.
+            // Reading only the last line is fast even for a long log. However, if the line was written in pieces, only
+            // the last piece is returned.
             Err(_) => timeout(READ_TIMEOUT, self.log(container, "tail=1")).await.ok().flatten(),
         };
         last.map_or_else(String::new, |last| format!(": {last}"))
@@ -312,7 +312,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Returns the next event; `None` when podman ends the stream. Canceling the future loses no event.
+    /// Returns the next event; `None` when podman ends the stream. If the future is canceled, no event is lost.
     pub(super) async fn next(&mut self) -> Option<ContainerEvent> {
         loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
@@ -352,7 +352,7 @@ fn parse_event(line: &[u8]) -> Option<ContainerEvent> {
     Some(ContainerEvent { container, id: event.actor.id, action: event.action, at: event.time })
 }
 
-/// Returns this machine's time, which podman uses too, in seconds since 1970.
+/// Returns this machine's time, which podman also uses, in seconds since 1970.
 pub(super) fn seconds_since_1970() -> i64 {
     let elapsed_seconds =
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed_seconds| elapsed_seconds.as_secs());

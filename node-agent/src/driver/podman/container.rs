@@ -77,7 +77,7 @@ struct RestartPolicy {
     name: String,
 }
 
-/// One run of a container; every start begins a new one.
+/// One run of a container; every start begins a new run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) id: String,
@@ -95,7 +95,7 @@ pub(super) struct Exit {
     pub(super) stopped_by_user: bool,
     /// Error message of podman, possibly empty.
     pub(super) error: String,
-    /// `true` if the container ended without podman noticing.
+    /// `true` if podman did not detect the end of the container.
     pub(super) unnoticed: bool,
 }
 
@@ -103,7 +103,7 @@ pub(super) struct Exit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Process {
     Alive,
-    /// The process has ended, and conmon is still reporting that to podman.
+    /// The process has ended, and conmon has not yet reported the end to podman.
     Ending,
     Gone,
     /// Podman runs in another pid namespace, so its processes cannot be seen.
@@ -198,7 +198,7 @@ impl Container {
                     ContainerState::Runs(Run { id: self.id.clone(), started_at: state.started_at.clone() })
                 }
                 Process::Ending => ContainerState::Changing("ending".to_owned()),
-                // The conmon that would report the end was killed, so podman considers the container running
+                // conmon was killed before it could report the end, so podman reports the container as running
                 // indefinitely.
                 Process::Gone => ContainerState::Ended(Exit { unnoticed: true, ..Exit::default() }),
             },
@@ -240,7 +240,7 @@ pub(super) fn process(proc: &Path, pid: i32, container: &str) -> Process {
     else {
         return Process::Gone;
     };
-    // The pid may have been reused by another process, which then has another control group.
+    // Another process may have reused the pid. That process has another control group.
     let is_ended = state(&String::from_utf8_lossy(&stat)).unwrap_or(false);
     if pid > 0 && !is_ended && groups.contains(container) { Process::Alive } else { Process::Gone }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Label with the resource's name. Hactl created and may remove every container that has it.
+/// Label with the resource's name. hactl created every container that has this label, and may remove the container.
 pub(super) const RESOURCE_LABEL: &str = "io.hactl.resource";
 /// Label with the resource's uid.
 const UID_LABEL: &str = "io.hactl.uid";
@@ -57,7 +57,7 @@ pub(super) fn create_body(service: &ServiceDefinition, podman: &PodmanSpec, node
     );
     // Only hactl decides about restarts.
     set("restart_policy", json!("no"));
-    // With a pid namespace of its own, all processes end with the main process.
+    // In a separate pid namespace, all processes end with the main process.
     set("pidns", json!({"nsmode": "private"}));
     if !podman.command.is_empty() {
         // With an entrypoint in the request, podman ignores the image's entrypoint and command.
@@ -116,8 +116,8 @@ fn port(port: &Port) -> Value {
 
 /// Returns the configuration of the health check.
 ///
-/// Without an interval, podman does not run the check itself, for which it would need systemd. If the user defines no
-/// check, the image's own check is disabled.
+/// The check has no interval, so podman does not run it with its own systemd timers. If the user defines no check, the
+/// image's own check is disabled.
 fn health(podman: &PodmanSpec) -> Value {
     let Some(check) = &podman.health_check else { return json!({"Test": ["NONE"]}) };
     let ns = |seconds: f64| {

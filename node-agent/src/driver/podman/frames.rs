@@ -14,8 +14,8 @@ pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Removes the complete frames from the start of `bytes`, and passes their texts on. The rest continues with what
-/// arrives next.
+/// Removes the complete frames from the start of `bytes`, and passes their texts on. The rest remains in `bytes`, for
+/// the text that arrives next.
 pub(super) fn take_complete(bytes: &mut Vec<u8>, mut handle_text: impl FnMut(&[u8])) {
     let mut consumed_bytes = 0;
     while let Some((header, remaining)) = bytes[consumed_bytes..].split_first_chunk::<8>() {

@@ -1,5 +1,5 @@
-//! Health checks: podman runs the container's check when the agent requests it. On its own, podman would need timers of
-//! systemd for that, and would not report the results.
+//! Health checks: podman runs the container's check when the agent requests it. podman itself would need systemd timers
+//! for its checks, and would not report the results.
 
 use super::client::Client;
 use super::exec_processes;
@@ -31,7 +31,7 @@ pub(super) async fn ask(client: &Client, container: &str, check: &HealthCheck) -
     }
 }
 
-/// Kills a check that hangs: podman would let it run as long as the container does.
+/// Kills a check that hangs: podman would not end the check before the container ends.
 async fn end(client: &Client, name: &str) {
     let Ok(Some(container)) = client.inspect(name).await else { return };
     let Some(check) = container.check() else { return };

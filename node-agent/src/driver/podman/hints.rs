@@ -1,16 +1,17 @@
 //! Determines from podman's events whether a container was stopped by hand.
 //!
-//! `podman kill`, `restart` and `rm` create an event before the container's end. `podman stop` also does, but up to
-//! podman 4 only if it detects the end before podman's own cleanup does. Otherwise, only one fact distinguishes the
-//! stop from a crash: the container is cleaned up twice, once for its end and once by `podman stop`.
+//! `podman kill`, `restart` and `rm` create an event before the container's end. `podman stop` also creates such an
+//! event, but up to podman 4 only if it detects the end before podman's own cleanup does. Without the event, only one
+//! fact distinguishes the stop from a crash: the container is cleaned up twice, once for its end and once by
+//! `podman stop`.
 
 use super::container::Exit;
 use ha_api_types::time::Millis;
 
-/// Maximum time from a request to the end of the container that it caused; podman's own graceful stop takes up to 10
-/// s.
+/// Maximum time between a request and the end of the container for which the request counts as the cause; podman's own
+/// graceful stop takes up to 10 s.
 const STOP_REQUEST_WINDOW_MS: Millis = 15_000;
-/// Time after an end during which an event may still show that it was requested.
+/// Time after an end during which an event may still show that the end was requested.
 pub(super) const STOP_EVIDENCE_WINDOW_MS: Millis = 1_000;
 
 /// Events of one container's run, with times in milliseconds of the driver's clock.
@@ -46,7 +47,7 @@ impl StopEvidence {
         }
     }
 
-    /// Returns the cause of the end of a container that was first seen ended at `seen_at`, as far as known at `now`.
+    /// Returns the cause of a container's end, as far as known at `now`. The end was first seen at `seen_at`.
     pub(super) fn end_cause(&self, exit: &Exit, seen_at: Millis, now: Millis) -> EndCause {
         let stop_requested = self.stop_requested_at.is_some_and(|stop_requested_at| {
             seen_at.saturating_sub(stop_requested_at) <= STOP_REQUEST_WINDOW_MS
@@ -61,7 +62,7 @@ impl StopEvidence {
     }
 }
 
-/// Returns `true` if a stop can cause this exit: a normal exit, or one of the signals that request an end.
+/// Returns `true` if a stop can cause this exit: a normal exit, or a signal that requests an end.
 fn is_like_a_stop(exit: &Exit) -> bool {
     !exit.oom_killed && matches!(exit.code, 0 | 129 | 130 | 131 | 137 | 143)
 }

@@ -32,7 +32,8 @@ const READINESS_BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Dura
 /// Container found under the service's container name.
 pub(super) enum Found {
     Nothing,
-    /// A container that hactl did not create, although the service needs one that it creates. It is left unchanged.
+    /// A container that hactl did not create, for a service whose container hactl must create. The container is left
+    /// unchanged.
     Foreign,
     Container(Box<Container>, ContainerState),
 }
@@ -80,7 +81,7 @@ async fn find(client: &Client, target: &Target<'_>) -> Result<Found, ApiError> {
         }
         let process = client.process(&container).await;
         let container_state = container.container_state(process);
-        // Conmon reports the end to podman before it ends itself, so a second answer of podman is up to date.
+        // conmon reports the end to podman before conmon itself ends, so a second answer of podman is up to date.
         if process == Process::Gone
             && matches!(&container_state, ContainerState::Ended(exit) if exit.unnoticed)
             && !was_gone
@@ -129,7 +130,8 @@ pub(super) async fn start(context: &Arc<Context>, service: &ServiceDefinition) -
     };
     context.watches.busy(&service.name);
     let deadline = Instant::now() + Duration::from_millis(service.timeouts.start_ms());
-    // The inner steps have the same time limit, and report the condition that they waited for. So this limit is longer.
+    // The inner steps have the same time limit and report the condition that they waited for, so the outer limit is
+    // longer.
     match timeout_at(deadline + POLL_INTERVAL, start_or_adopt(context, &target, deadline)).await {
         Ok(Ok(run)) => {
             context.watches.running(context, service, &target.name, run);

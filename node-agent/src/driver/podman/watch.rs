@@ -1,5 +1,5 @@
-//! Watches of containers: podman's events report an end or start immediately; a slow poll finds changes without an
-//! event.
+//! Watches of containers: podman's events report an end or start immediately; a slow poll detects changes for which no
+//! event was received.
 
 use super::Context;
 use super::client::{ContainerEvent, Events, seconds_since_1970};
@@ -72,7 +72,7 @@ impl Watches {
         Millis::try_from(self.begin.elapsed().as_millis()).unwrap_or(Millis::MAX)
     }
 
-    /// Records that a command is in progress, which causes the changes from now on.
+    /// Records that a command is in progress, so that later changes count as its effects.
     pub(super) fn busy(&self, resource: &ResourceName) {
         if let Some(entry) = self.lock().get_mut(resource) {
             entry.known = KnownState::Busy;
@@ -202,7 +202,7 @@ pub(super) async fn run(driver: Weak<Context>) {
     let mut events: Option<Events> = None;
     let mut backoff = Backoff::new(REOPEN_BACKOFF.0, REOPEN_BACKOFF.1);
     let mut open_at = Instant::now();
-    // The first stream of events starts at this time, so that no event before its opening is lost.
+    // The first stream of events includes events since this time, so no event is lost before the stream is open.
     let mut since_seconds = seconds_since_1970();
     loop {
         let Some(context) = driver.upgrade() else { return };

@@ -1,5 +1,5 @@
-//! Control groups, one for each service, if the agent can create them on this machine: no process in a group can leave
-//! it.
+//! Control groups, one for each service, if the agent can create them on this machine. A process cannot leave its
+//! group.
 
 use std::fs;
 use std::io;
@@ -30,7 +30,8 @@ impl CgroupRoot {
         path.join(KILL_FILE).exists().then_some(CgroupRoot { path })
     }
 
-    /// Removes the groups of services that have ended, and the root if it is empty then. Groups with members stay.
+    /// Removes the groups of services that have ended, and the root directory if it is then empty. Groups with members
+    /// stay.
     pub(in crate::driver) fn tidy(&self) {
         ServiceCgroup::at(self.path.clone()).remove();
     }
@@ -44,8 +45,8 @@ impl CgroupRoot {
 const KILL_FILE: &str = "cgroup.kill";
 const MEMBERS_FILE: &str = "cgroup.procs";
 const EVENTS_FILE: &str = "cgroup.events";
-/// The supervisor has its own group, so that killing the service's group does not kill it before it has recorded the
-/// exit status.
+/// The supervisor has its own group, so that a kill of the service's group does not end the supervisor before it has
+/// recorded the exit status.
 const SUPERVISOR_DIRECTORY: &str = "supervisor";
 const SERVICE_DIRECTORY: &str = "service";
 
@@ -90,7 +91,7 @@ impl ServiceCgroup {
         let mut directories = vec![self.path.join(SERVICE_DIRECTORY)];
         while let Some(directory) = directories.pop() {
             match fs::read_to_string(directory.join(MEMBERS_FILE)) {
-                // Zero stands for a process outside this pid namespace; killing the group also kills it.
+                // Zero represents a process outside this pid namespace, which a kill of the group also ends.
                 Ok(text) => pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok())),
                 Err(error) if is_gone_error(&error) => continue,
                 Err(error) => return Err(error),

@@ -74,7 +74,7 @@ pub(in crate::driver) async fn clear(search: impl Fn() -> ProcessSearch) -> Resu
                 &format!("{remaining_processes} did not exit after SIGKILL"),
             ));
         }
-        // Not in another thread: once this future is dropped, nothing more may be killed.
+        // The kill does not run in another thread: once this future is dropped, no further process may be killed.
         search.kill(&leftovers).map_err(|error| {
             failed(Reason::StopFailed, &format!("cannot kill the processes of the service: {error}"))
         })?;
@@ -87,7 +87,8 @@ pub(in crate::driver) async fn clear(search: impl Fn() -> ProcessSearch) -> Resu
     }
 }
 
-/// Runs a search in another thread: on a large machine it takes long, and the agent must continue to send heartbeats.
+/// Runs a search in another thread, because the search can take long on a large machine, and the agent must continue to
+/// send heartbeats.
 pub(in crate::driver) async fn search_in_thread(search: ProcessSearch) -> io::Result<LeftoverProcesses> {
     tokio::task::spawn_blocking(move || search.run()).await.map_err(io::Error::other)?
 }

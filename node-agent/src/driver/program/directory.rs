@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub(in crate::driver) enum Lock {
     /// The lock is held as long as this file, or a copy of its descriptor, is open.
     Taken(File),
-    /// A supervisor holds the lock, or one that is being started.
+    /// A supervisor that runs, or is being started, holds the lock.
     Held,
     /// The lock file does not exist, so no process holds the lock.
     NeverMade,
@@ -45,16 +45,17 @@ impl ServiceDirectory {
 
     /// Takes the lock, and creates the directory if it does not exist.
     ///
-    /// The lock belongs to the open file, which the supervisor inherits as its standard input. So the lock is held from
-    /// before the start of the supervisor until the last copy is closed, even if the agent ends.
+    /// The lock belongs to the open file, which the supervisor inherits as its standard input. The lock is therefore
+    /// held from before the start of the supervisor until the last copy is closed, even if the agent ends.
     pub(in crate::driver) fn lock(&self) -> io::Result<Lock> {
         self.make()?;
         OpenOptions::new().append(true).create(true).mode(0o600).open(self.order())?;
         self.lock_if_made()
     }
 
-    /// Takes the lock without creating the directory, unlike [`ServiceDirectory::lock`]. It leaves no trace of a service
-    /// that was never here, and works on a disk that is not writable: a stop must be possible on a broken disk.
+    /// Takes the lock without creating the directory, unlike [`ServiceDirectory::lock`]. The call leaves no trace of a
+    /// service that was never here. It also works on a disk that is not writable, because a stop must be possible on a
+    /// broken disk.
     pub(in crate::driver) fn lock_if_made(&self) -> io::Result<Lock> {
         let file = match File::open(self.order()) {
             Ok(file) => file,

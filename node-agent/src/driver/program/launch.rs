@@ -22,7 +22,7 @@ use tokio::signal::unix::SignalKind;
 ///
 /// - Standard input is /dev/null or the order's input. No descriptors except 0, 1 and 2 are open.
 /// - Every signal has its default action, and none is blocked. The file mode mask is 022.
-/// - A protection of the agent from the kernel's OOM killer is not inherited.
+/// - The program does not inherit the agent's protection from the kernel's OOM killer.
 pub(in crate::driver) fn run() -> io::Result<()> {
     let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     close_others(&[channel.as_raw_fd()])?;
@@ -55,7 +55,7 @@ fn read_order(mut channel: &UnixStream) -> io::Result<LaunchOrder> {
 
 /// Closes every descriptor above 2 except these, because the parent process may have leaked some.
 pub(in crate::driver) fn close_others(keep: &[RawFd]) -> io::Result<()> {
-    // The list is complete before the first close. It includes its own descriptor, which is closed by then.
+    // The list is complete before the first close. The list includes its own descriptor, which is already closed.
     let open: Vec<RawFd> = fs::read_dir("/proc/self/fd")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
@@ -119,7 +119,7 @@ fn prepare(order: &LaunchOrder) -> Result<Command, LaunchFailure> {
             return Err(step("the supervisor exited")(io::Error::from(io::ErrorKind::BrokenPipe)));
         }
     }
-    // The directory is changed after the user, so that a directory to which the user has no access fails the launch.
+    // The directory is changed after the user, so that the launch fails if the user has no access to the directory.
     std::env::set_current_dir(&order.working_directory).map_err(|error| {
         let operation = format!("working directory {}", order.working_directory.display());
         LaunchFailure::new(LaunchStep::Directory, &operation, &error)
@@ -174,8 +174,8 @@ fn change_user(user: &User) -> nix::Result<()> {
     setuid(user.uid)
 }
 
-/// Resets ignored signals: exec keeps them ignored, but resets caught signals to the default. So each is caught before
-/// exec.
+/// Resets ignored signals. exec keeps ignored signals ignored, but resets caught signals to the default action. Each
+/// ignored signal is therefore caught before exec.
 ///
 /// The standard library handles SIGPIPE and blocked signals when it executes a program.
 fn default_signals() -> io::Result<()> {
@@ -185,7 +185,7 @@ fn default_signals() -> io::Result<()> {
         .find_map(|line| line.strip_prefix("SigIgn:"))
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .ok_or_else(|| io::Error::other("/proc/self/status has no SigIgn"))?;
-    // Signals 32 and 33 are reserved by the C library.
+    // The C library reserves signals 32 and 33.
     let may_be_reset = |signal: &i32| ![nix::libc::SIGPIPE, 32, 33].contains(signal);
     let to_reset: Vec<i32> =
         (1..=64).filter(|signal| ignored & (1 << (signal - 1)) != 0).filter(may_be_reset).collect();
@@ -202,8 +202,8 @@ fn default_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a protection from the OOM killer that the service manager set for the agent only. Raising the score is
-/// always permitted.
+/// Removes the agent's protection from the OOM killer, which the service manager set for the agent only. Raising the
+/// score is always permitted.
 fn reset_oom_score() {
     let path = "/proc/self/oom_score_adj";
     let protected = fs::read_to_string(path).is_ok_and(|score| score.trim().starts_with('-'));

@@ -17,12 +17,12 @@ pub(in crate::driver) const MIGRATION_MARK_VARIABLE: &str = "HA_MIGRATION_FOLDER
 
 /// Criteria by which a service's processes are found.
 ///
-/// A process belongs to the service if any of these holds:
+/// A process belongs to the service if one of these conditions holds:
 ///
 /// - It is in the service's control group.
 /// - It is a descendant of the service's supervisor, which adopts orphaned processes.
 /// - It is in the session of the main process.
-/// - It has the mark in its environment, or is a descendant of a process that has it.
+/// - It has the mark in its environment, or is a descendant of a process with the mark.
 #[derive(Clone, Debug)]
 pub(in crate::driver) struct ProcessSearch {
     /// Environment variable that contains the mark.
@@ -83,8 +83,8 @@ impl ProcessSearch {
         Ok(LeftoverProcesses { processes, supervisors })
     }
 
-    /// Sends SIGKILL to all processes of the service except its supervisor. Processes that survive are found by the
-    /// next search.
+    /// Sends SIGKILL to all processes of the service except its supervisor. The next search finds processes that
+    /// survive.
     pub(in crate::driver) fn kill(&self, leftovers: &LeftoverProcesses) -> io::Result<()> {
         for cgroup in &self.cgroups {
             cgroup.kill()?;

@@ -1,5 +1,5 @@
-//! Resource usage of a service, from the counters of its control group as far as the kernel keeps them; without a
-//! group, from its processes.
+//! Resource usage of a service, from the counters of its control group, as far as the kernel provides them, or from its
+//! processes if there is no group.
 
 use super::Programs;
 use super::cgroup::ServiceCgroup;
@@ -34,7 +34,7 @@ fn sample(cgroup: &ServiceCgroup, at: Mono) -> Option<Sample> {
     of_group(&cgroup.counters(), || cgroup.members().ok(), at)
 }
 
-/// Returns the same as [`sample`], for any v2 group; `members` returns its processes.
+/// Returns the usage of any v2 group, as [`sample`] does; `members` returns the processes of the group.
 pub(in crate::driver) fn of_group(
     directory: &Path,
     members: impl FnOnce() -> Option<Vec<i32>>,
@@ -58,9 +58,9 @@ const TICK_US: u64 = 10_000;
 
 /// Returns the resource usage of a supervisor's descendants, for machines without control groups.
 ///
-/// Returns `None` if there are none, or if the kernel does not list children (`CONFIG_PROC_CHILDREN`). Orphaned
-/// processes become the supervisor's children, so none is missed. The CPU time of an ended process is added to its
-/// parent's. If the sum still decreases, it counts as a counter that was reset.
+/// Returns `None` if there are no descendants, or if the kernel does not list children (`CONFIG_PROC_CHILDREN`).
+/// Orphaned processes become children of the supervisor, so they are included. The CPU time of an ended process is
+/// added to that of its parent. If the sum still decreases, it counts as a counter that was reset.
 fn of_processes(proc: &Path, supervisor: i32, at: Mono) -> Option<Sample> {
     let mut pids = children(proc, supervisor)?;
     let (mut ticks, mut memory) = (times(proc, supervisor)?.1, 0);
@@ -107,7 +107,7 @@ fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(value)
 }
 
-/// Returns the memory without caches that were not used recently, which the kernel reclaims first.
+/// Returns the memory without inactive caches, which the kernel reclaims first.
 fn working_set(directory: &Path) -> Option<u64> {
     let current: u64 = fs::read_to_string(directory.join("memory.current")).ok()?.trim().parse().ok()?;
     let stat = fs::read_to_string(directory.join("memory.stat")).unwrap_or_default();
@@ -195,7 +195,7 @@ mod tests {
             "RssAnon: 100 kB\nRssShmem: 1 kB\n",
         );
         process(30, &[(30, "")], &stat("worker", "100 200 0 0"), "RssAnon: 10 kB\n");
-        // Process 31 has ended in the meantime: it is not counted, and the others still are.
+        // Process 31 has ended in the meantime: it is not counted, but the others are.
         let expected = Sample {
             at: Mono(5),
             cpu: Some(Meter::Total(340 * TICK_US)),

@@ -86,7 +86,7 @@ impl LaunchFailure {
         LaunchFailure { step: LaunchStep::Prepare, errno: None, message }
     }
 
-    /// Returns the failure for the leader, with the class of nodes to try next.
+    /// Returns the failure for the leader, with the nodes on which a retry makes sense.
     pub(in crate::driver) fn to_driver_failure(&self) -> DriverFailure {
         let (class, reason) = match (self.step, self.errno) {
             (LaunchStep::User, Some(libc::ENOMEM | libc::EAGAIN) | None)

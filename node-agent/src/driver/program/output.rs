@@ -21,8 +21,8 @@ impl Log {
         Log { path, file: None, bytes: 0, bytes_max }
     }
 
-    /// Appends output. On a full disk the output is lost but the service continues: the error is returned, and the
-    /// next write tries again.
+    /// Appends output. On a full disk, the output is lost, but the service continues. The function returns the error,
+    /// and the next write is attempted as usual.
     pub(in crate::driver) fn write(&mut self, output: &[u8]) -> io::Result<()> {
         if self.bytes.saturating_add(output.len() as u64) > self.bytes_max && self.bytes > 0 {
             self.file = None;

@@ -54,7 +54,8 @@ impl ProcessIdentity {
             Err(rustix::io::Errno::SRCH) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        // The check follows the opening: if the start time matches now, it also did when the descriptor was opened.
+        // The start time is checked after the opening: if it matches now, it also matched when the descriptor was
+        // opened.
         let is_same_process = ProcessStatus::read(self.pid)?.is_some_and(|status| status.identity == self);
         let handle = ProcessHandle { descriptor };
         if is_same_process && !handle.has_ended()? { Ok(Some(handle)) } else { Ok(None) }
@@ -115,7 +116,7 @@ impl ProcessStatus {
         };
         match parse(pid, &String::from_utf8_lossy(&text)) {
             Some(mut status) => {
-                // The first thread may end before the others, and then the process is still alive.
+                // If the first thread ends before the others, the process is still alive.
                 status.ended = status.ended && threads(pid) <= 1;
                 Ok(Some(status))
             }
@@ -133,9 +134,11 @@ impl ProcessStatus {
         Ok(processes)
     }
 
-    /// Returns for each variable (`NAME=value`) whether the process's environment at its last exec contains it.
+    /// Returns, for each variable (`NAME=value`), `true` if the environment of the process at its last exec contains
+    /// the variable.
     pub(in crate::driver) fn has_variables(&self, variables: [&str; 2]) -> [bool; 2] {
-        // Unreadable means that the process has ended, or belongs to another user and was not started by the agent.
+        // An unreadable environment means that the process has ended, or belongs to another user and was not started by
+        // the agent.
         let environment = fs::read(format!("/proc/{}/environ", self.identity.pid)).unwrap_or_default();
         variables
             .map(|variable| environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes()))

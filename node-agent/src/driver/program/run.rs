@@ -58,7 +58,7 @@ pub(in crate::driver) enum End {
     NotLaunched(LaunchFailure),
 }
 
-/// A program that ended on its own.
+/// A program that ended without being killed by the agent.
 #[derive(Clone, Debug)]
 pub(in crate::driver) struct Ended {
     pub(in crate::driver) status: ExitStatus,
@@ -135,7 +135,7 @@ impl Programs {
         };
         command.stderr(log);
         let mut group = Group { child: command.spawn()? };
-        // The command holds a copy of the socket's other end, which would keep the answer from ending.
+        // The command holds a copy of the socket's other end. While this copy is open, the answer does not end.
         drop(command);
         let order = LaunchOrder {
             program: run.program.to_vec(),

@@ -24,7 +24,7 @@ impl Programs {
             Ok(start_marker) => {
                 start_marker.is_some_and(|start_marker| start_marker.boot_id == self.settings.boot_id)
             }
-            // An unreadable marker counts as a start, because it was written once.
+            // An unreadable marker counts as a start, because the file exists only after a start was recorded.
             Err(error) => {
                 tracing::warn!(resource = service.name.as_str(), %error, "cannot read whether the service was started");
                 true

@@ -1,4 +1,4 @@
-//! Units that systemd starts on its own, at boot or on demand: such a unit could run on two nodes.
+//! Units that systemd starts automatically, at boot or on demand. Such a unit could run on two nodes.
 
 use super::bus::{BusError, Session};
 use super::state::UnitState;
@@ -23,15 +23,15 @@ const BOOT_TARGETS: [&str; 9] = [
 /// A reason why systemd starts a unit without a request of hactl.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AutomaticStart {
-    /// The unit that is enabled: the service's own unit, or one that starts it on demand.
+    /// The unit that is enabled: the service's own unit, or a unit that starts it on demand.
     pub(super) unit: String,
     /// Cause as the predicate of a sentence about the unit, such as `is enabled at boot`.
     pub(super) cause: String,
-    /// `true` if `systemctl disable` prevents it.
+    /// `true` if `systemctl disable` prevents the start.
     pub(super) can_be_disabled: bool,
 }
 
-/// Returns the reason why the boot starts a unit; `None` if it does not.
+/// Returns the reason why the boot starts a unit; `None` if the boot does not start the unit.
 pub(super) fn boot_start(unit: &str, state: &UnitState) -> Option<AutomaticStart> {
     let (cause, can_be_disabled) = match state.file_state.as_str() {
         "enabled" | "enabled-runtime" => ("is enabled at boot".to_owned(), true),
@@ -54,7 +54,7 @@ fn is_essential_target(target: &str) -> bool {
     target.ends_with(".target") && is_essential_unit(target)
 }
 
-/// Returns all reasons why systemd starts a unit on its own.
+/// Returns all reasons why systemd starts a unit automatically.
 pub(super) async fn automatic_starts(
     session: &Session,
     unit: &str,
@@ -95,7 +95,7 @@ pub(super) async fn disable(
     automatic_starts(session, unit, &state).await
 }
 
-/// Returns the failure of a unit that systemd starts on its own and that therefore cannot be a service.
+/// Returns the failure of a unit that cannot be a service because systemd starts it automatically.
 pub(super) fn refusal(remaining: &[AutomaticStart], disable_at_boot: bool) -> Option<DriverFailure> {
     let first = remaining.first()?;
     let AutomaticStart { unit, cause, can_be_disabled } = first;

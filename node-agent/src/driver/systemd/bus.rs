@@ -1,8 +1,8 @@
-//! The connection to the service manager: opened when needed, opened again after a failure. Its signals are
-//! distributed to all subscribers.
+//! The connection to the service manager. It is opened when needed, and opened again after a failure. The manager's
+//! signals are distributed to all subscribers.
 //!
-//! The connection uses the system bus. zbus cannot use systemd's private socket, as systemctl does, because the sender
-//! in its messages has no valid name.
+//! The connection uses the system bus. systemctl uses systemd's private socket. zbus cannot, because the sender in
+//! messages on that socket has no valid name.
 
 use futures::StreamExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub(super) const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit for a connection: a bus that is stopping still accepts connections, but does not answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Number of signals by which a subscriber may lag behind; a slower one has to query the state.
+/// Maximum number of signals that a subscriber has not read; a slower subscriber must query the state.
 const SIGNAL_BACKLOG: usize = 1024;
 
 /// Message of the manager.
@@ -60,7 +60,7 @@ pub(super) enum BusError {
 }
 
 impl BusError {
-    /// Returns `true` if the manager returned the error with this last part of its name.
+    /// Returns `true` if the manager returned an error whose name ends in this part.
     pub(super) fn is(&self, error: &str) -> bool {
         match self {
             BusError::Refused { name, .. } => name.rsplit('.').next() == Some(error),
@@ -132,7 +132,7 @@ async fn connect(socket: &Path) -> Result<Session, BusError> {
         .map_err(|error| BusError::Unreachable(format!("{}: {error}", socket.display())))?;
     let connection = Builder::unix_stream(stream).method_timeout(ANSWER_TIMEOUT).build().await?;
     let (signals, _) = broadcast::channel(SIGNAL_BACKLOG);
-    // The task is spawned before the manager is asked to send signals: an unread stream blocks all messages of the
+    // The task is spawned before the subscription to signals, because an unread stream blocks all messages of the
     // connection.
     tokio::spawn(distribute_signals(MessageStream::from(&connection), signals.clone()));
     let bus = zbus::fdo::DBusProxy::new(&connection).await?;

@@ -1,4 +1,5 @@
-//! The control group of a unit in the kernel's view: systemd reports its intentions, the kernel the actual processes.
+//! The control group of a unit in the kernel's view: systemd reports the intended state, the kernel the actual
+//! processes.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -95,7 +96,7 @@ impl CgroupHierarchies {
         while let Some(directory) = directories.pop() {
             match fs::read_to_string(directory.join("cgroup.procs")) {
                 Ok(text) => pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok())),
-                // The group was removed in the meantime, or is a threaded one, whose processes are listed in its
+                // The group was removed in the meantime, or is a threaded group, whose processes are listed in its
                 // parent.
                 Err(error) if is_ignorable(&error) => {}
                 Err(error) => return Err(error),
@@ -122,7 +123,7 @@ impl CgroupHierarchies {
     /// Kills all processes in a group, without systemd.
     pub(in crate::driver) fn kill(&self, group: &str) -> io::Result<()> {
         for pid in self.members(group)? {
-            // Zero stands for a process outside this pid namespace, and kill(0) would hit the agent's own process
+            // Zero represents a process outside this pid namespace, and kill(0) would kill the agent's own process
             // group.
             if pid > 0 {
                 // The process may have ended in the meantime. The caller checks again.
@@ -195,7 +196,7 @@ mod tests {
         assert_eq!((groups.usage_directory("/gone"), groups.usage_directory("")), (None, None));
         let other_hierarchies =
             CgroupHierarchies::of(&format!("1 2 0:1 /machine {mount} rw - cgroup2 none rw\n"));
-        // A group that no mount shows is not known to be empty.
+        // A group that is not visible in any mount may still have processes.
         let problem = other_hierarchies.members("/system.slice/web.service").unwrap_err().to_string();
         assert!(problem.contains("/system.slice/web.service"), "{problem}");
         assert_eq!(other_hierarchies.members("").unwrap(), Vec::<i32>::new());

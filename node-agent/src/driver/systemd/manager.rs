@@ -15,7 +15,7 @@ const UNIT_INTERFACE: &str = "org.freedesktop.systemd1.Unit";
 /// Interface of jobs.
 const JOB_INTERFACE: &str = "org.freedesktop.systemd1.Job";
 
-/// Mode of a job: whether it only replaces conflicting jobs, or also ignores the order between units.
+/// Mode of a job, which affects conflicting jobs and the order between units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Replaces conflicting jobs, as systemctl does.
@@ -77,8 +77,8 @@ impl Session {
         Ok(self.manager("LoadUnit", &(unit,)).await?.body().deserialize()?)
     }
 
-    /// Makes a call without effect, and returns its serial number. Once the answer is distributed, so are all earlier
-    /// signals.
+    /// Makes a call without effect, and returns its serial number. Once the answer is distributed, all earlier signals
+    /// have also been distributed.
     pub(super) async fn ping(&self) -> Result<u32, BusError> {
         let path = ObjectPath::from_static_str_unchecked(MANAGER_PATH);
         let answer = self.ask(&path, "org.freedesktop.DBus.Peer", "Ping", &()).await?;

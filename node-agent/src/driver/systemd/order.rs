@@ -1,12 +1,12 @@
 //! The order of a shutdown: the agent ends before the units that it manages, and stops them itself.
 //!
-//! At a shutdown, systemd stops all units at the same time, unless they are ordered. It could stop an unordered unit
-//! together with the agent, which would interpret that as a stop by hand. It could also stop the unit while the agent
-//! is still moving services away.
+//! At a shutdown, systemd stops all units at the same time, unless they are ordered. If systemd stopped an unordered
+//! unit together with the agent, the agent would interpret this as a stop by hand. systemd could also stop the unit
+//! while the agent is still moving services away.
 //!
-//! So each unit is ordered before the agent. A transient unit has properties for this, a unit of the node has a drop-in
-//! in /run until the next boot. systemd's stop jobs for these units then wait for the agent's end. The agent's own stop
-//! jobs must not wait, so the agent requests them without regard to the order.
+//! Each unit is therefore ordered before the agent: a transient unit by its properties, a unit of the node by a drop-in
+//! in /run until the next boot. systemd's stop jobs for these units then wait for the end of the agent. The agent's own
+//! stop jobs must not wait, so the agent requests them without regard to the order.
 
 use super::bus::{BusError, Session};
 use super::manager::Mode;
@@ -34,13 +34,13 @@ pub(super) async fn stop_mode(session: &Session) -> Result<Mode, BusError> {
     Ok(if ends { Mode::IgnoreDependencies } else { Mode::Replace })
 }
 
-/// Returns `true` if a unit needs an order before the agent. A unit that is already ordered after the agent cannot
-/// have one.
+/// Returns `true` if a unit needs an order before the agent. A unit that is already ordered after the agent cannot also
+/// be ordered before it.
 fn is_missing(unit: &UnitState, agent: &str) -> bool {
     !unit.before.iter().chain(&unit.after).any(|ordered_unit| ordered_unit == agent)
 }
 
-/// Orders a unit of the node before the agent, unless it already is.
+/// Orders a unit of the node before the agent, unless this order already exists.
 pub(super) async fn ensure(
     session: &Session,
     name: &str,

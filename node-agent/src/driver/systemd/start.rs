@@ -110,7 +110,7 @@ async fn start_node_unit(
     }
     if state.has_ended() {
         context.kill_group_leftovers(unit, &state.group).await?;
-        // The unit may have exceeded its own limit of starts.
+        // The unit may have exceeded systemd's limit of starts, which this call resets.
         let _ = session.reset_failed(unit).await;
     }
     session.start(unit).await.map(Some).map_err(|error| refused(unit, &error))
@@ -131,7 +131,7 @@ async fn start_transient_unit(
     }
     match state.active {
         ActiveState::Active => {
-            // This call keeps the reason for the unit's end readable. Without it, only the end itself is known.
+            // This call keeps the reason for the unit's end readable. Without the call, only the end itself is known.
             let _ = session.add_ref(unit).await;
             return Ok(None);
         }

@@ -71,7 +71,7 @@ pub(super) struct UnitState {
     pub(super) is_transient: bool,
     /// Id of the job in progress; 0 means none.
     pub(super) job: u32,
-    /// `Result`: systemd's word for how the unit last ended.
+    /// `Result`: systemd's word for the way in which the unit last ended.
     pub(super) result: String,
     /// `true` if the unit's conditions were met at the last start.
     pub(super) are_conditions_met: bool,
@@ -144,7 +144,7 @@ impl UnitState {
         }
     }
 
-    /// Returns `true` if the unit is not meant to run; processes of it may still be left.
+    /// Returns `true` if the unit is not meant to run; some of its processes may still be left.
     pub(super) fn has_ended(&self) -> bool {
         matches!(self.active, ActiveState::Inactive | ActiveState::Failed)
     }

@@ -62,7 +62,7 @@ async fn request_stop(context: &Context, unit: &str) -> Result<(), BusError> {
     }
 }
 
-/// Kills the unit, and prevents systemd from restarting it. Returns `Ok` once nothing is left.
+/// Kills the unit, and prevents systemd from restarting it. Returns `Ok` once no process of the unit is left.
 pub(super) async fn kill(
     context: &Arc<Context>,
     service: &ServiceDefinition,
@@ -98,7 +98,7 @@ pub(super) async fn kill(
     Ok(())
 }
 
-/// Checks the unit, requests a stop, and kills its processes. Returns `None` once nothing is left.
+/// Checks the unit, requests a stop, and kills its processes. Returns `None` once no process of the unit is left.
 async fn force_stop_once(
     context: &Context,
     unit: &str,
@@ -121,13 +121,13 @@ async fn force_stop_once(
         session.stop(unit, mode).await?;
         *stop_requested = true;
     }
-    // The kill fails if no process is left but systemd has not registered that yet.
+    // The kill fails if no process is left, and systemd has not yet updated its state.
     let _ = session.kill(unit).await;
     Ok(Some(format!("unit is {}", state.description)))
 }
 
 impl Context {
-    /// Kills leftovers of an earlier run, because a new one must not run in parallel with them.
+    /// Kills leftover processes of an earlier run, because a new run must not overlap with them.
     pub(super) async fn kill_group_leftovers(&self, unit: &str, group: &str) -> Result<(), DriverFailure> {
         self.remember_group(unit, group);
         let group = self.group_of(unit);
@@ -149,7 +149,7 @@ impl Context {
     }
 }
 
-/// Releases a transient unit that has ended, so that systemd unloads it. Errors are ignored: the unit is possibly
+/// Releases a transient unit that has ended, so that systemd unloads it. Errors are ignored, because the unit may be
 /// neither failed nor referenced.
 pub(super) async fn release_unit(session: &Session, unit: &str) {
     let _ = session.reset_failed(unit).await;

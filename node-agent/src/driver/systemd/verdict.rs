@@ -1,19 +1,19 @@
-//! Interpretation of a unit's state: whether the unit runs, how it ended, whether by hand, and where to retry after a
-//! failure.
+//! Interpretation of a unit's state: whether the unit runs, how it ended, whether an operator ended it, and the nodes
+//! on which to retry after a failure.
 
 use super::state::{ActiveState, LoadState, MainEnd, UnitState};
 use crate::core::DriverFailure;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 
-/// Whether a unit runs.
+/// Run state of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RunState {
     /// The unit runs, or systemd is about to start it, possibly after the delay before an automatic restart.
     Running,
     /// The unit is being stopped.
     Ending,
-    /// The unit does not run; processes of it may still be left.
+    /// The unit does not run; some of its processes may still be left.
     Ended,
     /// The state is unknown.
     Unclear,
@@ -36,7 +36,7 @@ pub(super) enum JobResult {
     /// Another job replaced this one.
     Canceled,
     Timeout,
-    /// A job on which this one depends failed.
+    /// Another job, on which this job depends, failed.
     Dependency,
     /// The end of the job was not seen; the unit's state shows the result.
     Unseen,
@@ -180,7 +180,7 @@ fn describe_main_end(process_end: MainEnd, result: &str) -> String {
         MainEnd::Exited(NO_SUCH_GROUP) => "group does not exist (exit status 216)".to_owned(),
         MainEnd::Exited(NO_SUCH_USER) => "user does not exist (exit status 217)".to_owned(),
         MainEnd::Exited(CANNOT_MAKE_NAMESPACE) => "cannot set up namespaces (exit status 226)".to_owned(),
-        // The main process may have succeeded, and another command of the unit failed.
+        // The main process succeeded, but another command of the unit failed.
         MainEnd::Exited(0) if result == "exit-code" => "a command of the unit failed".to_owned(),
         MainEnd::Exited(status) => format!("main process exited with status {status}"),
         MainEnd::Killed(signal) => format!("main process was killed by signal {signal}"),
@@ -200,7 +200,7 @@ pub(super) fn is_stopped_externally(state: &UnitState, job_seen: bool) -> bool {
         Some(service) if !service.remain_after_exit && service.main_ended_us > 0 => {
             state.active_until_us < service.main_ended_us
         }
-        // A unit without a main process cannot end on its own.
+        // A unit without a main process ends only by a job.
         Some(_) => true,
         None => return state.result == "success",
     };

@@ -29,7 +29,7 @@ pub(super) fn begin(context: &Arc<Context>, service: &ServiceDefinition, unit: &
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WatchState {
     runs: bool,
-    /// `true` if a job of the unit was seen since the unit last ran without one, or if such a job may have been
+    /// `true` if a job of the unit was seen since the unit last ran without a job, or if such a job may have been
     /// missed.
     job_seen: bool,
 }
@@ -94,12 +94,12 @@ async fn watch_once(
     };
     let mut signals = session.signals();
     let path = session.load(unit).await?;
-    // Without this, only the end of the unit is known, but not how it ended.
+    // Without this call, only the end of the unit is known, and not its cause.
     let _ = session.add_ref(unit).await;
     while !session.connection.is_closed() {
         let state = session.state(&path, unit).await?;
         if state.has_ended() && watch_state.runs {
-            // systemd sends the signal about the job after those about its effects.
+            // systemd sends the signal about a job after the signals about the effects of the job.
             watch_state.job_seen |= check_for_new_job(&session, &mut signals, unit).await?;
         }
         let Some(context) = context.upgrade() else { return Ok(()) };
@@ -165,7 +165,7 @@ pub(super) async fn wait_for_change(
                     | Signal::Answered { .. },
                 ) => {}
                 Err(RecvError::Lagged(_)) => return Change::Missed,
-                // No more signals come; the caller finds the connection closed.
+                // No further signals arrive; the caller detects the closed connection.
                 Err(RecvError::Closed) => std::future::pending().await,
             }
         }
@@ -179,8 +179,8 @@ pub(super) async fn wait_for_change(
     timeout_at(deadline, changed_or_closed).await.unwrap_or(Change::Nothing)
 }
 
-/// Reads all signals that were sent until now. Returns `true` if one reports a new job of the unit, or if it may have
-/// been missed.
+/// Reads all signals that were sent until now. Returns `true` if a signal reports a new job of the unit, or if such a
+/// signal may have been missed.
 async fn check_for_new_job(
     session: &Session,
     signals: &mut Receiver<Signal>,
@@ -247,7 +247,7 @@ mod tests {
         check(true, &[("deactivating", 0), ("inactive", 0)], Some(&crash));
         // systemctl stop.
         check(true, &[("active", 7), ("deactivating", 7), ("inactive", 0)], Some(&stopped_externally));
-        // systemctl restart: the unit is never gone.
+        // systemctl restart: the unit does not end.
         check(true, &[("active", 7), ("deactivating", 7), ("inactive", 7), ("active", 0)], None);
         // systemd's own restart, followed by a crash without a restart.
         check(true, &[("activating", 0), ("activating", 7), ("active", 0), ("failed", 0)], Some(&crash));

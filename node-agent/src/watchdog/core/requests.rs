@@ -50,7 +50,7 @@ impl Core {
         }
     }
 
-    /// Changes an open device: new timing, and perhaps a new deadline, take effect with one pet or not at all.
+    /// Changes an open device: the new timing, and possibly a new deadline, become active with one pet, or not at all.
     fn arm_again(&mut self, now: Moment, number: u64, arm: Arm, device: DeviceFacts) {
         let (smallest_seconds, largest_seconds) =
             (device.smallest_timeout_seconds, device.largest_timeout_seconds);
@@ -88,7 +88,7 @@ impl Core {
         if let Some(refusal) = check_timeout_allowed(&device, device.timeout_seconds, &arm) {
             return self.close(number, Outcome::Refused(refusal));
         }
-        // Opening takes time, so the deadline may have passed. An idle machine must not be reset for that.
+        // Opening takes time, so the deadline may have passed. This must not reset an idle machine.
         if arm.deadline.is_some_and(|deadline| !self.pet_fits(now, deadline)) {
             return self.close(number, Outcome::Refused(Refusal::DeadlinePassed));
         }
@@ -99,14 +99,14 @@ impl Core {
     }
 
     /// Opens a device that refuses pets again. A driver that was bound again provides another device under the same
-    /// name, and the open one never works again.
+    /// name. The old open device does not work again.
     fn open_again(&mut self, number: u64, arm: Arm) {
         self.pending = Pending::Open { number, arm, reopens: true };
         self.effects.push_back(Effect::Open { timeout_seconds: arm.timeout_seconds });
     }
 
-    /// Replaces the device that refuses pets with the one that was opened again. Until it has taken pets for a whole
-    /// timeout, it counts as failed. It is not closed, so that the deadline continues.
+    /// Replaces the device that refuses pets with the newly opened device. Until the new device has accepted pets for a
+    /// whole timeout, it counts as failed. It is not closed, so that the deadline stays active.
     fn opened_again(&mut self, now: Moment, number: u64, arm: &Arm, device: DeviceFacts) {
         self.device = Some(device);
         self.fires_at = None;
@@ -145,7 +145,7 @@ impl Core {
     }
 
     /// Replaces the active deadline with an earlier one, even if the request that carried it fails: observers may
-    /// already count by it.
+    /// already use that deadline.
     fn apply_earlier_deadline(&mut self, deadline: Moment) {
         if let State::Armed { deadline: in_force } = self.state
             && deadline.is_earlier_on_a_clock(in_force)
@@ -223,8 +223,8 @@ impl Core {
     ) {
         let refusal = match result {
             Ok(read_back) => {
-                // For a deadline, the device took the pet, possibly with a longer timeout: that causes a notice, not a
-                // refusal.
+                // For a deadline, the device accepted the pet, possibly with a longer timeout, which causes a notice
+                // and not a refusal.
                 match undo {
                     Undo::Nothing | Undo::Again { .. } => {
                         self.check_sliding(requested, read_back);
@@ -282,8 +282,8 @@ impl Core {
         }
     }
 
-    /// Records a new full timeout. A sliding device may have been asked for less because of the deadline; a fixed
-    /// device reports the timeout that it took.
+    /// Records a new full timeout. The timeout requested from a sliding device may be shorter because of the deadline.
+    /// A fixed device reports the timeout that it accepted.
     fn handle_timeout_change(&mut self, read_back: u32) {
         if let (Some(device), Some(timing)) = (&mut self.device, &mut self.timing) {
             if !device.sliding {
@@ -303,8 +303,8 @@ impl Core {
             .map(|_| Refusal::TimeoutTooLong { read_back_seconds: read_back, largest_seconds })
     }
 
-    /// Prepares the daemon's exit: stops the device of an empty node. Under an active deadline the device stays as it
-    /// is, so the next daemon continues or the deadline resets the machine.
+    /// Prepares the daemon's exit: stops the device of an empty node. Under an active deadline, the device is left
+    /// unchanged: the next daemon continues, or the machine is reset after the deadline.
     pub(super) fn shut_down(&mut self) {
         match self.state {
             State::Released | State::Staying => self.close(0, Outcome::Done),
@@ -324,7 +324,7 @@ fn state_of(arm: &Arm) -> State {
     }
 }
 
-/// Returns a refusal if the deadline is more than Th ahead. No heartbeat proves more than Th from a past moment.
+/// Returns a refusal if the deadline is more than Th ahead. A heartbeat proves at most Th from a moment in the past.
 fn check_deadline_distance(now: Moment, deadline: Moment, heartbeat_valid_ms: u32) -> Option<Refusal> {
     let ahead_ns = now.longest_ns(deadline);
     (ahead_ns > u64::from(heartbeat_valid_ms) * NANOSECONDS_PER_MILLISECOND).then(|| {

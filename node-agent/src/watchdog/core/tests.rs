@@ -289,7 +289,7 @@ fn earlier_deadline_applies_immediately() {
     let earlier = world.in_ms(2500);
     assert_eq!(world.ask(Request::Deadline(earlier)), Outcome::Done);
     assert!(world.fires_at.is_some_and(|at| !earlier.is_earlier_on_a_clock(at)));
-    // The deadline is too near for any pet: it is refused for that reason, but still takes effect.
+    // The deadline is too near for a pet, so the daemon refuses it, but still applies it.
     let near = world.in_ms(500);
     assert_eq!(world.ask(Request::Deadline(near)), Outcome::Refused(Refusal::DeadlinePassed));
     assert_eq!(world.core.status().state, State::Armed { deadline: near });

@@ -57,7 +57,7 @@ impl ModuleOutcome {
 }
 
 /// Ensures that there is a device, and returns the action taken. If softdog replaces a driver whose device was
-/// configured by name or by another path, `location` names softdog's device from then on.
+/// configured by name or by another path, `location` is changed to softdog's device.
 ///
 /// Runs before the daemon's loop, because a module may take seconds to load.
 pub(super) fn load_module_if_needed(
@@ -151,7 +151,7 @@ mod tests {
         check(&[SOFTDOG, HARDWARE], dog, "i6300esb", &ModuleOutcome::Loaded("i6300esb".to_owned()), dog);
         check(&[SOFTDOG], dog, "softdog", &ModuleOutcome::Loaded("softdog".to_owned()), dog);
         check(&[SOFTDOG], dog, "i6300esb", &fell_back("module i6300esb not found"), dog);
-        // The module loads on a machine without its hardware.
+        // The module loads even on a machine without its hardware.
         let no_device = "module was loaded, but no such device appeared";
         check(&[SOFTDOG, NO_HARDWARE], dog, "i6300esb", &fell_back(no_device), dog);
         // The device was configured by name or by another path: the daemon must use softdog's device from now on.

@@ -1,8 +1,8 @@
 //! The daemon's only loop: it waits, takes messages, and pets.
 //!
 //! While a device is armed, the loop does not allocate, log or block. Messages have one size, the core's queue has its
-//! capacity from the start, and sockets are non-blocking. A simulated watchdog that does not answer blocks it for at
-//! most 0.1 s. Opening and closing the device, while nothing is armed, may take longer.
+//! capacity from the start, and sockets are non-blocking. A simulated watchdog that does not answer blocks the loop for
+//! at most 0.1 s. Opening and closing the device may take longer, but no device is armed then.
 
 use super::super::core::{Core, Effect, Input};
 use super::super::device::{Device, DeviceLocation};
@@ -24,7 +24,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
-/// Number of messages that are taken before the next check whether a pet is due.
+/// Maximum number of messages that are handled between two checks for a due pet.
 const MESSAGES_AT_ONCE: usize = 16;
 
 /// Pause after a failed accept.
@@ -141,7 +141,7 @@ impl EventLoop {
         }
     }
 
-    /// Serves a new peer if no other is served, and the previous one has ended or is the same process.
+    /// Serves a new peer if no other peer is served, and if the previous peer has ended or is the same process.
     fn accept(&mut self) {
         loop {
             let connection = match self.listener.accept() {
@@ -175,7 +175,7 @@ impl EventLoop {
     fn admit(&self, connection: &UnixStream) -> Result<Peer, Refusal> {
         let peer = Peer::of(connection, self.allowed_uid)?;
         match &self.peer {
-            // The previous peer has ended, although a child may have inherited its end of the connection.
+            // The previous peer has ended. A child may have inherited its end of the connection.
             Some(previous) if previous.has_ended() => Ok(peer),
             Some(previous) if self.connection.is_some() => Err(Refusal::AnotherPeer { pid: previous.pid }),
             Some(previous) if previous.pid == peer.pid => Ok(peer),
@@ -231,8 +231,8 @@ impl EventLoop {
     }
 
     fn open(&mut self, timeout_seconds: u32) -> Input {
-        // Nothing is armed yet, or the device takes no pets anyway, so files may be read: an operator's fix counts
-        // immediately.
+        // No device is armed, or the armed device refuses pets, so the loop may read files. A fix by an operator is
+        // then effective immediately.
         if let (DeviceLocation::Kernel(_), Some(refusal)) =
             (&self.location, system_conf::refusal(Path::new("/")))
         {
@@ -288,7 +288,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Identifies the process at the other end, and checks that its user is root or the allowed one.
+    /// Identifies the process at the other end, and checks that its user is root or the allowed user.
     fn of(connection: &UnixStream, allowed_uid: Option<u32>) -> Result<Self, Refusal> {
         let failed = |errno: Errno| Refusal::DeviceFailed { errno: (errno as i32).unsigned_abs() };
         let credentials = getsockopt(connection, sockopt::PeerCredentials).map_err(failed)?;
@@ -303,8 +303,8 @@ impl Peer {
         }
         let process = match getsockopt(connection, sockopt::PeerPidfd) {
             Ok(process) => process,
-            // Linux before 6.5 has no SO_PEERPIDFD. If the pid was reused after the connection was made, the peer has
-            // closed its end of the connection, which is checked below.
+            // Linux before 6.5 has no SO_PEERPIDFD. If the pid was reused since, the peer has closed its end of the
+            // connection, which is checked below.
             Err(_) => system_calls::open_process(pid).map_err(failed)?,
         };
         if is_closed(connection) {

@@ -27,8 +27,8 @@ impl Record {
         self.descriptor.as_fd()
     }
 
-    /// Writes the record. A failed write leaves an invalid record, or the old one, whose deadline is no later than one
-    /// that counts. So the next daemon may stop petting too early, but never too late.
+    /// Writes the record. A failed write leaves an invalid record, or the old record, whose deadline is not later than
+    /// the active one. The next daemon may therefore stop petting too early, but not too late.
     pub(super) fn write(&self, saved: &Saved) {
         let bytes = encode_saved(saved);
         if pwrite(&self.descriptor, &bytes, 0) != Ok(MESSAGE_BYTES) {

@@ -54,7 +54,7 @@ impl ServiceManager {
     }
 
     /// Removes the descriptors of this name and waits until the service manager has closed them. A device stays open as
-    /// long as any process holds it.
+    /// long as any process has a descriptor of it.
     pub(super) fn remove(&self, name: &str) {
         if !self.stores_descriptors
             || self.notify(&format!("FDSTOREREMOVE=1\nFDNAME={name}\n"), None).is_err()
@@ -67,7 +67,8 @@ impl ServiceManager {
         }
         drop(writer);
         let mut descriptors = [PollFd::new(reader.as_fd(), PollFlags::empty())];
-        // A service manager that does not answer in time is not awaited: the device was given a full period before.
+        // If the service manager does not answer in time, the daemon continues: the device has just been petted with a
+        // full period.
         let _ = poll(&mut descriptors, PollTimeout::from(CLOSE_TIMEOUT_MS));
     }
 

@@ -29,8 +29,8 @@ impl KernelDevice {
     /// Opens the device with this path or identity, which starts it, and determines its abilities.
     ///
     /// # Errors
-    /// Refuses, with the device stopped again, a device that an accidental close would stop. Also refuses a device that
-    /// another process holds (the refusal names it), and a missing device.
+    /// Refuses a device that an accidental close would stop, and stops it again. Also refuses a missing device, and a
+    /// device that another process holds; the refusal names that process.
     pub(super) fn open(
         location: &Path,
         timeout_seconds: u32,
@@ -102,8 +102,8 @@ impl KernelDevice {
         fstat(&self.descriptor).ok().and_then(|status| sysfs::sysfs_facts(status.st_rdev))
     }
 
-    /// Sets the timeout, and returns the facts of the device. `sliding` requires that the device accepts the smaller
-    /// timeouts that are tried unchanged, and that setting a timeout pets.
+    /// Sets the timeout, and returns the facts of the device. `sliding` requires that the device accepts the tried
+    /// smaller timeouts unchanged, and that setting a timeout also pets.
     fn configure(
         &mut self,
         info: &WatchdogInfo,
@@ -113,13 +113,13 @@ impl KernelDevice {
         nowayout: bool,
     ) -> DeviceFacts {
         if info.options & OPTION_PRETIMEOUT != 0 {
-            // The action before the reset may be a panic. A software watchdog does not survive a panic, and it could
-            // come while the last deadline still holds. So the device must only reset.
+            // The action before the reset may be a panic. A software watchdog does not survive a panic, and the panic
+            // could occur before the last deadline. The device must therefore reset without an earlier action.
             let _ = system_calls::set_pretimeout(&self.descriptor, 0);
         }
         let has_settable_timeout = info.options & OPTION_SET_TIMEOUT != 0;
         let smallest_timeout_seconds = smallest_timeout_seconds_of(sysfs_facts);
-        // Only the kernel's watchdog core, which lists its devices, is known to pet when a timeout is set.
+        // Only drivers on the kernel's watchdog core, whose devices are listed, are known to pet when a timeout is set.
         let mut sliding =
             has_settable_timeout && info.options & OPTION_KEEP_ALIVE != 0 && sysfs_facts.is_some();
         if has_settable_timeout {
@@ -152,8 +152,8 @@ impl KernelDevice {
             .all(|seconds| self.pet(Some(seconds)) == Ok(seconds))
     }
 
-    /// Returns `true` if setting a timeout pets: directly after it was raised, a driver that reports the time left must
-    /// report the new one.
+    /// Returns `true` if setting a timeout pets: directly after the timeout was raised, a driver that reports the
+    /// remaining time must report the new timeout.
     fn pets_on_set_timeout(&self) -> bool {
         system_calls::get_time_left(&self.descriptor)
             .map_or(true, |left_seconds| left_seconds.saturating_add(1) >= self.timeout_seconds)
@@ -179,7 +179,7 @@ impl KernelDevice {
         )
     }
 
-    /// Configures the driver to stop when the last descriptor is closed (magic close), and closes this one.
+    /// Configures the driver to stop when the last descriptor is closed (magic close), and closes this descriptor.
     pub(super) fn close(self) -> Result<(), u32> {
         match nix::unistd::write(&self.descriptor, b"V") {
             Ok(1) => Ok(()),

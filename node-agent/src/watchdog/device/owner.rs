@@ -4,8 +4,8 @@ use super::super::protocol::Name;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Returns the pid and the name of the process that has the device with this number open. 0 and an empty name if none
-/// is found.
+/// Returns the pid and the name of the process that has the device with this number open. Returns 0 and an empty name
+/// if no such process is found.
 pub(super) fn owner_of(device_number: u64) -> (u32, Name) {
     let alias = alias_of(device_number);
     find(|metadata| metadata.rdev() == device_number || Some(metadata.rdev()) == alias)
@@ -28,7 +28,7 @@ fn find(is_device: impl Fn(&std::fs::Metadata) -> bool) -> (u32, Name) {
             continue;
         };
         let descriptors = std::fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
-        // The link is followed: a descriptor of a deleted or another device node still has the number.
+        // The link is followed, because a descriptor of a deleted or different device node still has the device number.
         if descriptors.flat_map(|entry| std::fs::metadata(entry.path())).any(|metadata| is_device(&metadata))
         {
             return (pid, name_of(&process.path()));

@@ -11,7 +11,7 @@ const MISC_WATCHDOG: (u64, u64) = (10, 130);
 /// The known facts about a device that is not opened. Only drivers on the kernel's watchdog core are listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SysfsFacts {
-    /// `true` if the device cannot be stopped once started; `None` if the kernel does not report that.
+    /// `true` if the device cannot be stopped once started; `None` if the kernel does not report this property.
     pub(super) nowayout: Option<bool>,
     /// The smallest timeout, seconds; `None` if the driver reports none.
     pub(super) smallest_timeout_seconds: Option<u32>,

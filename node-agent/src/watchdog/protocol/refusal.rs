@@ -47,7 +47,8 @@ pub enum Refusal {
     /// The request needs an armed device, and none is armed.
     #[error("the watchdog is not armed: arm it first")]
     NotArmed,
-    /// No pet fits before that deadline any more. A deadline that is earlier than the active one counts nevertheless.
+    /// The deadline is too near for another pet. A deadline that is earlier than the active one is applied
+    /// nevertheless.
     #[error("the deadline has passed or is nearer than the smallest timeout of the device")]
     DeadlinePassed,
     /// The deadline is further away than the validity of a heartbeat.
@@ -86,7 +87,7 @@ pub enum Refusal {
         /// `true` if systemd arms the watchdog again at reboot.
         reboot: bool,
     },
-    /// A close would stop the device, so the daemon's death would end the protection.
+    /// Closing the device stops it, so the death of the daemon would end the protection.
     #[error(
         "watchdog driver has neither magic close nor nowayout and would stop if ha-watchdogd dies: load it with nowayout=1 or use another driver, such as softdog"
     )]
@@ -102,7 +103,7 @@ pub enum Refusal {
         /// The largest timeout that W allows for such a device, seconds.
         largest_seconds: u32,
     },
-    /// The driver does not accept that timeout.
+    /// The driver does not accept the requested timeout.
     #[error(
         "watchdog device accepts timeouts from {smallest_seconds} to {largest_seconds} s: set timing.watchdogTimeoutSeconds within this range (failovers take longer, see hactl timing) or use another device"
     )]

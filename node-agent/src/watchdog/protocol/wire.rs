@@ -14,7 +14,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"HAWD");
 
 /// The version of the saved record, independent of the messages' [`VERSION`]. A daemon of another release must read the
 /// record of its predecessor, otherwise the machine is reset. A new field at the end needs no new version, because
-/// earlier releases leave zeros there. Any other change needs one, and the reader then accepts both.
+/// earlier releases leave zeros there. Any other change needs a new version, and the reader then accepts both versions.
 const RECORD_VERSION: u16 = 1;
 
 /// Offset of the checksum in a saved record.

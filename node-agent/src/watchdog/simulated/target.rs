@@ -46,7 +46,7 @@ impl Targets {
         self.processes.iter().map(|(_, process)| process.as_fd())
     }
 
-    /// Removes processes that have ended. Returns `true` if there is nothing left to kill or run.
+    /// Removes processes that have ended. Returns `true` if no process, control group or command is left.
     pub(super) fn remove_ended(&mut self) -> bool {
         self.processes.retain(|(_, process)| !has_ended(process));
         self.processes.is_empty() && self.groups.is_empty() && self.commands.is_empty()

@@ -126,7 +126,7 @@ pub(super) fn defaults(text: &str, path: &str, imported: &mut ImportResult) {
     for (line, content) in text.lines().enumerate().map(|(index, content)| (index + 1, content.trim())) {
         let Some((name, module)) = content.split_once('=') else { continue };
         let module = module.trim_matches(['"', '\'', ' ']);
-        // An empty value means softdog in Proxmox VE; in this project it would mean no module.
+        // In Proxmox VE, an empty value means softdog. In hactl, it would mean no module.
         if name.trim_end() == "WATCHDOG_MODULE" && !module.is_empty() {
             let text = format!("set WATCHDOG_MODULE={module} in /etc/hactl/watchdog.env on each node");
             imported.add_note(&format!("{path}:{line}"), &text);

@@ -19,9 +19,9 @@ type Settings = BTreeMap<String, (usize, String)>;
 #[derive(Debug)]
 pub(super) struct Guests {
     simulated: bool,
-    /// Whether sizes are imported: they limit placement in this project, and in ha-manager only in some modes.
+    /// `true` if sizes are imported. In hactl, sizes always limit placement; in ha-manager, only in some modes.
     pub(super) imports_sizes: bool,
-    /// Limit of migrations in MiB per second; `None`: no limit.
+    /// Limit of migrations in MiB per second; `None` means no limit.
     pub(super) bandwidth_mebibytes_per_second: Option<u64>,
     directory: PathBuf,
     kinds: BTreeSet<GuestKind>,

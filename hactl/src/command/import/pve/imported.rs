@@ -28,7 +28,7 @@ pub(super) struct ImportedObject {
     comments: Vec<String>,
     /// Origin of the object as `file:line`.
     location: String,
-    /// Fields with an origin of their own, as `file:line`.
+    /// Fields with their own origin, as `file:line`.
     fields: Vec<(String, String)>,
 }
 

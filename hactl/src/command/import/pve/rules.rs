@@ -113,7 +113,7 @@ fn rule_spec(
     Ok(Some(spec))
 }
 
-/// Returns the resources of a rule without duplicates: ha-manager treats them as a set.
+/// Returns the resources of a rule without duplicates, because ha-manager treats them as a set.
 fn rule_resources<'a>(
     section: &Section,
     property: &'a Property,
@@ -137,7 +137,7 @@ fn rule_resources<'a>(
             None => {
                 imported.add_note(location, &format!("{resource} of rule {rule} not found in resources.cfg"));
             }
-            // Without its type, the name would mean another guest.
+            // Without the type, the name would refer to another guest.
             Some(guest) if !guest.type_name.eq_ignore_ascii_case(type_name) => {
                 let actual_type = &guest.type_name;
                 let text =

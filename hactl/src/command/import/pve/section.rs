@@ -26,7 +26,7 @@ pub(super) struct Section {
     pub(super) line: usize,
     /// Properties in their order.
     pub(super) properties: Vec<Property>,
-    /// Comments before and in the section, without `#`; for the last section, also those after it.
+    /// Comments before and in the section, without `#`; for the last section, also the comments after it.
     pub(super) comments: Vec<String>,
 }
 

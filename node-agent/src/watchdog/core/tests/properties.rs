@@ -18,11 +18,11 @@ enum Step {
     Run {
         ms: u64,
     },
-    /// The daemon does not run for this time.
+    /// The daemon is paused for this time.
     Stop {
         ms: u64,
     },
-    /// The daemon is stopped between the decision on the next pet and the pet.
+    /// The daemon is paused between the decision on the next pet and the pet.
     StopBeforePet {
         ms: u64,
     },
@@ -51,8 +51,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     /// Once a deadline is acknowledged, the device fires within the time that the inequality of `FENCING.md` 4 allows
-    /// after the deadline. That is Tw for a sliding device (a pet decided before the deadline and made after a stop),
-    /// and twice that for a fixed timeout.
+    /// after the deadline. That time is Tw for a sliding device (a pet is decided before the deadline, and made after a
+    /// stop), and 2 Tw for a fixed timeout.
     #[test]
     fn watchdog_fires_by_the_deadline(sliding in any::<bool>(), steps in proptest::collection::vec(step(), 1..40)) {
         let mut world = World::new(facts(sliding, false));
