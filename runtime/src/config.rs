@@ -34,8 +34,8 @@ pub enum ConfigError {
 ///
 /// Each option with a long flag `--store-timeout` is also the variable `<PREFIX>_STORE_TIMEOUT` and the key
 /// `storeTimeout` of the YAML file. `--config` or `<PREFIX>_CONFIG` names the file. Flags take precedence over
-/// variables, variables over the file, and the file over the default. A list in the file stands for a flag that is
-/// given several times.
+/// variables, variables over the file, and the file over the default. A list in the file is equivalent to a flag that
+/// is given several times.
 ///
 /// # Errors
 /// Fails if the file has an unknown key (the error has the line and the nearest known key), or if a value is invalid
@@ -91,8 +91,8 @@ fn takes_part(argument: &Arg) -> bool {
     )
 }
 
-/// Returns the path of the file from flags or environment. Other errors in them are reported by the complete parse
-/// later.
+/// Returns the path of the file from flags or environment. The complete parse later reports other errors in the flags
+/// and the environment.
 fn config_path(command: &Command, arguments: &[OsString]) -> Option<PathBuf> {
     let lenient = command.clone().ignore_errors(true).disable_help_flag(true).disable_version_flag(true);
     let matches = lenient.try_get_matches_from(arguments).ok()?;
@@ -249,7 +249,8 @@ mod tests {
     fn flags_override_environment_and_config_file() {
         #[derive(Debug, clap::Parser)]
         struct Layered {
-            // A variable that every process has, because a change of the environment would affect other tests.
+            // The test uses a variable that every process has, because a change of the environment would affect other
+            // tests.
             #[arg(long, env = "PATH")]
             search: String,
         }

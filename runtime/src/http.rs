@@ -34,7 +34,7 @@ pub struct ServeOptions {
     pub address: SocketAddr,
     /// Files for TLS with client certificates; required except on loopback.
     pub tls: Option<TlsFiles>,
-    /// Maximum number of connections; more wait in the kernel's queue.
+    /// Maximum number of connections; further connections wait in the kernel's queue.
     pub connections: usize,
     /// Time limit for a client's TLS handshake, and for the head of a request.
     pub header_read_timeout: Duration,
@@ -154,7 +154,7 @@ impl Server {
     }
 }
 
-/// Ends a long answer, such as a watch, when a shutdown is requested, so that the client connects to another server.
+/// Ends a long answer, such as a watch, when a shutdown is requested, so that the client can connect to another server.
 pub fn until_shutdown<S: Stream>(stream: S, shutdown: Shutdown) -> impl Stream<Item = S::Item> {
     stream.take_until(async move { shutdown.requested().await })
 }

@@ -7,11 +7,11 @@ use std::path::Path;
 
 /// Path of the journal's socket on every machine with systemd.
 pub const SOCKET: &str = "/run/systemd/journal/socket";
-/// Maximum length of a value in bytes; longer ones are cut, because an entry must fit into one datagram.
+/// Maximum length of a value in bytes; longer values are cut, because an entry must fit into one datagram.
 const VALUE_BYTES_MAX: usize = 16 * 1024;
 
-/// Returns `true` if the process's standard error goes to the journal. `JOURNAL_STREAM` must name this descriptor,
-/// because the variable may be inherited from a parent process.
+/// Returns `true` if the process's standard error goes to the journal. `JOURNAL_STREAM` must match the device and inode
+/// of this descriptor, because a process may inherit the variable from its parent.
 pub fn has_standard_error() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
     fstat(io::stderr()).is_ok_and(|found| stream == format!("{}:{}", found.st_dev, found.st_ino))
@@ -27,7 +27,7 @@ impl Journal {
     /// Connects to the journal of this machine.
     ///
     /// # Errors
-    /// Fails if no journal listens on the socket.
+    /// Fails if no journal accepts messages on the socket.
     pub fn connect() -> io::Result<Journal> {
         Journal::connect_to(Path::new(SOCKET))
     }
@@ -35,7 +35,7 @@ impl Journal {
     /// Connects to the journal at a socket path.
     ///
     /// # Errors
-    /// Fails if no journal listens on the socket.
+    /// Fails if no journal accepts messages on the socket.
     pub fn connect_to(socket_path: &Path) -> io::Result<Journal> {
         let socket = UnixDatagram::unbound()?;
         socket.connect(socket_path)?;

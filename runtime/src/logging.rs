@@ -84,7 +84,7 @@ pub fn init(options: &LogOptions) -> Result<(), LogError> {
     Ok(())
 }
 
-/// Returns the destination of log lines, and the error if the journal should be used but cannot be.
+/// Returns the destination of log lines, and the error if the journal is requested but not available.
 fn output(
     format: LogFormat,
     has_journal: bool,

@@ -83,8 +83,8 @@ impl Metrics {
         self.register(metric, HistogramVec::new(options, metric.labels)?)
     }
 
-    /// Registers metrics whose values are computed by `read` at each scrape. So they cost nothing between scrapes, and
-    /// deleted objects disappear from them.
+    /// Registers metrics whose values are computed by `read` at each scrape. Such metrics need no updates between
+    /// scrapes, and contain no deleted objects.
     pub fn scraped(
         &self,
         metrics: impl IntoIterator<Item = &'static Metric>,

@@ -21,7 +21,8 @@ impl<K, V> Problems<K, V> {
 }
 
 impl<K: Ord + Clone, V: PartialEq + Clone> Problems<K, V> {
-    /// Replaces the problems of all subjects by those of a new check. Returns the ones that the last check did not find.
+    /// Replaces the problems of all subjects by those of a new check. Returns the problems that the last check did not
+    /// find.
     pub fn update(&self, current: BTreeMap<K, V>) -> Vec<(K, V)> {
         let mut recorded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = |(subject, problem): &(&K, &V)| recorded.get(*subject) != Some(*problem);
@@ -31,8 +32,8 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Problems<K, V> {
         new
     }
 
-    /// Replaces the problem of one subject by that of a new check. Returns `true` if the last check found another one,
-    /// or none.
+    /// Replaces the problem of one subject by that of a new check. Returns `true` if the last check found another
+    /// problem, or no problem.
     pub fn record(&self, subject: &K, current: Option<V>) -> bool {
         let mut recorded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if recorded.get(subject) == current.as_ref() {

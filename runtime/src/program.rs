@@ -13,7 +13,7 @@ pub trait ProgramOptions: CommandFactory + FromArgMatches {
     /// Returns the logging options.
     fn logging(&self) -> &LogOptions;
 
-    /// Checks for options that cannot work on any machine.
+    /// Checks for options that are invalid on every machine.
     ///
     /// # Errors
     /// Fails if an option is invalid; the message gives the option, the problem and the expected value.

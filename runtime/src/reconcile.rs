@@ -33,8 +33,8 @@ pub trait Core {
 ///
 /// # Guarantees
 /// `run` is called for every effect, in order, before further inputs are awaited. Inputs keep their order. A deadline
-/// is processed even if inputs never pause, after at most [`Core::MAX_BATCH_SIZE`] of them. Each input is processed with its
-/// own reading of the clock.
+/// is processed even if inputs arrive without a pause, after at most [`Core::MAX_BATCH_SIZE`] of them. Each input is
+/// processed with its own reading of the clock.
 ///
 /// # Assumptions
 /// `run` returns immediately: long operations are spawned, and their results arrive through `inputs`.
@@ -81,7 +81,8 @@ async fn until(clock: &dyn Clock, due: Option<(Mono, &'static str)>) {
             tracing::trace!(why, "due");
             return;
         }
-        // The timer uses another clock, which the time daemon slews, so the given clock is read again afterwards.
+        // The timer uses another clock, which the time daemon can slew, so the given clock is read again after the
+        // wait.
         tokio::time::sleep(Duration::from_millis(wait_ms)).await;
     }
 }
@@ -100,7 +101,7 @@ impl Backoff {
         Backoff { first, ceiling, next: first.min(ceiling) }
     }
 
-    /// Returns the delay for now. The next delay is twice as long, at most the maximum.
+    /// Returns the current delay, and doubles the next one, up to the maximum.
     pub fn advance(&mut self) -> Duration {
         let wait = self.next;
         self.next = wait.saturating_mul(2).min(self.ceiling);

@@ -45,7 +45,7 @@ impl Shutdown {
         (ShutdownTrigger { stage: Arc::clone(&sender) }, Shutdown { stage, keep: sender })
     }
 
-    /// Handles SIGTERM and SIGINT: the first signal requests the shutdown, a second one of either kind forces it.
+    /// Handles SIGTERM and SIGINT: the first signal requests the shutdown, a second signal of either kind forces it.
     ///
     /// # Errors
     /// Fails if the handlers cannot be installed.

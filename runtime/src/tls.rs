@@ -102,7 +102,7 @@ struct Current {
     config: Arc<ServerConfig>,
 }
 
-/// Properties by which a changed file is detected: inode number, length and modification time.
+/// Properties that identify a version of a file: inode number, length and modification time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp(Option<(u64, u64, Option<SystemTime>)>);
 
@@ -169,7 +169,7 @@ fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
         .with_single_cert(chain, private_key(&files.key)?)
         .map_err(wrong)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // A resumed session would outlive the removal of its authority from the file.
+    // A resumed session would still be accepted after its authority was removed from the file.
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))

@@ -1,9 +1,9 @@
-//! Quality and duration of plans: `cargo bench -p ha-scheduler --bench balance -- [--nodes N] [--single N] [--hbal N]
-//! [--family NAME]`.
+//! Quality and duration of plans:
+//! `cargo bench -p ha-scheduler --bench balance -- [--nodes N] [--single N] [--hbal N] [--family NAME]`.
 //!
 //! Each line compares the single-step search with the search of this project on one seeded cluster.
 //!
-//! - `--nodes` is the greatest size (default 200).
+//! - `--nodes` is the largest size (default 200).
 //! - `--single` is the greatest size for the exhaustive single-step search (default 100).
 //! - If Ganeti's `hbal` is installed, the score of every cluster is compared with that of `hbal`. Up to `--hbal` nodes
 //!   (default 20), `hbal` also plans the same file. Otherwise the output states that `hbal` is missing.
@@ -76,7 +76,7 @@ fn main() {
     println!("peak memory {}", peak().unwrap_or_else(|| "unknown".to_owned()));
 }
 
-/// Returns the score and its values, in order, of the first group.
+/// Returns the score of the first group, and its values in order.
 fn own_values(file: &str) -> Vec<f64> {
     let cluster = text::read(file).expect("what the generator writes can be read");
     let problem = Problem::new(&cluster, 0, &Settings::default());
@@ -189,7 +189,7 @@ fn compared(file: &str, plan: bool, ours: &[f64]) -> String {
     } else {
         String::new()
     };
-    // A file that stays in the directory for temporary files does no harm.
+    // A leftover file in the directory for temporary files is harmless.
     let _ = std::fs::remove_file(&path);
     scores + &planned
 }

@@ -73,6 +73,6 @@ fn main() {
     measure(40, 200, "24Gi");
     measure(1_000, 10_000, "64Gi");
     measure(1_000, 100_000, "512Gi");
-    // This cluster is so full that the result is proofs of failure instead of placements.
+    // This cluster has so little free capacity that the results are proofs of failure, not placements.
     measure(1_000, 100_000, "256Gi");
 }

@@ -22,10 +22,10 @@ pub enum MoveStep {
     Move {
         /// Target node.
         to: NodeName,
-        /// Services that can reach their node because of this move. Empty if the service moves to its own best node.
+        /// Services whose own move this move makes possible. Empty if the service moves to its own best node.
         makes_room_for: BTreeSet<ResourceName>,
     },
-    /// The service stays until another one has moved.
+    /// The service stays until another service has moved.
     Wait {
         /// One sentence that names the other service.
         message: String,
@@ -44,11 +44,11 @@ pub enum MoveStep {
 /// - a strict Negative rule connects them, directly or through other services;
 /// - one prefers the node of another, and the other would also prefer to leave.
 ///
-/// In such a set, one unit moves at a time. All others stay meanwhile, because an independent move of one could undo a move
-/// made for another.
+/// In such a set, one unit moves at a time. The other units stay meanwhile, because an independent move of one unit
+/// could undo a move that was made for another unit.
 ///
-/// Guarantees: a pure function of the view; the caller calls it again after every move. A set in which every service is on
-/// a suitable node is not returned.
+/// Guarantees: the result depends only on the view. The caller calls the function again after every move. A set in
+/// which every service is on a suitable node is not returned.
 pub fn dependent_moves(view: &View) -> BTreeMap<ResourceName, MoveStep> {
     let units = units(view);
     let shared = shares_node(view);
@@ -56,7 +56,7 @@ pub fn dependent_moves(view: &View) -> BTreeMap<ResourceName, MoveStep> {
     if !shared && !units.values().any(|unit| may_need_move(view, unit)) {
         return BTreeMap::new();
     }
-    // Each unit's preferences assume that services which could move away, or are moving, use no node.
+    // The preferences of each unit are computed as if services that could move away, or are moving, used no node.
     let mut without_movable = view.clone();
     let stays: BTreeSet<&ResourceName> = units.values().flat_map(|unit| &unit.members).collect();
     without_movable.services.change_all(|name, facts| {
@@ -82,7 +82,7 @@ pub fn dependent_moves(view: &View) -> BTreeMap<ResourceName, MoveStep> {
     dependent_moves
 }
 
-/// Services that move as one unit, as far as the order of moves is concerned.
+/// Services that count as one unit for the order of moves.
 #[derive(Clone, Debug)]
 struct MoveUnit {
     /// Names of all members that move.
@@ -95,8 +95,8 @@ struct MoveUnit {
 #[derive(Clone, Debug, Default)]
 struct NodePreferences {
     distances: BTreeMap<NodeName, u32>,
-    /// Rank of each node's priority tier, also for a unit that does not return to its tier automatically. It
-    /// decides only between moves that a rule demands.
+    /// Rank of each node's priority tier, even for a unit that does not return to its tier automatically. The rank
+    /// decides only between moves that a rule requires.
     tiers: BTreeMap<NodeName, u32>,
 }
 
@@ -123,7 +123,7 @@ fn units(view: &View) -> BTreeMap<ResourceName, MoveUnit> {
     let mut units = BTreeMap::new();
     let mut seen: BTreeSet<&ResourceName> = BTreeSet::new();
     for (name, facts) in &view.services {
-        // A service that must be with a paused one stays with it.
+        // A service that must be with a paused service stays with that service.
         let is_held_by_partner = facts.paused && !view.rules.strict_affinity_partners(name).is_empty();
         let can_move_or_start = (facts.movable && !is_held_by_partner)
             || (facts.wanted && facts.uses.is_empty() && !facts.waits_for_others);
@@ -157,8 +157,8 @@ fn units(view: &View) -> BTreeMap<ResourceName, MoveUnit> {
     units
 }
 
-/// Returns `true` if a unit may not be on its best node. This test is fast: it rules out most of a cluster without
-/// examining every node.
+/// Returns `true` if a unit may not be on its best node. This test is fast: it excludes most services of a cluster
+/// without examining every node.
 fn may_need_move(view: &View, unit: &MoveUnit) -> bool {
     let Some(node) = unit.node.as_ref().and_then(|node| view.nodes.get(node)) else { return true };
     node.maintenance
@@ -237,7 +237,7 @@ fn preferences(without_movable: &View, unit: &MoveUnit) -> Option<NodePreference
             ((*node).clone(), u32::try_from(rank).unwrap_or(u32::MAX / 4) * 2 + away)
         })
         .collect();
-    // A reason that only prevents new placements neither makes the unit leave nor makes it prefer another node.
+    // If a reason only prevents new placements, the unit neither leaves its node nor prefers another one.
     if let Some(node) = &unit.node
         && let Some(Verdict::Refused(refusals)) = judged.verdicts.get(node)
         && !refusals.iter().any(makes_leave)

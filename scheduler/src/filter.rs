@@ -25,8 +25,8 @@ pub fn evicts(reason: Reason) -> bool {
 
 /// Returns `true` if a running service leaves this node for this reason.
 ///
-/// A watchdog that can no longer be renewed makes exclusive services leave. A watchdog that cannot be armed only prevents
-/// new placements.
+/// Exclusive services leave a node whose watchdog can no longer be renewed. A watchdog that cannot be armed only
+/// prevents new placements.
 pub fn evicts_from(node: &NodeFacts, reason: Reason) -> bool {
     evicts(reason) || (node.watchdog_failed && reason == Reason::WatchdogFailed)
 }
@@ -98,8 +98,9 @@ pub(crate) fn is_eligible(query: &PlacementQuery<'_>, candidate: &Candidate<'_>)
     allowed
 }
 
-/// Returns `None` if a reason does not block the node for a member; otherwise returns whether the reason makes the member
-/// leave. A reason that only prevents new placements does not count for a partner that already uses the node.
+/// Returns `None` if a reason does not block the node for a member; otherwise returns `Some(true)` if the member leaves
+/// for this reason, and `Some(false)` if not. A reason that only prevents new placements does not count for a partner
+/// that already uses the node.
 fn is_evicted_by(node: &NodeFacts, is_first: bool, uses_node: bool, reason: Reason) -> Option<bool> {
     let evicts_running = evicts_from(node, reason) || (!is_first && !uses_node);
     (is_first || evicts_running).then_some(evicts_running)

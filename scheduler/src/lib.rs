@@ -1,4 +1,5 @@
-//! The nodes on which a service may run, and the best of them: pure, deterministic, explained.
+//! Computes the nodes on which a service may run, and the best of them, with explanations. All functions are pure and
+//! deterministic.
 //!
 //! The leader schedules with this crate, `hactl` computes its offline answers with it, and the simulator checks the
 //! result.

@@ -1,7 +1,8 @@
 //! Moves that work only in a certain order or through a third node: the choice of the next one.
 //!
-//! [`next`] solves a small search problem: items on nodes, the nodes that each item may use and prefers, pairs
-//! that must stay apart, and free capacity. The caller asks again after every move; no state is kept between calls.
+//! [`next`] solves a small search problem: items on nodes, the nodes that each item may use and prefers, pairs that
+//! must stay apart, and free capacity. The caller calls the function again after every move; no state is kept between
+//! calls.
 
 #[cfg(test)]
 mod tests;
@@ -22,8 +23,8 @@ pub struct Item {
     /// For each node, its distance from the best choice of the item, where 0 is the best. `None` if the item may not be
     /// there.
     pub distances: Vec<Option<u32>>,
-    /// For each node, the rank of its priority tier, where 0 is the best. It moves nothing: it decides between arrangements
-    /// that are equal otherwise.
+    /// For each node, the rank of its priority tier, where 0 is the best. The rank alone causes no move; it decides
+    /// between arrangements that are otherwise equal.
     pub tiers: Vec<u32>,
     /// Amounts that the item needs.
     pub requests: FreeAmounts,
@@ -61,7 +62,7 @@ pub enum Next {
     },
 }
 
-/// Cost of an arrangement: first violations, then missed preferences.
+/// Cost of an arrangement: violations are compared first, then missed preferences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Cost {
     /// Number of items that do not run or are on a forbidden node, plus the number of pairs that share a node but must not.
@@ -77,7 +78,7 @@ type FirstMove = Option<(usize, usize)>;
 /// Returns the next move toward the best reachable arrangement.
 ///
 /// An arrangement is better if it has fewer violations. With equally many violations, it is better if its cost is lower
-/// and every moved item improves its own distance. No item moves only for a preference of another item.
+/// and every moved item improves its own distance. An item does not move only because of a preference of another item.
 ///
 /// Guarantees:
 ///
@@ -85,8 +86,8 @@ type FirstMove = Option<(usize, usize)>;
 ///   may use the target, which has enough capacity and holds no item that must stay apart from the moved one.
 /// - Repeated calls end, because each move leads to an arrangement that is one move nearer to the same best one.
 ///
-/// Beyond `MAX_STATES` arrangements, only moves that do not worsen any intermediate arrangement are considered. Some
-/// solutions of a larger problem are therefore not found, but each move still lowers the cost.
+/// Beyond `MAX_STATES` arrangements, only moves that do not worsen any intermediate arrangement are considered. In
+/// larger problems, some solutions are therefore not found, but each move still lowers the cost.
 pub fn next(problem: &MoveProblem) -> Next {
     let start: State = problem.items.iter().map(|item| item.node).collect();
     if problem.cost(&start) == Cost::default() {
@@ -232,7 +233,8 @@ impl Item {
     }
 }
 
-/// Searches for the best arrangement without regard to the order of moves. It only explains why a problem is blocked.
+/// Searches for the best arrangement without regard to the order of moves. The result only serves to explain why a
+/// problem is blocked.
 fn arrange(
     problem: &MoveProblem,
     start: &State,

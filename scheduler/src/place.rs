@@ -44,9 +44,9 @@ pub struct Placement {
 /// Nodes on which the service failed to start come last. Without failback, a service stays on its current node as long
 /// as that node is eligible. After maintenance it returns to the node that it left, regardless of that node's tier.
 ///
-/// Services that strict Positive rules tie together are scheduled together, on one node that fits their summed requests.
-/// Each of them therefore gets the same result. If no node fits all, stopped partners of lower priority are left out, so
-/// that they do not delay the others.
+/// Services that strict Positive rules tie together are scheduled together, on one node that fits their summed
+/// requests. Each of them therefore gets the same result. If no node fits all, stopped partners of lower priority are
+/// omitted, so that they do not delay the others.
 ///
 /// Guarantees: deterministic; never returns a node that a hard limit or a strict rule excludes.
 ///
@@ -83,7 +83,7 @@ fn fitting_part<'a>(view: &View, whole_unit: &Unit<'a>) -> Option<Unit<'a>> {
 }
 
 /// Returns the members that fit together on one node: the running members, then each stopped member that still fits, by
-/// priority and name. The result does not depend on the member for which it is computed.
+/// priority and name. The result is the same for every member of the unit.
 fn fitting<'a>(view: &View, whole_unit: &Unit<'a>) -> BTreeSet<&'a ResourceName> {
     let (mut fitting, mut waiting): (Vec<_>, Vec<_>) =
         whole_unit.members.iter().copied().partition(|(_, facts)| !facts.uses.is_empty());
@@ -135,7 +135,7 @@ pub fn choose<'a>(
 fn choose_unit<'a>(view: &'a View, unit: &Unit<'_>) -> (Option<&'a NodeName>, Reason) {
     let query = PlacementQuery::of(view, unit);
     let (node, reason) = choose_by_score(&query, &scores(&query));
-    // The lookup gives the name the lifetime of the view.
+    // The looked-up name has the lifetime of the view.
     (node.and_then(|node| view.nodes.get_key_value(node)).map(|(node, _)| node), reason)
 }
 
@@ -165,7 +165,7 @@ fn scores<'a>(query: &'a PlacementQuery<'_>) -> Vec<(&'a NodeName, Score)> {
     candidates.iter().zip(loads).map(score).collect()
 }
 
-/// Returns `true` if a node is eligible for a unit, also by its node group.
+/// Returns `true` if a node is eligible for a unit, including the rules for node groups.
 pub(crate) fn is_eligible_with_group(query: &PlacementQuery<'_>, candidate: &Candidate<'_>) -> bool {
     is_eligible(query, candidate) && node_group_refusal(query, candidate.name, candidate.node).is_none()
 }
@@ -183,7 +183,7 @@ pub(crate) fn score_on(query: &PlacementQuery<'_>, candidate: &Candidate<'_>) ->
     }
 }
 
-/// Returns the reason why node groups block a node; `None` for the node on which the unit is.
+/// Returns the reason why node groups block a node; `None` for the unit's own node.
 fn node_group_refusal(query: &PlacementQuery<'_>, name: &NodeName, node: &NodeFacts) -> Option<Refusal> {
     let PlacementQuery { view, current_node, current_facts, .. } = *query;
     let unallocable = node_group_rank(view, current_facts, node) == NodeGroupRank::Unallocable;

@@ -22,7 +22,7 @@ pub(crate) struct PlacementQuery<'a> {
     pub(crate) requests: Amounts,
     /// The members; the first is the service to be scheduled.
     pub(crate) members: Vec<Member<'a>>,
-    /// The node on which the unit is.
+    /// The current node of the unit.
     pub(crate) current_node: Option<&'a NodeName>,
     /// The facts of that node in the view.
     pub(crate) current_facts: Option<&'a NodeFacts>,

@@ -1,7 +1,8 @@
-//! Preemption: the choice of services of lower priority that stop so that a service without an eligible node can start.
+//! Preemption: services of lower priority stop so that a service without an eligible node can start. This module
+//! chooses these services.
 //!
-//! [`preempt`] is the entry point. It only chooses the node and the services. The controller stops them, and starts the
-//! service after the stops are confirmed.
+//! [`preempt`] is the entry point. It only chooses the node and the services to stop. The controller stops these
+//! services, and starts the other one after the stops are confirmed.
 
 use crate::place::{Placement, Verdict};
 use crate::score::priority_tier_of;
@@ -13,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of sets of services that are examined per node. Beyond it, the best set found so far is used. That
-/// set is minimal (none of its services could stay), but perhaps not the cheapest.
+/// set is minimal (none of its services could stay), but possibly not the cheapest.
 const MAX_CHECKS: usize = 512;
 
 /// The request for the capacity of one service.
@@ -27,7 +28,7 @@ pub struct PreemptionRequest<'a> {
     pub with: &'a BTreeSet<ResourceName>,
     /// Services that may be stopped: they run, and no other action on them is in progress.
     pub preemptible: &'a BTreeSet<ResourceName>,
-    /// Services that are already being stopped, whose resources will be free.
+    /// Services that are already being stopped, whose capacity will be free.
     pub leaving: &'a BTreeSet<ResourceName>,
 }
 
@@ -53,10 +54,10 @@ struct Unit {
 
 /// Returns the cheapest way to free capacity on a node, or `None`.
 ///
-/// The cost is the list of priorities of all services that leave, highest first, compared element by element. The most
-/// important service that leaves is thus as unimportant as possible, then the next, and then their number is as small as
-/// possible. At equal cost, the better priority tier for the service decides, then the node name. A node on which the
-/// service failed to start comes last.
+/// The cost is the list of priorities of all services that leave, highest first, compared element by element. The
+/// highest priority among the leaving services is thus as low as possible, then the next highest, and finally their
+/// number is as small as possible. At equal cost, the better priority tier for the service decides, then the node name.
+/// A node on which the service failed to start comes last.
 ///
 /// Guarantees:
 ///
@@ -175,8 +176,8 @@ fn services_leaving_with(
         .collect()
 }
 
-/// Search that decides about each unit in turn, the most important first. A unit stays if the departure of all undecided
-/// units would suffice. The first result is minimal; the rest of the search finds the cheapest.
+/// Search that decides about each unit in turn, the most important first. A unit stays if the departure of all
+/// undecided units would suffice. The first result is minimal; the further search finds the cheapest result.
 struct Search<'a> {
     trial: Trial<'a>,
     units: &'a [Unit],
@@ -205,8 +206,8 @@ impl Search<'_> {
         cost
     }
 
-    /// Decides about the unit at index `at` and all later ones. Assumes that the service fits when `leave` and all units
-    /// from `at` leave.
+    /// Decides about the unit at index `at` and all later ones. Assumes that the service fits if the units in `leave`
+    /// and all units from `at` on leave.
     fn decide(&mut self, at: usize, leave: &mut Vec<usize>) {
         let cost = self.cost(leave);
         // Each further unit that leaves raises the cost, so this branch cannot become cheaper.

@@ -24,7 +24,7 @@ const MAX_EXAMINED_MOVES: usize = 1000;
 pub struct Move {
     /// Name of the service.
     pub service: ResourceName,
-    /// Names of the services that follow it, because strict Positive rules keep them together.
+    /// Names of the services that move together with it, because of strict Positive rules.
     pub with: Vec<ResourceName>,
     /// Current node of the service.
     pub from: NodeName,
@@ -39,7 +39,7 @@ pub struct Move {
 /// The load of the nodes that count for the balance: online, not in maintenance, and with known capacity.
 ///
 /// The load of a node is the mean of its used shares of cpu and memory, from requests or measurements according to
-/// `scheduler.mode`. It includes use outside hactl. An amount with unknown capacity is left out.
+/// `scheduler.mode`. It includes use outside hactl. An amount with unknown capacity is omitted.
 #[derive(Clone, Debug)]
 pub struct Loads<'a> {
     mode: SchedulerMode,
@@ -86,7 +86,7 @@ impl<'a> Loads<'a> {
         self.variation(self.sum, self.squares)
     }
 
-    /// Returns each node that counts for the balance, and whether its load is above the mean.
+    /// Returns each node that counts for the balance; `true` if its load is above the mean.
     pub fn nodes_by_side(&self) -> impl Iterator<Item = (&'a NodeName, bool)> {
         let mean = self.sum / self.nodes.len() as f64;
         self.nodes.iter().map(move |node| (node.name, node.load > mean))
@@ -133,15 +133,15 @@ fn share(capacity: &Amounts, used: &Amounts) -> Option<f64> {
 /// Returns the best move of one of these services between nodes for which `suits` returns `true`. The move must lower
 /// the imbalance by `margin` or more.
 ///
-/// Services that strict Positive rules keep together move together, if all of them are among `services`. Only services that
-/// can be live-migrated are moved. The target must be eligible, in the same node group, and in no lower priority tier. It
-/// must not violate more preferred rules, otherwise the service would move back.
+/// Services that strict Positive rules keep together move together, if all of them are among `services`. Only services
+/// that can be live-migrated are moved. The target must be eligible, in the same node group, and in no lower priority
+/// tier. The target must not violate more preferred rules, because the service would then move back.
 ///
 /// Method BestScore chooses the move with the lowest imbalance after it. Method Topsis chooses the move with the best
 /// outcome by the score of modes Static and Dynamic. Ties go to the smaller service, then by name.
 ///
-/// Guarantees: deterministic; the verdict on the target is Allowed; `after` is at most `(1 − margin) × before`, and less
-/// than `before`.
+/// Guarantees: deterministic; the verdict on the target is Allowed; `after` is at most `(1 − margin) × before`, and
+/// less than `before`.
 pub fn best_move(
     view: &View,
     services: &BTreeSet<&ResourceName>,
@@ -208,8 +208,8 @@ fn runs(view: &View, name: &ResourceName) -> bool {
     view.services.get(name).is_some_and(|facts| !facts.uses.is_empty())
 }
 
-/// Returns a service with all that strict Positive rules keep with it, if they may be moved for balance: they run on one
-/// node, and no action on any of them is in progress.
+/// Returns a service and all services that strict Positive rules keep with it, if they may be moved for balance: they
+/// run on one node, and no action on any of them is in progress.
 fn movable_unit<'v>(view: &'v View, name: &'v ResourceName, facts: &'v ServiceFacts) -> Option<Unit<'v>> {
     let is_movable = |(_, member): &(&ResourceName, &ServiceFacts)| {
         member.moves_live

@@ -37,8 +37,8 @@ pub enum Verdict {
     Survives(Proof),
     /// No such placement exists, with the reason why that is certain.
     Fails(Failing),
-    /// The search found no placement, but did not prove that none exists. Contains the services that the best attempt left
-    /// over.
+    /// The search found no placement, but did not prove that none exists. Contains the services without a node in the
+    /// best attempt.
     Unknown(Vec<Unplaced>),
 }
 
@@ -47,8 +47,8 @@ pub enum Verdict {
 pub struct Proof {
     /// Moves of the services on the failed nodes, and of those that must move with them, by name.
     pub moves: Vec<Move>,
-    /// Moves of services of lower priority that are preempted (`scheduler.preemption`), by name. Each has a new node
-    /// too.
+    /// Moves of services of lower priority that are preempted (`scheduler.preemption`), by name. Each of them also has
+    /// a new node.
     pub preempted: Vec<Move>,
 }
 
@@ -117,23 +117,24 @@ pub struct BlockedNode {
     pub message: String,
 }
 
-/// Limit of the search for one answer: number of candidates that it examines. A case that is undecided after that is
-/// [`Verdict::Unknown`].
+/// Limit of the search for one answer: number of candidates that it examines. If the case is then undecided, the answer
+/// is [`Verdict::Unknown`].
 pub const EFFORT: u64 = 200_000;
 
 /// Checks whether every service could be scheduled if all these nodes failed now.
 ///
 /// The check covers services that are desired and run on these nodes. With `reservation.countStopped`, stopped services
-/// count as if they ran. Each needs a node that no hard limit and no strict rule excludes, in the state after all moves.
+/// count as if they ran. Each of these services needs a node that no hard limit and no strict rule excludes, in the
+/// state after all moves.
 ///
 /// All other services stay on their nodes, with two exceptions:
 ///
 /// - services that must stay together with a moved service;
-/// - with `scheduler.preemption`, services of lower priority than a service that moves to their node. These need another
-///   node themselves.
+/// - with `scheduler.preemption`, services of lower priority than a service that moves to their node. The preempted
+///   services also need another node.
 ///
-/// Guarantees: deterministic. *Survives* comes with a placement that meets all these conditions. *Fails* is returned only
-/// if it is certain.
+/// Guarantees: deterministic. *Survives* comes with a placement that meets all these conditions. *Fails* is returned
+/// only if it is certain.
 pub fn check(view: &View, failure: &BTreeSet<NodeName>) -> Verdict {
     Model::new(view).check(failure, EFFORT)
 }

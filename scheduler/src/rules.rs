@@ -1,4 +1,4 @@
-//! Affinity rules: which of them are active, and how they apply to one service.
+//! Affinity rules: the active rules, and their effect on one service.
 
 mod compile;
 mod contradictions;
@@ -25,8 +25,8 @@ pub struct RuleInput {
     pub group_of: BTreeMap<ResourceName, String>,
     /// Names of the existing nodes.
     pub nodes: BTreeSet<NodeName>,
-    /// `true` while nodes may still be joining, such as during the setup of a cluster. A shortage of nodes then rejects
-    /// only the rules in [`RuleInput::known_short_of_nodes`].
+    /// `true` while nodes may still be joining, such as during the setup of a cluster. While it is `true`, only the
+    /// rules in [`RuleInput::known_short_of_nodes`] are rejected for a shortage of nodes.
     pub nodes_may_join: bool,
     /// Rules that were found to have too few nodes earlier, when `nodes_may_join` was `false`.
     pub known_short_of_nodes: BTreeSet<String>,
@@ -81,25 +81,25 @@ pub struct RuleConflict {
 }
 
 impl Rules {
-    /// Returns the active rules of all declared ones, and the conflicts of the others.
+    /// Returns the active rules among the declared rules, and the conflicts of the others.
     ///
-    /// Strict Positive rules that share a service are merged, transitively. A merged set counts as one unit, and may use
-    /// only the nodes that all its members may use. These rules are in conflict and not applied:
+    /// Strict Positive rules that share a service are merged, transitively. A merged set counts as one unit, and may
+    /// use only the nodes that all its members may use. These rules are in conflict and not applied:
     ///
     /// - every node-affinity rule that names a resource of another node-affinity rule;
     /// - a resource rule with fewer than two resources;
-    /// - a strict Positive rule whose merged set would have several node-affinity rules, or one with several priorities, or
-    ///   no common node;
-    /// - every strict rule of a merged set that keeps two services together, if another strict rule keeps them apart, and
-    ///   that other rule;
+    /// - a strict Positive rule whose merged set would have several node-affinity rules, or one with several
+    ///   priorities, or no common node;
+    /// - every strict rule of a merged set that keeps two services together, if another strict rule keeps them apart,
+    ///   and that other rule;
     /// - a strict Negative rule whose services cannot be spread over the nodes that they may use.
     ///
-    /// For all other conflicts, node rules precede Positive rules, and these precede Negative rules. Among equals, the
-    /// first by name is applied, and the later one is not.
+    /// For all other conflicts, node rules precede Positive rules, and these precede Negative rules. Among rules of the
+    /// same kind, the first by name is applied, and the later one is not.
     ///
-    /// Guarantees: each Negative set is checked exactly, by matching. Overlapping sets are not checked together, because
-    /// that is as hard as graph coloring. All of them are applied, and a service without an eligible node reports them.
-    /// Neither capacity nor the state of nodes is considered.
+    /// Guarantees: each Negative set is checked exactly, by matching. Overlapping sets are not checked together,
+    /// because that is as hard as graph coloring. All of them are applied, and a service without an eligible node
+    /// reports them. Neither capacity nor the state of nodes is considered.
     pub fn compile(declared: &RuleInput) -> (Rules, Vec<RuleConflict>) {
         compile::compile(declared)
     }

@@ -99,9 +99,9 @@ fn count_violated_by_member(member: &Member<'_>, node_name: &NodeName) -> u32 {
     u32::try_from(anti_affinity + affinity).unwrap_or(u32::MAX)
 }
 
-/// Computes the load of each candidate by the scheduler's mode; lower is better. With `reservation.enabled`, the number of
-/// services on the node, divided by `scaleDown`, is added in the unit of the mode. In Basic, the load is that same number, so
-/// the sum orders the candidates as before.
+/// Computes the load of each candidate by the scheduler's mode; lower is better. With `reservation.enabled`, the number
+/// of services on the node, divided by `scaleDown`, is added in the unit of the mode. In Basic, the load is the number
+/// of services itself, so the order of the candidates does not change.
 pub(crate) fn loads(query: &PlacementQuery<'_>, candidates: &[Candidate<'_>]) -> Vec<u64> {
     let count = |candidate: &Candidate<'_>| u64::try_from(candidate.outside_use.count()).unwrap_or(u64::MAX);
     let (mut loads, load_unit) = match query.view.settings.mode {

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// Services by resource name, readable like a map. Every change goes through the methods of this type, which keep the
-/// indexes current.
+/// Services by resource name, readable like a map. All changes use the methods of this type, which keep the indexes
+/// current.
 #[derive(Clone, Default, Deserialize)]
 #[serde(from = "BTreeMap<ResourceName, ServiceFacts>")]
 pub struct Services {

@@ -20,7 +20,7 @@ pub(crate) fn loads(query: &PlacementQuery<'_>, candidates: &[Candidate<'_>]) ->
     let mode = query.view.settings.mode;
     let own = cpu_and_memory(&sums(&query.unit.load(mode)));
     let online_nodes = OnlineNodes::new(query);
-    // Every candidate is among the online nodes, and both lists are ordered by node name.
+    // All candidates are online nodes, and both lists are ordered by node name.
     let mut position = 0;
     let mut rows: Vec<[f64; 4]> = Vec::with_capacity(candidates.len());
     for candidate in candidates {
@@ -32,7 +32,8 @@ pub(crate) fn loads(query: &PlacementQuery<'_>, candidates: &[Candidate<'_>]) ->
     closeness(&rows).into_iter().map(to_millionths).collect()
 }
 
-/// Returns the index of the move with the best outcome, judged by the load of all nodes after it; the first of equal ones.
+/// Returns the index of the move with the best outcome by the load of all nodes after the move; among equal moves, the
+/// first.
 pub fn best_move(view: &View, moves: &[Move]) -> Option<usize> {
     let empty_unit = Unit::new(Vec::new());
     let query = PlacementQuery::of(view, &empty_unit);
@@ -65,8 +66,8 @@ fn in_units(milli: i128) -> f64 {
     i64::try_from(milli).map_or(milli as f64, |milli| milli as f64) / 1e3
 }
 
-/// Load of all online nodes, with aggregates that make the computation of the columns after a change of one or two nodes
-/// take constant time.
+/// Load of all online nodes. With its aggregates, the columns after a change of one or two nodes are computed in
+/// constant time.
 struct OnlineNodes<'a> {
     nodes: Vec<OnlineNode<'a>>,
     /// Sum of squares of the shares of cpu and of memory.
@@ -122,8 +123,8 @@ impl<'a> OnlineNodes<'a> {
         self.nodes.binary_search_by(|known| known.name.cmp(node)).ok()
     }
 
-    /// Computes root-mean-square cpu, highest cpu, root-mean-square memory and highest memory after a change of at most two
-    /// nodes. The values are rounded, so that the order of summation makes no difference.
+    /// Computes root-mean-square cpu, highest cpu, root-mean-square memory and highest memory after a change of at most
+    /// two nodes. The values are rounded, so that they do not depend on the order of summation.
     #[expect(clippy::cast_possible_truncation, reason = "larger values are equally bad")]
     fn columns(&self, changes: &[(usize, [f64; 2])]) -> [f64; 4] {
         let rounded = |value: f64| ((value * 1e10 + 0.5) as i64) as f64 / 1e10;
@@ -193,7 +194,8 @@ fn amounts_of(amounts: &Amounts) -> String {
     format!("cpu {cpu} memory {memory}")
 }
 
-/// Computes for each row its distance to the best, divided by the sum of its distances to best and worst: 0 is the best.
+/// Computes, for each row, the distance to the best row divided by the sum of the distances to the best and the worst
+/// row. 0 is the best.
 fn closeness(rows: &[[f64; 4]]) -> Vec<f64> {
     let norms: [f64; 4] =
         std::array::from_fn(|at| rows.iter().map(|row| row[at] * row[at]).sum::<f64>().sqrt());

@@ -51,8 +51,8 @@ fn settings_of(view: &View) -> View {
     }
 }
 
-/// A view with one node, the services that use it, and the services that must be together with the starting ones, wherever
-/// they are.
+/// A view with one node, the services that use it, and, on any node, the services that must be together with the
+/// starting services.
 pub(crate) struct Trial<'a> {
     view: View,
     node: &'a NodeName,

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A service to be scheduled, and the partners that are scheduled with it.
 ///
 /// A partner is a member if it runs and can be moved now, or if it is desired and does not run. A partner that runs but
-/// cannot be moved now decides the node of the others, and is not a member. Such a partner is being started, moved or
-/// fenced, is unmonitored, or pauses after a failed move.
+/// cannot be moved now is not a member: the others must use its node. Such a partner is being started, moved or fenced,
+/// is unmonitored, or pauses after a failed move.
 #[derive(Clone, Debug)]
 pub struct Unit<'a> {
     /// The service itself first, then its partners by name.
@@ -72,8 +72,8 @@ impl<'a> Unit<'a> {
         sum(self.members.iter().map(|(_, facts)| facts.load(mode)))
     }
 
-    /// Returns the node of the unit: that of most running members. If no member runs, returns the last node of the service
-    /// itself.
+    /// Returns the node of the unit: the node with the most running members. If no member runs, returns the last node
+    /// of the service itself.
     pub fn node(&self) -> Option<&'a NodeName> {
         let running = self.members.iter().filter(|(_, facts)| !facts.uses.is_empty());
         most_named(running.filter_map(|(_, facts)| facts.node.as_ref()))

@@ -24,8 +24,8 @@ pub struct NodeFacts {
     pub maintenance: bool,
     /// `true` if new services may be scheduled on the node.
     pub schedulable: bool,
-    /// `Ok` if exclusive services may start on the node because fencing of the node can be confirmed, otherwise the reason
-    /// why not.
+    /// `Ok` if exclusive services may start on the node because fencing of the node can be confirmed, otherwise the
+    /// reason.
     #[serde(rename = "notFenceable", with = "ok_or_reason", skip_serializing_if = "Result::is_ok")]
     pub fenceable: Result<(), Reason>,
     /// `true` if no exclusive service may start on the node because the cluster is disarmed. The N+1 check ignores
@@ -42,7 +42,7 @@ pub struct NodeFacts {
     pub storage_pools: BTreeSet<String>,
     /// Capacity of the node; an unknown amount does not limit.
     pub capacity: Amounts,
-    /// Use outside hactl: the declared amounts, or else the measured ones.
+    /// Use outside hactl: the declared amounts, otherwise the measured amounts.
     pub reserved: Amounts,
     /// Name of the node group; `None` if the node is in none.
     pub node_group: Option<String>,
@@ -114,11 +114,11 @@ pub struct ServiceFacts {
     pub stopped: bool,
     /// `true` if the service runs and no action on it is in progress, so that it can be moved now.
     pub movable: bool,
-    /// `true` if the last move of the service failed and its next attempt is delayed. Services that must be with it move to
-    /// its node and stay there.
+    /// `true` if the last move of the service failed and its next attempt is delayed. Services that must be together
+    /// with this service move to its node and stay there.
     pub paused: bool,
-    /// `true` if the service does not run and cannot start yet, because a service that it depends on does not run. No other
-    /// service waits for it.
+    /// `true` if the service does not run and cannot start yet, because a service that it depends on does not run.
+    /// Other services do not wait for this service.
     pub waits_for_others: bool,
 }
 
@@ -137,7 +137,8 @@ impl ServiceFacts {
     }
 
     /// Returns the size of the service: the larger of its shares of the cluster's cpu and memory, in millionths.
-    /// Services are scheduled largest first, as in list scheduling, so that the small ones at the end balance the load.
+    /// Services are scheduled largest first, as in list scheduling, so that the small services at the end balance the
+    /// load.
     pub fn size(&self, mode: SchedulerMode, cluster: &Amounts) -> u64 {
         let load = self.load(mode);
         let share = |load: Option<Quantity>, all: Option<Quantity>| {
@@ -155,7 +156,7 @@ impl ServiceFacts {
         }
     }
 
-    /// Returns the node on which the service is, or will be when its move has ended; `None` if it uses no node.
+    /// Returns the current node of the service or, during a move, the target. `None` if the service uses no node.
     pub fn current_or_target_node(&self) -> Option<&NodeName> {
         let away = self.uses.iter().find(|node| Some(*node) != self.node.as_ref());
         away.or(self.uses.first())
@@ -216,12 +217,13 @@ mod ok_or_reason {
 }
 
 impl View {
-    /// Returns the total capacity of all nodes. An unknown amount counts as none.
+    /// Returns the total capacity of all nodes. An unknown amount counts as 0.
     pub fn capacity(&self) -> Amounts {
         sum(self.nodes.values().map(|node| node.capacity))
     }
 
-    /// Returns the tags among these that are exclusion tags: two services with the same one must not share a node.
+    /// Returns the tags among these that are exclusion tags: two services with the same exclusion tag must not share a
+    /// node.
     pub fn exclusion_tags<'a>(
         &'a self,
         tags: impl IntoIterator<Item = &'a String>,

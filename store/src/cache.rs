@@ -106,8 +106,8 @@ impl Writer {
         }
         view.revision = revision;
         view.unavailable = None;
-        // Sending fails without subscribers. It happens under the lock, so that a subscriber gets each update either
-        // in its snapshot or after it.
+        // Sending fails if there are no subscribers. The update is sent under the lock, so that a subscriber receives
+        // each change either in its snapshot or as a later update.
         let _ = self.shared.updates.send(Arc::new(Update { changes, revision }));
         self.shared.revision.send_replace(revision);
     }
@@ -117,8 +117,8 @@ impl CachedState {
     /// Returns the changes from this view to a complete read.
     fn replace(&mut self, entries: &[Entry], revision: Revision) -> Vec<Change> {
         if revision < self.revision || self.revision == Revision(0) {
-            // First read, or the store was restored to an earlier state: the recent changes do not lead to this
-            // reading.
+            // After the first read, or after a restore of the store to an earlier state, the recent changes do not lead
+            // to this reading.
             self.recent.clear();
             self.discarded_until = revision;
         }

@@ -1,5 +1,5 @@
-//! Conformance suite that every implementation of [`Store`] must pass, so that a proof with one also holds for the
-//! others.
+//! Conformance suite that every implementation of [`Store`] must pass, so that results with one implementation are
+//! valid for the others.
 
 mod guards;
 mod leases;

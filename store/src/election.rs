@@ -97,15 +97,15 @@ const YIELD_PAUSE_LEASES: u64 = 30;
 
 /// The election from the view of one controller.
 ///
-/// Guarantees: two processes never hold a [`Leadership`] of the same term. Each key has at most one write in progress.
-/// A process whose candidate key was put by another process is not leader and has no [`Membership`]. Assumptions:
-/// views arrive in the order of their revisions.
+/// Guarantees: two processes do not hold a [`Leadership`] of the same term. Each key has at most one write in progress.
+/// A process whose candidate key was put by another process is not leader and has no [`Membership`]. Assumptions: views
+/// arrive in the order of their revisions.
 #[derive(Clone, Debug)]
 pub struct Election {
     keys: Keys,
     candidate: Candidate,
-    /// `true` if no earlier process with this id can be alive, and this one has not put the key yet: it may keep the
-    /// key.
+    /// `true` while this process may keep an existing key: no earlier process with this id can be alive, and this
+    /// process has not put the key yet.
     may_keep: bool,
     interval_ms: Millis,
     valid_ms: Millis,
@@ -126,7 +126,7 @@ pub struct Election {
     retry_at: Mono,
     /// Time since which the view has had no leader key; `None` if it has one.
     leaderless_since: Option<Mono>,
-    /// Newest term that this process has released: its key may still be seen for some time.
+    /// Newest term that this process has released. A view may still contain its key for some time.
     released_term: Term,
     /// Time before which this process does not yield to an older candidate again.
     yields_again_at: Mono,
@@ -185,7 +185,7 @@ impl Election {
         }
     }
 
-    /// Returns this process's candidate key, once it exists and as long as no other value is seen there.
+    /// Returns this process's candidate key, once the key exists, and while no other value is seen in the key.
     pub fn membership(&self) -> Option<Membership> {
         self.presence.own()
     }
@@ -267,7 +267,7 @@ impl Election {
             LeaderState::Uncertain { lease, reading } => {
                 let (lease, reading) = (*lease, *reading);
                 if !self.adopt_own_key(now) && read_tracker.is_complete(reading) {
-                    // The creation may still be applied late; revoking its lease settles that.
+                    // The creation may still be applied late. After its lease is revoked, this is no longer possible.
                     self.revoke.push(lease);
                     self.lead = LeaderState::Following;
                 }
@@ -316,7 +316,8 @@ impl Election {
             WriteKind::Removal => self.on_removal_committed(now, outcome, read_tracker),
             WriteKind::Leader => self.on_leader_committed(now, outcome, read_tracker),
             WriteKind::Resign => {
-                // A conflict means that another process has the key; an unknown outcome is settled by the lease.
+                // A conflict means that another process has the key. After an unknown outcome, the key expires with its
+                // lease.
                 self.lead = LeaderState::Done;
             }
         }

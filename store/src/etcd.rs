@@ -57,7 +57,7 @@ pub(crate) struct Inner {
 }
 
 impl EtcdStore {
-    /// Creates the channels. No member has to be reachable; later requests report that separately.
+    /// Creates the channels. No member has to be reachable; later requests report unreachable members.
     ///
     /// Errors: [`StoreError::Configuration`] for invalid settings, with a hint.
     pub async fn connect(config: Config) -> Result<EtcdStore, StoreError> {
@@ -89,7 +89,8 @@ impl EtcdStore {
         self.inner.attempt_timeout_ms.store(attempt_timeout_ms.max(1), Ordering::Relaxed);
     }
 
-    /// Checks the version of every reachable member, and fails if one is too old. The first request also does this.
+    /// Checks the version of every reachable member, and fails if one is too old. The first request also makes this
+    /// check.
     ///
     /// Errors: [`StoreError::Unsupported`] with a message for the operator; [`StoreError::Unreachable`] if no member
     /// answers.
@@ -176,7 +177,7 @@ async fn request<T: Send + 'static>(inner: &Arc<Inner>, call: Call<T>) -> Result
     settled.await.and_then(|result| result).map_err(Failure::into_store_error)
 }
 
-/// Returns whether an answer ends a repeatable request.
+/// Returns `Break` if an answer ends a repeatable request.
 fn settle<T>(result: Result<T, Failure>) -> ControlFlow<Result<T, Failure>> {
     match result {
         Ok(answer) => ControlFlow::Break(Ok(answer)),
@@ -208,7 +209,7 @@ fn to_entry(key_value: &etcd_client::KeyValue) -> Entry {
     }
 }
 
-/// Grants a lease. A lease that was granted to an attempt without an answer expires on its own.
+/// Grants a lease. A lease that was granted to an attempt without an answer expires.
 async fn grant_lease(inner: &Arc<Inner>, ttl_seconds: i64) -> Result<LeaseId, StoreError> {
     let accepting = inner.clone();
     let call: Call<LeaseId> = Arc::new(move |mut client| {
@@ -222,12 +223,13 @@ async fn grant_lease(inner: &Arc<Inner>, ttl_seconds: i64) -> Result<LeaseId, St
     request(inner, call).await
 }
 
-/// Sends one keep-alive, and returns the time to live in seconds. A lease provides presence and cleanup, but no proof: an
-/// isolated member that was paused continues to answer keep-alives of an expired lease (FENCING, section 3).
+/// Sends one keep-alive, and returns the time to live in seconds. A lease provides presence and cleanup, but is not
+/// proof: an isolated member that was paused continues to answer keep-alives of an expired lease (FENCING, section 3).
 async fn keep_alive(inner: &Arc<Inner>, lease: LeaseId) -> Result<i64, StoreError> {
     let call: Call<i64> = Arc::new(move |mut client| {
         Box::pin(async move {
-            // The client library discards the first answer, which has the time to live; so a second keep-alive is sent.
+            // The client library discards the first answer, which has the time to live; so the client sends a second
+            // keep-alive.
             let (mut keeper, mut answers) = client.lease_keep_alive(lease).await?;
             keeper.keep_alive().await?;
             Ok(answers.message().await?.map_or(0, |answer| answer.ttl()))
@@ -239,7 +241,7 @@ async fn keep_alive(inner: &Arc<Inner>, lease: LeaseId) -> Result<i64, StoreErro
     }
 }
 
-/// Revokes a lease. If the lease is gone after an attempt without an answer, that attempt counts as successful.
+/// Revokes a lease. If the lease does not exist after an attempt without an answer, that attempt counts as successful.
 async fn revoke_lease(inner: &Arc<Inner>, lease: LeaseId) -> Result<(), StoreError> {
     inner.check_versions().await.map_err(Failure::into_store_error)?;
     let call: Call<()> =

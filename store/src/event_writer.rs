@@ -1,4 +1,4 @@
-//! Writer of events to the store: leased and best effort. No operation waits for them, and old events expire.
+//! Writer of events to the store: leased and best effort. No operation waits for events, and old events expire.
 
 use crate::store::Store;
 use crate::transaction::{Guard, LeaseId, Outcome, Transaction};
@@ -79,7 +79,7 @@ async fn write<S: Store>(store: &S, lease: &mut Option<(LeaseId, Instant)>, key:
         match store.commit(transaction).await {
             Outcome::LeaseNotFound => *lease = None,
             Outcome::Applied(_) | Outcome::Conflict(_) => return,
-            // The name is unique: if the event was written, the next attempt conflicts.
+            // The name is unique, so the next attempt conflicts if the event was written.
             Outcome::Unknown(why) => tracing::debug!(why, "cannot confirm that an event was written"),
             Outcome::Refused(why) => {
                 tracing::debug!(why, "cannot write an event");

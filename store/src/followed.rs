@@ -5,7 +5,7 @@ use ha_api_types::id::NodeName;
 use ha_api_types::record::Incarnation;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The data that one process follows. Clones share the state, so that all clients of the process follow the same data.
+/// The data that one process follows. Clones share the state, so all clients of the process follow the same data.
 #[derive(Clone, Debug, Default)]
 pub struct FollowedData {
     state: Arc<Mutex<State>>,
@@ -26,7 +26,7 @@ struct State {
     refused: Option<String>,
 }
 
-/// Decision of a process about the data that it has read.
+/// Decision of a process on the data that it has read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The process follows the data, and remembers this incarnation; `None` if the data has none yet.
@@ -66,7 +66,7 @@ impl FollowedData {
         self.state().refused.clone()
     }
 
-    /// Decides about the data that was read, by its incarnation.
+    /// Decides whether to follow the data that was read, by its incarnation.
     pub fn judge(&self, incarnation: Option<&Incarnation>) -> Verdict {
         let mut state = self.state();
         let verdict = state.verdict(incarnation);
@@ -99,7 +99,7 @@ impl FollowedData {
         state.unverified_cluster.map(|_| state.key.clone())
     }
 
-    /// Processes the incarnation of another etcd cluster: the cluster is followed from now on, or refused.
+    /// Processes the incarnation of another etcd cluster: from now on, the process follows the cluster or refuses it.
     pub(crate) fn resolve_other_cluster(&self, cluster: u64, incarnation: Option<&Incarnation>) {
         let mut state = self.state();
         if state.unverified_cluster.take() != Some(cluster) {

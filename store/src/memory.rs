@@ -1,4 +1,5 @@
-//! The in-memory store in real time: [`MemoryState`] behind a lock, leases that expire on their own, live watches.
+//! The in-memory store in real time: [`MemoryState`] behind a lock, with leases that expire in real time, and live
+//! watches.
 
 use crate::memory_state::MemoryState;
 use crate::store::{Reading, Store, StoreError, WatchItem};
@@ -83,7 +84,7 @@ impl MemoryStore {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, MemoryState> {
-        // A panic in another thread does not leave the state half-changed in a way that matters for a test.
+        // A panic in another thread may leave the state half-changed, but this does not affect a test.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -108,7 +109,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // This call wakes the task that expires leases, which finds the store gone and ends.
+        // This call wakes the task that expires leases. The task detects that the store was dropped, and ends.
         self.lease_change.notify_one();
     }
 }

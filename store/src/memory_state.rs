@@ -21,7 +21,7 @@ pub struct MemoryState {
     space: Space,
 }
 
-/// Whether the store has space for puts.
+/// Space of the store for puts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Space {
     Left,
@@ -56,7 +56,7 @@ impl Default for MemoryState {
 
 impl MemoryState {
     /// Returns the state of an etcd with these entries at a revision, without history. Each entry with a lease gets a
-    /// lease of its own, which expires after `ttl_seconds`.
+    /// separate lease, which expires after `ttl_seconds`.
     pub fn with_entries(
         entries: impl IntoIterator<Item = Entry>,
         revision: Revision,
@@ -111,7 +111,7 @@ impl MemoryState {
     }
 
     /// Fills the store as etcd is at its quota (FENCING, R1.10). From now on, transactions with puts are answered
-    /// without being applied; with `applies_next`, the next one is applied first. Deletes still work.
+    /// without being applied; with `applies_next`, the next such transaction is still applied. Deletes still work.
     pub fn fill(&mut self, applies_next: bool) {
         self.space = if applies_next { Space::EndsWithNext } else { Space::None };
     }
@@ -126,7 +126,7 @@ impl MemoryState {
         self.space != Space::Left
     }
 
-    /// Applies a transaction, and returns its outcome. For a full store, the outcome is the one that etcd's client
+    /// Applies a transaction, and returns its outcome. If the store is full, the outcome is that which etcd's client
     /// determines after one read.
     pub fn commit(&mut self, transaction: &Transaction) -> Outcome {
         let puts = transaction.writes().values().any(|write| match write {
@@ -255,7 +255,7 @@ impl MemoryState {
         self.history = self.history.split_off(&(self.compacted + 1));
     }
 
-    /// Returns the state after a restore from this one as a backup. As in etcd, the revision is raised, history is
+    /// Returns the state after a restore from this state as a backup. As in etcd, the revision is raised, history is
     /// empty, and leases start again. Then the keys under the selectors `forgotten` are deleted, and the key `marker`
     /// is put.
     #[must_use]

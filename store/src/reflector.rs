@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 /// Item of a reflector, which a shell converts to an input of its core.
 ///
-/// Guarantees: revisions never decrease, except with a `Synced` after the store itself was restored to an earlier
-/// revision. `Changes` and `Progress` are complete up to their revision, over all selectors.
+/// Guarantees: revisions do not decrease, except in a `Synced` after the store was restored to an earlier revision.
+/// `Changes` and `Progress` are complete up to their revision, over all selectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A complete, linearizable read, which replaces the view.
@@ -32,7 +32,7 @@ pub enum Item {
     },
     /// No further changes exist under the selectors up to this revision.
     Progress(Revision),
-    /// The store currently cannot be read or watched. The view stays as it was, and the reflector retries.
+    /// The store currently cannot be read or watched. The view is unchanged, and the reflector retries.
     Unavailable(StoreError),
 }
 
@@ -43,7 +43,7 @@ pub struct WatchLog {
 }
 
 impl WatchLog {
-    /// Logs an item if it changes whether etcd can be watched.
+    /// Logs an item if the watch of etcd has failed or recovered.
     pub fn log_transition(&mut self, item: &Item) {
         match item {
             Item::Unavailable(error) if !self.is_failing => {
@@ -114,7 +114,7 @@ impl Refresher {
 /// Reads the keys under the selectors, and then follows their changes; see [`Item`].
 ///
 /// Caveats: after a failure, the watch resumes after the last revision that it saw, and the reflector lists again only
-/// after a compaction. A lost event is found by the comparison after `relist_interval` at the latest.
+/// after a compaction. The comparison detects a lost event after `relist_interval` at the latest.
 pub fn reflector<S: Store + Clone>(
     store: S,
     selectors: Vec<String>,
@@ -278,7 +278,7 @@ impl<S: Store + Clone> Reflection<S> {
 
     fn on_changes(&mut self, mut changes: Vec<Change>, revision: Revision) -> Option<Item> {
         self.backoff = self.options.backoff_min;
-        // A duplicate event, or one that a listing already covers, is not newer than the view.
+        // A duplicate event, or an event that a listing already covers, is not newer than the view.
         changes.retain(|change| change.revision() > self.last_revision);
         for change in &changes {
             apply_change(&mut self.view, change);
@@ -300,7 +300,7 @@ impl<S: Store + Clone> Reflection<S> {
         requests.requested.load(Ordering::SeqCst) > requests.answered.load(Ordering::SeqCst)
     }
 
-    /// Starts a listing, unless one is running; at its end, another one follows if still required.
+    /// Starts a listing, unless one is running; after it, another listing follows if still required.
     fn start_listing(&mut self) {
         if self.listing.is_some() {
             return;

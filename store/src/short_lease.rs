@@ -1,12 +1,13 @@
-//! A lease for keys that live for seconds: it is shared by the keys of one process, and replaced before it is half used.
+//! A lease for keys that live for seconds: the keys of one process share the lease, which is replaced before half of
+//! its time has passed.
 
 use crate::store::{Store, StoreError};
 use crate::transaction::LeaseId;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// A lease that is granted when it is needed. It is not kept alive, so its keys vanish after its time to live at the
-/// latest, and after half of that at the earliest.
+/// A lease that is granted when it is needed. The lease is not kept alive, so its keys expire after its time to live at
+/// the latest, and after half of that time at the earliest.
 #[derive(Debug)]
 pub struct ShortLease {
     ttl_seconds: i64,
@@ -19,7 +20,7 @@ impl ShortLease {
         ShortLease { ttl_seconds, granted: Mutex::new(None) }
     }
 
-    /// Returns the id of a lease of which at least half of its time to live is left.
+    /// Returns the id of a lease with at least half of its time to live left.
     ///
     /// # Errors
     /// Fails if the store does not grant a lease.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct Reading {
     /// Entries, sorted by key.
     pub entries: Vec<Entry>,
-    /// Revision at which the keys were read. A watch from the next revision misses no change.
+    /// Revision at which the keys were read. A watch from the next revision includes every later change.
     pub revision: Revision,
 }
 
@@ -61,7 +61,7 @@ pub enum WatchItem {
     Progress(Revision),
 }
 
-/// Reason for a failed read, watch or lease request. Every request has a time limit; none is retried indefinitely.
+/// Reason for a failed read, watch or lease request. Every request has a time limit, and is not retried indefinitely.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// No member answered in time.
@@ -87,8 +87,8 @@ pub enum StoreError {
     Unsupported(String),
 }
 
-/// Returns `true` if a selector covers a key. A selector that ends in `/` covers every key below it. Any other covers
-/// only the key with that name, so node1 does not cover node10. The empty selector covers all keys.
+/// Returns `true` if a selector covers a key. A selector that ends in `/` covers every key below it. Any other selector
+/// covers only the key with that name, so node1 does not cover node10. The empty selector covers all keys.
 pub fn selects(selector: &str, key: &str) -> bool {
     if selector.is_empty() || selector.ends_with('/') { key.starts_with(selector) } else { key == selector }
 }
@@ -96,7 +96,7 @@ pub fn selects(selector: &str, key: &str) -> bool {
 /// A key-value store with guarded transactions, watches and leases.
 ///
 /// Guarantees: reads are linearizable. A transaction is applied as a whole or not at all. A watch yields every change
-/// from its start revision on, in order, or ends with an error. Every request has a time limit. An `Arc` makes a store
+/// from its start revision on, in order, or ends with an error. Every request has a time limit. An `Arc` of a store is
 /// cheap to clone.
 ///
 /// A *selector* is a prefix that ends in `/`, or one key ([`selects`]).
@@ -129,14 +129,14 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// If the transaction conflicts with itself ([`Transaction::conflicts_when_repeated`]), at most one attempt is
     /// applied. After a conflict that follows an unknown attempt, the outcome is the proven outcome of that attempt,
-    /// or otherwise unknown.
+    /// otherwise unknown.
     fn commit(&self, transaction: Transaction) -> impl Future<Output = Outcome> + Send;
 
     /// Grants a lease.
     fn grant_lease(&self, ttl_seconds: i64) -> impl Future<Output = Result<LeaseId, StoreError>> + Send;
 
-    /// Extends a lease for another period, and returns the time to live in seconds. Proves nothing (FENCING, section
-    /// 3).
+    /// Extends a lease for another period, and returns the time to live in seconds. A lease is not proof (FENCING,
+    /// section 3).
     fn keep_alive(&self, lease: LeaseId) -> impl Future<Output = Result<i64, StoreError>> + Send;
 
     /// Revokes a lease, and deletes its keys.

@@ -62,14 +62,15 @@ pub enum Guard {
     Absent,
     /// The last write of the key was at this revision.
     Unchanged(Revision),
-    /// The key was created at this revision, and not deleted since; later writes do not matter.
+    /// The key was created at this revision, and not deleted since. Later writes are ignored.
     Created(Revision),
 }
 
 /// Write of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Writes a value. A put of a leased key must name the lease each time, or the store detaches the key from it.
+    /// Writes a value. A put of a leased key must name the lease each time, otherwise the store detaches the key from
+    /// the lease.
     Put {
         /// New value.
         value: Arc<[u8]>,
@@ -83,7 +84,8 @@ pub enum Write {
 /// A guarded transaction: it is applied as a whole at one revision, or not at all.
 ///
 /// Guarantees: every written key is also guarded (FENCING, section 1), so a late write conflicts instead of
-/// overwriting. No key is written twice. Both hold by construction: every method that adds a write takes a guard.
+/// overwriting. No key is written twice. Both properties hold by construction, because every method that adds a write
+/// takes a guard.
 ///
 /// ```
 /// use ha_api_types::id::Revision;
@@ -106,7 +108,7 @@ pub struct Transaction {
 /// etcd's default limit of the size of a request in bytes (`--max-request-bytes`).
 pub const MAX_REQUEST_BYTES: usize = 1536 * 1024;
 
-/// A guard that never holds: no key was ever written at this revision.
+/// A guard that is never satisfied, because no key was written at this revision.
 const NEVER: Guard = Guard::Unchanged(Revision(-1));
 
 /// etcd's default limit of operations in a transaction (`--max-txn-ops`), for guards and for writes separately.
@@ -192,8 +194,8 @@ impl Transaction {
     /// of its own key.
     ///
     /// A put under `Created` alone does not violate its guard: a late copy writes its value again, over a later value
-    /// of the same owner. Heartbeats may be of this kind, because a late one only makes observers wait longer. All
-    /// other transactions must have a guard `Absent` or `Unchanged` (FENCING, section 1).
+    /// of the same owner. Heartbeats may be of this kind, because a late heartbeat only makes observers wait longer.
+    /// All other transactions must have a guard `Absent` or `Unchanged` (FENCING, section 1).
     pub fn conflicts_when_repeated(&self) -> bool {
         self.writes.is_empty()
             || self.writes.iter().any(|(key, write)| match (write, self.guards.get(key)) {
@@ -205,18 +207,18 @@ impl Transaction {
     }
 
     /// Returns `true` if a late copy of the transaction is always harmless: the transaction writes nothing, or guards
-    /// at least one revision, which never returns.
+    /// at least one revision, which does not occur again.
     ///
     /// A late copy of a transaction that only creates keys could be applied after a user has deleted them, and would
-    /// restore them. So such a transaction is sent once, and its outcome without an answer is unknown.
+    /// restore them. Such a transaction is therefore sent once, and without an answer, its outcome is unknown.
     pub fn may_be_sent_again(&self) -> bool {
         self.writes.is_empty()
             || self.guards.values().any(|guard| matches!(guard, Guard::Unchanged(_) | Guard::Created(_)))
     }
 
-    /// Returns `true` if a key that the transaction writes is still at the revision of its `Unchanged` guard. Then the
-    /// transaction was not applied so far. `modified` returns the revision of a key's last write, or `None` if the key
-    /// does not exist.
+    /// Returns `true` if a key that the transaction writes is still at the revision of its `Unchanged` guard. In that
+    /// case, the transaction was not applied so far. `modified` returns the revision of a key's last write, or `None`
+    /// if the key does not exist.
     pub fn leaves_untouched(&self, modified: impl Fn(&str) -> Option<Revision>) -> bool {
         self.writes.keys().any(|key| match self.guards.get(key) {
             Some(Guard::Unchanged(revision)) => modified(key) == Some(*revision),
@@ -248,7 +250,7 @@ impl Transaction {
     }
 }
 
-/// Outcome of a transaction. A conflict is an outcome, not an error, and *unknown* is an outcome of its own.
+/// Outcome of a transaction. A conflict is an outcome, not an error, and *unknown* is a separate outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The transaction was applied at this revision.
@@ -257,8 +259,8 @@ pub enum Outcome {
     Conflict(Revision),
     /// A lease of the transaction does not exist; nothing was applied.
     LeaseNotFound,
-    /// The store refused the transaction (no permission, too large), or had no space for it and a read has shown
-    /// that it was not applied. Nothing was applied, and nothing will be.
+    /// The store refused the transaction (no permission, too large), or had no space for it, and a read has shown that
+    /// it was not applied. The transaction was not applied, and will not be applied later.
     Refused(String),
     /// No answer arrived: the transaction may have been applied, or may still be applied. The only legal next step
     /// is another read.

@@ -27,7 +27,7 @@ async fn the_memory_store_conforms() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// A full store gives the same answer whether or not it has applied the write; only a read afterwards shows it
+/// A full store gives the same answer whether or not it has applied the write; only a later read shows whether it did
 /// (FENCING, R1.10).
 #[tokio::test(start_paused = true)]
 async fn no_space_answer_has_unknown_outcome() {
@@ -46,7 +46,7 @@ async fn no_space_answer_has_unknown_outcome() {
             assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
             assert_eq!(found, [1]);
         }
-        // From then on no put is applied, and deletes still work.
+        // From then on, puts are not applied, but deletes are.
         let outcome = store.commit(Transaction::new().put("b", Guard::Absent, vec![1])).await;
         assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
         assert!(store.get("b").await.expect("reads still succeed").entries.is_empty());

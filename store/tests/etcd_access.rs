@@ -100,7 +100,7 @@ async fn client_certificates_are_presented_verified_and_reloaded() {
         EtcdStore::connect(tls_config(&cluster, elsewhere.path())).await.expect("good settings");
     assert!(matches!(wrong_authority.get("/tls/1").await, Err(StoreError::Unreachable(_))));
 
-    // The right files are installed while the client runs: the client reads them and connects.
+    // The correct files are installed while the client runs. The client reads them and connects.
     authority.write(&elsewhere.path().join("ca.pem"));
     authority.issue(elsewhere.path(), "client", &[]);
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -232,7 +232,7 @@ async fn etcd_role_limits_agent_to_its_keys() {
     let answered = agent.commit(answer).await;
     assert!(matches!(answered, Outcome::Applied(_)), "{answered:?}");
 
-    // An agent must not write keys of other nodes, not even of a node whose name has its own name as a prefix.
+    // An agent must not write keys of other nodes, not even of a node whose name begins with the name of its own node.
     for foreign in [
         keys.alive(&"node10".into()),
         keys.alive(&"node2".into()),
@@ -254,8 +254,8 @@ async fn etcd_role_limits_agent_to_its_keys() {
     assert!(matches!(agent.get(&keys.alive(&"node2".into())).await, Err(StoreError::Refused(_))));
     assert!(matches!(agent.get(&keys.log_answer(&"node2".into(), "1")).await, Err(StoreError::Refused(_))));
 
-    // All keys that an agent follows fit into one watch; a watch of a forbidden key is refused, and does not stay
-    // silent.
+    // All keys that an agent follows fit into one watch; a watch of a forbidden key fails with an error instead of
+    // waiting.
     let selectors: Vec<String> = [
         keys.specs_of(Kind::Cluster),
         keys.specs_of(Kind::Resource),

@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// Only a request that never ends takes longer: three attempts of 0.5 s each, plus a margin for a busy machine.
+/// Time limit that only a hanging request exceeds: three attempts of 0.5 s each, plus a margin for a busy machine.
 const BOUND: Duration = Duration::from_secs(60);
 
 async fn connect(cluster: &Cluster) -> EtcdStore {
@@ -66,7 +66,7 @@ struct WorkerOutcomes {
     impossible: Vec<Outcome>,
 }
 
-/// Writes unique values until a request to stop: to a key of its own, to a shared key, and with a lease. Every second
+/// Writes unique values until a request to stop: to a separate key, to a shared key, and with a lease. Every second
 /// write uses a revision that may be stale.
 async fn work(store: EtcdStore, worker: u32, stop: Arc<AtomicBool>) -> WorkerOutcomes {
     let mut outcomes = WorkerOutcomes::default();
@@ -411,7 +411,7 @@ async fn full_etcd_is_reported_and_writes_resolved() {
     assert!(status[0].alarms.iter().any(|alarm| alarm.contains("NOSPACE")), "{status:#?}");
     assert!(status[0].database_size_bytes > 1_000_000, "{status:#?}");
     let first = store.get("/full/0").await.expect("reads still succeed").entries.remove(0);
-    // A key that is still at the revision of its guard was not written.
+    // A key that is still at the revision of its guard was not written by the transaction.
     let guard = Guard::Unchanged(first.mod_revision);
     for _ in 0..3 {
         let outcome = store.commit(Transaction::new().put("/full/0", guard, vec![b'y'; 100_000])).await;
@@ -474,7 +474,7 @@ async fn key_creations_are_sent_once() {
     let outcome = store.commit(create()).await;
     assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
     assert!(direct.get("/once/new").await.expect("a reading").entries.is_empty());
-    // A transaction that guards a revision may be sent to another member too: a late copy conflicts.
+    // A transaction that guards a revision may also be sent to another member, because a late copy conflicts.
     let guarded = create().guard("/once/known", Guard::Unchanged(known));
     let outcome = store.commit(guarded).await;
     assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");

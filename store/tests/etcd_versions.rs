@@ -19,8 +19,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Starts a server that answers a status request with a version and nothing else, which is enough to be refused. It
-/// ends with the runtime of the test. Returns its URL.
+/// Starts a server that answers a status request with only a version, which suffices for a refusal. The server ends
+/// with the runtime of the test. Returns the URL of the server.
 async fn start_fake_member(version: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -64,7 +64,7 @@ fn put() -> Transaction {
     Transaction::new().put("/version/key", Guard::Absent, vec![1])
 }
 
-/// Checks the members' versions, once any member answers.
+/// Checks the members' versions once a member answers.
 async fn first_answer(store: &EtcdStore) -> Result<(), StoreError> {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     loop {

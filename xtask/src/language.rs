@@ -24,8 +24,8 @@ const EXCLUDED_PATHS: [&str; 6] = [
     GUIDE_FILE,
 ];
 
-/// Time from which commit messages follow the guide. A shallow clone may lack a given commit, so a commit is not
-/// used.
+/// Time from which commit messages follow the guide. The start is a time and not a commit, because a shallow clone may
+/// lack the commit.
 const GUIDE_EFFECTIVE_TIME: &str = "2026-11-24T18:00:00Z";
 
 /// Checks every tracked file and the commit messages, and reports all violations.

@@ -15,9 +15,9 @@ pub(super) enum Version {
 
 /// Reads until the version is known, and returns it with the stream, including the bytes already read.
 ///
-/// The function waits as long as the client sends nothing, so the caller must limit the time. Otherwise a client
-/// without a request would keep its connection indefinitely, because limits on the head of a request begin after the
-/// version is known.
+/// The function waits until the client sends data, so the caller must limit the time. The limit on the head of a
+/// request begins only after the version is known, so a client without a request could otherwise keep its connection
+/// indefinitely.
 pub(super) async fn read<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
 ) -> io::Result<(Version, impl AsyncRead + AsyncWrite + Unpin)> {

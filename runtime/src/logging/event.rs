@@ -1,4 +1,4 @@
-//! Logging of events: the same in every daemon, with the event's objects as fields.
+//! Logging of events: every daemon logs events in this form, with the event's objects as fields.
 
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::id::ActionUid;

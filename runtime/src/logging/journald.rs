@@ -50,7 +50,7 @@ impl JournalLayer {
 impl<S: Subscriber> Layer<S> for JournalLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let metadata = event.metadata();
-        // The message contains the fields too, as in text format, because `journalctl -u` shows only the message.
+        // The message also contains the fields, as in text format, because `journalctl -u` shows only the message.
         let mut message = String::new();
         if DefaultFields::new().format_fields(Writer::new(&mut message), event).is_err() {
             return;

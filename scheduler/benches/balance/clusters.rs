@@ -54,8 +54,8 @@ fn groups(family: Family) -> usize {
     if family == Family::Groups { 4 } else { 1 }
 }
 
-/// Returns a cluster as text, determined by the seed. Instances are on random nodes with free capacity, as after years
-/// of operation.
+/// Returns a cluster as text, determined by the seed. Instances are on random nodes with free capacity, as in a cluster
+/// that was in use for years.
 pub(crate) fn cluster(family: Family, nodes: usize, instances: usize, seed: u64) -> String {
     let mut random = Random::new(seed);
     let per_node = i64::try_from(instances / nodes + 1).unwrap_or(1);
@@ -127,7 +127,7 @@ fn instance(
         _ => "drbd",
     };
     let (mut primary, mut secondary) = (0, 1);
-    // A node with capacity is found soon, because the nodes have about twice the required capacity.
+    // Few attempts suffice, because the nodes have about twice the required capacity.
     for _ in 0..1000 {
         primary = random.below(machines.len());
         secondary = (primary + 1 + random.below(machines.len() - 1)) % machines.len();

@@ -29,8 +29,8 @@ pub(crate) fn cost(instance: &Instance, places: &[usize]) -> i64 {
     total + instance.weights[1] * of_service.into_iter().max().unwrap_or(0)
 }
 
-/// Computes the use of each resource of each machine. For resources for which `also` returns `true`, moved processes count
-/// on their first machine too.
+/// Computes the use of each resource of each machine. If `also` returns `true` for a resource, moved processes also use
+/// it on their initial machine.
 fn used(instance: &Instance, places: &[usize], also: impl Fn(usize) -> bool) -> Vec<Vec<i64>> {
     let mut used = vec![vec![0; instance.resources.len()]; instance.machines.len()];
     for (process, facts) in instance.processes.iter().enumerate() {

@@ -12,7 +12,7 @@ pub(crate) struct Instance {
     pub(crate) services: Vec<Service>,
     pub(crate) processes: Vec<Process>,
     pub(crate) balances: Vec<Balance>,
-    /// Weights of moves of processes, of the most moves in a service, and of moves between machines.
+    /// Weights of process moves, of the maximum number of moves in a service, and of moves between machines.
     pub(crate) weights: [i64; 3],
     /// Initial machine of each process.
     pub(crate) start: Vec<usize>,
@@ -42,7 +42,7 @@ pub(crate) struct Machine {
 pub(crate) struct Service {
     /// Minimum number of locations of the service's processes.
     pub(crate) spread: usize,
-    /// Services of which a process must be in each neighborhood of a process of this service.
+    /// Services that must have a process in each neighborhood in which this service has one.
     pub(crate) depends_on: Vec<usize>,
 }
 
@@ -163,7 +163,7 @@ impl Instance {
         Ok(instance)
     }
 
-    /// Generates an instance with this many machines and processes, whose initial assignment is meant to be valid.
+    /// Generates an instance with this many machines and processes, whose initial assignment should be valid.
     pub(crate) fn seeded(machines: usize, processes: usize, seed: u64) -> Instance {
         let mut state = seed;
         let mut below = |bound: i64| {

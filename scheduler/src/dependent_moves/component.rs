@@ -116,7 +116,7 @@ impl Component {
     }
 }
 
-/// Lets one unit move while the others stay.
+/// Moves one unit while the others stay.
 fn move_one(
     order: &[(&ResourceName, &MoveUnit)],
     nodes: &[NodeName],
@@ -153,8 +153,8 @@ fn move_one(
     dependent_moves
 }
 
-/// Returns the nodes that matter: the current nodes of all units, and for each unit its best other nodes, as many as there
-/// are units. With k units no order of moves needs more than k free nodes.
+/// Returns the relevant nodes: the current nodes of all units and, for each unit, its k best other nodes, where k is
+/// the number of units. No order of moves needs more than k free nodes.
 fn nodes(order: &[(&ResourceName, &MoveUnit)], preferences: &[NodePreferences]) -> Vec<NodeName> {
     let nodes_in_use: BTreeSet<NodeName> = order.iter().filter_map(|(_, unit)| unit.node.clone()).collect();
     let mut nodes = nodes_in_use.clone();
@@ -237,7 +237,8 @@ fn free_capacity(view: &View, node: &NodeName) -> FreeAmounts {
     free
 }
 
-/// Returns the message for each service that a better arrangement would move, but that no order of moves can.
+/// Returns the message for each service that would move in a better arrangement, but is blocked in every order of
+/// moves.
 fn blocked(
     view: &View,
     order: &[(&ResourceName, &MoveUnit)],

@@ -49,7 +49,7 @@ fn cluster(nodes: usize, services: &[&str], rules: &[(Affinity, &[&str])]) -> Vi
     view
 }
 
-/// Checks which services move to which nodes.
+/// Checks the moves: services and their target nodes.
 fn check(view: &View, expected: &str) {
     let dependent_moves = dependent_moves(view);
     let goes: Vec<String> = dependent_moves
@@ -148,10 +148,10 @@ fn service_that_gains_preference_is_moved() {
     check(&["a@1", "b@1~2"], "b>2");
     check(&["a@1", "b@1~3"], "b>3");
     check(&["a@1~3", "b@1"], "a>3");
-    // The other one would lose its preferred node.
+    // The other service would lose its preferred node.
     check(&["a@1~1", "b@1"], "b>2");
     check(&["a@1", "b@1~1"], "a>2");
     check(&["a@1~1", "b@1~2"], "b>2");
-    // A preference alone moves nothing.
+    // A preference alone causes no move.
     check(&["a@1~2", "b@3"], "");
 }

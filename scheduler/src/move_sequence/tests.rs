@@ -38,8 +38,8 @@ fn item(nodes: usize, word: &str) -> Item {
 
 const ALL_PAIRS: &[(usize, usize)] = &[(0, 1), (0, 2), (1, 2)];
 
-/// Checks all moves until no step is left, as `item>node`. `blocked` at the end means that a better arrangement is not
-/// reachable.
+/// Checks all moves until no step is left. A move is written as `item>node`; `blocked` at the end means that a better
+/// arrangement is not reachable.
 fn check(problem: &MoveProblem, expected: &str) {
     assert_eq!(run(problem).join(" "), expected, "{problem:?}");
 }
@@ -155,8 +155,8 @@ fn any_problem() -> impl Strategy<Value = MoveProblem> {
 }
 
 proptest! {
-    /// Executed step by step, with each step legal, every plan must end, and its end must not cost more than its start. No
-    /// state with fewer violations may be reachable from the end, according to a separate search.
+    /// Every plan, executed in legal steps, must end, and the end must not have a higher cost than the start. No state
+    /// with fewer violations may be reachable from the end, according to a separate search.
     #[test]
     fn moves_terminate_without_new_violations(problem in any_problem()) {
         let before = problem.cost(&problem.items.iter().map(|item| item.node).collect());

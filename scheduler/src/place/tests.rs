@@ -114,7 +114,8 @@ fn a_service_returns_after_maintenance() {
     let view = cluster(false);
     let moved = ServiceFacts { maintenance_node: Some("node2".into()), ..service(Some("node3"), None) };
     check(&view, &moved, Some("node2"), Reason::ReturningFromMaintenance);
-    // Without failback the service would have stayed on that node, so it returns even to a lower priority tier.
+    // Without failback the service would have stayed on that node, so the service returns even to a lower priority
+    // tier.
     let stays = ServiceFacts { failback: false, ..moved };
     check(&view, &stays, Some("node2"), Reason::ReturningFromMaintenance);
 }
@@ -187,7 +188,7 @@ fn affinity_partners_get_the_same_node() {
     let nodes = view.nodes.keys().cloned().collect();
     let rules = [("together".to_owned(), rule)].into();
     (view.rules, _) = Rules::compile(&RuleInput { rules, nodes, ..RuleInput::default() });
-    // All four do not fit on any node; without the large service of lower priority, the others fit on node1.
+    // No node fits all four services. Without the large service of lower priority, the others fit on node1.
     for (name, node) in
         [("a", Some("node1")), ("b", Some("node1")), ("small", Some("node1")), ("large", None)]
     {

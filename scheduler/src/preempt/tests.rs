@@ -1,4 +1,4 @@
-//! The choice of services that are preempted: cases by hand, and a comparison with trying every set.
+//! The choice of services that are preempted: single cases, and a comparison with a brute-force search over every set.
 
 use super::*;
 use crate::filter::refusals;

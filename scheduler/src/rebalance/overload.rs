@@ -1,7 +1,7 @@
 //! Relief of nodes that have more services than `reservation.overUtilization` allows.
 //!
-//! Each move takes a service from a node with more services to one with fewer. The sequence of moves therefore ends, and no
-//! move is reversed.
+//! Each move takes a service from a node with more services to a node with fewer services. The sequence of moves
+//! therefore ends, and no move is reversed.
 
 use super::{Loads, Move, counts_for_balance, is_allowed, movable_unit, share};
 use crate::view::View;
@@ -28,7 +28,7 @@ impl<'a> Counts<'a> {
         Counts { nodes, total, percent }
     }
 
-    /// Returns each node that counts for the balance, and whether it has too many services.
+    /// Returns each node that counts for the balance; `true` if it has too many services.
     pub fn nodes_by_side(&self) -> impl Iterator<Item = (&'a NodeName, bool)> {
         self.nodes.iter().map(|(name, count)| (*name, self.is_too_many(*count)))
     }

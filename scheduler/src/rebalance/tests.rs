@@ -134,7 +134,7 @@ fn services_with_affinity_move_together() {
     // A partner that waits for its start is scheduled first.
     let waits = |view: &mut View| view.services.get_mut(&"b".into()).expect("there").uses = BTreeSet::new();
     check(&together(&set, waits), Some(("c", "n2")));
-    // A partner that is stopped on request does not move along.
+    // A partner that is stopped on request does not move with the service.
     let stopped = |view: &mut View| {
         let mut facts = view.services.get_mut(&"b".into()).expect("there");
         (facts.uses, facts.wanted, facts.movable) = (BTreeSet::new(), false, false);

@@ -39,7 +39,7 @@ pub(super) fn of_unit(model: &Model, trial: &Trial<'_>, unit: &Unit, failed: &[u
         .collect()
 }
 
-/// Returns the reason that blocks one node, and whether it does so independently of free capacity and neighbors.
+/// Returns the reason that blocks one node; `true` if the reason is independent of free capacity and of other services.
 fn of_node(model: &Model, trial: &Trial<'_>, unit: &Unit, node: u32) -> Option<(bool, BlockedNode)> {
     let name = &model.node(node).name;
     let blocked = |reason: Reason, message: String| BlockedNode { node: name.clone(), reason, message };

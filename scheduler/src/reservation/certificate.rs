@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const AMOUNT_KINDS: [(Reason, &str); 3] =
     [(Reason::NotEnoughCpu, "CPU"), (Reason::NotEnoughMemory, "memory"), (Reason::NotEnoughDisk, "disk")];
 
-/// Returns the units that fit on no node, even if nothing else is to be placed and all services that may be preempted
-/// are gone.
+/// Returns the units that fit on no node, even if no other unit is to be placed, and all services that may be preempted
+/// have left.
 pub(super) fn units_without_node<'u>(
     model: &Model,
     trial: &Trial<'_>,
@@ -48,7 +48,7 @@ pub(super) fn capacity_certificate(
 ) -> Option<Certificate> {
     let mut node_sets: BTreeSet<Bits> = BTreeSet::new();
     if preemption {
-        // A preempted service needs a node too, perhaps one that no other service may use.
+        // A preempted service also needs a node, possibly one that no other service may use.
         node_sets.insert(Bits::of(model.nodes.len(), |at| !failed.iter().any(|node| *node as usize == at)));
     } else {
         let mut all = Bits::of(model.nodes.len(), |_| false);

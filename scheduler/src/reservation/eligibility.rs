@@ -50,7 +50,7 @@ pub(super) fn eligible_nodes(view: &View, name: &ResourceName, service: &Service
         blocking_reason(view, name, service, node_name, node)
             .is_some_and(|reason| !only_evicting || crate::filter::evicts_from(node, reason))
     };
-    // `blocking_reason` returns reasons that make a service leave first, so its first reason is enough to decide both.
+    // `blocking_reason` returns reasons that make a service leave first, so the first reason decides both.
     EligibleNodes {
         move_targets: Bits::of(nodes.len(), |at| !refused(at, false)),
         may_stay: Bits::of(nodes.len(), |at| !refused(at, true)),

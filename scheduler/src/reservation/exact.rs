@@ -13,7 +13,7 @@ pub(super) enum Found<'m> {
     Placement(Attempt<'m>),
     /// Proof that no placement exists.
     Nothing,
-    /// The steps ran out before a result.
+    /// The limit of steps was reached before a result.
     Undecided,
 }
 
@@ -39,7 +39,7 @@ struct Search<'m> {
 
 impl Search<'_> {
     fn place_remaining(&mut self) -> Result<bool, OutOfSteps> {
-        // The unit with the fewest eligible nodes is placed next, so that an impossible case shows early.
+        // The unit with the fewest eligible nodes is placed next, so that an impossible case is detected early.
         let mut next: Option<(usize, Vec<u32>)> = None;
         for at in 0..self.attempt.units.len() {
             if self.attempt.nodes[at].is_some() {
@@ -70,8 +70,8 @@ impl Search<'_> {
         Ok(false)
     }
 
-    /// Returns all properties of a node that matter for the units to be placed. Of nodes with equal properties only one is
-    /// tried.
+    /// Returns all properties of a node that are relevant for the units to be placed. Of several nodes with equal
+    /// properties, only one is tried.
     fn properties_of(&mut self, node: u32) -> (Vec<Option<i128>>, Vec<bool>, Option<u32>) {
         let trial = &self.attempt.trial;
         let free = (0..3).map(|kind| trial.free(node, kind)).collect();
@@ -93,7 +93,8 @@ impl Search<'_> {
     }
 }
 
-/// Searches for a placement in which services of lower priority may be preempted; these then need a node too.
+/// Searches for a placement in which services of lower priority may be preempted; the preempted services then also need
+/// a node.
 pub(super) fn search_with_preemption<'m>(
     model: &'m Model,
     trial: &Trial<'m>,
@@ -125,8 +126,8 @@ struct PreemptionSearch<'m, 'f> {
     limit: u64,
     trial: Trial<'m>,
     placed: Vec<(Unit, u32)>,
-    /// Priority of the unit that was placed first on a node. It is the highest, because units are placed by descending
-    /// priority.
+    /// Priority of the unit that was placed first on a node. This priority is the highest on the node, because units
+    /// are placed by descending priority.
     highest: BTreeMap<u32, i32>,
 }
 

@@ -232,7 +232,7 @@ pub(super) fn place_with_preemption<'m>(
     attempt
 }
 
-/// Removes and returns the unit of the highest priority; of equal ones, that with the fewest candidates.
+/// Removes and returns the unit of the highest priority; among equal units, the one with the fewest candidates.
 pub(super) fn remove_most_important(pending: &mut Vec<Unit>) -> Option<Unit> {
     let order = |unit: &Unit| (Reverse(unit.lowest_priority), unit.candidates.count(), unit.members.clone());
     let at = (0..pending.len()).min_by_key(|at| order(&pending[*at]))?;

@@ -14,19 +14,19 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maximum number of candidates that are examined for one set of services.
 const MAX_EFFORT: u64 = 20_000;
 /// Limit on the square of the number of units times the number of nodes, which corresponds to some tenths of a second.
-/// Up to it, less important units may be left out one at a time; beyond it, either all units are placed or none.
+/// Up to this limit, less important units may be omitted one at a time; beyond it, either all units are placed or none.
 const MAX_PAIRINGS: usize = 1_000_000;
 
-/// Chooses nodes for several services together, by name, so that as many of them as possible are placed. A more
-/// important service is never left out in favor of less important ones.
+/// Chooses nodes for several services together, by name, so that as many of them as possible are placed. A service is
+/// not omitted in favor of less important services.
 ///
 /// The services in `unplaced` count as using no node, regardless of the view. All others stay on their nodes, and no
 /// service is preempted. Services that cannot be placed are missing in the result. A node on which a service failed to
 /// start is not eligible for it.
 ///
-/// Guarantees: deterministic. All services of the result can start on their nodes at the same time: no hard limit and no
-/// strict rule excludes a node. If a placement of all exists and the search does not reach its limit, the result contains
-/// all services.
+/// Guarantees: deterministic. All services of the result can start on their nodes at the same time: no hard limit and
+/// no strict rule excludes a node. If a placement of all services exists, and the search does not reach its limit, the
+/// result contains all services.
 pub fn place_jointly(view: &View, unplaced: &BTreeSet<ResourceName>) -> BTreeMap<ResourceName, NodeName> {
     let mut view = view.clone();
     // Recovery uses these settings, regardless of those of the failover capacity check.

@@ -19,7 +19,7 @@ pub(super) struct Node {
     pub(super) limits: [Option<i128>; 3],
     /// Sum of the requests of all services that use the node.
     pub(super) used: Sums,
-    /// Services that run on this node, or whose first used node it is.
+    /// Services that run on this node, or for which this node is the first one that they use.
     pub(super) services: BTreeSet<u32>,
     /// Number of services that use the node, per set that must stay apart.
     pub(super) present: BTreeMap<u32, i64>,
@@ -41,7 +41,7 @@ pub(super) struct Service {
     pub(super) eligibility: usize,
     /// The only nodes with the data of the service; `None` for all nodes.
     pub(super) storage_nodes: Option<Vec<u32>>,
-    /// Nodes on which the service can never run.
+    /// Nodes on which the service cannot run.
     pub(super) incompatible_nodes: Vec<u32>,
     /// Numbers of the strict anti-affinity sets of the service: rules, then exclusion tags.
     pub(super) anti_affinity_sets: Vec<u32>,

@@ -55,7 +55,7 @@ pub(crate) fn rules(view: &mut View, sets: &[(Affinity, &[&str])]) {
     view.rules = compiled;
 }
 
-/// Returns the verdict as text, with the names that matter.
+/// Returns the verdict as text, with the relevant names.
 fn describe(view: &View, failed: &[&str]) -> String {
     let failure = failed.iter().map(|node| (*node).into()).collect();
     let moves = |moves: &[Move]| -> Vec<String> {
@@ -101,14 +101,15 @@ fn survival_depends_on_free_capacity() {
     check_verdict(&view, &["node1", "node2"], "fails (capacity): b");
     let view = cluster(&nodes, &["a node1 5Gi", "b node1 3Gi"]);
     check_verdict(&view, &["node1"], "fails (no node): a");
-    // The services request 6Gi and 8Gi are free, but in pieces that are too small.
+    // The services request 6Gi, and 8Gi are free, but the free amount of each node is too small.
     let view = cluster(&nodes, &["a node1 2Gi", "b node1 2Gi", "c node1 2Gi", "d node2 1Gi", "e node3 1Gi"]);
     check_verdict(&view, &["node1"], "fails (searched): c");
 }
 
 #[test]
 fn a_remaining_service_is_placed_by_a_swap() {
-    // Placing the largest first on the node with the most free capacity fails here: only 3+3 and 2+2+2 fill both nodes.
+    // Placing the largest service first, on the node with the most free capacity, fails here: only 3+3 and 2+2+2 fill
+    // both nodes.
     let nodes = [("node1", "12Gi"), ("node2", "6Gi"), ("node3", "6Gi")];
     let view = cluster(&nodes, &["a node1 3Gi", "b node1 3Gi", "c node1 2Gi", "d node1 2Gi", "e node1 2Gi"]);
     assert!(describe(&view, &["node1"]).starts_with("survives: "), "{}", describe(&view, &["node1"]));
@@ -124,8 +125,8 @@ fn services_with_affinity_need_one_node() {
     check_verdict(&view, &["node1"], "survives: a node3, b node3");
 }
 
-/// Guards against a defect found by the properties: the leader places the others on the node to which the partner is
-/// moving, and the check must do the same.
+/// Regression test for a defect that the property tests found: the leader places the others on the node to which the
+/// partner is moving, and the check must do the same.
 #[test]
 fn immovable_affinity_partner_determines_the_node() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi"), ("node3", "4Gi")];
@@ -140,8 +141,8 @@ fn immovable_affinity_partner_determines_the_node() {
     check_verdict(&view, &["node1"], "survives: a node2");
 }
 
-/// Guards against a defect found by the properties: the check overlooked a movable partner that stays, if another service
-/// with the same exclusion tag came to its node first.
+/// Regression test for a defect that the property tests found: the check did not consider a movable partner that stays,
+/// if another service with the same exclusion tag was placed on its node first.
 #[test]
 fn remaining_service_blocks_its_exclusion_tag() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi")];

@@ -1,4 +1,4 @@
-//! The cluster as it would be without some services and with others placed.
+//! The cluster as it would be if some services were removed and others were placed.
 
 use super::model::{Model, Sums};
 use super::unit::Unit;
@@ -115,7 +115,7 @@ impl<'m> Trial<'m> {
         unit.members.iter().find_map(|member| {
             let service = self.model.service(*member);
             // An exclusion tag prevents new placements, but does not make a service leave. A service that stays
-            // therefore conflicts only with services that move to the node, in any order of placement.
+            // therefore conflicts only with services that move to the node, regardless of the order of placement.
             let stays = service.current_node == Some(node);
             service.anti_affinity_sets.iter().copied().find(|set| {
                 let meets = if stays && *set >= self.model.first_tag {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Unit {
     /// Numbers of the members. The first one is on a failed node or is preempted.
     pub(super) members: Vec<u32>,
-    /// Current node of the first member; `None` if it uses none.
+    /// Current node of the first member; `None` if it uses no node.
     pub(super) from: Option<u32>,
     /// Sums of the requests of all members; `None` if no member requests the amount.
     pub(super) requests: [Option<i128>; 3],
@@ -29,7 +29,7 @@ impl Unit {
     fn new(model: &Model, members: Vec<u32>, from: u32, failed: &[u32]) -> Unit {
         let candidates_of = |service: &Service| {
             let mut own = model.candidates(service, model.view.nodes.get(&model.node(from).name), failed);
-            // A partner on another node may stay there unless a reason makes it leave.
+            // A partner on another node may stay there, unless it must leave for some reason.
             if let Some(current_node) = service.current_node
                 && current_node != from
                 && !failed.contains(&current_node)
@@ -99,8 +99,8 @@ impl Unit {
         shares.fold(0.0, f64::max)
     }
 
-    /// Returns the units on this node that may be preempted for a service of priority `above`, with the partners that
-    /// must stay with them.
+    /// Returns the units on this node whose priority is below `above`, with the partners that must stay with them.
+    /// These units may be preempted.
     pub(super) fn preemptible_units(
         model: &Model,
         trial: &Trial<'_>,
@@ -169,7 +169,7 @@ pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (Trial<'m>,
                 members.push(*other);
                 continue;
             }
-            // A partner that cannot be moved now decides the node of the others: the one to which it is moving.
+            // If a partner cannot be moved now, the others must use the node to which it is moving.
             restrict(&mut required_nodes, model, service, failed);
         }
         let mut unit = Unit::new(model, members, from, failed);
@@ -181,9 +181,9 @@ pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (Trial<'m>,
     (trial, alone)
 }
 
-/// Restricts the candidates to the node of a partner, or the target of its move. A movable partner that may not stay on its
-/// node leaves no candidate. A partner that cannot be moved now decides the node in any case, as in the placement by the
-/// leader.
+/// Restricts the candidates to the node of a partner, or the target of its move. If a movable partner may not stay on
+/// its node, no candidate remains. If a partner cannot be moved now, its node is the only candidate in any case, as in
+/// the placement by the leader.
 fn restrict(required_nodes: &mut Option<Bits>, model: &Model, service: &Service, failed: &[u32]) {
     let left: Vec<u32> = service.uses.iter().copied().filter(|node| !failed.contains(node)).collect();
     let target = left.iter().find(|node| Some(**node) != service.current_node).or(left.first()).copied();

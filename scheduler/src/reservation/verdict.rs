@@ -79,7 +79,7 @@ impl Model {
         if first.is_whole() {
             return (survives(&first), steps);
         }
-        // A fast proof makes further attempts unnecessary.
+        // If a fast proof exists, further attempts are unnecessary.
         let without_node = certificate::units_without_node(self, &trial, &units, failed, preemption);
         if !without_node.is_empty() {
             let unplaced =
@@ -128,7 +128,7 @@ impl Model {
         (verdict, steps)
     }
 
-    /// Returns `true` if a placement still proves that a failure is survived.
+    /// Returns `true` if a placement still proves that the cluster survives the failure.
     pub(super) fn is_still_valid(&self, failed: &[u32], placed: &[Placed]) -> bool {
         let (mut trial, mut units) = after_failure(self, failed);
         let to =

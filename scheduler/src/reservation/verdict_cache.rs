@@ -1,5 +1,5 @@
-//! The verdict on the failure of each node, kept current: after a change, only failures whose proof no longer holds are
-//! checked again.
+//! The verdict on the failure of each node, kept current: after a change, only failures whose proof is no longer valid
+//! are checked again.
 
 use super::model::{Model, Service};
 use super::verdict::{CaseVerdict, Placed};
@@ -43,7 +43,7 @@ impl VerdictCache {
     }
 
     /// Updates the cache to a new view. If only services have changed, the affected proofs are checked. Otherwise all
-    /// proofs are checked, and those that still hold are kept.
+    /// proofs are checked, and valid proofs are kept.
     pub fn update(&mut self, view: View) {
         let known = &self.model.view;
         let is_same_cluster = known.nodes == view.nodes
@@ -136,7 +136,7 @@ impl VerdictCache {
         if changed.is_empty() {
             return;
         }
-        // The node on which a stopped service counts depends on its partners, so they are updated too.
+        // The node on which a stopped service counts depends on its partners, so the partners are also updated.
         let companions = changed.iter().flat_map(|name| self.model.view.rules.strict_affinity_partners(name));
         let all: BTreeSet<ResourceName> = changed.iter().cloned().chain(companions).collect();
         let mut touched: BTreeSet<u32> = BTreeSet::new();

@@ -94,7 +94,8 @@ impl RuleCheck<'_> {
         sets.fold(first, |all, next| all.intersection(&next).copied().collect())
     }
 
-    /// Returns the Positive sets with one more. Overlapping strict sets form one set, because affinity is transitive.
+    /// Returns the Positive sets after a rule is added. Overlapping strict sets form one set, because affinity is
+    /// transitive.
     fn merged(&self, new: &ResourceRule) -> Result<Vec<ResourceRule>, RuleConflict> {
         let mut sets = self.rules.together.clone();
         if !new.strict {

@@ -1,4 +1,5 @@
-//! Strict rules that require the same two services to be together and apart: none of them is applied.
+//! Strict rules that contradict each other, because they keep the same two services together and apart. None of these
+//! rules is applied.
 
 use super::node_rules::listed;
 use super::{ResourceRule, RuleConflict};
@@ -11,8 +12,8 @@ struct Merged {
     resources: BTreeSet<ResourceName>,
 }
 
-/// Removes from both lists the rules that contradict each other; merged Positive rules are removed together. The nodes play
-/// no part, so that the result does not depend on the order of the rules.
+/// Removes from both lists the rules that contradict each other; merged Positive rules are removed together. The nodes
+/// are not considered, so that the result does not depend on the order of the rules.
 pub(super) fn remove(
     together: &mut Vec<ResourceRule>,
     apart: &mut Vec<ResourceRule>,

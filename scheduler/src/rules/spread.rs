@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns `true` if each unit can have its own node: exact bipartite matching by augmenting paths.
+/// Returns `true` if each unit can have its own node, by exact bipartite matching with augmenting paths.
 pub(crate) fn can_use_distinct_nodes(allowed: &[&BTreeSet<usize>]) -> bool {
     let mut taken = BTreeMap::new();
     (0..allowed.len()).all(|at| augment(at, allowed, &mut BTreeSet::new(), &mut taken))

@@ -154,7 +154,7 @@ fn contradictions_are_found_after_merging_rules() {
 
 #[test]
 fn an_affinity_set_uses_the_common_nodes() {
-    // 1 and 2 may together use only node1, which is also the only node of 3.
+    // Together, 1 and 2 may use only node1, which is also the only node of 3.
     let rules = [
         ("a", together(&["1", "2"])),
         ("b", only(&["1"], &["node1"])),
@@ -268,8 +268,8 @@ fn any_rule() -> impl Strategy<Value = AffinityRuleSpec> {
 }
 
 proptest! {
-    /// A resource rule must be applied if and only if it can hold along with the node rules and the active Positive
-    /// rules. All active Positive rules must be able to hold at the same time.
+    /// A resource rule must be active if and only if it can be satisfied together with the node rules and the active
+    /// Positive rules. All active Positive rules must be able to hold at the same time.
     #[test]
     fn rule_conflicts_equal_brute_force(
         rules in proptest::collection::vec(any_rule(), 1..5),

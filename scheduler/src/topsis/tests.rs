@@ -29,7 +29,8 @@ fn service(node: Option<&str>, requests: Amounts, measured: Amounts) -> ServiceF
     }
 }
 
-/// Returns a cluster in which node1 has one service that uses more than its requests, and node2 has two that use less.
+/// Returns a cluster in which node1 has one service that uses more than its requests, and node2 has two services that
+/// use less than their requests.
 fn cluster(mode: SchedulerMode) -> View {
     let mut view = View::default();
     view.settings.mode = mode;
@@ -69,7 +70,7 @@ fn missing_measurements_count_as_requests() {
         view.services.insert(name.into(), service(Some("node2"), amounts(2, 20), Amounts::default()));
     }
     check(&view, &new, "node1");
-    // Measured and requested values combine for each amount separately: here memory was measured, and cpu was not.
+    // Measured and requested values are chosen for each amount separately: here, memory was measured, and cpu was not.
     for name in ["idle1", "idle2"] {
         let memory = Amounts { cpu: None, ..amounts(0, 1) };
         view.services.insert(name.into(), service(Some("node2"), amounts(2, 20), memory));

@@ -1,10 +1,11 @@
-//! The times of this process's commits: they determine whether the absence of other heartbeats has any meaning.
+//! The times of this process's commits. They determine whether this process may draw conclusions from missing
+//! heartbeats.
 
 use ha_api_types::time::{Millis, Mono};
 
 /// Record of the pauses between a process's own applied commits.
 ///
-/// While a process cannot commit, possibly no process can. So events that it did not see in that time prove nothing
+/// While a process cannot commit, possibly no process can. The absence of events in that time is therefore not proof
 /// (FENCING, section 5).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommitGaps {
@@ -15,15 +16,16 @@ pub struct CommitGaps {
 
 /// Pauses shorter than this are irrelevant: Th/2 is longer for every valid timing.
 const SHORTEST_PAUSE_MS: Millis = 150;
-/// Maximum number of recorded pauses. A process with more keeps the newest, which restart an observation last.
+/// Maximum number of recorded pauses. If there are more, the newest are kept, because the latest pause determines the
+/// restart of an observation.
 const MAX_PAUSES: usize = 4096;
 
 impl CommitGaps {
     /// Records that a commit of this process was applied; the answer arrived at `now`.
     pub fn applied(&mut self, now: Mono) {
         if self.last.is_none() {
-            // Before the first commit of this process, possibly no process could commit. So earlier observations
-            // count from now.
+            // Before the first commit of this process, possibly no process could commit. Earlier observations therefore
+            // start again now.
             self.pauses.push((now, Millis::MAX));
         }
         if let Some(last) = self.last {
@@ -43,7 +45,7 @@ impl CommitGaps {
     }
 
     /// Returns the time at which an observation that began at `since` must start again: the end of the last pause
-    /// longer than `longest_ms`. `None`: the observation remains valid.
+    /// longer than `longest_ms`. `None` if the observation remains valid.
     pub fn restart_of(&self, since: Mono, longest_ms: Millis) -> Option<Mono> {
         self.last_pause(since, longest_ms).map(|(_, end)| end)
     }

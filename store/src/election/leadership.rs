@@ -5,8 +5,8 @@ use ha_api_types::id::{Revision, Term};
 use ha_api_types::record::{Candidate, Leader};
 use ha_api_types::time::Mono;
 
-/// Evidence that this process became leader. Only an applied commit of the leader key creates one, and only with it
-/// can a leader's write be signed.
+/// Evidence that this process became leader. Only an applied commit of the leader key creates this value. A leader's
+/// write needs it for the guard on the leader key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leadership {
     pub(super) key: String,
@@ -14,7 +14,7 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    /// Returns the number of this leadership; every later one is larger.
+    /// Returns the number of this leadership; every later leadership has a larger number.
     pub fn term(&self) -> Term {
         self.term
     }
@@ -37,8 +37,8 @@ pub struct ElectionView {
     pub candidate: Option<Entry>,
     /// Refresh key of this controller; `None` if absent.
     pub refresh: Option<Entry>,
-    /// Time before which this controller does not campaign (R9.28): only older controllers hold a node, and one of
-    /// them was seen recently. `None` if this does not apply.
+    /// Time before which this controller does not campaign (R9.28): a node uses the grants of older controllers only,
+    /// and one of these was seen recently. `None` if this does not apply.
     pub yields_until: Option<Mono>,
 }
 
@@ -51,12 +51,12 @@ pub struct Membership {
     pub revision: Revision,
 }
 
-/// Returns the content of a leader key. An unreadable one counts as that of another process.
+/// Returns the content of a leader key. An unreadable key counts as the key of another process.
 pub(super) fn leader_of(entry: &Entry) -> Leader {
     serde_json::from_slice(&entry.value).unwrap_or_default()
 }
 
-/// Returns the content of a candidate key. An unreadable one counts as that of another process.
+/// Returns the content of a candidate key. An unreadable key counts as the key of another process.
 pub(super) fn candidate_of(entry: &Entry) -> Candidate {
     serde_json::from_slice(&entry.value).unwrap_or_default()
 }

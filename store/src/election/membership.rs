@@ -11,9 +11,10 @@ use ha_api_types::time::{Mono, Now};
 /// State of the candidate key from the view of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CandidateState {
-    /// The key must be read first, at least by this read. Until then, `own` is its last known state.
+    /// The key must first be read, by this read or a later one. Until then, `own` is its last known state.
     Unread { reading: u64, own: Option<Membership> },
-    /// The key is to be put: over that of an earlier process that cannot be alive (`kept`), or because it is absent.
+    /// The key is to be put: over the key of an earlier process that cannot be alive (`kept`), or because the key is
+    /// absent.
     Unjoined { kept: Option<(Revision, Revision)>, due: Mono },
     /// The put is in progress.
     Joining { kept: Option<(Revision, Revision)> },

@@ -18,7 +18,7 @@ impl Default for ReadTracker {
 impl ReadTracker {
     /// Requests a read that begins after this call, and returns its number.
     pub fn request(&mut self) -> u64 {
-        // A read that has not begun yet serves all earlier requests.
+        // A read that has not begun yet answers all earlier requests.
         if self.requested == self.begun {
             self.requested += 1;
         }

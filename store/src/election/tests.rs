@@ -231,7 +231,7 @@ fn two_processes_of_one_id_do_not_delete_each_others_key() {
     }
     assert!(first.leads());
     assert_eq!((second.joined(), second.election.duplicate()), (None, Some("m1")));
-    // A build from before the key `refresh/<id>` refreshes by a put of the candidate key.
+    // An earlier version without the key `refresh/<id>` refreshes by a put of the candidate key.
     assert_eq!(first.election.duplicate(), None);
 }
 
@@ -262,7 +262,7 @@ fn another_value_in_the_candidate_key_ends_leadership_and_refreshes() {
     let key = world.keys.candidate("a");
     world.state.commit(&Transaction::new().put(&key, Guard::Unchanged(own.revision), b"{}".to_vec()));
     let refresh = world.view("a").refresh.unwrap().mod_revision;
-    // A refresh that the process sends before it sees the other value conflicts.
+    // If the process sends a refresh before it has read the other value, the refresh conflicts.
     world.now.raw = world.now.raw + 1_000;
     let Some(Step::Commit(WriteKind::Refresh, late)) = first.election.poll(&world.now) else { panic!("due") };
     assert!(matches!(world.state.commit(&late), Outcome::Conflict(_)));

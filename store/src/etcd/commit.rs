@@ -1,11 +1,11 @@
 //! Commit of a guarded transaction, with the outcomes applied, conflict and unknown.
 //!
-//! Up to three attempts run: a later one starts if an earlier one is slow or failed without an answer. If applying a
-//! transaction breaks its own guards, at most one attempt is applied.
+//! Up to three attempts are made: a later attempt starts if an earlier one is slow, or failed without an answer. If a
+//! transaction violates its own guards once applied, at most one attempt is applied.
 //!
-//! Two cases are special. A transaction that only creates keys is sent once, because a copy could be applied
-//! again after the keys were deleted. A heartbeat, which puts under `Created`, may be applied several times: the
-//! deadline that it proves counts from before the first attempt.
+//! Two cases are special. A transaction that only creates keys is sent once, because a copy could be applied again
+//! after the keys were deleted. A heartbeat, which puts under `Created`, may be applied several times: the deadline
+//! that it proves counts from before the first attempt.
 
 use super::Inner;
 use super::failure::Failure;
@@ -81,7 +81,7 @@ pub(super) async fn commit(inner: &Arc<Inner>, transaction: Transaction) -> Outc
 /// Determines the outcome of a transaction whose last answer was that etcd has no space left.
 ///
 /// etcd may also give this answer after it has applied the transaction. No copy is still in progress, so one
-/// linearizable read settles the outcome. Without the read, or if it is inconclusive, the outcome stays unknown.
+/// linearizable read settles the outcome. If the read fails or is inconclusive, the outcome stays unknown.
 async fn settle_full(inner: &Arc<Inner>, transaction: &Transaction, reason: String) -> Outcome {
     let gets: Vec<TxnOp> =
         transaction.guards().keys().map(|key| TxnOp::get(key.as_str(), Some(GetOptions::new()))).collect();
@@ -125,7 +125,8 @@ fn judge(
                 }
             }
         }
-        // The guards held when the lease was missing, so no earlier attempt was applied; and a lease never returns.
+        // The guards were satisfied when etcd reported the missing lease, so no earlier attempt was applied. A lease
+        // that has ended does not return.
         Err(Failure::LeaseNotFound) if unresolved == 0 || transaction.conflicts_when_repeated() => {
             return ControlFlow::Break(Outcome::LeaseNotFound);
         }
@@ -225,8 +226,8 @@ mod tests {
         Failure::Unknown("no answer".to_owned())
     }
 
-    /// Checks attempts that end one at a time, each with the number of unresolved ones at that time. `None`: not
-    /// settled.
+    /// Checks attempts that end one at a time, each with the number of unresolved ones at that time. `None` if the
+    /// outcome is not settled.
     fn check(
         transaction: &Transaction,
         ends: impl IntoIterator<Item = (Result<Answer, Failure>, usize)>,

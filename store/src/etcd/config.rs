@@ -49,7 +49,7 @@ impl Config {
         Config { endpoints: endpoints.into_iter().map(Into::into).collect(), ..Config::default() }
     }
 
-    /// Checks everything that can be checked without a connection.
+    /// Checks the settings as far as possible without a connection.
     pub(super) fn validate(&self) -> Result<(), StoreError> {
         let refuse = |text: String| Err(StoreError::Configuration(text));
         if self.endpoints.is_empty() {

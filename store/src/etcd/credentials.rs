@@ -66,8 +66,8 @@ impl Credentials {
         Ok(credentials)
     }
 
-    /// Returns the current certificates. Files that currently cannot be read, for example because they are being
-    /// replaced, do not change them.
+    /// Returns the current certificates. If files currently cannot be read, for example because they are being
+    /// replaced, the previous certificates are returned.
     pub(super) fn current(&self) -> Loaded {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.loaded.tls.is_some() && state.checked_at.elapsed() >= CHECK_INTERVAL {

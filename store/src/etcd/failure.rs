@@ -12,7 +12,7 @@ pub(super) enum Failure {
     /// The request certainly did not reach etcd's log: there was no connection, or the member rejected the request
     /// before proposing it.
     NotSent(String),
-    /// The request may have been applied, or may still be.
+    /// The request may have been applied, or may still be applied.
     Unknown(String),
     /// etcd refused the request; it was not applied.
     Refused(String),
@@ -83,7 +83,7 @@ impl Failure {
         } else if says("requested lease not found") {
             Failure::LeaseNotFound
         } else if says("too many requests") || says("etcdserver: no leader") || code == Code::Unimplemented {
-            // etcd rejected the request before anything was proposed.
+            // etcd rejected the request before proposing it to its members.
             Failure::NotSent(text)
         } else if says("required revision has been compacted") {
             Failure::Compacted(Revision(0))

@@ -1,5 +1,5 @@
-//! The pages `/version` and `/metrics` of a member, over its client URL: gRPC offers their content only to privileged
-//! users.
+//! The pages `/version` and `/metrics` of a member, over its client URL: over gRPC, only privileged users can read
+//! their content.
 
 use super::credentials::Pem;
 use std::io;
@@ -41,13 +41,13 @@ async fn exchange(
     authority: &str,
     path: &str,
 ) -> io::Result<Vec<u8>> {
-    // With HTTP/1.0, the body comes in one piece and the connection ends with it.
+    // With HTTP/1.0, the body is not chunked, and the end of the connection marks its end.
     let request = format!("GET {path} HTTP/1.0\r\nHost: {authority}\r\nAccept: */*\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     stream.flush().await?;
     let mut answer = Vec::new();
     match stream.take(MAX_PAGE_BYTES).read_to_end(&mut answer).await {
-        // A server that closes the connection without ending its TLS session has sent all that it had.
+        // If a server closes the connection without ending its TLS session, the answer is complete nevertheless.
         Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
         Ok(_) | Err(_) => Ok(answer),
     }

@@ -91,7 +91,7 @@ impl Member {
         Ok(client)
     }
 
-    /// Records the loss of the connection: the member may return with another version.
+    /// Records the loss of the connection, because the member may have another version after a restart.
     pub(super) fn connection_lost(&self) {
         // If the lock is held, its holder is about to check the version anyway.
         if let Ok(mut slot) = self.slot.try_lock() {
@@ -126,7 +126,7 @@ impl Member {
         if let (true, Some(tls)) = (self.endpoint.starts_with("https://"), &loaded.tls) {
             options = options.with_tls(tls.to_options());
         }
-        // Without a user, this neither connects nor waits.
+        // Without a user, this call neither connects nor waits.
         Client::connect([self.endpoint.as_str()], Some(options)).await.map_err(|error| {
             Failure::Configuration(format!(
                 "cannot use etcd endpoint {}: {}",
@@ -184,7 +184,7 @@ fn server_version(page: &str) -> Option<String> {
     versions.get("etcdserver").cloned()
 }
 
-/// Converts a failure of a preliminary request to one of the actual request, which was certainly not sent.
+/// Converts a failure of a preliminary request to a failure of the actual request, which was certainly not sent.
 fn not_sent(failure: &Failure) -> Failure {
     match failure {
         Failure::NotSent(text)

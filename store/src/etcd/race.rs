@@ -1,4 +1,5 @@
-//! A request to several members: the preferred one first, another if it fails or is slow, all within a time limit.
+//! A request to several members: first the preferred member, then another one if it fails or is slow, all within a time
+//! limit.
 
 use super::Inner;
 use super::failure::Failure;
@@ -16,10 +17,10 @@ pub(super) const MAX_ATTEMPTS: usize = ha_api_types::timing::ATTEMPTS as usize;
 pub(super) type Call<T> =
     Arc<dyn Fn(Client) -> BoxFuture<'static, Result<T, etcd_client::Error>> + Send + Sync>;
 
-/// Whether several attempts of a request may reach etcd.
+/// Permission for several attempts of a request to reach etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repeat {
-    /// Another attempt runs in parallel with a slow one, and after one that failed without an answer.
+    /// Another attempt runs in parallel with a slow attempt, and after an attempt that failed without an answer.
     Freely,
     /// Another attempt runs only after attempts that certainly did not reach etcd.
     Unsent,
@@ -28,8 +29,8 @@ pub(super) enum Repeat {
 /// Runs a request.
 ///
 /// `judge` receives the result of each attempt, and the number of unresolved attempts: those that are running or ended
-/// with an unknown outcome. It returns `Break` if that settles the request. If no attempt settles the request, the
-/// error is the last failure, or [`Failure::Unknown`] if any attempt may have been applied.
+/// with an unknown outcome. `judge` returns `Break` if the result settles the request. If no attempt settles the
+/// request, the error is the last failure, or [`Failure::Unknown`] if any attempt may have been applied.
 ///
 /// Guarantees: if an attempt exceeds the attempt timeout, another one starts in parallel on the next member. The slow
 /// attempt may still answer. At most [`MAX_ATTEMPTS`] attempts may have reached etcd. The request ends after that many
@@ -50,7 +51,7 @@ pub(super) async fn race<T: Send + 'static, R>(
     let mut unknown = 0;
     let mut last = Failure::NotSent("no member was tried".to_owned());
     let mut running = FuturesUnordered::new();
-    // A member that rejects a request before proposing it does not use up an attempt, so each member may do that once.
+    // A rejection of the request before it is proposed does not count as an attempt. Each member may reject once.
     let max_attempts = MAX_ATTEMPTS + inner.members.len();
     loop {
         let attempts = match repeat {

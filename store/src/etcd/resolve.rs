@@ -3,16 +3,16 @@
 //!
 //! The conflicting attempt reads the guarded keys atomically with its guards. There are three results:
 //!
-//! - **Applied**: every written key looks exactly as this transaction leaves it. All are at one revision that is newer
-//!   than every guarded revision, and one of them has a lease. A lease belongs to one process, which has at most one
-//!   write in progress for each key. So no other process can have written that. Without a lease, another process may
-//!   have written the same values, for example a new leader with the same conclusion. That does not prove that *this*
-//!   transaction's guards held.
-//! - **Not applied, now or later**: a written key is still at the revision of its `Unchanged` guard, so the
-//!   transaction was not applied so far. In addition, an `Unchanged` or `Created` guard is violated. Revisions only
-//!   grow, so no later write can make that guard hold again, and a late copy conflicts too. (A violated `Absent` may
-//!   hold again after a delete, so it is no proof.)
-//! - **Open**: everything else. The outcome is reported as unknown; the writer reads again, and compares the result
+//! - **Applied**: every written key has exactly the state that this transaction writes. All are at one revision that is
+//!   newer than every guarded revision, and one of them has a lease. A lease belongs to one process, which has at most
+//!   one write in progress for each key. No other process can therefore have written these keys. Without a lease,
+//!   another process may have written the same values, for example a new leader with the same conclusion. Equal values
+//!   then do not prove that the guards of *this* transaction were satisfied.
+//! - **Not applied, now or later**: a written key is still at the revision of its `Unchanged` guard, so the transaction
+//!   was not applied so far. In addition, an `Unchanged` or `Created` guard is violated. Revisions only grow, so no
+//!   later write can make that guard hold again, and a late copy conflicts too. (A violated `Absent` may hold again
+//!   after a delete, so it is no proof.)
+//! - **Open**: all other cases. The outcome is reported as unknown; the writer reads again, and compares the result
 //!   with its write.
 
 use crate::transaction::{Entry, Guard, LeaseId, Transaction, Write};

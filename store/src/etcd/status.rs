@@ -11,9 +11,9 @@ use std::time::Instant;
 /// Status of one member.
 ///
 /// A member does not report its settings of automatic compaction (`--auto-compaction-mode`,
-/// `--auto-compaction-retention`). It only reports when, and up to which revision, it was last compacted. With
-/// authentication on, only root may request the status. Then the status comes from the metrics page, which has neither
-/// the raft term nor alarms.
+/// `--auto-compaction-retention`). It reports only the time and the revision of the last compaction. With
+/// authentication on, only root may request the status. The status is then read from the metrics page, which contains
+/// neither the raft term nor alarms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberStatus {
@@ -34,16 +34,17 @@ pub struct MemberStatus {
     pub leader: bool,
     /// `true` if the member is a learner, which does not vote.
     pub learner: bool,
-    /// Raft term of the member; all members have the same, unless one is isolated.
+    /// Raft term of the member; all members have the same term, unless a member is isolated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raft_term: Option<u64>,
     /// Revision up to which the member has applied writes.
     pub revision: i64,
     /// Size of the database file in bytes.
     pub database_size_bytes: i64,
-    /// Used part of the database file in bytes; a large difference from the size calls for a defragmentation.
+    /// Used part of the database file in bytes; a large difference from the size means that a defragmentation would
+    /// help.
     pub database_used_bytes: i64,
-    /// Size in bytes at which the member refuses writes; `None` if it does not report it.
+    /// Size in bytes at which the member refuses writes; `None` if the member does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<i64>,
     /// Time of the last compaction in seconds since 1970; `None` if there was none since the start, or it is not
@@ -123,7 +124,7 @@ impl MemberStatus {
             page.lines()
                 .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse::<f64>().ok())
         };
-        // Exact up to 2^53, which is enough for bytes, revisions and seconds.
+        // The value is exact up to 2^53, which is sufficient for bytes, revisions and seconds.
         #[allow(clippy::cast_possible_truncation, reason = "these are whole numbers, printed as decimals")]
         let whole = |name: &str| value(name).filter(|value| *value > 0.0).map(|value| value as i64);
         self.quota_bytes = self.quota_bytes.or(whole("etcd_server_quota_backend_bytes"));

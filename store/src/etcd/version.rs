@@ -1,7 +1,7 @@
 //! The oldest supported versions of etcd, and the error message for older ones.
 
-/// Checks that a version does not have the known defects (leases, stale reads, authorization). The error is the whole
-/// message.
+/// Checks that a version does not have the known defects (leases, stale reads, authorization). The error contains the
+/// complete message.
 pub(super) fn check_version(endpoint: &str, version: &str) -> Result<(), String> {
     if is_supported(version) {
         return Ok(());

@@ -20,7 +20,8 @@ use tokio::time::Instant;
 
 /// Number of periods without a message after which a watch counts as failed. A period is the attempt timeout.
 const SILENT_PERIODS: u32 = 3;
-/// Interval between requests for the progress while events are held: the server does not answer while it catches up.
+/// Interval between requests for the progress while events are held: the server does not answer while its watches catch
+/// up.
 const HELD_PERIOD: Duration = Duration::from_millis(20);
 /// Watch id of an answer that applies to all watches of a stream.
 const ALL_WATCHES: i64 = -1;
@@ -129,7 +130,7 @@ async fn open_on(
         inner.accept(response.header()).map_err(fail)?;
         check_response(&response)?;
         created += usize::from(response.created());
-        // A watch that was created earlier may already deliver events.
+        // A watch of the stream that was created earlier may already deliver events.
         held.extend(changes(&response));
     }
     let now = Instant::now();

@@ -60,7 +60,7 @@ const METRICS_PORT: u16 = 2381;
 /// Options of a cluster.
 #[derive(Clone, Default)]
 pub(crate) struct Flags {
-    /// Certificate authority, certificate and key of the members; clients then need a certificate too.
+    /// Certificate authority, certificate and key of the members; clients then also need a certificate.
     pub(crate) tls: Option<(PathBuf, PathBuf, PathBuf)>,
     /// Additional arguments.
     pub(crate) more: Vec<String>,
@@ -160,7 +160,7 @@ impl Cluster {
         self.members[index].wait_until("/health?serializable=true");
     }
 
-    /// Stops a member by SIGSTOP: it keeps its connections and answers nothing. On return, all its threads have
+    /// Stops a member by SIGSTOP: it keeps its connections open, but does not answer. On return, all its threads have
     /// stopped.
     pub(crate) fn pause(&self, index: usize) {
         self.members[index].signal("STOP");
@@ -192,7 +192,7 @@ impl Member {
     }
 
     /// Waits until the member reports itself healthy at this path. An open port is not enough: the member accepts
-    /// connections before it has a leader, and answers nothing on them until then.
+    /// connections before it has a leader, but does not answer until then.
     fn wait_until(&self, path: &str) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !self.is_healthy(path).unwrap_or(false) {

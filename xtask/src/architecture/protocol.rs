@@ -186,8 +186,8 @@ fn mutant_problems(path: &str, text: &str, rules: &[String], rows: &[Row]) -> Ve
     found
 }
 
-/// Checks that the lines around each change of a mutant are the lines of the tree. `patch` would accept other lines and
-/// could change the wrong statement.
+/// Checks that the lines around each change of a mutant are the lines of the tree. `patch` also accepts similar lines
+/// elsewhere, and could change the wrong statement.
 fn placement_problem(root: &Path, path: &str) -> Result<Option<String>> {
     let mut git = Command::new("git");
     git.current_dir(root).args(["apply", "--check", path]);
@@ -214,7 +214,7 @@ fn test_exists(root: &Path, filter: &str) -> bool {
     let Some((modules, beginning)) = filter.rsplit_once("::") else { return false };
     let path = modules.trim_start_matches("ha-").replacen("::", "/src/", 1).replace("::", "/");
     let declaration = if beginning.is_empty() { "test]".to_owned() } else { format!("fn {beginning}") };
-    // A module is a file or directory, or stands in the file of its parent.
+    // A module is a file or directory, or is part of the file of its parent.
     let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
     let places = [path.clone(), format!("{parent}.rs")];
     places.iter().any(|place| reference_problem(root, &format!("{place}::{declaration}")).is_none())

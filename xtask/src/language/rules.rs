@@ -85,7 +85,7 @@ const MAX_WARNING_CHARACTERS: usize = 110;
 /// leaves a margin for single sentences.
 const MAX_SENTENCE_WORDS: usize = 30;
 
-/// Words with which a comment must not begin, because their noun is elsewhere.
+/// Words with which a comment must not begin, because the noun to which they refer is elsewhere.
 const PRONOUNS: [&str; 6] = ["it", "its", "they", "their", "them", "there"];
 /// Words with which a doc comment must not begin, because a clause without a main noun follows (rule 3).
 const HEADLESS_PRONOUNS: [&str; 6] = ["what", "who", "how", "when", "where", "which"];

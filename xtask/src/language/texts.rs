@@ -126,7 +126,7 @@ fn alert_summaries(source: &str) -> Vec<Text> {
     (1..).zip(source.lines()).filter_map(summary).collect()
 }
 
-/// Comments of Rust, and string literals with the macro that they are in.
+/// Returns the comments of a Rust file, and its string literals with the enclosing macro.
 fn rust_texts(source: &str, is_test: bool) -> Vec<Text> {
     let tests_begin = source.find("#[cfg(test)]").unwrap_or(source.len());
     let mut texts = Vec::new();

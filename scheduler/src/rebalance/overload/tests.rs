@@ -1,4 +1,4 @@
-//! Tables of relieving moves, and a property: the moves end, and never give another node too many services.
+//! Tables of relieving moves, and a property: the moves end, and no target node gets too many services.
 
 use super::*;
 use crate::rebalance::tests::cluster;
@@ -59,8 +59,8 @@ fn services_without_live_migration_stay() {
 
 #[test]
 fn auto_rebalance_keeps_the_configured_balance() {
-    // One node has many small services, the other has one large service. The number of services calls for a move, the load
-    // prohibits it.
+    // One node has many small services, the other has one large service. The number of services requires a move, but
+    // the load prohibits it.
     let mut view = view(&["n1", "n2"], &["n2", "n1", "n1", "n1", "n1", "n1"]);
     view.settings.mode = SchedulerMode::Static;
     view.reservation.over_utilization = 150;

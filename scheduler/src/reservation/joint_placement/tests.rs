@@ -42,7 +42,7 @@ fn joint_placement_succeeds_where_sequential_fails() {
 #[test]
 fn important_services_are_placed_first() {
     check_joint_placement(cluster(&NODES, &["a node1 3Gi 1", "b node1 3Gi 2"]), "b node2");
-    // Next to the service of 3Gi there is capacity for only one of the two services of 2Gi.
+    // In addition to the service of 3Gi, only one of the two services of 2Gi fits.
     check_joint_placement(
         cluster(&NODES, &["a node1 2Gi 2", "b node1 3Gi 3", "c node1 2Gi 1"]),
         "a node3, b node2",
@@ -95,13 +95,13 @@ proptest! {
         let lost = |facts: &crate::ServiceFacts| facts.uses.len() == 1 && facts.uses.contains("node1");
         let unplaced: BTreeSet<ResourceName> =
             after.services.iter().filter(|(_, facts)| facts.wanted && lost(facts)).map(|(name, _)| name.clone()).collect();
-        // No service still uses node1: a stopping service uses no node, and a moving one uses only its target.
+        // No service still uses node1: a stopping service uses no node, and a moving service uses only its target.
         after.services.change_all(|_, facts| {
             facts.uses.remove("node1");
             facts.movable &= !facts.uses.is_empty();
         });
         let arranged = place_jointly(&after, &unplaced);
-        // A proof that includes partners or moving services covers more services than these, so it is not comparable.
+        // A proof that includes partners or moving services covers more services, so it is not comparable.
         if let Some(moves) = promised
             && moves.iter().map(|one| &one.service).eq(&unplaced)
         {

@@ -1,4 +1,4 @@
-//! Brute-force search of every arrangement, each checked by the filter that the leader uses.
+//! Brute-force search over every arrangement, each checked by the filter that the leader uses.
 
 use crate::place::{Verdict, place_unit};
 use crate::reservation::{Move, Proof, counted_facts};

@@ -93,7 +93,7 @@ pub(crate) fn view() -> impl Strategy<Value = View> {
         })
 }
 
-/// Adds rules over services by number. Sets with fewer than two services and contradicting sets are left out.
+/// Adds rules over services by number. Sets with fewer than two services, and contradicting sets, are omitted.
 fn tie(view: &mut View, apart: &BTreeSet<usize>, together: &BTreeSet<usize>) {
     let names = |set: &BTreeSet<usize>| -> Vec<String> { set.iter().map(|at| format!("s{at}")).collect() };
     let (apart, together) = (names(apart), names(together));

@@ -35,7 +35,7 @@ fn numbered(line: &str) -> Option<&str> {
     number.chars().all(|character| character.is_ascii_digit()).then_some(item)
 }
 
-/// Returns the sentences of a paragraph. A colon ends a sentence too: a list or an example follows.
+/// Returns the sentences of a paragraph. A colon also ends a sentence, because a list or an example follows.
 fn split(paragraph: &Text) -> Vec<Text> {
     let prose = without_targets(&without_code(&paragraph.words));
     let mut sentences = vec![String::new()];
