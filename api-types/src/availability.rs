@@ -65,7 +65,7 @@ impl Availability {
         Availability { recorded_since: now.clone(), standing, since: now.clone(), spans: Vec::new() }
     }
 
-    /// Changes the standing from `at` on. If the clock went back, only the time by which it went back is lost.
+    /// Changes the standing from `at` on. If the clock went back, the record loses only the time by which it went back.
     pub fn enter(&mut self, standing: AvailabilityState, at: &Timestamp) {
         if standing == self.standing {
             return;
@@ -79,8 +79,8 @@ impl Availability {
         self.merge(day_of(until));
     }
 
-    /// Returns the share of the desired time in which the service ran, over this number of UTC days up to today. `None` if
-    /// the service was not desired in that time, as far as recorded.
+    /// Returns the share of the desired time in which the service ran, over this number of UTC days up to today. `None`
+    /// if the record contains no time in this window in which the service was desired.
     pub fn ratio(&self, days: u32, now: &Timestamp) -> Option<f64> {
         let (down_seconds, desired_seconds) = self.within(days, now)?;
         (desired_seconds >= 1.0).then(|| (1.0 - down_seconds / desired_seconds).clamp(0.0, 1.0))
@@ -113,7 +113,7 @@ impl Availability {
 
     /// Adds the time from `start_seconds` to `end_seconds` to the current standing.
     fn close(&mut self, start_seconds: i64, end_seconds: i64) {
-        // Starting at the beginning of a block gives the same blocks as daily calls would.
+        // The merge starts at the beginning of a block. It then produces the same blocks as one call per day.
         let oldest = day_of(end_seconds).saturating_sub(KEPT_DAYS) / BLOCK_DAYS * BLOCK_DAYS;
         let mut at = start_seconds.max(i64::from(oldest) * DAY_SECONDS);
         while at < end_seconds && self.standing != AvailabilityState::Up {
@@ -208,12 +208,12 @@ mod tests {
         check(&[(0, 0, Down)], 30, (10, 0), Some(0.0));
         check(&[(0, 0, NotWanted)], 30, (10, 0), None);
         check(&[(0, 0, Up)], 30, (0, 0), None);
-        // Down on the last of ten days, and still down.
+        // The service is down on the last of ten days, and is still down.
         check(&[(0, 0, Up), (9, 0, Down)], 30, (10, 0), Some(0.9));
         check(&[(0, 0, Up), (4, 0, Down), (5, 0, Up)], 30, (10, 0), Some(0.9));
-        // Desired on five of ten days, and down for half a day of these.
+        // The service is desired on five of ten days, and is down for half a day of these five.
         check(&[(0, 0, NotWanted), (5, 0, Down), (5, 12 * HOUR, Up)], 30, (10, 0), Some(0.9));
-        // No longer desired while down: the time after that does not count.
+        // The service becomes undesired while it is down: the time after that does not count.
         check(&[(0, 0, Up), (8, 0, Down), (9, 0, NotWanted)], 30, (10, 0), Some(8.0 / 9.0));
     }
 
@@ -223,7 +223,8 @@ mod tests {
         check(&happened, 30, (30, DAY_SECONDS - 1), Some(1.0 - 86_400.0 / (30.0 * 86_400.0 - 1.0)));
         check(&happened, 30, (32, 0), Some(1.0));
         check(&happened, 365, (100, 0), Some(0.99));
-        // A block at the start of the window counts with its share. After a year and a block it does not count at all.
+        // A block at the start of the window counts with its share. A year and the length of one block later, the block
+        // does not count at all.
         check(&happened, 365, (400, 0), Some(1.0));
     }
 

@@ -144,8 +144,8 @@ impl DriverSpec {
         }
     }
 
-    /// Returns `true` if the driver creates the unit, domain or container from the fields of the spec. A running copy
-    /// then cannot follow an edit of them.
+    /// Returns `true` if the driver creates the unit, domain or container from the fields of the spec. An edit of these
+    /// fields then does not reach a running copy.
     pub fn creates_unit_from_spec(&self) -> bool {
         match self.kind() {
             Some(DriverKind::Podman) => true,
@@ -227,9 +227,9 @@ impl DriverSpec {
         }
     }
 
-    /// Returns `true` if nothing that arrives in a live migration runs before the target's permit to resume, in any boot of
-    /// the target (FENCING, R8.15). An `exec` service is started on the target by the program of its source, so it is never
-    /// gated.
+    /// Returns `true` if a copy that arrives in a live migration does not run before the target's permit to resume, in
+    /// any boot of the target (FENCING, R8.15). An `exec` service is never gated, because the program on the source
+    /// starts the service on the target.
     pub fn is_gated(&self) -> bool {
         match self.kind() {
             Some(DriverKind::Libvirt) => self

@@ -1,4 +1,4 @@
-//! Identities that must not be confused: each has a type of its own, and the stored form is the bare value.
+//! Identities that must not be confused. Each kind has a separate Rust type; the stored form is the bare value.
 //!
 //! ```
 //! use ha_api_types::id::{Epoch, Revision};
@@ -189,17 +189,17 @@ numbers! {
     /// Number of a node's registration. It grows with each revocation, so a message of an earlier registration is
     /// recognized.
     Epoch(u64);
-    /// A revision of etcd, which every commit increases by one.
+    /// A revision of etcd. Every commit increases the revision by one.
     Revision(i64);
     /// Number of a leadership: the revision at which the leader's key was created.
     Term(i64);
 }
 
-/// Defines an identity that is a text. A clone shares the text, because one name is a key of many maps, and each input,
-/// effect and log line of a core has its own copy.
+/// Defines an identity that is a text. A clone shares the text: one name is a key of many maps, and each input, effect
+/// and log line of a core contains a clone.
 ///
-/// A `str` from outside finds its entry in a map, and is compared without a conversion. One kind does not convert to
-/// another. The order is that of the texts, and the schema and the debug output are those of a `String`.
+/// A map lookup and a comparison accept a `str` without a conversion. One kind of identity does not convert to another.
+/// Identities are ordered by their texts. The schema and the debug output equal those of a `String`.
 macro_rules! texts {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
@@ -332,8 +332,8 @@ texts! {
     OperationName;
     /// Id of one boot of a machine, which the kernel draws.
     BootId;
-    /// Unique id of one request to an agent, as in an assignment. The agent begins each at most once, and its answer
-    /// contains it.
+    /// Unique id of one request to an agent, as in an assignment. The agent begins each request at most once, and its
+    /// answer contains this id.
     ActionUid;
 }
 

@@ -1,5 +1,5 @@
-//! Types of the Kubernetes API that this API also serves: lists, errors, discovery, reviews and events. Unknown fields are
-//! ignored, and missing ones have their defaults.
+//! Types of the Kubernetes API that this API also serves: lists, errors, discovery, reviews and events. Unknown fields
+//! are ignored, and missing fields have their defaults.
 
 use crate::event::EventType;
 use crate::meta::ObjectMeta;

@@ -76,7 +76,7 @@ pub fn view<T: DeserializeOwned + Default>(value: &Value) -> T {
     part.and_then(|part| T::deserialize(part).ok()).unwrap_or_default()
 }
 
-/// Returns the part of a value that is readable in its place; `None` if there is none.
+/// Returns the readable part of a value; `None` if no part of the value is readable.
 fn readable(value: &Value, reads: &dyn Fn(&Value) -> bool) -> Option<Value> {
     if reads(value) {
         return Some(value.clone());

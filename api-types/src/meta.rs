@@ -104,7 +104,7 @@ pub fn rename_conditions(conditions: &mut Vec<Condition>) {
     conditions.sort_by(|one, other| one.kind.cmp(&other.kind));
 }
 
-/// Adds or replaces a condition in a list that is kept sorted by type. The transition time changes only when the status
+/// Adds or replaces a condition in a list that is sorted by type. The transition time changes only when the status
 /// changes. The sentence of the reason replaces an empty message.
 pub fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition, now: &Timestamp) {
     if new.message.is_empty() {

@@ -41,7 +41,7 @@ pub fn problem(name: &str, longest: usize) -> Option<String> {
     }
 }
 
-/// Returns the warning of the API about a name without an object, without a full stop. hactl recognizes this text.
+/// Returns the warning of the API for a name without an object. The text has no full stop. hactl recognizes this text.
 pub fn missing(kind: Kind, name: &str) -> String {
     format!("{} {name} does not exist yet", kind.singular())
 }

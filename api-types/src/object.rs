@@ -24,8 +24,8 @@ pub trait Spec: Clone + Default + Serialize + DeserializeOwned + JsonSchema + Se
 
 /// An object of the API. The spec key holds it without `status`; the status key holds only the status.
 ///
-/// Reading ignores unknown fields, so that an older program can read data of a newer one. Writers of specs work on the
-/// JSON value and keep unknown fields.
+/// Reading ignores unknown fields, so that an older program can read the data of a newer program. Writers of specs work
+/// on the JSON value and keep unknown fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", bound(serialize = "S: Spec", deserialize = "S: Spec"))]
 #[schemars(bound = "S: Spec")]

@@ -33,7 +33,7 @@ pub struct WrongName(String);
 impl FromStr for AgentName {
     type Err = WrongName;
 
-    /// Parses `PROVIDER:AGENT`, also with the prefix `ocf:` of other tools.
+    /// Parses `PROVIDER:AGENT`. The prefix `ocf:`, which other tools write, is accepted.
     fn from_str(text: &str) -> Result<AgentName, WrongName> {
         let plain = |part: &str| {
             !part.is_empty()

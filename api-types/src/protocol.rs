@@ -1,18 +1,18 @@
 //! Protocol versions: the stored words that a build can read, and the version from which such a word may be written
 //! (FENCING, R1.11 to R1.13).
 //!
-//! A *word* is a value that an earlier build cannot read, such as a new variant of a stored enum. A new optional field is
-//! not a word, because an earlier build ignores it.
+//! A *word* is a value that an earlier build cannot read, such as a new variant of a stored enum. A new optional field
+//! is not a word, because an earlier build ignores it.
 //!
-//! A new word that users write needs a row in [`WORDS`]. Before any other new word is written,
-//! [`crate::cluster::ClusterStatus::allows`] must be checked.
+//! A new word that users write needs a row in [`WORDS`]. Before code writes any other new word, it must check
+//! [`crate::cluster::ClusterStatus::allows`].
 
 use crate::kind::Kind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A protocol version. A record without one has the first version.
+/// A protocol version. A record without a version has the first version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Protocol(pub u32);
@@ -49,13 +49,13 @@ pub struct Word {
     pub since: Protocol,
 }
 
-/// Values that users write and that some builds cannot read.
+/// Values that users can write and that some builds cannot read.
 pub const WORDS: &[Word] = &[
     Word { kind: Kind::Operation, field: "/spec/action", value: "FollowStore", since: Protocol(2) },
     Word { kind: Kind::Operation, field: "/spec/action", value: "UpdateInPlace", since: Protocol(2) },
 ];
 
-/// Returns the values in an object that are newer than a version.
+/// Returns the words in an object that only builds of a later protocol version can read.
 pub fn newer_words(kind: Kind, object: &Value, than: Protocol) -> Vec<Word> {
     newer_of(WORDS, kind, object, than)
 }

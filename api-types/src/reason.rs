@@ -174,7 +174,8 @@ impl Subject {
     }
 }
 
-/// Returns a text with an upper-case first letter. A cause usually follows a colon; alone, it is a sentence.
+/// Returns a text with an upper-case first letter. A cause usually follows a colon; without other text it is a
+/// sentence.
 pub fn capitalized(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(characters).collect()

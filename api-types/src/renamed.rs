@@ -2,8 +2,8 @@
 //! scenarios and stored objects.
 //!
 //! The API, its schemas and hactl use the current names and paths. The specs and statuses in etcd and the assignments
-//! keep the earlier ones. Agents and controllers of the previous version ignore unknown fields. With the earlier names
-//! they read every field during a rolling upgrade and after a downgrade.
+//! keep the earlier names and paths. Agents and controllers of the previous version know only these, and ignore other
+//! fields. They can thus read every field during a rolling upgrade and after a downgrade.
 
 use crate::kind::Kind;
 use crate::problem::{Problem, ProblemKind};
@@ -23,7 +23,7 @@ pub struct RenamedField {
     pub earlier: &'static str,
     /// Name in the API.
     pub current: &'static str,
-    /// Whether the earlier field counts thousandths of the current unit.
+    /// `true` if the earlier field counts thousandths of the current unit.
     pub is_in_thousandths: bool,
 }
 
@@ -166,8 +166,8 @@ pub fn in_schema(kind: Kind, path: &str) -> Option<&'static RenamedField> {
 /// Converts an object, or a merge patch for one, from a request or a file to the current names. Returns the renamed
 /// fields that have their earlier names.
 ///
-/// A null under one of the two names only removes the field, so the other name counts. A three-way merge sends both if
-/// the file has one name and the object the other.
+/// A null under one of the two names only removes the field, so the value under the other name counts. A three-way
+/// merge sends both names if the file contains one of them and the object contains the other.
 ///
 /// # Errors
 /// Returns a problem for each field that is given under both names.
@@ -223,7 +223,8 @@ pub fn accept_json_patch(kind: Kind, patch: &mut Value) -> Vec<&'static RenamedF
 }
 
 /// Converts an object, or a part of one, from its form in etcd to the current names and places. This includes
-/// `managedFields` and the last applied form. If etcd contains both names of a field, the current one counts.
+/// `managedFields` and the last applied form. If etcd contains both names of a field, the value under the current name
+/// counts.
 pub fn from_stored(kind: Kind, value: &mut Value) {
     for renamed in of(kind) {
         each(value, renamed.parent, &mut |map| {

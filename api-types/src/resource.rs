@@ -374,7 +374,7 @@ pub struct ServiceCopy {
 }
 
 impl ServiceCopy {
-    /// Returns `true` if the node's watchdog guards the copy, so that proofs (a), (f) and (g) count for it (FENCING,
+    /// Returns `true` if the node's watchdog guards the copy, so that proofs (a), (f) and (g) cover the copy (FENCING,
     /// R5.24).
     pub fn is_guarded(&self) -> bool {
         self.definition.exclusive && !self.is_unguarded

@@ -97,8 +97,8 @@ fn require_action(schema: &mut Value) {
     }
 }
 
-/// Moves the internal fields of the status to their place in the API: the types have their place in etcd
-/// ([`crate::renamed`]).
+/// Moves the internal fields of the status from their place in etcd, which the Rust types use, to their place in the
+/// API ([`crate::renamed`]).
 fn move_internal(kind: Kind, schema: &mut Value) {
     let status = schema.pointer_mut("/properties/status/properties").and_then(Value::as_object_mut);
     let Some(status) = status else { return };
@@ -110,7 +110,8 @@ fn move_internal(kind: Kind, schema: &mut Value) {
     }
 }
 
-/// Converts the defaults to the current field names: the types serialize the names in etcd ([`crate::renamed`]).
+/// Converts the field names in the defaults to the current names. The Rust types serialize the names in etcd
+/// ([`crate::renamed`]).
 fn rename_defaults(kind: Kind, schema: &mut Value, path: &mut Vec<String>) {
     if let Some(default) = schema.get_mut("default") {
         let mut object = path.iter().rev().fold(default.take(), |value, name| {

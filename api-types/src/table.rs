@@ -40,7 +40,7 @@ pub struct ColumnDefinition {
     pub priority: i32,
 }
 
-/// A column: its name, its description, its format in OpenAPI's sense, and whether it is shown only with `-o wide`.
+/// A column of a table. The format is a `format` of OpenAPI. A wide column is shown only with `-o wide`.
 struct Column {
     name: &'static str,
     description: &'static str,
@@ -191,7 +191,7 @@ const NODE: &[Column] = &[
     REASON,
     AGE,
     wide("Mode", "Mode of the agent.", |object, _| text(object, "/status/mode")),
-    // The cell is empty in the usual state: the watchdog has an armed state of its own in the next columns.
+    // The cell is empty in the usual state. The next columns show the armed state of the watchdog.
     wide("Arming", "Disarming, Disarmed or Arming; empty if armed.", |object, _| {
         let arming = text(object, "/status/arming");
         if arming == "Armed" { json!("") } else { arming }
@@ -355,7 +355,8 @@ fn type_name(resource: &Value) -> String {
     read::<DriverSpec>(resource, "/spec/driver").type_name()
 }
 
-/// Returns the typed value at a pointer. A missing value, or one that this version cannot read, counts as the default.
+/// Returns the typed value at a pointer. For a missing value, or a value that this version cannot read, returns the
+/// default.
 fn read<T: DeserializeOwned + Default>(object: &Value, pointer: &str) -> T {
     object.pointer(pointer).and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default()
 }
@@ -409,8 +410,7 @@ fn condition(object: &Value, kind: &str, field: &str) -> Value {
 /// write.
 const LAST_SEEN_INTERVAL: i64 = 65;
 
-/// Returns the time since a node's last heartbeat. For a node in time, whose stored time is recent, only an upper bound is
-/// known.
+/// Returns the time since a node's last heartbeat. If the stored time is recent, only an upper bound is known.
 fn last_seen(node: &Value, now_seconds: i64) -> String {
     let at = node.pointer("/status/lastHeartbeatTime").and_then(Value::as_str);
     let state = node.pointer("/status/state").and_then(Value::as_str);

@@ -1,12 +1,12 @@
 //! The timing arithmetic of the fencing protocol, in one place, with its proof.
 //!
 //! An agent reads its clock (`s`) and commits a heartbeat; its watchdog may be renewed until `D = s + Th`. An observer
-//! sees that commit no earlier than `s`. From there, the observer waits `W` on its own clock, whose rate may differ by
+//! sees that commit no earlier than `s`. From then on, the observer waits `W` on its own clock, whose rate may differ by
 //! `ρ`.
 //!
 //! In that time the node reaches D (`Th (1 + ρ)` on the observer's clock), and the device's last period ends
-//! (`Tw' = Tw (1 + ρw) + δw`). Then the machine resets, and its last writes drain (`δio`). See [`wait_ms`] for the three
-//! inequalities.
+//! (`Tw' = Tw (1 + ρw) + δw`). Then the machine resets, and its last writes drain (`δio`). See [`wait_ms`] for the
+//! three inequalities.
 //!
 //! All times are integer milliseconds, and all rates are parts per million. Every division rounds up, which is the safe
 //! direction.
@@ -288,7 +288,7 @@ impl From<ActiveTiming> for Timings {
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range first")]
 fn seconds_to_ms(seconds: f64) -> Millis {
-    // Validation rejects negative and absurd values. The conversion only has to avoid an overflow.
+    // Validation rejects negative and absurd values. This conversion only has to avoid an overflow.
     (seconds * 1000.0).round().clamp(0.0, 1e12) as Millis
 }
 

@@ -1,7 +1,7 @@
-//! The validation of objects beyond their schema: all problems together, each with its path.
+//! The validation of objects beyond their schema. It returns all problems together, each with its path.
 //!
-//! Only the object itself is checked. Dependencies on other objects (a missing group, conflicting rules) lead to warnings
-//! and conditions, because objects may be applied in any order.
+//! Only the object itself is checked. A problem with another object, such as a missing group, leads to a warning or a
+//! condition, because users may apply objects in any order.
 
 mod cluster;
 mod context;
@@ -31,8 +31,8 @@ pub const MAX_COMMENT_LENGTH: usize = 4096;
 
 /// Returns every problem of an object, in the order of its fields; empty if the object is valid.
 ///
-/// Unknown fields are reported by [`schema::unknown_fields`] instead, because the caller decides whether they matter. Nulls
-/// count as absent ([`schema::prune_nulls`]).
+/// [`schema::unknown_fields`] reports unknown fields, because the caller decides whether an unknown field is a problem.
+/// Nulls count as absent ([`schema::prune_nulls`]).
 ///
 /// # Guarantees
 /// An object without problems deserializes into its Rust type.

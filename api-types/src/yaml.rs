@@ -36,12 +36,12 @@ pub struct YamlError {
     pub message: String,
 }
 
-/// Reads a stream of YAML documents separated by `---`; JSON is YAML too. Empty documents are left out.
+/// Reads a stream of YAML documents separated by `---`; JSON is YAML too. Empty documents are omitted.
 ///
 /// # Guarantees
-/// A duplicate key in a map is rejected. Aliases, depth, size and number of documents are limited, so that no text exhausts
-/// memory or stack. Only `true` and `false` are booleans (`yes` and `on` are texts). Numbers that JSON cannot represent are
-/// rejected.
+/// A duplicate key in a map is rejected. Aliases, depth, size and number of documents are limited, so that no text
+/// exhausts memory or stack. Only `true` and `false` are booleans (`yes` and `on` are texts). Numbers that JSON cannot
+/// represent are rejected.
 ///
 /// # Errors
 /// Fails at the first error, with its line.

@@ -88,8 +88,8 @@ pub enum SmtpTls {
 }
 
 impl<'de> Deserialize<'de> for SmtpTls {
-    /// Reads an unknown value as StartTls, so that a value stored by an earlier version without a check does not make the
-    /// whole Cluster unreadable. Values that users write are checked against the schema.
+    /// Reads an unknown value as StartTls. An earlier version stored values without a check, and such a value must not
+    /// make the whole Cluster unreadable. The API checks the values that users write against the schema.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SmtpTls, D::Error> {
         Ok(match String::deserialize(deserializer)?.as_str() {
             "Tls" => SmtpTls::Tls,
@@ -170,7 +170,8 @@ pub enum Target {
 }
 
 impl NotificationsSpec {
-    /// Returns the targets without duplicates. Incomplete settings, stored in the form of an earlier version, are left out.
+    /// Returns the targets without duplicates. Incomplete settings, stored in the form of an earlier version, are
+    /// omitted.
     pub fn targets(&self) -> Vec<Target> {
         let mut targets: Vec<Target> = Vec::new();
         for webhook in self.webhooks.iter().map(Webhook::settings) {

@@ -12,10 +12,10 @@ use std::fmt;
 /// Identity of the unit, domain or container that a definition runs, such as `systemd:redis-server.service` (FENCING,
 /// R6.2).
 ///
-/// Two definitions run the same unit, domain or container on a node exactly if they have the same identity, even if
+/// Two definitions run the same unit, domain or container on a node if and only if they have the same identity, even if
 /// they are written differently. Programs, timeouts, limits and similar settings are not part of the identity.
 ///
-/// `Display` leaves out parameter values, which may be secrets.
+/// `Display` omits the values of parameters, because a value may be a secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Identity(String);
@@ -41,8 +41,8 @@ impl fmt::Display for Identity {
 impl DriverSpec {
     /// Returns the identity of the unit, container or machine that this driver runs for a resource.
     ///
-    /// `None` if not exactly one driver is set, such as for an unsupported driver, or if a definition that contains the
-    /// name cannot be read. An unknown identity differs from every other identity.
+    /// `None` unless exactly one driver is set, or if a definition that contains the name cannot be read. A spec with a
+    /// driver that this build does not know has no driver set. An unknown identity differs from every other identity.
     pub fn identity(&self, resource: &ResourceName) -> Option<Identity> {
         let kind = self.kind()?;
         let thing = match kind {

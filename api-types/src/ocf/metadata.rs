@@ -77,14 +77,14 @@ pub enum MetadataError {
 }
 
 impl AgentMetadata {
-    /// Parses the output of `AGENT meta-data`. Content that the specification does not allow is left out, not rejected.
+    /// Parses the output of `AGENT meta-data`. Content that the specification does not allow is ignored, not rejected.
     ///
     /// # Errors
     /// Fails if the text is not a meta-data document.
     pub fn parse(text: &str) -> Result<AgentMetadata, MetadataError> {
         // Some agents print messages before the document.
         let text = text.find('<').and_then(|from| text.get(from..)).unwrap_or(text);
-        // The usual document refers to its DTD. The parser limits the number of entities.
+        // A usual document refers to its DTD, so a DTD is allowed. The parser limits the number of entities.
         let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
         let document = Document::parse_with_options(text.trim_end(), options)
             .map_err(|error| MetadataError::NotXml(error.to_string()))?;
@@ -110,11 +110,12 @@ impl AgentMetadata {
         self.actions.iter().filter(|known| known.name == action).find_map(|known| known.timeout_ms)
     }
 
-    /// Returns the suggested interval of monitoring at this depth, or else at depth 0.
+    /// Returns the suggested interval of monitoring at this depth. If the agent has none at this depth, returns the
+    /// interval at depth 0.
     pub fn monitor_interval_ms(&self, depth: u32) -> Option<Millis> {
         let asked = |depth: u32| {
             let mut monitors = self.actions.iter().filter(|known| known.name == "monitor");
-            // Actions with a role have their own interval.
+            // An action with a role has an interval for that role only.
             monitors
                 .find(|known| known.depth == depth && known.role.is_none())
                 .and_then(|known| known.interval_ms)

@@ -3,7 +3,8 @@
 use crate::id::Epoch;
 use serde::{Deserialize, Serialize};
 
-/// `alive/<node>`, leased, written by the node's agent. The lease only cleans up; only a commit is evidence.
+/// `alive/<node>`, leased, written by the node's agent. The lease only removes the key. Evidence is only a commit of
+/// the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Alive {

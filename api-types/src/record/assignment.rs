@@ -22,8 +22,9 @@ pub struct Assignment {
     pub action: Action,
     /// Definition of the service, with name and uid of the resource.
     pub definition: ServiceDefinition,
-    /// The operation by which an operator confirmed this definition for the running copy: the agent adopts the definition
-    /// without a stop (FENCING, R6.10). `None` if a running copy is stopped with the definition with which it was started.
+    /// Operation by which an operator confirmed this definition for the running copy. The agent then adopts the
+    /// definition without a stop (FENCING, R6.10). `None` if no operator confirmed it: the agent then stops a running
+    /// copy with the definition of its start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_place: Option<OperationName>,
     /// `true` if the agent reports a clean stop, or a start, with the service's own tool instead of reverting it. From
@@ -34,7 +35,7 @@ pub struct Assignment {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement: Option<Replacement>,
     /// Revision at which the source of a live migration to this node ended (FENCING, R8.13), if the driver is not gated
-    /// and the node has not answered yet. Only proofs later than this revision show that nothing has arrived (R8.17).
+    /// and the node has not answered yet. Only a proof later than this revision shows that no copy has arrived (R8.17).
     #[serde(rename = "arrivalsUntil", skip_serializing_if = "Option::is_none")]
     pub source_end_revision: Option<Revision>,
 }

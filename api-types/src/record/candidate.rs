@@ -4,9 +4,10 @@ use crate::protocol::Protocol;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// `candidate/<id>`, unleased. Each process of that controller writes it once, and it persists over restarts (R9.10).
+/// `candidate/<id>`, unleased. Each process of that controller writes the key once, and the key persists over restarts
+/// (R9.10).
 ///
-/// Builds without `refresh/<id>` write this key every Ki and delete it when they stop. A change of either key
+/// A build without `refresh/<id>` writes this key every Ki and deletes the key when it stops. A change of either key
 /// therefore counts as a refresh.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// `report/<node>/doctor`, unleased, written by the node's agent when a result changes.
 ///
-/// The report has its own key, because every permit guards `report/<node>/node`, which must not change for
+/// The report has its own key, because every permit guards `report/<node>/node`, and that key must not change for
 /// information that only operators read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

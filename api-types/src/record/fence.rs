@@ -64,7 +64,7 @@ pub struct Fence {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switched_off: Vec<String>,
     /// Digest of the definition of each refuted device, by name: the device had confirmed a boot off, and the same boot
-    /// registered again. Such a device proves nothing until its definition changes (FENCING, R5.47).
+    /// registered again. A confirmation of such a device is no proof until its definition changes (FENCING, R5.47).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub refuted_devices: BTreeMap<String, String>,
     /// `true` if resources counted this node as empty while it was unreachable. Its agent commits no permit until the
@@ -91,7 +91,7 @@ pub enum FenceState {
     Fencing,
     /// Closed. A proof shows that the services of the old incarnation have ended.
     Fenced,
-    /// Closed while nothing was active, or never opened. Only managed services are proven stopped.
+    /// Closed while no service was active, or never opened. The proof covers only managed services.
     #[default]
     Closed,
 }
@@ -112,7 +112,7 @@ impl FenceState {
     }
 }
 
-/// The proof that nothing of an old incarnation still runs (FENCING, section 5, (a) to (g)).
+/// The proof that no service of an old incarnation of a node still runs (FENCING, section 5, (a) to (g)).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "kind")]
 pub enum Proof {
@@ -143,9 +143,9 @@ pub enum Proof {
         /// The operator.
         by: String,
     },
-    /// (f) The same boot registers again, and has stopped everything except the services that it named.
+    /// (f) The same boot registers again, and has stopped all services except those that it named.
     Reregistered,
-    /// (g) Nothing was active.
+    /// (g) No service was active.
     NothingActive,
 }
 
@@ -218,7 +218,7 @@ pub enum Leave {
 pub struct DeviceIntent {
     /// Name of the device.
     pub name: String,
-    /// Maximum run time of the device. Each process counts it from the moment at which it saw the record.
+    /// Maximum run time of the device. Each process measures this time from the moment at which it saw the record.
     pub duration_ms: Millis,
     /// Term of the leader that starts the device.
     pub term: Term,
@@ -229,7 +229,8 @@ pub struct DeviceIntent {
 /// The requested action of a fence device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Switch {
-    /// Switch off. A record without this field also means off: the action is unknown, and off is the more severe one.
+    /// Switch off. A record without this field also means off: its action is unknown, and off is the more severe
+    /// action.
     #[default]
     Off,
     /// Switch on again.

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HoldRequest {
-    /// Id of the addressed controller, as in its candidate key. Several controllers may share an address, and one must not
-    /// grant for all.
+    /// Id of the addressed controller, as in its candidate key. Several controllers may share an address, and the grant
+    /// of one controller does not count for the others.
     pub candidate: String,
     /// Sequence of the newest heartbeat that was sent, regardless of its outcome.
     pub sent_sequence: u64,
@@ -32,9 +32,9 @@ pub struct HoldAnswer {
 
 /// The part of a node's report that decides which controllers may draw conclusions from its silence.
 ///
-/// A node under Hold asks the controllers whose candidate keys it has read, and not those that joined later. A
-/// controller that joined later must therefore not draw conclusions from the node's silence. It must neither close the
-/// epoch, nor use silence as proof (a) after another controller has closed it.
+/// A node under Hold sends its requests only to the controllers whose candidate keys it has read. A controller that
+/// joined later receives no request, and must therefore not draw conclusions from the node's silence. Such a controller
+/// must not close the epoch. If another controller has closed the epoch, it must not use silence as proof (a).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HoldTerms {
@@ -43,7 +43,7 @@ pub struct HoldTerms {
 }
 
 impl HoldTerms {
-    /// Returns `true` if the node asks a candidate whose key was created at `joined`.
+    /// Returns `true` if the node sends requests to a candidate whose key was created at `joined`.
     pub fn include(self, joined: Revision) -> bool {
         joined <= self.candidate_generation
     }

@@ -3,8 +3,8 @@
 use crate::id::NodeName;
 use serde::{Deserialize, Serialize};
 
-/// `incarnation`, created by the first leader, and rewritten by each `hactl restore`. Every process that has followed the
-/// data remembers `value`. It follows only that data and data that continues it.
+/// `incarnation`, created by the first leader, and rewritten by each `hactl restore`. Every process that has followed
+/// the data stores `value`. From then on, the process follows only that data and data that continues it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Incarnation {
@@ -23,7 +23,8 @@ pub struct Incarnation {
 }
 
 impl Incarnation {
-    /// Returns the incarnation of data restored from a backup. For a backup without an incarnation, it continues any.
+    /// Returns the incarnation of data restored from a backup. The incarnation for a backup without an incarnation
+    /// continues any other.
     #[must_use]
     pub fn restored(value: String, backup: Option<Incarnation>) -> Incarnation {
         let Some(backup) = backup else {
@@ -34,8 +35,8 @@ impl Incarnation {
         Incarnation { value, predecessors, continues_any: backup.continues_any, followers: Vec::new() }
     }
 
-    /// Returns `true` if a process that remembers this incarnation follows the data. A process that remembers none follows
-    /// any data.
+    /// Returns `true` if a process with this stored incarnation may follow the data. A process without a stored
+    /// incarnation may follow any data.
     pub fn continues(&self, remembered: Option<&str>) -> bool {
         remembered.is_none_or(|remembered| {
             self.continues_any

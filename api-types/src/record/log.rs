@@ -3,14 +3,14 @@
 use crate::resource::ServiceDefinition;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of bytes of text in an answer. Its JSON stays below etcd's limit of a request, even if every character
-/// is escaped.
+/// Maximum number of bytes of text in an answer. The JSON of the answer stays below etcd's size limit of a request,
+/// even if every character is escaped.
 pub const LOG_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum number of lines that a request may ask for.
+/// Maximum number of lines in a request.
 pub const LOG_LINES_MAX: u32 = 10_000;
 
-/// Number of lines that are answered if a request names no number.
+/// Number of lines in the answer to a request without a number.
 pub const LOG_LINES_DEFAULT: u32 = 100;
 
 /// Time to live of the leases of requests and answers, seconds.
@@ -27,8 +27,8 @@ pub struct LogRequest {
     pub definition: ServiceDefinition,
     /// Number of last lines to return, from 1 to [`LOG_LINES_MAX`].
     pub tail_lines: u32,
-    /// Age in seconds of the oldest line to return; `None` for no limit. A log without times is returned whole if it was
-    /// written in this period, and not at all otherwise.
+    /// Age in seconds of the oldest line to return; `None` for no limit. A log without times is returned whole if it
+    /// was written in this period. Otherwise, no line is returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_seconds: Option<u64>,
 }
@@ -39,7 +39,7 @@ pub struct LogRequest {
 pub struct LogAnswer {
     /// Last lines of the log, at most [`LOG_BYTES_MAX`]. Bytes that are not UTF-8 are replaced.
     pub text: String,
-    /// `true` if lines that the request asked for were left out because of the limit of bytes.
+    /// `true` if the limit of bytes removed lines that the request contained.
     pub truncated: bool,
     /// Reason for a missing log; `None` if the log was read.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -12,10 +12,10 @@ pub struct MachineIds<'a> {
 /// The result of the comparison of two machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SameMachine {
-    /// Same machine, as far as ids show: both ids are equal, or the machine ids are equal and neither side has a product
+    /// The ids show the same machine: both ids are equal, or the machine ids are equal and neither side has a product
     /// id.
     Yes,
-    /// Different machines: one of the ids differs.
+    /// Different machines: at least one id differs.
     No,
     /// The machine ids are equal, but only one side has a product id.
     Unclear,
@@ -35,7 +35,8 @@ impl MachineIds<'_> {
         }
     }
 
-    /// Returns `true` if both ids are known on both sides and equal, so that these are not two machines with one image.
+    /// Returns `true` if both ids are known on both sides and equal. This excludes two machines that were installed
+    /// from one image.
     pub fn is_surely(self, other: MachineIds<'_>) -> bool {
         self.product_id.is_some() && self.same(other) == SameMachine::Yes
     }

@@ -29,8 +29,8 @@ pub struct NodeReport {
     pub mode: Mode,
     /// `true` if the watchdog was armed when this report was committed (FENCING, section 4).
     pub armed: bool,
-    /// `true` if the watchdog can no longer be renewed, so that it proves nothing, regardless of `armed`. Absent in
-    /// reports of older agents.
+    /// `true` if the watchdog can no longer be renewed. Silence of the node is then no proof, regardless of `armed`.
+    /// Absent in reports of older agents.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub watchdog_failed: bool,
     /// Protection against sleep; `None` in reports of older agents.
@@ -40,7 +40,7 @@ pub struct NodeReport {
     pub watchdog: WatchdogReport,
     /// Active timings.
     pub timings: Timings,
-    /// `true` if the machine is virtual, so that it can be paused together with its clock.
+    /// `true` if the machine is virtual. A host can pause a virtual machine together with its clock.
     #[serde(rename = "virtual")]
     pub is_virtual: bool,
     /// Create revision of the newest candidate key that the agent has read.
@@ -100,7 +100,7 @@ impl NodeReport {
 pub enum SleepProtection {
     /// The machine supports no sleep state, or the agent's option `--sleeps no` states that it cannot sleep.
     NotNeeded,
-    /// Sleep is disabled in the service manager: its targets are masked, or its settings allow none.
+    /// Sleep is disabled in the service manager: the sleep targets are masked, or the settings allow no kind of sleep.
     Masked,
     /// The agent holds a blocking sleep inhibitor.
     Inhibitor,
@@ -183,8 +183,9 @@ pub enum WatchdogKind {
     None,
     /// A kernel device.
     Kernel,
-    /// A simulated watchdog, for the sandbox and tests. Stored under its earlier name. A controller of the previous
-    /// version treats a report with an unknown kind as unreadable, and then missed heartbeats confirm nothing.
+    /// A simulated watchdog, for the sandbox and tests. The stored form is the earlier name. A controller of the
+    /// previous version treats a report with an unknown kind as unreadable, and then accepts no proof by missed
+    /// heartbeats.
     #[serde(rename = "StandIn", alias = "Simulated")]
     Simulated,
 }

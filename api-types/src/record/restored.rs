@@ -6,24 +6,24 @@ use crate::time::{Millis, Timestamp};
 use crate::timing::{Profile, Timings, WatchdogBounds, wait_ms};
 use serde::{Deserialize, Serialize};
 
-/// Minimum amount by which a restore raises the revision, so that no process has seen a higher revision of the lost
-/// data.
+/// Minimum amount by which a restore raises the revision, so that every restored revision is higher than any revision
+/// of the lost data.
 pub const REVISION_RAISE: i64 = 1_000_000_000_000;
 
 /// Returns the amount by which a restore at this time, in microseconds since 1970, raises the revision.
 ///
-/// A backup may be restored more than once. The result grows faster than etcd commits, so the revisions of the second
-/// restore are above all of the first. A watch that resumes from before the restore is too old, and never waits for a
-/// revision that has passed (FENCING, R10.19).
+/// A backup may be restored more than once. The result grows faster than etcd commits, so the revisions after the
+/// second restore exceed all revisions after the first. A watch that resumes from before the restore fails as too old.
+/// It does not wait until the restored etcd reaches its revision (FENCING, R10.19).
 ///
-/// Each restore adds this amount. Revisions are 64-bit integers, enough for thousands of successive restores; numbers of 53
-/// bits are enough for four.
+/// Each restore adds this amount. Revisions are 64-bit integers, enough for thousands of successive restores; numbers
+/// of 53 bits are enough for four.
 pub fn revision_raise(unix_us: i128) -> i64 {
     i64::try_from(unix_us).unwrap_or_default().max(REVISION_RAISE)
 }
 
-/// `restored`, written by `hactl restore` before any process can reach etcd, and removed by the leader. The contents of the
-/// backup about nodes and services may be outdated. Records written before the marker are *old*.
+/// `restored`, written by `hactl restore` before any process can reach etcd, and removed by the leader. The records of
+/// nodes and services in the backup may be outdated. Records written before the marker are *old*.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Restored {
@@ -36,17 +36,16 @@ pub struct Restored {
     pub longest_wait_ms: Option<Millis>,
 }
 
-/// Returns the keys and prefixes that a restore deletes. Permits that were committed against them are no longer valid,
-/// and agents report the services on their nodes again.
+/// Returns the keys and prefixes that a restore deletes. Permits that were committed against these keys are no longer
+/// valid, and agents report the services on their nodes again.
 pub fn keys_deleted_by_restore(keys: &Keys) -> [String; 5] {
     [keys.assignments(), keys.heartbeats(), keys.refreshes(), keys.reports(), keys.leader()]
 }
 
-/// Returns the time after a restore during which nothing is assigned, in milliseconds.
+/// Returns the time after a restore, in milliseconds, in which the leader assigns no service.
 ///
-/// The time is the longest W for any watchdog, over all profiles, the restored settings and the reports of the
-/// backup. A machine that was armed under the lost data and is isolated from the restored etcd has been reset by
-/// then.
+/// The time is the longest W for any watchdog, over all profiles, the restored settings and the reports of the backup.
+/// A machine that was armed under the lost data and is isolated from the restored etcd has been reset by then.
 pub fn quiet_period_ms(settings: &Timings, marker: &Restored) -> Millis {
     [Profile::Default, Profile::Fast, Profile::Conservative]
         .map(Timings::of_profile)

@@ -53,8 +53,8 @@ pub struct ServiceReport {
     /// For phase Failed: where to try next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureClass>,
-    /// For the source of a migration: `true` if the driver never started the migration, so that the target has nothing of
-    /// the service.
+    /// For the source of a migration: `true` if the driver never started the migration, so that the target contains no
+    /// part of the service.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub never_began: bool,
     /// `true` if the phase results from a clean stop, or a start, with the service's own tool, which the assignment
@@ -155,8 +155,8 @@ pub enum Observed {
     Running,
     /// The service does not run.
     NotRunning,
-    /// The service does not run and cannot start without hactl, but a remnant has to be removed. Contains its description,
-    /// such as an unfinished or a failed live migration.
+    /// The service does not run and cannot start without hactl, but a remnant has to be removed. The text describes the
+    /// remnant, such as an unfinished or a failed live migration.
     Remnant(String),
     /// The state is unknown, with the reason.
     Unknown(String),

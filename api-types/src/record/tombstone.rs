@@ -14,8 +14,8 @@ pub struct Tombstone {
     /// Nodes on which the service may still run. A new resource of the same name waits until each of them has answered or
     /// is proven empty.
     pub nodes: BTreeSet<NodeName>,
-    /// The copies of the deleted resource, with their definitions. A tombstone of an older version has none, so the
-    /// service that may run on its nodes is unknown.
+    /// The copies of the deleted resource, with their definitions. A tombstone of an older version contains no copies,
+    /// so the service that may run on its nodes is unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub copies: Vec<ServiceCopy>,
 }

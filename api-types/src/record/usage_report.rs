@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 
 /// `report/<node>/usage`, unleased, written by the node's agent when a value has changed enough or is old.
 ///
-/// The report has its own key, because every permit guards `report/<node>/node`, which must not change for a measurement.
+/// The report has its own key, because every permit guards `report/<node>/node`, which must not change for a
+/// measurement.
 ///
-/// The report needs no lease, because its values are valid only under the open epoch in which they were measured. Those of a dead
-/// node become invalid when its epoch is closed, without a deletion.
+/// The report needs no lease, because its values are valid only under the open epoch in which they were measured. The
+/// values of a dead node become invalid when the leader closes its epoch. A deletion is not necessary.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UsageReport {

@@ -30,7 +30,7 @@ pub fn check_value(schema: &Value, value: &Value, path: &str) -> Vec<Problem> {
     problems
 }
 
-/// Removes members that are null although the schema does not allow null: a null counts as absent.
+/// Removes members that are null although the schema does not allow null: such a null counts as absent.
 pub fn prune_nulls(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -52,7 +52,7 @@ pub fn prune_nulls(schema: &Value, value: &mut Value) {
     }
 }
 
-/// Returns the known name that is most similar to a written one; `None` if none is similar enough.
+/// Returns the known name that is most similar to the written name; `None` if no known name is similar enough.
 pub fn suggestion<'a>(written: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let lower = written.to_ascii_lowercase();
     candidates
@@ -74,7 +74,8 @@ fn is_nullable(schema: &Value) -> bool {
     schema.get("nullable").and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// Returns the alternative of a schema for this type; without one, the schema itself.
+/// Returns the alternative of a schema for this type. If the schema has no alternative for the type, returns the schema
+/// itself.
 fn alternative<'a>(schema: &'a Value, type_name: &str) -> &'a Value {
     let fits = |one: &&Value| one.get("type").and_then(Value::as_str) == Some(type_name);
     schema
@@ -113,7 +114,7 @@ fn walk_unknown(schema: &Value, value: &Value, path: &str, problems: &mut Vec<Pr
                         };
                         problems.push(Problem::new(path, ProblemKind::FieldValueUnknown, message));
                     }
-                    // The schema expects another type here, which [`walk_types`] reports.
+                    // The schema expects another type here; [`walk_types`] reports the problem.
                     (None, None) => {}
                 }
             }
@@ -195,7 +196,7 @@ fn walk_members(schema: &Value, map: &Map<String, Value>, path: &str, problems: 
     }
 }
 
-/// Reports a missing field, or the fields that are required in it.
+/// Reports a missing required field. If the field is an object with required fields, reports these fields instead.
 fn missing(schema: &Value, name: &str, path: &str, problems: &mut Vec<Problem>) {
     let path = member(path, name);
     let schema = member_schema(schema, name).unwrap_or(&Value::Null);

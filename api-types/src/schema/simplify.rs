@@ -109,7 +109,7 @@ fn keyword(
     }
 }
 
-/// Merges keywords next to a reference into the referenced schema; they take precedence.
+/// Merges the keywords next to a reference into the referenced schema. These keywords take precedence.
 fn overlay(
     mut found: Value,
     siblings: &Map<String, Value>,

@@ -18,14 +18,15 @@ pub struct StoreTimes {
     pub unanswered_ms: Millis,
 }
 
-/// Time limit of one attempt of a request to etcd, in milliseconds; after that another member is asked too.
+/// Time limit of one attempt of a request to etcd, in milliseconds; after that, the client sends the request to another
+/// member too.
 pub const ATTEMPT_MS: Millis = 1_000;
 
 /// Number of attempts per request.
 pub const ATTEMPTS: u32 = 3;
 
-/// Time in milliseconds after which the outcome of an unanswered request is unknown, and etcd is read again. One lost
-/// message costs a failover at most this time, or one attempt if the second attempt is answered.
+/// Time in milliseconds after which the outcome of an unanswered request counts as unknown, and the process reads etcd
+/// again. One lost message delays a failover by at most this time, or by one attempt if the second attempt is answered.
 pub const UNANSWERED_REQUEST_MS: Millis = ATTEMPT_MS * ATTEMPTS as Millis;
 
 /// Parts of the failover bound, in milliseconds. With W they add up to the bound.
@@ -34,10 +35,10 @@ pub const UNANSWERED_REQUEST_MS: Millis = ATTEMPT_MS * ATTEMPTS as Millis;
 pub struct FailoverParts {
     /// Parts of W.
     pub wait: WaitParts,
-    /// c: delay from the application of the last heartbeat until it is seen.
+    /// c: delay from the commit of the last heartbeat until the observer sees the heartbeat.
     pub observed_ms: Millis,
     /// Delay by the candidates' check. Each candidate commits every Ki, and restarts its observation if it gets no
-    /// answer. The declaration may therefore come only `Ki + Th` after the last heartbeat. 0 while W is longer.
+    /// answer. The declaration may therefore come as late as `Ki + Th` after the last heartbeat. 0 while W is longer.
     pub candidate_check_ms: Millis,
     /// Delay by the election of the next leader if the old one died with the node: its lease must end first.
     /// 0 while W is longer.
@@ -63,10 +64,10 @@ impl FailoverParts {
 /// Computes the bound of a failover, part by part: from the last applied heartbeat of a node to the permission to start
 /// its services elsewhere.
 ///
-/// Others observe the heartbeat at most one commit later, at `o`, and the proof exists at `o + W`. If the leader dies
-/// with the node, its death is at most Ki and a commit after the last heartbeat, and its key expires with its lease.
-/// The next leader, which has observed the node as a follower, then obtains a lease, creates the key, and declares the
-/// node dead. In both cases three commits follow: the proof, the assignment, the permit.
+/// The other processes observe the heartbeat at most one commit later, at `o`, and the proof exists at `o + W`. If the
+/// leader dies with the node, its death is at most Ki and a commit after the last heartbeat, and its key expires with
+/// its lease. The next leader, which has observed the node as a follower, then obtains a lease, creates the key, and
+/// declares the node dead. In both cases three commits follow: the proof, the assignment, the permit.
 ///
 /// | failed machine | bound |
 /// |---|---|
@@ -75,8 +76,9 @@ impl FailoverParts {
 ///
 /// c: time until a commit is seen; e: lateness of lease expiry; u: time lost with missing answers.
 ///
-/// Assumptions: silence is the proof; an eligible node exists and is armed; `maxFencing` does not delay. If a candidate's
-/// own commit is not answered, its observation restarts, which delays the declaration to at most `o + Ki + u + Th`.
+/// Assumptions: silence is the proof; an eligible node exists and is armed; `maxFencing` does not delay. If a
+/// candidate's own commit is not answered, its observation restarts, which delays the declaration to at most
+/// `o + Ki + u + Th`.
 pub fn failover_parts(
     timings: &Timings,
     watchdog: &WatchdogBounds,

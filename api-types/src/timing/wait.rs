@@ -5,7 +5,7 @@ use crate::time::Millis;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Parts of W, in milliseconds, which add up to W. They show which settings shorten it.
+/// Parts of W, in milliseconds, which add up to W. The parts show which settings shorten W.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WaitParts {
@@ -17,14 +17,14 @@ pub struct WaitParts {
     pub watchdog_timeout_ms: Millis,
     /// `Tw ρw`: rate error of the watchdog.
     pub watchdog_rate_ms: Millis,
-    /// δw: delay of the watchdog. With the two parts above it makes Tw'.
+    /// δw: delay of the watchdog. Tw' is the sum of this part and the two parts above.
     pub watchdog_lateness_ms: Millis,
-    /// Delay by a renewal that was checked before D and made after it. δw with sliding timeouts, Tw' with a fixed one,
-    /// 2 Tw' if the descriptor is not retained.
+    /// Delay by a renewal whose check was before D and whose execution was after D. The delay is δw with a sliding
+    /// timeout, Tw' with a fixed timeout, and 2 Tw' if the descriptor is not retained.
     pub late_pet_ms: Millis,
     /// δio: writes of the failed machine that are still in transit.
     pub io_drain_ms: Millis,
-    /// Rate error of the observer's clock (`1 − ρ`), and the rounding up to a tenth of a second.
+    /// Rate error of the observer's clock (`1 − ρ`), and the rounding of W up to a tenth of a second.
     pub observer_ms: Millis,
 }
 
@@ -59,10 +59,10 @@ impl WaitParts {
 /// | fixed, retained | `Th (1 + ρ) + 2 Tw' + δio` |
 /// | not retained | `Th (1 + ρ) + 3 Tw' + δio` |
 ///
-/// The last renewal is checked before D, and D is at most `Th (1 + ρ)` after the observation on the observer's clock. Check
-/// and renewal are two steps, so the renewal may come later. A sliding renewal set the device to the time left before D,
-/// and is late by δw. A fixed renewal adds another full period. If the death of the holder closes the device, the kernel
-/// renews it once more.
+/// The last renewal is checked before D, and D is at most `Th (1 + ρ)` after the observation on the observer's clock.
+/// Check and renewal are two steps, so the renewal may come later. A sliding renewal sets the device to the time left
+/// before D, and is late by δw. A fixed renewal adds another full period. If the death of the holder closes the device,
+/// the kernel renews the device once more.
 ///
 /// Guarantees: after W on any clock within ρ, a machine that was armed under these bounds has reset and its writes have
 /// drained. Assumptions: the agent committed these bounds with the heartbeat; its clock rate is within ρ.

@@ -57,7 +57,7 @@ fn check_timing(spec: &TimingSpec, context: &mut Context) {
             context.invalid(&member(path, field), "must be between 0 and 31536000 (a year)");
         }
     }
-    // A negative number would be read as zero and cause misleading further problems.
+    // The types read a negative number as zero, and the zero would cause misleading further problems.
     if !negative {
         for (field, message) in timing::problems(&Timings::from(spec)) {
             context.invalid(&member(path, field), message);

@@ -6,16 +6,16 @@ use serde_yaml::Spanned;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Lines by path. A path is written as `spec.driver.exec.command[1]`. Brackets and dots are equivalent, so that
-/// `metadata.annotations[example.org/x]` finds its field too.
+/// Lines by path. A path is written as `spec.driver.exec.command[1]`. Brackets and dots are equivalent, so
+/// `metadata.annotations[example.org/x]` also finds its field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
     by_path: BTreeMap<String, u32>,
 }
 
 impl Lines {
-    /// Returns the line of a path, from 1, or that of the nearest existing field above it. `None` only for a document
-    /// without lines.
+    /// Returns the line of a path, from 1. For a path that does not exist, returns the line of its nearest existing
+    /// parent. `None` only for a document without lines.
     pub fn of(&self, path: &str) -> Option<u32> {
         let mut path = normalized(path);
         loop {

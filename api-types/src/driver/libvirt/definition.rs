@@ -98,7 +98,7 @@ pub fn is_domain_name(text: &str) -> bool {
         && !text.chars().any(|c| c.is_control() || c.is_whitespace())
 }
 
-/// Returns the line of an error. For an unexpected end, which has no position, it is the last line.
+/// Returns the line of an error. An unexpected end of the text has no position; the line is then the last one.
 fn line_of(error: &roxmltree::Error, xml: &str) -> u32 {
     if matches!(error, roxmltree::Error::UnexpectedEndOfStream) {
         return u32::try_from(xml.lines().count()).unwrap_or(u32::MAX).max(1);

@@ -36,8 +36,8 @@ pub(super) fn check(lxc: &LxcDriver, context: &mut Context) {
     }
 }
 
-/// Returns `true` if LXC accepts the name, and it can be part of the name of a control group and of a file. A longer
-/// name does not fit into the address of the monitor's socket together with its directory.
+/// Returns `true` if LXC accepts the name, and it can be part of the name of a control group and of a file. The address
+/// of the monitor's socket limits the length: it contains the directory and the name.
 fn is_name(text: &str) -> bool {
     text.len() <= 64
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())

@@ -79,7 +79,7 @@ pub(super) fn check(podman: &PodmanDriver, context: &mut Context) {
     }
 }
 
-/// Returns the fields that only apply to the creation of a container, and whether they are set.
+/// Returns the fields that apply only to the creation of a container. The flag is `true` if the field is set.
 fn of_images(podman: &PodmanDriver) -> [(&'static str, bool); 9] {
     [
         ("command", !podman.command.is_empty()),
