@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// A thread that ends when it is asked to; the owner waits for that end.
+/// A thread that ends on request. The owner waits for its end.
 pub struct Background<T = ()> {
     stop: StopFlag,
     thread: Option<JoinHandle<T>>,
 }
 
-/// A flag that asks a background thread to end.
+/// A flag by which the owner requests the end of a background thread.
 #[derive(Debug, Clone, Default)]
 pub struct StopFlag(Arc<AtomicBool>);
 
 impl StopFlag {
-    /// Returns `true` if the thread was asked to end. The thread must check this often.
+    /// Returns `true` if the owner has requested the end of the thread. The thread must check this often.
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -119,7 +119,7 @@ impl Checker {
     /// Fails if a service ever ran on two machines at the same time, or if there are too few samples for a verdict.
     pub fn finish(mut self) -> Result<Timeline> {
         let seconds = self.begin.elapsed().as_secs_f64();
-        // A panic of the thread shows as too few samples.
+        // A panic of the thread results in too few samples.
         self.background.end();
         let observed = locked(&self.shared);
         if !observed.violations.is_empty() {
@@ -188,7 +188,7 @@ fn instances(namespaces: &BTreeMap<u64, String>, programs: &BTreeSet<String>) ->
 /// The file that the program `ha-witness` writes in the shared directory while it runs as a service.
 ///
 /// The witness holds an exclusive lock and appends a line every few milliseconds. Two witnesses at the same time
-/// therefore show as a refused lock and as interleaved lines, even between two samples of the checker.
+/// therefore cause a refused lock and interleaved lines, even between two samples of the checker.
 #[derive(Debug, Clone)]
 pub struct Witness {
     path: PathBuf,

@@ -33,7 +33,7 @@ use crate::wait::wait_until;
 /// Longest time for a part to start. Two busy cores and an unoptimized build are slow.
 const STEP_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Longest time for whole machines to boot and register. Emulated machines on a busy host are slower still.
+/// Longest time for whole machines to boot and register. Emulated machines on a busy host are even slower.
 const VIRTUAL_MACHINE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Facts about a running cluster that a later command needs, stored in the cluster's directory.
@@ -143,7 +143,7 @@ impl Cluster {
         }
     }
 
-    /// Mounts a small disk for each node's journal, if the plan asks for it.
+    /// Mounts a small disk for each node's journal, if the plan requires it.
     fn mount_disks(&self) -> Result<()> {
         let Some(kilobytes) = self.state.plan.disk_kilobytes else { return Ok(()) };
         for machine in self.state.machines.iter().filter(|machine| machine.role == Role::Node) {
@@ -264,7 +264,7 @@ impl Cluster {
         self.record.volatile()
     }
 
-    /// Returns the shared directory as the host sees it.
+    /// Returns the path of the shared directory on the host.
     pub fn shared(&self) -> PathBuf {
         self.state.plan.shared()
     }

@@ -1,5 +1,5 @@
-//! The course of a test with a witness in a container, whatever runs the container: a crash, the death of the agent, a power
-//! cut, and a move back.
+//! The course of a test with a witness in a container, for every container driver: a crash, the death of the agent, a
+//! power cut, and a move back.
 
 use std::fs;
 use std::time::Duration;
@@ -51,10 +51,10 @@ fn process(service: &str, node: &str) -> Option<ProcessId> {
 /// after each that exactly one copy runs where it must.
 ///
 /// # Errors
-/// Fails if a part of the cluster does not respond, or if something does not happen in time.
+/// Fails if a part of the cluster does not respond, or if an expected event does not happen in time.
 ///
 /// # Panics
-/// Panics if the service runs elsewhere than it must, or was disturbed.
+/// Panics if the service runs on a wrong node, or was disturbed.
 pub fn check_survival(cluster: &mut Cluster, service: &str) -> Result<()> {
     let first = wait_until_started(cluster, service, "")?;
     assert_eq!(next_witness_line(cluster, service)?.node, first);

@@ -59,7 +59,7 @@ pub fn as_container(machine: &Machine, run: &str, plan_directory: &Path) -> Resu
     Ok(Machine { programs: vec![systemd], ..machine.clone() })
 }
 
-/// Writes the files that overlay the host's: the units of the daemons and those of the tests.
+/// Writes the files that overlay the files of the host: the units of the daemons and those of the tests.
 ///
 /// # Errors
 /// Fails if a file cannot be written.

@@ -208,7 +208,7 @@ impl<'a> Machine<'a> {
             .process_group(0)
             .spawn()
             .with_context(|| name.clone())?;
-        // `reap` sees the end of this child, like that of all others.
+        // `reap` collects the exit status of this child, as of all other children.
         let pid = Pid::from_raw(i32::try_from(child.id())?);
         fs::write(self.spec.volatile.join(format!("{}.pid", program.name)), pid.to_string())?;
         Ok(pid)

@@ -20,7 +20,7 @@ const SLOT_COUNT: u8 = 250;
 /// The condition that ends a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Lifetime {
-    /// The run ends with its owner, however the owner ends.
+    /// The run ends when its owner ends, for any reason.
     Owner,
     /// The run continues until a command ends it, like the sandbox.
     UntilStopped,

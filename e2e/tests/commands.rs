@@ -144,7 +144,7 @@ fn why_names_every_node_and_the_reason() -> Result<()> {
     scenario.finish()
 }
 
-/// Returns the explanation of a service without what changes from second to second.
+/// Returns the explanation of a service without the fields that change every second.
 fn without_changing_fields(explanation: &serde_json::Value) -> serde_json::Value {
     let mut steady = explanation.clone();
     for field in ["usage", "conditions", "balance"] {
@@ -180,7 +180,7 @@ fn simulated_dump_completes_failover_like_cluster() -> Result<()> {
     let ended = replayed(middle)?;
     assert_eq!(ended["services"][WITNESS]["running"], json!([new_node]), "{ended}");
 
-    // A dump after the failover gives the same explanation as the cluster, and stays as it is.
+    // A dump after the failover gives the same explanation as the cluster. The dump does not change later.
     let after = scenario.cluster.directory().join("after");
     let after = after.to_str().context("path is not valid UTF-8")?;
     hactl(&scenario, &["support", "dump", after], 0)?;

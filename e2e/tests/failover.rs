@@ -1,4 +1,4 @@
-//! Tests of guarantees 1 and 2 when a node fails: its service runs on another node, and never on two.
+//! Tests of guarantees 1 and 2 when a node fails: its service runs on another node, and never on two nodes.
 
 use std::collections::BTreeSet;
 use std::fs;

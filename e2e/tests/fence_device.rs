@@ -1,4 +1,4 @@
-//! Tests of fence devices: a confirmed power-off replaces the rest of W, and a broken device proves nothing.
+//! Tests of fence devices: a confirmed power-off replaces the rest of W, and a broken device provides no proof.
 
 use anyhow::{Context, Result};
 use ha_api_types::record::{Fence, Proof};

@@ -39,7 +39,8 @@ fn injected_etcd_faults_take_effect() -> Result<()> {
             })
     })?;
 
-    // A member that is isolated from its peers still serves clients, but commits nothing. The others elect another leader.
+    // A member that is isolated from its peers still serves clients, but commits no write. The other members elect
+    // another leader.
     let old = cluster.etcd_leader()?;
     cluster.isolate_member(&old)?;
     wait_until("another etcd leader", STEP_TIMEOUT, || {
@@ -101,8 +102,8 @@ fn injected_etcd_faults_take_effect() -> Result<()> {
     cluster.remove()
 }
 
-/// The kernel gives the number of an ended pid namespace to the next one. A process of another cluster must not count as one
-/// of a machine that has lost its power.
+/// The kernel gives the number of an ended pid namespace to the next namespace. A process of another cluster must not
+/// count as a process of a machine that has lost its power.
 #[test]
 fn an_ended_namespace_identifies_no_later_process() -> Result<()> {
     let boot = || -> Result<(std::process::Child, ProcessId)> {

@@ -1,4 +1,5 @@
-//! Test of a restore of etcd from a backup, as docs/operations.md describes. Running services continue, and none runs twice.
+//! Test of a restore of etcd from a backup, as docs/operations.md describes. Running services continue, and no service
+//! runs twice.
 
 use std::fs;
 use std::path::Path;

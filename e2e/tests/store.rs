@@ -29,7 +29,7 @@ fn a_killed_member_disturbs_no_service() -> Result<()> {
     scenario.cluster.power_on(&follower)?;
     wait_until("all etcd members to be healthy", STEP_TIMEOUT, || scenario.cluster.etcdctl().is_healthy())?;
 
-    // A failure of the leader must have no effect either: etcd elects another one before a heartbeat expires.
+    // A failure of the etcd leader must have no effect either: etcd elects another leader before a heartbeat expires.
     let leader = scenario.cluster.etcd_leader()?;
     scenario.cluster.power_off(&leader)?;
     scenario.check_undisturbed(WITNESS, Duration::from_secs(20))?;
@@ -93,8 +93,8 @@ fn frozen_etcd_leader_disturbs_no_connected_node() -> Result<()> {
 
 #[test]
 fn short_etcd_outage_disturbs_no_service() -> Result<()> {
-    // With the conservative profile, nothing happens for Th - 2 Ki - Ts = 8 s. etcd may need several seconds of that
-    // for an election.
+    // With the conservative profile, no service is stopped for Th - 2 Ki - Ts = 8 s. etcd may need several seconds of
+    // that for an election.
     let mut plan = Plan::test(&scratch::directory("store-short-outage")?);
     "Conservative".clone_into(&mut plan.profile);
     let scenario = Scenario::start_with(plan)?;

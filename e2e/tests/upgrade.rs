@@ -1,6 +1,7 @@
 //! Test of a rolling upgrade, one machine at a time, in both orders. A node fails in the middle.
 //!
-//! `dev/upgrade REVISION` runs this test with a build of that revision as the older one. Otherwise, this build serves as both.
+//! `dev/upgrade REVISION` runs this test with a build of that revision as the older build. Without it, this build is
+//! used for both.
 
 use std::time::{Duration, Instant};
 

@@ -15,9 +15,9 @@ use std::path::Path;
 const NODE_DEATHS: usize = 1_000;
 /// Number of lost nodes in one run: each node has recovered before the next one is lost.
 const NODE_DEATHS_PER_RUN: usize = 20;
-/// Times of the simulated etcd without delays: up to 4 ms for a commit, up to 6 ms until a change is seen.
+/// Times of the simulated etcd without delays: a commit takes up to 4 ms, and a process sees a change after up to 6 ms.
 const STORE_TIMES: StoreTimes = StoreTimes { commit_ms: 10, expiry_ms: 0, unanswered_ms: 0 };
-/// Time that a sender takes to read again and decide again after a request has timed out, in milliseconds.
+/// Time from the timeout of a request until its sender has read etcd again and decided again, in milliseconds.
 const READ_RETRY_MS: u64 = 100;
 
 /// Returns a scenario of three nodes and six services, in which machines lose their power one at a time at random moments.
@@ -72,7 +72,7 @@ fn seconds(ms: u64) -> f64 {
     ms as f64 / 1000.0
 }
 
-/// Prints one line: the failovers from nodes with or without the leader, compared with their computed bound.
+/// Prints one line: the failovers from nodes with the leader or without it, compared with the computed bound.
 fn print_line(name: &str, profile: Profile, failovers: &[Failover], from_leader: bool) {
     let timings = Timings::of_profile(profile);
     let watchdog =

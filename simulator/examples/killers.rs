@@ -1,4 +1,5 @@
-//! Runs scenario files and random clusters until one fails, and prints that one. `dev/mutants` runs it on each mutant.
+//! Runs scenario files and random clusters until a run fails, and prints the failed run. `dev/mutants` runs it on each
+//! mutant.
 
 #![allow(clippy::print_stdout, reason = "a program that prints what it finds")]
 
@@ -12,7 +13,8 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::thread;
 
-/// Size of a random run: short and with many faults, so that a broken rule shows within seconds of virtual time, or never.
+/// Size of a random run. The run is short and has many faults: a broken rule appears within seconds of virtual time, or
+/// never.
 const SIZE: Size = Size { nodes: 5, resources: 8, faults_ms: 400_000 };
 
 /// Exit status 0: no killer failed. 1: the printed killer failed. 2: invalid arguments.

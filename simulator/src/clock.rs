@@ -1,4 +1,5 @@
-//! The clocks of a simulated machine, which run at their own rate. The raw clock stops while the machine is suspended.
+//! The clocks of a simulated machine. Each machine's clocks have a separate rate. The raw clock stops while the machine
+//! is suspended.
 
 use ha_api_types::time::{Millis, Mono, Now};
 
@@ -16,12 +17,12 @@ pub struct Clock {
     wall_ms: i128,
 }
 
-/// Wall-clock time of virtual time 0 unless it is set: every run begins at the same one.
+/// Wall-clock time of virtual time 0 for runs that do not set it: all these runs begin at the same time.
 const START_WALL_MS: i128 = 1_767_225_600_000;
 
 impl Clock {
-    /// Creates clocks that show `start_ms`. Each machine gets another start, so that code that compares two
-    /// machines' clocks fails.
+    /// Creates clocks that show `start_ms`. Each machine has a different start, so code that compares the clocks of two
+    /// machines fails.
     pub fn new(now: Millis, start_ms: Millis) -> Clock {
         Clock {
             rate_ppm: 1_000_000,

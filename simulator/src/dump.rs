@@ -80,8 +80,8 @@ impl Dump {
         Ok(dump)
     }
 
-    /// Returns the node on which each controller is simulated. A controller whose id is the name of a node runs there,
-    /// if that is on; the others run on nodes that are left, in order.
+    /// Returns the node on which each controller is simulated. A controller whose id is the name of a node runs on that
+    /// node if the node is on. The other controllers run on the remaining nodes, in order.
     fn place_controllers(&self, ids: Vec<String>) -> BTreeMap<String, String> {
         let is_node = |id: &String| self.stored.nodes.contains_key(id.as_str());
         let (node_ids, other_ids): (Vec<String>, Vec<String>) = ids.into_iter().partition(is_node);
@@ -101,14 +101,16 @@ impl Dump {
         placements
     }
 
-    /// Returns the node of a controller, also if that is off; `None` for a controller without a node, which is omitted.
+    /// Returns the node of a controller, even if the node is off. `None` for a controller without a node: the
+    /// simulation omits this controller.
     fn simulated_node<'a>(&'a self, id: &'a str) -> Option<&'a str> {
         let is_off = self.stored.nodes.contains_key(id);
         self.controllers.get(id).map(String::as_str).or(is_off.then_some(id))
     }
 
-    /// Returns an entry as the simulation begins with it: without the leader, whose process is gone, and with each
-    /// candidate under the name, URL and machine of its node. With these, the controller keeps its key.
+    /// Returns an entry in the form with which the simulation begins. The leader key is omitted, because its process
+    /// has ended. Each candidate has the name, URL and machine of its simulated node. With these, the controller keeps
+    /// its key.
     fn initial_entry(&self, mut entry: Entry) -> Option<Entry> {
         let keys = &self.stored.keys;
         let key = match keys.parse(&entry.key) {
@@ -135,8 +137,8 @@ impl Dump {
         why(&self.stored, resource)
     }
 
-    /// Parses the steps and expectations of a scenario whose machines and objects are those of the dump. An empty text
-    /// is a scenario without steps.
+    /// Parses the steps and expectations of a scenario whose machines and objects come from the dump. An empty text is
+    /// a scenario without steps.
     ///
     /// Errors: those of [`Scenario::parse`]; also, the scenario has machines, objects or timings of its own.
     pub(crate) fn scenario(&self, name: &str, text: &str, directory: &Path) -> Result<Scenario, String> {
@@ -147,7 +149,7 @@ impl Dump {
             "apiVersion": API_VERSION, "kind": Kind::Cluster.name(), "metadata": {"name": CLUSTER_NAME},
             "spec": {"timing": timing},
         })];
-        // The objects themselves are in etcd. Steps refer to their names.
+        // etcd already contains the objects. Steps refer to their names.
         objects.extend(self.stored.resources.keys().map(|name| {
             json!({
                 "apiVersion": API_VERSION, "kind": Kind::Resource.name(), "metadata": {"name": name},
@@ -180,7 +182,8 @@ impl Dump {
         self.stored.nodes.keys().map(machine).collect()
     }
 
-    /// Returns `true` if the node has sent a heartbeat under its current registration, and has missed few since.
+    /// Returns `true` if the node has sent a heartbeat under its current registration, and has missed at most
+    /// [`MISSED_HEARTBEATS`] since.
     pub(crate) fn is_on(&self, node: &NodeName) -> bool {
         let stored = &self.stored;
         let interval_ms =
@@ -209,7 +212,7 @@ fn translated_entry(key: String, stored: StoredKey, ids: &BTreeMap<String, Strin
     }
 }
 
-/// Returns the ids of the simulated machines by those of the real ones.
+/// Returns the id of each simulated machine, by the id of the real machine.
 fn simulated_ids(keys: &Keys, stored: &[StoredKey]) -> BTreeMap<String, String> {
     let mut ids = BTreeMap::new();
     for stored in stored {

@@ -1,6 +1,6 @@
 //! Random runs: a seeded cluster with seeded faults. Invariants are checked after every event, progress after the last fault.
 //!
-//! A random run is an ordinary scenario, so a failing one can be printed, shrunk and kept as a file.
+//! A random run is an ordinary scenario, so a failing run can be printed, shrunk and kept as a file.
 
 mod broken;
 mod cluster;
@@ -48,7 +48,8 @@ impl Default for Size {
 
 /// Generates the scenario of a seed, as the content of a scenario file.
 pub fn generate_scenario(seed: u64, size: Size) -> Value {
-    // A generator separate from the run's: the shape of the cluster must not influence the run's delays.
+    // This generator is separate from the generator of the run, so the shape of the cluster does not influence the
+    // delays in the run.
     let mut random = Random::new(seed ^ 0x5eed_0fac_ade5_0000);
     let cluster = cluster::Cluster::random(&mut random, size);
     let script::Steps { actions: steps, last_ms, broken } =

@@ -8,12 +8,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An expectation and whether it was met.
+/// The result of one expectation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
     /// Description of the expectation.
     pub check: String,
-    /// Whether the expectation was met.
+    /// `true` if the expectation was met.
     pub ok: bool,
     /// Description of the actual result.
     pub got: String,

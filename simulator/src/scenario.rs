@@ -29,9 +29,9 @@ use std::path::Path;
 pub struct Scenario {
     /// Seed of the run's generator, which decides every delay and the order of simultaneous events.
     pub seed: u64,
-    /// Virtual time at which the run ends at the latest.
+    /// Latest virtual time at which the run ends.
     pub duration: Duration,
-    /// Time after the last step during which nothing must be pending, so that the run ends.
+    /// Time without a pending action, after the last step, until the run ends.
     pub settle: Duration,
     /// Timing of the protocol, as in `Cluster.spec.timing`.
     pub timing: TimingSpec,
@@ -58,7 +58,7 @@ pub struct Machine {
     pub name: NodeName,
     /// Power state at time 0.
     pub power: Power,
-    /// Whether the machine also runs a controller.
+    /// `true` if the machine also runs a controller.
     pub controller: bool,
     /// Capacity that the agent reports.
     pub capacity: Amounts,
@@ -66,11 +66,11 @@ pub struct Machine {
     pub drivers: Vec<String>,
     /// Kind of watchdog.
     pub watchdog: Device,
-    /// Whether the machine is itself virtual, so that it could be paused together with its clock.
+    /// `true` if the machine is itself virtual, so that it could be paused together with its clock.
     pub is_virtual: bool,
     /// Sleep protection that the agent reports; `None`: the agent reports none, and the machine can be suspended.
     pub sleep: Option<SleepProtection>,
-    /// Node whose boot and machine ids this machine has, as if one image had been started twice.
+    /// Node whose boot and machine ids this machine also has, as if one image had been started twice.
     pub clone_of: Option<NodeName>,
 }
 
@@ -107,7 +107,7 @@ pub enum Device {
 pub struct Place {
     /// Node on which the service is placed.
     pub node: NodeName,
-    /// Whether the service already runs there.
+    /// `true` if the service already runs there.
     pub running: bool,
     /// Stored state of the service; `None`: no state is stored.
     pub state: Option<ServiceState>,
@@ -140,11 +140,11 @@ pub struct Expectations {
     pub notified: Option<Vec<String>>,
     /// Commands that must have been refused.
     pub refused: Option<Vec<String>>,
-    /// Whether the run must make progress once everything has settled: every Started service that can run on some node
-    /// runs, every other one states a reason, and every node is online. Only for scripts that end every fault that they
+    /// `true` if the run must end with progress: every Started service that can run on some node runs, the status of
+    /// every other service states a reason, and every node is online. Only for scripts that end every fault that they
     /// begin.
     pub progress: bool,
-    /// Nodes that may be off or isolated at the end; the progress check skips them as long as they are.
+    /// Nodes that may be off or isolated at the end; the progress check skips such a node while it is off or isolated.
     pub broken: Vec<NodeName>,
 }
 
@@ -155,7 +155,7 @@ pub struct ExpectedService {
     pub state: Option<ServiceState>,
     /// Assigned node; `Some(None)`: no node is assigned.
     pub node: Option<Option<NodeName>>,
-    /// Whether the service runs.
+    /// `true` if the service must run, `false` if it must not; `None`: not checked.
     pub running: Option<bool>,
 }
 
@@ -165,7 +165,7 @@ const SCENARIO_KEYS: [&str; 11] = [
 ];
 
 impl Scenario {
-    /// Parses a scenario and checks everything that can be checked before it runs. `name` is the file name in messages;
+    /// Parses a scenario, with all checks that are possible before a run. `name` is the file name in messages;
     /// `{file: …}` is relative to `directory`.
     ///
     /// Errors: every defect, one per line, as `FILE:LINE: PATH: defect, and the accepted values`.
@@ -173,7 +173,7 @@ impl Scenario {
         Scenario::parse_with(name, text, directory, Map::new())
     }
 
-    /// Parses a scenario without these sections, which are given. An error if it has one of them.
+    /// Parses a scenario whose given sections are not in the file. Fails if the file contains one of them.
     pub(crate) fn parse_with(
         name: &str,
         text: &str,

@@ -140,7 +140,7 @@ impl Vocabulary {
         self.words.insert(Word::reason(event.reason));
     }
 
-    /// Collects the reason why a command was refused before it was recorded.
+    /// Collects the reason for the refusal of a command that was not recorded.
     pub(crate) fn record_refusal(&mut self, reason: Reason) {
         self.words.insert(Word::reason(reason));
     }

@@ -63,7 +63,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const CLUSTER: &str = "default";
 /// Interval at which a process reads all keys again, in milliseconds.
 const RELIST_INTERVAL_MS: Millis = 60_000;
-/// Compaction interval of etcd and length of the history kept, in milliseconds: the setting that the guide recommends.
+/// Compaction interval of etcd and length of the history kept, in milliseconds: the setting that the installation guide
+/// recommends.
 const COMPACT_INTERVAL_MS: Millis = 300_000;
 
 /// A move of a service.
@@ -90,7 +91,7 @@ pub struct Failover {
     pub from: NodeName,
     /// Node on which the service ran again.
     pub to: NodeName,
-    /// Whether the leader ran on the lost node.
+    /// `true` if the leader ran on the lost node.
     pub from_leader: bool,
     /// Virtual time in milliseconds at which the service stopped running on the lost node.
     pub lost_at: Millis,
@@ -107,7 +108,7 @@ pub struct Failover {
 struct LostService {
     /// Node on which the service ran.
     from: NodeName,
-    /// Whether that node's controller was the leader at that time.
+    /// `true` if the controller of that node was the leader at that time.
     from_leader: bool,
     at: Millis,
 }
@@ -158,7 +159,7 @@ pub struct World {
     /// Content that etcd has after its outage; `None`: its content at the start of the outage.
     pending_restore: Option<MemoryState>,
     store_down_until: Millis,
-    /// Whether processes of the next version have written to etcd.
+    /// `true` if processes of the next version have written to etcd.
     has_next_version: bool,
     store_leader: Option<NodeName>,
     deposed: Option<store_place::DeposedLeader>,
@@ -172,7 +173,7 @@ pub struct World {
     deferred_events: Vec<(NodeName, Event)>,
     /// Cut network links.
     network: network::Network,
-    /// Questions of agents for grants of hold.
+    /// Requests of agents for grants of hold.
     holding: hold::Holding,
     generation_count: u64,
     token_count: u64,
@@ -227,13 +228,13 @@ impl World {
         Ok(world)
     }
 
-    /// Creates a world in which nothing has happened: every machine is down, and etcd is empty.
+    /// Creates a world before its first event: every machine is down, and etcd is empty.
     fn before_start(scenario: Scenario) -> World {
         let mut random = Random::new(scenario.seed);
         let timings = Timings::from(&scenario.timing);
         let mut machines = BTreeMap::new();
         for machine in &scenario.nodes {
-            // Clocks start at random times, so that code that compares two machines' clocks fails.
+            // Clocks start at random times, so code that compares the clocks of two machines fails.
             let clock = Clock::new(0, random.between_ms(1_000, 1_000_000_000));
             machines.insert(
                 machine.name.clone(),
@@ -362,7 +363,7 @@ impl World {
         }
     }
 
-    /// Runs the steps, and then until nothing was pending for `settle`, or until `duration` has passed.
+    /// Runs the steps. The run then continues until no action was pending for `settle`, or until `duration` has passed.
     pub fn run(&mut self) {
         let end_ms = self.now.saturating_add(self.scenario.duration.0);
         let settle = self.scenario.settle.0;

@@ -1,4 +1,5 @@
-//! Up to six clean restarts of controllers around the loss of a node: its services must run again within W plus a bound.
+//! Up to six clean restarts of controllers around the loss of a node: the services of the node must run again within W
+//! plus a bound.
 //!
 //! `HACTL_RESTART_SEEDS=500 cargo test --release -p ha-simulator --test controller_restarts` runs 500 seeds.
 
@@ -49,7 +50,7 @@ fn every_lost_node_is_fenced_in_time() {
         let parsed = Scenario::parse("restarts", &text, Path::new(".")).expect("a valid scenario");
         let mut world = World::new(parsed).expect("a valid world");
         world.run();
-        // A restart of the leader is refused while no controller is the leader, so that step has no effect.
+        // While no controller is the leader, a restart of the leader is refused, and such a step has no effect.
         let has_failed = !world.has_passed();
         if has_failed {
             failed.push(format!("seed {seed}\n{text}\n{:#}", world.summary()));

@@ -1,4 +1,4 @@
-//! A dumped cluster continues in the simulator: it ends as the cluster itself does.
+//! A dumped cluster continues in the simulator: both reach the same end state.
 
 use ha_api_types::id::ResourceName;
 use ha_api_types::resource::ServiceState;
@@ -20,7 +20,7 @@ objects:
   - {apiVersion: hactl.io/v1, kind: Resource, metadata: {name: idle}, spec: {driver: {simulated: {type: ct}}, state: Stopped}}
 ";
 
-/// Runs the cluster, with a failure of node1 after 30 seconds, for so many seconds after the failure.
+/// Runs the cluster with a failure of node1 after 30 seconds, until this number of seconds after the failure.
 fn world_after_failure(seconds: u64) -> World {
     let text = format!(
         "duration: {}s\nsettle: 1h\n{CLUSTER_SCENARIO}steps:\n  - at: 30s\n    do: power node1 off\n",
@@ -44,7 +44,7 @@ fn continue_dump(dump: &Dump, steps: &str) -> World {
     world
 }
 
-/// Returns where each service is, and whether it runs.
+/// Returns the node and the running state of each service.
 fn services_summary(world: &World) -> serde_json::Value {
     world.summary()["services"].clone()
 }
@@ -65,8 +65,8 @@ fn simulated_dump_ends_like_the_cluster() {
     }
 }
 
-/// Controllers on machines of their own keep their candidate keys, too: only a controller that a node knows may declare
-/// that node dead while it can hold.
+/// Controllers on separate machines also keep their candidate keys. Only a controller whose key the node has read may
+/// declare that node dead while the node can hold.
 #[test]
 fn controllers_that_run_elsewhere_are_simulated_on_the_nodes() {
     let mut state = world_after_failure(12).dump();
@@ -105,7 +105,7 @@ fn dump_yields_the_same_explanations() {
     }
 }
 
-/// Objects that the script creates have the time of the dump, as everything that the agents and the leader write.
+/// Objects that the script creates have times of the dumped cluster, as do the writes of agents and of the leader.
 #[test]
 fn replay_begins_at_dump_time() {
     let mut state = world_after_failure(60).dump();

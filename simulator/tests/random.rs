@@ -3,7 +3,7 @@
 use ha_simulator::random_run::{Size, generate_scenario, run_scenario_value, run_seed, shrink};
 use serde_json::{Value, json};
 
-/// Small runs, so that forty take less than a minute without optimization; `dev/seeds` runs thousands of larger ones.
+/// Small runs: forty runs take less than a minute without optimization. `dev/seeds` runs thousands of larger clusters.
 const SIZE: Size = Size { nodes: 4, resources: 5, faults_ms: 120_000 };
 
 #[test]
@@ -20,7 +20,7 @@ fn forty_seeds_violate_no_invariant() {
 }
 
 /// The invariants must also hold if etcd is restored from a backup during the faults. Progress is not checked, because
-/// later requests of users are lost with the data: a node may stay in maintenance, or the cluster disarmed.
+/// the restore loses requests of users. A node may therefore stay in maintenance, or the cluster disarmed.
 #[test]
 fn forty_seeds_with_restored_etcd_violate_nothing() {
     let mut failed = Vec::new();
@@ -49,7 +49,8 @@ fn forty_seeds_with_restored_etcd_violate_nothing() {
 
 #[test]
 fn violated_invariant_is_detected_and_shrunk() {
-    // Three copies of the service already run when it is added: hactl cannot prevent this violation, so the run must report it.
+    // Three copies of the service already run when it is added: hactl cannot prevent this violation. The run must
+    // report it.
     let mut scenario = generate_scenario(1, SIZE);
     scenario["later"] = json!([{
         "apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "r1"},

@@ -47,7 +47,8 @@ fn run(arguments: &Arguments) -> Result<()> {
         let mut measured = Vec::new();
         print_and_collect(&mut measured, apply_to_running(&scenario, arguments.quick_rounds)?)?;
         print_and_collect(&mut measured, crash_to_running(&scenario, arguments.quick_rounds)?)?;
-        // Fence devices come last: once configured, they would take part in every later loss.
+        // Losses with fence devices come last, because configured devices would also fence the nodes of all later
+        // losses.
         for loss in
             [NodeLoss::Power, NodeLoss::Network, NodeLoss::PowerAndLeader, NodeLoss::NetworkWithFenceDevice]
         {

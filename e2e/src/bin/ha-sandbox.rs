@@ -123,7 +123,7 @@ fn down(folder: &Path) -> Result<()> {
 /// # Errors
 /// Fails if no sandbox runs.
 fn open_sandbox(folder: &Path) -> Result<Cluster> {
-    // The cause, a missing directory, says nothing else.
+    // The error of a missing directory contains no other information.
     let Ok(folder) = folder.canonicalize() else { bail!("no sandbox is running; run \"./dev/up\"") };
     Cluster::open(&folder)
 }

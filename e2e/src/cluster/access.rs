@@ -39,8 +39,8 @@ impl Cluster {
         self.etcd_leader_among_others("")
     }
 
-    /// Returns the same as [`Cluster::etcd_leader`] without asking the member `except`: a deposed leader may still
-    /// report itself as leader.
+    /// Returns the name of the etcd member that is the leader, according to the members other than `except`. A deposed
+    /// leader may still report itself as leader.
     ///
     /// # Errors
     /// Fails if none of the other members is the leader.
@@ -155,15 +155,15 @@ impl Cluster {
     /// Runs hactl against the cluster.
     ///
     /// # Errors
-    /// Fails if hactl cannot be started. A failure of hactl itself shows only in the output.
+    /// Fails if hactl cannot be started. A failure of hactl is visible only in the output.
     pub fn hactl(&self, arguments: &[&str]) -> Result<Output> {
         self.hactl_within(CLIENT_TIMEOUT, arguments)
     }
 
-    /// Runs hactl with a limit of its own, for a command that takes longer than most.
+    /// Runs hactl with this time limit, for a command that takes longer than most commands.
     ///
     /// # Errors
-    /// Fails if hactl cannot be started. A failure of hactl itself shows only in the output.
+    /// Fails if hactl cannot be started. A failure of hactl is visible only in the output.
     pub fn hactl_within(&self, limit: Duration, arguments: &[&str]) -> Result<Output> {
         let program = self.directory().join("hactl").to_string_lossy().into_owned();
         run_with_timeout(limit, &program, arguments)
@@ -172,7 +172,7 @@ impl Cluster {
     /// Runs kubectl against the cluster.
     ///
     /// # Errors
-    /// Fails if kubectl cannot be started. A failure of kubectl itself shows only in the output.
+    /// Fails if kubectl cannot be started. A failure of kubectl is visible only in the output.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<Output> {
         let configuration = format!("--kubeconfig={}", self.directory().join("kubeconfig").display());
         // kubectl's discovery cache must not be that of another cluster with the same address.

@@ -55,7 +55,7 @@ impl Cluster {
     /// Runs a command in the network namespace of a client or a machine.
     ///
     /// # Errors
-    /// Fails if the command cannot be started. A failure of the command itself shows only in the output.
+    /// Fails if the command cannot be started. A failure of the command is visible only in the output.
     pub fn as_client(&self, name: &str, command: &[&str]) -> Result<Output> {
         let namespace = self.namespace(name);
         output(tool("ip"), &[&["netns", "exec", namespace.as_str()], command].concat())

@@ -30,7 +30,8 @@ pub fn cause_events(rig: &mut Rig) -> Result<Values> {
 
     move_live(rig)?;
 
-    // The controller is kept stopped until another one is leader. If it restarted immediately, it could win again.
+    // The controller is kept stopped until another controller is the leader. After an immediate restart, it could
+    // become the leader again.
     let leader = rig.scenario.cluster.leader()?;
     rig.scenario.cluster.machine(&leader)?.keep_stopped("ha-controller")?;
     wait_until("another controller to be leader", STEP_TIMEOUT, || {

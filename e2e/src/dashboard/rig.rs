@@ -38,7 +38,7 @@ impl Rig {
     /// # Errors
     /// Fails if the cluster or Prometheus does not start.
     pub fn start(directory: &Path, scrape_seconds: u16) -> Result<Self> {
-        // The history is a fixed sequence of events, so a busy host must not add failures of its own.
+        // The history is a fixed sequence of events, so a busy host must not cause additional failures.
         let scenario = Scenario::start_with(Plan { profile: "Default".to_owned(), ..Plan::test(directory) })?;
         let cluster = &scenario.cluster;
         let forwards: Vec<(String, Forward)> = cluster

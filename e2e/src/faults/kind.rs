@@ -67,7 +67,7 @@ pub enum FaultKind {
     /// The etcd leader transfers the leadership to another member.
     StoreLeaderMoved,
     /// The etcd leader is paused, isolated from its peers and continued, so it still acts as leader after its peers
-    /// have elected another one.
+    /// have elected another leader.
     StoreLeaderIsolated,
     /// etcd's history is compacted.
     Compaction,

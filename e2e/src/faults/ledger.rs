@@ -104,7 +104,8 @@ fn write(apis: &[Api], stop: &StopFlag) -> LedgerResult {
     let mut write_index = 0;
     while !stop.is_requested() {
         let resource_writes = &mut result.writes[write_index % RESOURCE_COUNT];
-        // The controllers take turns, because each of them must return the writes that another acknowledged.
+        // The controllers take turns, because each controller must return the writes that another controller has
+        // acknowledged.
         match write_next(
             &apis[write_index % apis.len()],
             &resource_name(write_index % RESOURCE_COUNT),
@@ -119,8 +120,8 @@ fn write(apis: &[Api], stop: &StopFlag) -> LedgerResult {
     result
 }
 
-/// Reads an object and writes the next number with the version that was read. A late write then conflicts instead of overwriting
-/// a newer one.
+/// Reads an object and writes the next number with the version that was read. A late write then conflicts instead of
+/// overwriting a newer write.
 fn write_next(api: &Api, name: &str, resource_writes: &mut ResourceWrites) -> Result<()> {
     let object = api.object("resources", name)?.with_context(|| format!("{name} not found"))?;
     let version = object["metadata"]["resourceVersion"].clone();

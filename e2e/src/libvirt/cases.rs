@@ -73,7 +73,7 @@ pub const ALL: [Case; 10] = [
     },
 ];
 
-/// Bandwidth that makes a migration take about twenty seconds, long enough to interrupt it.
+/// Bandwidth of a slow migration. The migration then takes about twenty seconds, long enough for an interruption.
 const SLOW_BANDWIDTH_MEBIBYTES: u32 = 4;
 
 fn name() -> String {

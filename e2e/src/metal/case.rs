@@ -15,7 +15,7 @@ pub struct Case {
     pub name: &'static str,
     /// Watchdog of the affected machine.
     pub watchdog: Watchdog,
-    /// Whether and how the machine must be reset.
+    /// Expected reset of the machine.
     pub reset: Reset,
     /// Required outcome for the machine's service.
     pub service: Service,
@@ -81,7 +81,7 @@ pub enum OtherMachines {
     Busy,
 }
 
-/// Whether and how a machine must be reset.
+/// Expected reset of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reset {
     /// The watchdog resets the machine, before the service starts elsewhere.
@@ -113,12 +113,13 @@ pub enum Step {
 pub enum Service {
     /// Starts on another machine within the computed limit, after it stopped on the first.
     Elsewhere,
-    /// Starts again within the computed limit, after it stopped on the first machine. It may start on the same machine, if that
-    /// machine has booted and registered before its missing heartbeats count.
+    /// Starts again within the computed limit, after it stopped on the first machine. It may start on the same machine,
+    /// if that machine has booted and registered before the leader declares it dead.
     Recovers,
     /// Starts on another machine as soon as the fence device has confirmed.
     Fenced,
-    /// Moves to another machine cleanly: it first stops on the old one, however long that takes.
+    /// Moves to another machine cleanly. The service first stops on the old machine; the time of this stop is not
+    /// limited.
     Moves,
     /// Behaves like [`Service::Moves`], and returns once its machine accepts services again.
     Visits,
@@ -142,7 +143,7 @@ pub struct Outcome {
     pub elsewhere_ms: Option<u64>,
     /// Latest time that the timing settings allow for the start, or for the end if the case expects an end.
     pub bound_ms: Option<u64>,
-    /// Descriptions of times at which the service ran twice.
+    /// Descriptions of the periods in which the service ran twice.
     pub double_runs: Vec<String>,
     /// `true` if the machine returned as an empty node and the service stayed on its new node.
     pub returned: bool,

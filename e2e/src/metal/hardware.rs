@@ -11,7 +11,7 @@ use crate::binaries;
 use crate::command::tool;
 use crate::wait::wait_for;
 
-/// Longest time for a probing machine to power off. A working one takes a second.
+/// Longest time for a probing machine to power off. A working machine takes a second.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The hardware of all nodes of a cluster.

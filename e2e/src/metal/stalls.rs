@@ -29,7 +29,7 @@ pub struct Stall {
 pub struct Machines(Arc<Mutex<Vec<(String, ProcessId)>>>);
 
 impl Machines {
-    /// Sets the process of a machine, instead of an earlier one.
+    /// Sets the process of a machine, and replaces an earlier process.
     pub fn set(&self, machine: &str, process: ProcessId) {
         let mut watched_processes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         watched_processes.retain(|(name, _)| name != machine);

@@ -1,4 +1,4 @@
-//! Suspending machines: by systemd, which refuses it, or past the protection.
+//! Suspends of machines: requests to systemd, which refuses them, and suspends that bypass the protection.
 
 use anyhow::{Result, ensure};
 use ha_api_types::record::SleepProtection;
@@ -7,7 +7,7 @@ use super::qmp::EventKind;
 use super::rig::{Rig, STEP_TIMEOUT};
 use crate::wait::{monotonic_ns, wait_until};
 
-/// Asks the service manager to suspend the machine, and checks that it refuses.
+/// Requests a suspend from the service manager, and checks that the service manager refuses.
 pub fn request_suspend(rig: &mut Rig, node: &str) -> Result<()> {
     let protection = rig.cluster.node_report(node)?.sleep_protection;
     ensure!(

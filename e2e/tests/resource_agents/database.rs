@@ -134,7 +134,7 @@ impl Writer {
                     number += 1;
                     let statement = format!("insert into entries values ({number})");
                     let sent = monotonic_ns();
-                    // A failed statement may have been committed, but the client did not learn it.
+                    // A failed statement may have been committed, but the client received no confirmation.
                     let result = output(tool("ip"), &database.command(&namespace, &statement));
                     if result.is_ok_and(|result| result.status.success()) {
                         committed.lock().unwrap_or_else(PoisonError::into_inner).push((sent, number));

@@ -183,7 +183,8 @@ fn check_power_cut(scenario: &mut Scenario, writer: &Writer, first: &str) -> Res
     Ok(second)
 }
 
-/// Moves the group cleanly. The move must leave nothing on the old node, and the client must be able to commit on the new one.
+/// Moves the group cleanly. The old node must then have no process and no address of the group, and the client must be
+/// able to commit on the new node.
 fn check_move(scenario: &Scenario, writer: &Writer, from: &str, to: &str) -> Result<()> {
     let begin = monotonic_ns();
     hactl(scenario, &["relocate", "database", to])?;
@@ -218,7 +219,7 @@ fn check_repair_in_place(
         scenario.checker.process("database", node).is_some_and(|now| now != server && now.is_alive())
     })?;
     println!("server killed: another one runs after {} ms", begin.elapsed().as_millis());
-    // The worker has no time to notice the end of its parent, and its environment does not show its resource.
+    // The worker has no time to detect the end of its parent, and its environment does not show its resource.
     assert!(!worker.is_alive(), "a process of the killed server still runs next to the new server");
     client.wait()?;
     assert_eq!(wait_until_group_started(scenario, "")?, node);

@@ -14,8 +14,8 @@ use ha_api_types::record::{Fence, FenceState, Mode, NodeReport, SleepProtection,
 use ha_api_types::resource::{ResourceStatus, ServiceState};
 
 impl World {
-    /// Returns `true` if a node was to stay broken and still is: off, or unable to reach etcd. A node that its fence
-    /// device has switched on again does not count as broken.
+    /// Returns `true` if the script breaks this node permanently and the node is still off or cannot reach etcd. A node
+    /// that its fence device has switched on again does not count as broken.
     pub(super) fn is_broken(&self, node: &NodeName) -> bool {
         let agent = Client::Agent(node.to_owned());
         self.scenario.expect.broken.iter().any(|broken| broken == node)
@@ -23,8 +23,8 @@ impl World {
                 && self.reaches_store(&agent, Direction::Answer))
     }
 
-    /// Returns the reasons that the services of a broken node must state because nothing can prove the node's end.
-    /// `None`: a proof is possible, so the services must have been recovered.
+    /// Returns reasons, one of which the services of a broken node must state, because no proof of the end of the node
+    /// is possible. `None`: a proof is possible, so the services must have been recovered.
     pub(super) fn required_reasons(&self, node: &NodeName) -> Option<&'static [Reason]> {
         let fence: Fence = self.record(&self.keys.fence(node))?;
         match fence.state {
@@ -80,7 +80,8 @@ impl World {
         })
     }
 
-    /// Returns `true` if a service that is not in its desired state is held up by a broken node, and states the right reason.
+    /// Returns `true` if a broken node prevents the desired state of a service, and the status of the service states
+    /// the right reason.
     pub(super) fn is_held_by_broken_node(&self, status: &ResourceStatus) -> bool {
         // The service may run on the broken node even if hactl did not assign it there: only an operator or the node
         // itself can answer.

@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 pub(super) struct Cluster {
     /// Names of the machines that run services.
     pub(super) nodes: Vec<String>,
-    /// Machine that never runs a service, so that it is never armed and may be suspended for long.
+    /// Machine that never runs a service. Its watchdog is therefore never armed, and the machine may be suspended for
+    /// long.
     pub(super) idle: Option<String>,
     /// Machines with a fence device.
     pub(super) nodes_with_device: Vec<String>,
@@ -20,7 +21,7 @@ pub(super) struct Cluster {
     pub(super) added_names: Vec<String>,
     /// Section `timing` of the scenario.
     pub(super) timing: Value,
-    /// The same timings as numbers.
+    /// The timings as numbers.
     pub(super) timings: Timings,
     /// Section `nodes` of the scenario.
     pub(super) machines: Vec<Value>,
@@ -30,7 +31,8 @@ pub(super) struct Cluster {
     pub(super) later_objects: Vec<Value>,
     /// Nodes with an etcd member, for section `store` of the scenario; empty: etcd runs outside the nodes.
     pub(super) store_members: Vec<String>,
-    /// Whether some service cannot be stopped on some node: only a reset ends it, so no armed machine may be suspended.
+    /// `true` if some service cannot be stopped on some node: only a reset ends it, so no armed machine may be
+    /// suspended.
     pub(super) some_stops_fail: bool,
 }
 
@@ -71,8 +73,8 @@ impl Cluster {
         let mode = ["Basic", "Static", "Dynamic"][random.below(3)];
         let method = ["BestScore", "Topsis"][random.below(2)];
         let spec = json!({
-            // In most runs, all lost nodes may be fenced at the same time; in the others, the second node waits for
-            // minutes.
+            // In most runs, all lost nodes may be fenced at the same time. In the other runs, the second lost node
+            // waits for minutes.
             "fencing": {"maxFencing": if random.chance(0.8) { "100%" } else { "50%" }, "windowSeconds": 120, "allowSimulatedWatchdog": true,
                 "onEtcdLoss": if random.chance(0.5) { "Hold" } else { "Stop" }},
             "shutdownPolicy": policy,
@@ -132,7 +134,8 @@ impl Cluster {
     }
 }
 
-/// Draws a profile, or timings with no more margin than the rules of FENCING 4 require, so that a violation of a rule shows.
+/// Draws a profile, or timings with the smallest margins that the rules of FENCING 4 allow. With these, a violation of
+/// a rule has an effect.
 fn random_timing(random: &mut Random) -> Value {
     let shutdown_seconds = 20 + random.below(60);
     let profile = match random.below(20) {
@@ -168,7 +171,7 @@ pub(super) fn random_between(random: &mut Random, min: usize, max: usize) -> usi
     min + random.below(max - min + 1)
 }
 
-/// Draws one of the names; returns an empty name if there are none.
+/// Draws one of the names; returns an empty name if the list is empty.
 pub(super) fn random_name(random: &mut Random, names: &[String]) -> String {
     names.get(random.below(names.len())).cloned().unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use super::script::Script;
 use ha_api_types::time::Millis;
 
 impl Script<'_> {
-    /// Adds one such fault, with its end.
+    /// Adds one of these faults, with its end.
     pub(super) fn add_rare_fault(&mut self, start_ms: Millis, end_ms: Millis) {
         match self.random.below(21) {
             0..=4 => self.cut_link(start_ms, end_ms),
@@ -29,7 +29,7 @@ impl Script<'_> {
         }
     }
 
-    /// Cuts a link in one or both directions: to etcd, to the controllers, to all machines or to one.
+    /// Cuts a link in one or both directions: to etcd, to the controllers, to all machines or to one machine.
     pub(super) fn cut_link(&mut self, start_ms: Millis, end_ms: Millis) {
         let node = self.random_worker();
         let mut link_ends = match self.random.below(8) {
@@ -74,7 +74,7 @@ impl Script<'_> {
         self.add_action(end_ms + slow_ms, format!("driver {node} slow {resource} 0ms"));
     }
 
-    /// Lets a service start automatically at the boot of its machine, and boots the machine.
+    /// Sets a service to start automatically at the boot of its machine, and boots the machine.
     fn autostart_service(&mut self, start_ms: Millis, end_ms: Millis) {
         // A service that cannot be stopped would prevent the node's admission.
         if self.cluster.some_stops_fail {
@@ -89,7 +89,7 @@ impl Script<'_> {
         }
     }
 
-    /// Loses an agent's journal, or replaces it by an old one; the agent notices at its start.
+    /// Loses an agent's journal, or replaces the journal by an old one. The agent detects this at its start.
     fn damage_journal(&mut self, start_ms: Millis) {
         let node = self.random_worker();
         let fault = if self.random.chance(0.6) { "lost" } else { "old" };
@@ -99,7 +99,7 @@ impl Script<'_> {
         self.add_action(agent_start_ms, format!("agent {node} start"));
     }
 
-    /// Changes a setting that the protocol relies on; the API refuses changes that are not allowed now.
+    /// Changes a setting on which the protocol relies. The API refuses a change that is not allowed at that time.
     fn edit_objects(&mut self, start_ms: Millis, end_ms: Millis) {
         let resource = self.random_resource();
         let node = random_name(self.random, &self.cluster.nodes);
@@ -178,8 +178,8 @@ impl Script<'_> {
         self.upgraded = true;
     }
 
-    /// Makes the watchdog device of one node refuse pets, or kills and restarts the daemon of another. Both faults at
-    /// the same time on one node would leave nothing to reset the machine.
+    /// Makes the watchdog device of one node refuse pets, or kills and restarts the daemon of another. With both faults
+    /// at the same time on one node, no watchdog could reset the machine.
     fn fail_watchdog(&mut self, start_ms: Millis, end_ms: Millis) {
         let nodes = self.cluster.nodes.clone();
         let Some((first_node, other_nodes)) = nodes.split_first() else { return };

@@ -61,7 +61,7 @@ impl Script<'_> {
         }
     }
 
-    /// Draws a pause of a watchdog daemon that alone does not reset the machine.
+    /// Draws the length of a pause of a watchdog daemon. The pause alone does not cause a reset of the machine.
     pub(super) fn watchdog_pause_ms(&mut self) -> Millis {
         let max_ms = self.cluster.timings.watchdog_timeout_ms - 400;
         self.random_ms(max_ms / 4, max_ms)
@@ -77,7 +77,7 @@ impl Script<'_> {
         let node = self.random_worker();
         let target = if self.random.chance(0.5) { "leader".to_owned() } else { node };
         self.add_action(start_ms, format!("controller {target} {start_verb}"));
-        // The leader of that time is not known, so start all of them.
+        // The script does not know which controller is the leader then, so it starts all controllers.
         for node in &self.cluster.nodes {
             self.add_action(end_ms, format!("controller {node} {end_verb}"));
         }
@@ -118,7 +118,7 @@ impl Script<'_> {
         self.add_action(end_ms, "store latency 0ms");
     }
 
-    /// Changes a clock's rate. Two clocks differ by at most ρ, and the extremes are the most likely.
+    /// Changes a clock's rate. The rates of two clocks differ by at most ρ, and the extreme rates are the most likely.
     fn change_clock_rate(&mut self, start_ms: Millis) {
         let node = self.random_node();
         let rate = match self.random.below(4) {

@@ -1,4 +1,5 @@
-//! Checks, without the scheduler, whether some node could run a service now: from the objects and the running services.
+//! Checks, without the scheduler, whether some node could run a service now: based on the objects and the running
+//! services.
 
 use super::together::affinity_set_of;
 use crate::world::World;
@@ -10,16 +11,16 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 impl World {
-    /// Returns a node that is up and may run the service now; `None` if none exists. Conservative: a node does not
-    /// count if another service would have to move away first.
+    /// Returns a node that is up and may run the service now; `None` if no such node exists. The check is conservative:
+    /// a node does not count if another service would have to move away first.
     pub(super) fn feasible_node(&self, name: &ResourceName, resource: &Resource) -> Option<NodeName> {
         if self.is_dependency_unmet(resource) {
             return None;
         }
         let rules = self.rules_in_force();
         let mut running = self.running();
-        // A service without a confirmed stop counts as running (SEMANTICS, section 2). So does a service on its last known
-        // node until every node has answered whether it runs there.
+        // A service without a confirmed stop counts as running (SEMANTICS, section 2). A service also counts as running
+        // on its last known node until every node has answered whether the service runs there.
         for other in self.resource_names() {
             let status = self.status_of::<ResourceStatus>(Kind::Resource, &other).unwrap_or_default();
             let may_run = status.state == ServiceState::Queued
@@ -62,7 +63,7 @@ impl World {
         if set.iter().any(|other| nodes_running(other).any(|host| host != node)) {
             return false;
         }
-        // Stopped services that must be with this one are placed together with it.
+        // Stopped services that must run on the same node as this service are placed together with it.
         let stopped = set.into_iter().filter(|other| nodes_running(other).next().is_none());
         let mut unit: Vec<_> = stopped
             .filter_map(|other| {

@@ -1,5 +1,5 @@
-//! The progress check: after the faults, every desired service with an eligible node runs, and every other one
-//! states a reason.
+//! The progress check: after the faults, every desired service with an eligible node runs, and the status of every
+//! other service states a reason.
 
 use crate::world::World;
 use ha_api_types::id::{NodeName, ResourceName};
@@ -45,7 +45,7 @@ impl World {
                 exempt_services.push(name);
                 continue;
             }
-            // A command for a service that cannot be stopped ends when a stop succeeds.
+            // A command for a service that cannot be stopped stays open until a stop succeeds.
             if stop_fails(&resource) {
                 exempt_services.push(name.clone());
             }
@@ -135,7 +135,7 @@ pub(super) fn stop_fails(resource: &Resource) -> bool {
     resource.spec.driver.simulated.as_ref().is_some_and(|simulated| simulated.stop_fails)
 }
 
-/// Returns the problem with a service's final state; `None` if it has none.
+/// Returns the problem with a service's final state; `None` if there is no problem.
 fn progress_problem(
     resource: &Resource,
     status: &ResourceStatus,
@@ -146,7 +146,7 @@ fn progress_problem(
         return Some("deletion does not end");
     }
     if stop_fails(resource) {
-        // A service that cannot be stopped stays where it is; any state with an explanation is right.
+        // A service that cannot be stopped stays on its node; every state with an explanation is correct.
         return ready_message(status).is_none().then_some("status has no reason");
     }
     let on_its_node = nodes.len() == 1 && nodes.first() == status.node.as_ref();
@@ -155,7 +155,7 @@ fn progress_problem(
         (ServiceState::Started, RequestedState::Started) => {
             (!on_its_node).then_some("service does not run on its assigned node")
         }
-        // Rebalancing begins when everything else is done, so it may still be in progress.
+        // Rebalancing begins when no other action is in progress, so it may not have ended yet.
         (ServiceState::Migrate, RequestedState::Started) if rebalances => {
             nodes.is_empty().then_some("service does not run during its live migration")
         }

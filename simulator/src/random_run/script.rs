@@ -85,11 +85,11 @@ impl TimedAction {
 /// A script under construction.
 pub(super) struct Script<'a> {
     timed_actions: Vec<TimedAction>,
-    /// Machines that were replaced: in the end, an operator confirms that the former ones are off.
+    /// Machines that were replaced: in the end, an operator confirms that the former machines are off.
     pub(super) replaced_nodes: Vec<String>,
     /// Links that were cut, each as the names of its two ends.
     pub(super) links: Vec<String>,
-    /// Whether some processes run the next version. If so, all of them run it in the end.
+    /// `true` if some processes run the next version. If so, all processes run the next version in the end.
     pub(super) upgraded: bool,
     /// Nodes that stay broken to the end.
     broken: Vec<String>,
@@ -142,7 +142,7 @@ impl Script<'_> {
     }
 
     /// Draws the time during which faults happen. The limit is halved a random number of times, so most runs last
-    /// minutes and few last hours.
+    /// minutes, and a few last hours.
     fn random_fault_period_ms(&mut self, max_ms: Millis) -> Millis {
         let mut period_ms = max_ms;
         while period_ms > 240_000 && self.random.chance(0.97) {
@@ -167,7 +167,7 @@ impl Script<'_> {
         }
         let mut fault_ms = start_ms;
         for _ in 0..self.random.below(16) {
-            // Faults come alone or close together.
+            // Faults come one at a time or close together.
             fault_ms = if self.random.chance(0.5) {
                 fault_ms + self.random_ms(0, 4_000)
             } else {
@@ -177,7 +177,7 @@ impl Script<'_> {
         }
     }
 
-    /// Ends every fault. A process or machine that may end later is started several times.
+    /// Ends every fault. The script starts a process or machine several times if it may still end later.
     fn end_faults(&mut self, end_ms: Millis) {
         let mut nodes = self.cluster.nodes.clone();
         nodes.extend(self.cluster.idle.clone());
@@ -205,7 +205,7 @@ impl Script<'_> {
             self.add_action(end_ms, format!("maintenance {node} disable"));
             self.add_action(end_ms + 1, format!("power {node} on"));
         }
-        // Machines that shut down are off only later, so each is switched on several times.
+        // A machine that shuts down is off only later, so the script switches each machine on several times.
         for delay_ms in [10_000, 30_000, 60_000, 120_000, 180_000] {
             for node in &nodes {
                 self.add_action(end_ms + delay_ms, format!("power {node} on"));
@@ -253,7 +253,7 @@ impl Script<'_> {
             self.add_action(break_ms, text);
             self.broken.push(node);
         }
-        // One controller ends and is not started again, while another one keeps running.
+        // One controller ends and is not started again, while another controller keeps running.
         if self.random.chance(0.4) {
             let controllers: Vec<String> = nodes.iter().take(3).cloned().collect();
             let node = random_name(self.random, &controllers);

@@ -52,7 +52,7 @@ pub struct Campaign {
     pub seeds: SeedRange,
     /// Upper bounds for the size of a run.
     pub size: Size,
-    /// Whether the campaign ends with the first failing seed; runs that have begun are finished.
+    /// `true` if the campaign ends with the first failing seed; runs that have begun are finished.
     pub stop_at_first_failure: bool,
     /// Number of failing seeds that are shrunk; the others keep their scenarios.
     pub max_shrunk_seeds: usize,
@@ -65,7 +65,7 @@ pub struct FailedSeed {
     pub seed: u64,
     /// Violations of the run.
     pub violations: Vec<Violation>,
-    /// Generated scenario, or a smaller one that violates the same invariant, as the content of a scenario file.
+    /// Generated scenario, or a smaller scenario that violates the same invariant, as the content of a scenario file.
     pub scenario: Value,
 }
 
@@ -81,7 +81,7 @@ pub struct CampaignResult {
 }
 
 impl Campaign {
-    /// Runs all seeds on as many threads as the machine has cores. `progress` receives the number of seeds run so far,
+    /// Runs all seeds on as many threads as the machine has cores. `progress` receives the number of finished seeds,
     /// and the number of failures among them.
     ///
     /// Guarantees: the result of a seed depends only on the seed and the size.

@@ -1,14 +1,15 @@
-//! Reduction of a failing run: steps, objects and nodes are removed as long as the same invariant is broken in the same way.
+//! Reduction of a failing run: steps, objects and nodes are removed as long as the run violates the same invariant in
+//! the same way.
 
 use super::run_scenario_value;
 use crate::world::Violation;
 use serde_json::Value;
 
-/// Lists that are shrunk, in this order: the lists that explain a failure best come first.
+/// Lists that are shrunk, in this order: the lists that best explain a failure come first.
 const SCENARIO_LISTS: [&str; 4] = ["steps", "objects", "later", "nodes"];
 
-/// Returns a smaller scenario that breaks the same invariant in the same way, after at most `runs` runs. Returns the
-/// given scenario if it breaks none.
+/// Returns a smaller scenario that violates the same invariant in the same way, after at most `runs` runs. If the given
+/// scenario violates no invariant, returns it unchanged.
 pub fn shrink(scenario: &Value, runs: usize) -> Value {
     let Some(violation_kind) = first_violation_kind(scenario) else { return scenario.clone() };
     let mut smallest = scenario.clone();
@@ -39,7 +40,7 @@ pub fn shrink(scenario: &Value, runs: usize) -> Value {
     smallest
 }
 
-/// Returns `true` if one of these steps ends a fault: without it, the cluster could not recover.
+/// Returns `true` if one of these steps ends a fault. Without this step, the cluster could not recover.
 fn ends_fault(scenario: &Value, index: usize, count: usize) -> bool {
     let steps = scenario.get("steps").and_then(Value::as_array);
     steps.into_iter().flatten().skip(index).take(count).any(|step| {
@@ -55,8 +56,9 @@ fn first_violation_kind(scenario: &Value) -> Option<(&'static str, Vec<String>)>
     run_scenario_value(scenario).ok()?.violations().first().map(violation_kind)
 }
 
-/// Returns the violated invariant, and the words of the violation without names and numbers. If the step that ends a
-/// fault is removed, the lack of progress is described in other words, and so counts as another violation.
+/// Returns the violated invariant, and the words of the violation without names and numbers. A scenario without the
+/// step that ends a fault lacks progress for another reason. Its violation has other words, and therefore counts as a
+/// different violation.
 fn violation_kind(violation: &Violation) -> (&'static str, Vec<String>) {
     let words = violation.detail.split(|character: char| !character.is_alphanumeric());
     let plain_words =

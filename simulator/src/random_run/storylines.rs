@@ -19,7 +19,7 @@ impl Script<'_> {
         )
     }
 
-    /// Draws a time around the closing of a silent node's epoch: D − Ts, D and o + Th are close together.
+    /// Draws a time around the close of a silent node's epoch. At that time, D − Ts, D and o + Th are close together.
     fn around_closing(&mut self, silent_at: Millis) -> Millis {
         let (valid_ms, margin_ms) = (self.valid_ms(), self.cluster.timings.stop_margin_ms);
         silent_at + self.random_ms(valid_ms.saturating_sub(2 * margin_ms), valid_ms + margin_ms)
@@ -46,8 +46,8 @@ impl Script<'_> {
         }
     }
 
-    /// Adds late answers: heartbeats are applied, but their answers wait because the agents hang. When the agents
-    /// resume, they are isolated; then they hang again, so that only the watchdog ends their services.
+    /// Adds late answers: etcd applies heartbeats, but their answers wait because the agents hang. When the agents
+    /// resume, they are isolated. Then they hang again, so only the watchdog ends their services.
     fn delay_heartbeat_answers(&mut self, start_ms: Millis) -> Millis {
         let interval_ms = self.cluster.timings.heartbeat_interval_ms;
         let latency_ms = self.random_ms(interval_ms / 3, interval_ms * 12 / 25);
@@ -93,7 +93,7 @@ impl Script<'_> {
         end_ms
     }
 
-    /// Isolates a node, whose agent hangs before it has stopped anything; one of the two faults ends early.
+    /// Isolates a node whose agent hangs before it has stopped any service. One of the two faults ends early.
     fn hang_and_cut_node(&mut self, start_ms: Millis) -> Millis {
         let node = self.random_worker();
         self.add_action(start_ms, format!("network {node} off"));
@@ -215,7 +215,7 @@ impl Script<'_> {
         end_ms
     }
 
-    /// Disarms and arms the cluster while a node cannot receive one of the two.
+    /// Disarms and arms the cluster while a node cannot receive one of the two changes.
     fn arm_during_node_fault(&mut self, start_ms: Millis) -> Millis {
         let node = self.random_worker();
         let disarm_mode = if self.random.chance(0.7) { "freeze" } else { "ignore" };
@@ -281,7 +281,7 @@ impl Script<'_> {
         let node = self.random_worker();
         let is_running = format!("service {resource} running");
         let is_not_running = format!("not service {resource} running");
-        // On a node that is offline or was confirmed empty, nothing may be started by hand.
+        // On a node that is offline or was confirmed empty, no service may be started by hand.
         let is_online = format!("node {node} is Online");
         match self.random.below(3) {
             0 => {
@@ -338,7 +338,7 @@ impl Script<'_> {
         end_ms.max(back_ms)
     }
 
-    /// Shuts down or reboots a machine cleanly, perhaps out of maintenance, perhaps with a power loss meanwhile.
+    /// Shuts down or reboots a machine cleanly. The machine may be in maintenance before, or lose its power meanwhile.
     /// Another machine may then take its name.
     fn shut_down_node(&mut self, start_ms: Millis) -> Millis {
         let node = self.random_node();

@@ -38,7 +38,7 @@ impl World {
         problems
     }
 
-    /// Returns a member that runs as desired and that its driver can stop.
+    /// Returns a member if it runs as desired and its driver can stop it.
     fn settled_member(&self, name: &ResourceName) -> Option<(ResourceName, Resource)> {
         let resource: Resource = self.typed(Kind::Resource, name)?;
         let status: ResourceStatus = self.status_of(Kind::Resource, name)?;
@@ -63,7 +63,7 @@ impl World {
             .collect();
         let all_may_start = members.iter().all(|(name, resource)| {
             let mut kept_away = World::separation_rules(rules, name);
-            // Where a start fails, the set cannot be brought together either.
+            // If a start fails on the node, the set cannot be brought together there either.
             let can_start = resource
                 .spec
                 .driver

@@ -43,8 +43,8 @@ pub enum Action {
     Pets { node: NodeName, pets: PetBehavior },
     /// `sleep N never|masked|inhibitor|unprotected`: sets the machine's sleep protection from now on.
     Sleep { node: NodeName, protection: SleepProtection },
-    /// `drivers N unknown|known`: sets whether the agent supports the services' drivers; after a rollback, the agent
-    /// may not.
+    /// `drivers N unknown|known`: sets whether the agent supports the drivers of the services. An agent may not support
+    /// them after a rollback.
     Drivers { node: NodeName, supported: bool },
     /// `journal N full|ok|lost|old`: sets the state of the disk with the agent's journal.
     Journal { node: NodeName, fault: JournalCondition },
@@ -65,13 +65,15 @@ pub enum Action {
     StoreOutage { duration_ms: Millis },
     /// `store leader-change`: etcd elects a leader, and commits nothing meanwhile.
     StoreLeaderChange,
-    /// `store leader-pause DURATION`: etcd's leader is paused and then isolated, and the other members elect another one.
+    /// `store leader-pause DURATION`: etcd's leader is paused and then isolated, and the other members elect a new
+    /// leader.
     StoreLeaderPause { duration_ms: Millis },
     /// `store compact`: etcd compacts its history.
     StoreCompact,
     /// `store snapshot`: makes a backup.
     StoreSnapshot,
-    /// `store restore [empty]`: replaces the store by its last backup, or by an empty one, as `hactl restore` prepares it.
+    /// `store restore [empty]`: replaces the data of etcd by its last backup, or by empty data, as `hactl restore`
+    /// prepares them.
     StoreRestore { empty: bool },
     /// `store latency DURATION`: sets the latency of etcd.
     StoreLatency { duration_ms: Millis },
@@ -138,7 +140,7 @@ pub enum PetBehavior {
     Fail,
     /// The device refuses pets and its countdown continues.
     FailCounting,
-    /// The device accepts pets once it is opened again: its driver was bound again.
+    /// The device accepts pets after it is opened again, because its driver was bound again.
     Reopen,
 }
 
@@ -149,7 +151,7 @@ pub enum FenceDeviceCondition {
     Works,
     /// The devices fail.
     Broken,
-    /// The devices confirm their orders, but switch another machine or none.
+    /// The devices confirm their orders, but switch another machine or no machine.
     WithoutEffect,
 }
 
@@ -184,7 +186,7 @@ pub enum ProcessVerb {
     /// Restarts the process as the next version. With `words`, the process immediately writes values that this version
     /// cannot read.
     Upgrade {
-        /// Whether the process writes new values before every reader understands them.
+        /// `true` if the process writes new values before every reader understands them.
         writes_new_values: bool,
     },
     /// Restarts the process as this version.

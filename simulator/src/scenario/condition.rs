@@ -34,7 +34,7 @@ pub enum Condition {
     WhySays(ResourceName, Reason, NodeName),
     /// `command TEXT says REASON`: the last command with this text was answered with this reason.
     CommandSays(String, Reason),
-    /// `event REASON about NAME`: this event was emitted at some time.
+    /// `event REASON about NAME`: this event was emitted at some time in the run.
     EventEmitted(Reason, String),
     /// `not` and a condition: the condition does not hold.
     Not(Box<Condition>),

@@ -88,7 +88,7 @@ fn read_object_file(reader: &mut Reader<'_>, path: &Path, scenario_path: &str) -
     objects
 }
 
-/// Returns the object under its name without type, and every reason why the API would refuse it.
+/// Returns the object under its name without type, and every problem for which the API would refuse it.
 fn normalized_object(value: &Value) -> (Value, Vec<Problem>) {
     let mut object = value.clone();
     if !object.is_object() {
@@ -108,7 +108,7 @@ fn normalized_object(value: &Value) -> (Value, Vec<Problem>) {
     let schema = schema::of(kind);
     // Scenarios of earlier versions remain readable, because traces and bug reports contain them.
     let mut problems = renamed::accept(kind, &mut object).err().unwrap_or_default();
-    // Scenarios are not API clients: a status in the file has no effect, so remove it.
+    // A status in the file has no effect, because a scenario is not a client of the API. So remove the status.
     if let Some(map) = object.as_object_mut() {
         map.shift_remove("status");
     }

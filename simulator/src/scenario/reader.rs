@@ -50,7 +50,7 @@ fn value_kind(value: &Value) -> &'static str {
     }
 }
 
-/// Returns the list of choices for a message, after the nearest choice if one is near.
+/// Returns the list of choices for a message. A similar choice, if there is one, comes first.
 pub(super) fn suggested_names<'n>(written: &str, known: impl Iterator<Item = &'n str> + Clone) -> String {
     let names: Vec<&str> = known.clone().collect();
     match suggestion(written, known) {
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a text. A number is taken as written, so that `101` can be a name.
+    /// Reads a text. A number is used as written, so `101` can be a name.
     pub(super) fn text(&mut self, value: &Value, path: &str) -> Option<String> {
         match value {
             Value::String(text) => Some(text.trim().to_owned()),

@@ -106,7 +106,7 @@ fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: NodeName) -> Mach
         let items = reader.list(value, &path);
         let mut driver_names = Vec::new();
         for (index, item) in items.iter().enumerate() {
-            // An external driver keeps its own name.
+            // The word of an external driver is its name.
             if let Some(external) = item.as_str().filter(|text| text.starts_with("external:")) {
                 driver_names.push(external.to_owned());
                 continue;

@@ -15,11 +15,11 @@ const DEFAULT_WITHIN: Duration = Duration(600_000);
 pub struct Step {
     /// Time or condition at which the step happens.
     pub moment: Moment,
-    /// Conditions that must hold at that time; otherwise the step does nothing, like an operator who checks first.
+    /// Conditions that must hold at that time; otherwise the step is skipped, as by an operator who checks first.
     pub only_if: Vec<Condition>,
     /// Actions of the step.
     pub commands: Vec<StepCommand>,
-    /// Condition that must hold then, with its text; `None`: nothing is checked.
+    /// Condition that must hold at that time, with its text; `None`: the step checks no condition.
     pub check: Option<(String, Condition)>,
 }
 
@@ -85,7 +85,8 @@ pub(super) fn read_steps(reader: &mut Reader<'_>, value: &Value) -> Vec<Step> {
     steps
 }
 
-/// Reads the moment: exactly one of `at`, `after` and `when`. Without any, the step directly follows the previous one.
+/// Reads the moment: exactly one of `at`, `after` and `when`. Without any of these fields, the step directly follows
+/// the previous step.
 fn moment(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Moment> {
     let within = fields
         .get("within")

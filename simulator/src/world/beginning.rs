@@ -1,4 +1,5 @@
-//! The beginning of a world: the cluster forms, and at time 0 the services are where the scenario places them.
+//! The beginning of a world: the cluster forms, and at time 0 each service is on the node on which the scenario places
+//! it.
 
 use super::World;
 use super::event::Event;
@@ -18,8 +19,8 @@ const MAX_FORMING_MS: Millis = 30_000;
 const FORMED_REST_MS: Millis = 1_000;
 
 impl World {
-    /// Switches machines on, lets the cluster form, and begins at time 0 with every service in its place. All machines
-    /// start early, so that no placement depends on the order in which nodes come up.
+    /// Switches machines on, waits until the cluster has formed, and places every service at time 0. All machines start
+    /// early, so no placement depends on the order in which nodes come up.
     pub(super) fn begin(&mut self) -> Result<(), String> {
         let objects = self.scenario.objects.clone();
         // Objects that describe the cluster are needed while it forms. Its services are created at time 0.
@@ -64,7 +65,7 @@ impl World {
         Ok(())
     }
 
-    /// Records that nodes that are off at time 0 and have services were members before.
+    /// Records that each node that is off at time 0 and has services was a member before.
     fn record_failed_nodes(&mut self) -> Result<(), String> {
         let off_nodes = self.scenario.nodes.iter().filter(|machine| machine.power == Power::Off);
         let off_nodes: Vec<NodeName> = off_nodes.map(|machine| machine.name.clone()).collect();
@@ -107,7 +108,7 @@ impl World {
         self.leader().is_some() && running_nodes.iter().all(is_admitted)
     }
 
-    /// Stores a node in the status of a service, which does not run.
+    /// Stores a node in the status of a service that does not run.
     pub(super) fn place_stopped(&mut self, name: &ResourceName, node: &NodeName) -> Result<(), String> {
         self.store_placement(name, Place { node: node.to_owned(), ..Place::default() })
     }

@@ -10,7 +10,7 @@ use ha_api_types::resource::{Resource, ServiceDefinition};
 use ha_node_agent::core::{DriverEvent, Input};
 
 impl World {
-    /// Ends a service on every node where it runs. Agents notice a crash immediately.
+    /// Ends a service on every node where it runs. Agents detect a crash immediately.
     fn end_service(&mut self, name: &ResourceName, message: &str, stopped_externally: bool) -> Vec<NodeName> {
         let ended_services: Vec<(NodeName, Present)> = self
             .machines
@@ -70,14 +70,15 @@ impl World {
         Ok(())
     }
 
-    /// Delays the agent's discovery of a change by hand, so that the agent first receives the user's earlier commands.
+    /// Delays the agent's discovery of a change by hand. The agent thus first receives the earlier commands of the
+    /// user.
     fn schedule_notice(&mut self, node: &NodeName, event: DriverEvent) {
         let Some(generation) = self.agents.get(node).map(|process| process.generation) else { return };
         let delay_ms = self.random.between_ms(500, 1_500);
         self.queue.push(self.now + delay_ms, Event::ByHand { node: node.to_owned(), generation, event });
     }
 
-    /// Lets an agent discover a change by hand, if the change still holds.
+    /// Reports a change by hand to an agent, if the change has not been undone.
     pub(super) fn deliver_notice(&mut self, node: &NodeName, generation: Generation, event: DriverEvent) {
         let runs = |name: &ResourceName| self.machines.get(node).is_some_and(|machine| machine.runs(name));
         let is_current = match &event {

@@ -126,13 +126,13 @@ impl World {
         Ok(())
     }
 
-    /// Returns the fence record of a node that a user sees before deciding.
+    /// Returns the fence record of a node on which a user bases a decision.
     fn stored_fence(&self, node: &NodeName) -> Fence {
         self.record(&self.keys.fence(node)).unwrap_or_default()
     }
 
-    /// Sets the requested state that belongs to a Start or Stop. A Disabled resource stays Disabled when it is stopped
-    /// again. For a missing resource, the leader refuses the operation, which records the refusal.
+    /// Sets the requested state for a Start or Stop. A stop leaves a Disabled resource Disabled. For a missing
+    /// resource, the leader refuses the operation, and the operation records the refusal.
     fn request_state(&mut self, resource: &ResourceName, requested_state: &str) -> Result<(), String> {
         let Some(stored) = self.spec_of(Kind::Resource, resource) else { return Ok(()) };
         let current = stored.pointer("/spec/state").and_then(Value::as_str).unwrap_or("Started");
@@ -160,7 +160,7 @@ impl World {
         self.change_spec(Kind::Cluster, CLUSTER_NAME, &[("disarmed".to_owned(), disarm_mode.clone())])
     }
 
-    /// Creates an object given under `later`, which may already run on a node.
+    /// Creates an object given under `later`. Its service may already run on a node.
     fn add_resource(
         &mut self,
         resource: &ResourceName,

@@ -13,7 +13,7 @@ use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Millis;
 use ha_node_agent::core::{Command, CommandId, CommandResult, DriverFailure, Input};
 
-/// Returns the simulated behavior of a service; services of other drivers have the default behavior.
+/// Returns the simulated behavior of a service; a service of another driver has the default behavior.
 pub(super) fn simulated_behavior(service: &ServiceDefinition) -> SimulatedDriver {
     let default = || SimulatedDriver { gated: service.driver.is_gated(), ..SimulatedDriver::default() };
     service.driver.simulated.clone().unwrap_or_else(default)
@@ -23,7 +23,7 @@ fn failed_result(class: FailureClass, reason: Reason, message: &str) -> CommandR
     CommandResult::Failed(DriverFailure { class, reason, message: message.to_owned() })
 }
 
-/// Returns the result of a command whose driver does not answer.
+/// Returns the result of a command if the driver does not answer.
 fn no_answer_result(command: &Command) -> CommandResult {
     let message = "driver does not answer";
     match command {
@@ -195,7 +195,7 @@ impl World {
                 }
                 CommandResult::Done
             }
-            // A simulated service has arrived as soon as the source is done.
+            // A simulated service has arrived as soon as the command of the source has ended.
             Command::Arrive { .. } | Command::EndReplacement => CommandResult::Done,
             Command::EndMigration => {
                 if let Some(machine) = self.machines.get_mut(node) {
@@ -241,7 +241,8 @@ impl World {
             );
         }
         *failure_count = 0;
-        // An ungated service arrives whenever the target is up, also in a later boot than the one that was to receive it.
+        // An ungated service arrives whenever the target is up, even in a later boot than the boot that prepared to
+        // receive it.
         let target_ready =
             !simulated.gated || self.service_activity(target, name) == Some(Activity::Receives);
         if !self.can_migrate_between(node, target)
@@ -310,7 +311,7 @@ impl World {
         }
     }
 
-    /// Returns the state of a service on a machine; `None` if the service is not there.
+    /// Returns the state of a service on a machine; `None` if the machine does not contain the service.
     pub(super) fn service_activity(&self, node: &NodeName, name: &ResourceName) -> Option<Activity> {
         let machine = self.machines.get(node)?;
         machine.services.get(name).map(|present| present.activity)

@@ -17,7 +17,7 @@ use ha_store::Change;
 use ha_store::memory_state::MemoryState;
 use std::path::Path;
 
-/// Lifetime of the leases of the dump. Each agent that starts again replaces its own in less.
+/// Lifetime of the leases of the dump. Each agent that starts again replaces its lease in a shorter time.
 const LEASE_SECONDS: i64 = 30;
 
 impl World {
@@ -94,7 +94,7 @@ fn reports<'a>(
     })
 }
 
-/// Returns `true` if a service in this phase runs on the node, or is about to.
+/// Returns `true` if a service in this phase runs on the node, or is about to start there.
 fn runs(phase: Phase) -> bool {
     phase == Phase::ProbedRunning || phase.is_permitted() && phase != Phase::Receiving
 }
@@ -104,7 +104,7 @@ fn assigned<'a>(stored: &'a Stored, name: &ResourceName, node: &NodeName) -> Opt
     (assignment.value.node == *node).then_some(&assignment.value)
 }
 
-/// Returns the services that run on a node, each with its report and the definition under which it runs.
+/// Returns the services that run on a node, each with its report and the definition with which it was started.
 fn running<'a>(
     stored: &'a Stored,
     node: &'a NodeName,

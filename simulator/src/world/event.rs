@@ -20,7 +20,7 @@ pub(crate) struct Sender {
     pub generation: Generation,
     /// Virtual time at which the request was sent.
     pub sent: Millis,
-    /// Term in which a controller believed itself leader at that time.
+    /// Term in which the controller acted as leader at that time.
     pub term: Option<Term>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Sender {
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "events live in a queue of boxed nodes anyway")]
 pub(crate) enum Event {
-    /// A process handles its deadline, unless another event has woken the process since this event was scheduled.
+    /// A process handles its deadline, unless another event woke the process after this event was scheduled.
     Wake(Client, Generation, Millis),
     /// A request reaches etcd.
     Arrive { sender: Sender, token: Token, purpose: Purpose, request: Request },
@@ -46,7 +46,7 @@ pub(crate) enum Event {
     Watch(Client, Generation),
     /// A process reads all keys again, once a minute.
     Relist(Client, Generation),
-    /// A process retries a failed read. For a controller, the number is the newest refresh that the read answers.
+    /// A process retries a failed read. For a controller, the number is the newest refresh that this read answers.
     SyncAgain(Client, Generation, u64),
     /// Leases may have expired.
     LeasesExpire,

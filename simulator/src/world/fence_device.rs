@@ -50,7 +50,8 @@ impl World {
         }
     }
 
-    /// Cuts or restores a machine's access to its storage; its access to etcd stays, as with a separate storage network.
+    /// Cuts or restores a machine's access to its storage. The access to etcd stays, as with a separate storage
+    /// network.
     fn cut_storage(&mut self, node: &NodeName, cut: bool) {
         let message = if cut {
             "is disconnected from its storage by its fence device"

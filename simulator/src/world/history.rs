@@ -20,8 +20,8 @@ const EARLIER_EPOCH: u64 = 1;
 const EARLIER_ACTION_UID: &str = "before";
 
 impl World {
-    /// Records that a node lost power before time 0 with these services. Services whose stored state means that they
-    /// ran were reported running under an armed watchdog, so they need fencing. The others need none.
+    /// Records that a node lost power before time 0 with these services. A service whose stored state means that it ran
+    /// was reported running under an armed watchdog, so it needs fencing. The other services need no fencing.
     pub(super) fn record_failed_node(
         &mut self,
         node: &NodeName,

@@ -19,7 +19,7 @@ pub(crate) struct Question {
     pub(crate) node: NodeName,
     /// Generation of the agent's process.
     pub(crate) generation: Generation,
-    /// Number that the agent gave the question; the same for all controllers that it asks.
+    /// Number that the agent gave the question. The agent sends the question with this number to all controllers.
     pub(crate) id: agent::HoldId,
     /// Node of the controller.
     pub(crate) candidate: NodeName,
@@ -30,7 +30,7 @@ pub(crate) struct Question {
 /// Unanswered questions, and grants.
 #[derive(Debug, Default)]
 pub(super) struct Holding {
-    /// Questions whose agent still waits.
+    /// Questions for whose answers an agent still waits.
     unanswered: BTreeSet<Question>,
     /// Questions that a controller has received, by the controller's number.
     at_controllers: BTreeMap<controller::HoldId, Question>,
@@ -106,8 +106,9 @@ impl World {
         );
     }
 
-    /// Records a grant. Once every counted candidate has granted, services on the node may continue until D, counted from the
-    /// time of asking. The candidates that count have a key that is not newer than the newest generation in the node's report.
+    /// Records a grant. Once every candidate that counts has granted, services on the node may continue until D,
+    /// measured from the time of the question. A candidate counts if its key is not newer than the newest generation in
+    /// the node's report.
     fn record_grant(&mut self, question: &Question) {
         let Question { node, generation, id, candidate, asked_at } = question;
         let report: Option<NodeReport> = self.record(&self.keys.node_report(node));

@@ -46,7 +46,7 @@ impl World {
         self.violations.push(Violation { at: self.elapsed_ms(self.now), invariant, detail });
     }
 
-    /// Returns the nodes on which each service runs with access to its data.
+    /// Returns, for each service, the nodes on which it runs with access to its data.
     pub(crate) fn running(&self) -> BTreeMap<ResourceName, Vec<NodeName>> {
         let mut running: BTreeMap<ResourceName, Vec<NodeName>> = BTreeMap::new();
         for (node, machine) in self.machines.iter().filter(|(_, machine)| machine.up && !machine.storage_cut)
@@ -60,8 +60,8 @@ impl World {
         running
     }
 
-    /// Checks that no service runs on two nodes at the same time. Services that a boot starts automatically count once
-    /// the node's epoch is open.
+    /// Checks that no service runs on two nodes at the same time. A service that a boot started automatically counts
+    /// from the opening of the node's epoch.
     pub(super) fn check_never_two(&mut self) {
         let mut nodes_of_service: BTreeMap<&ResourceName, Vec<&NodeName>> = BTreeMap::new();
         for (node, machine) in self.machines.iter().filter(|(_, machine)| machine.up && !machine.storage_cut)
@@ -110,13 +110,15 @@ impl World {
     }
 
     /// Returns `true` if the agent armed the watchdog for an ordered start, and has written no service report since.
-    /// Such an agent hangs or cannot reach etcd. Its watchdog stays armed even if the order has been withdrawn.
+    /// Such an agent hangs or cannot reach etcd. Its watchdog stays armed even after the leader has withdrawn the
+    /// order.
     pub(super) fn has_armed_without_an_answer(&self, node: &NodeName) -> bool {
         let opened_at = self.machines.get(node).and_then(|machine| machine.watchdog.opened_to_start_at);
         opened_at.is_some_and(|at| self.last_report_at.get(node).is_none_or(|reported| *reported < at))
     }
 
-    /// Returns `true` if an assignment orders the machine to start or receive a service, for which it arms its watchdog first.
+    /// Returns `true` if an assignment orders the machine to start or receive a service. The agent arms the watchdog
+    /// before that.
     pub(super) fn is_to_start(&self, node: &NodeName) -> bool {
         let assignments = self.store.list(&self.keys.assignments()).entries;
         assignments.iter().filter_map(|entry| self.decoded_record::<Assignment>(&entry.value)).any(
@@ -128,8 +130,9 @@ impl World {
         )
     }
 
-    /// Returns `true` if guarantee 1 covers a service. The definition of its assignment decides, or else its spec; an
-    /// old copy's definition does not count. For a service that is not managed, its copies decide.
+    /// Returns `true` if guarantee 1 covers a service. The definition in its assignment decides, or its spec if there
+    /// is no assignment. The definition of an old copy does not count. For a service that is not managed, the
+    /// definitions of its copies decide.
     pub(in crate::world) fn is_exclusive(&self, name: &ResourceName) -> bool {
         if let Some(assignment) = self.record::<Assignment>(&self.keys.assignment(name)) {
             return assignment.definition.exclusive;
@@ -154,7 +157,7 @@ impl World {
                     if let Some(Key::Spec(kind, name)) = keys.parse(key) {
                         self.check_spec_deleted(kind, key);
                         self.record_rule_change(kind);
-                        // A deleted resource's service continues, and the cluster is no longer responsible for it.
+                        // The service of a deleted resource continues, but the cluster is no longer responsible for it.
                         if kind == Kind::Resource {
                             self.managed_services.remove(name);
                             self.assigned_nodes.remove(name);
@@ -202,7 +205,7 @@ impl World {
         }
     }
 
-    /// Checks that epochs never decrease, and records whether the fence releases the node's services.
+    /// Checks that the epoch does not decrease, and records whether the fence releases the node's services.
     fn check_fence(&mut self, node: &NodeName, value: &[u8]) {
         let Ok(fence) = serde_json::from_slice::<Fence>(value) else {
             return self.violate("readable records", format!("fence of {node} cannot be read"));
@@ -245,7 +248,7 @@ impl World {
         }
     }
 
-    /// Records that rules may have changed: moves in progress were planned under the old ones.
+    /// Records that rules may have changed: moves in progress were planned under the old rules.
     fn record_rule_change(&mut self, kind: Kind) {
         match kind {
             Kind::Resource | Kind::Group | Kind::AffinityRule | Kind::Node => {

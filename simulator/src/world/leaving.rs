@@ -11,7 +11,7 @@ use ha_node_agent::core::{Input as AgentInput, Shutdown};
 
 /// Time that the service manager waits for the agent: `TimeoutStopSec` of its unit.
 const SHUTDOWN_TIMEOUT_MS: Millis = 35 * 60_000;
-/// Time from the agent's end until everything else has ended.
+/// Time from the end of the agent until all other processes have ended.
 const POWER_OFF_DELAY_MS: Millis = 2_000;
 /// Time from the end of one boot until the daemons of the next run.
 const REBOOT_DURATION_MS: Millis = 15_000;
@@ -19,7 +19,8 @@ const REBOOT_DURATION_MS: Millis = 15_000;
 const RESTART_DELAY_MS: Millis = 200;
 
 impl World {
-    /// Begins an orderly shutdown of a machine: the service manager stops the agent first, and everything else waits for it.
+    /// Begins an orderly shutdown of a machine: the service manager stops the agent first, and all other actions wait
+    /// for its end.
     pub(super) fn shut_down(&mut self, node: &NodeName, leave: Leave) -> Result<(), String> {
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.is_working()) else {
             return Err(format!("{node} is not up"));

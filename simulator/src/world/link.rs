@@ -30,9 +30,9 @@ pub(crate) enum Purpose {
     ControllerLease,
     /// A keep-alive of a lease.
     Keep(LeaseId),
-    /// A revocation of a lease, whose answer is not awaited.
+    /// A revocation of a lease. The sender does not wait for the answer.
     Revoke,
-    /// A read of everything for the view. For a controller, contains the newest refresh that the read answers.
+    /// A read of all watched keys. For a controller, the value is the newest refresh that the read answers.
     Sync(controller::RefreshId),
 }
 
@@ -143,7 +143,7 @@ impl World {
         if let Request::Keep(_) = &request
             && let Some(resume_ms) = self.deposed_keep_alive_time(&sender.client)
         {
-            // The deposed etcd leader answers without its peers, so the lease still expires.
+            // The deposed etcd leader answers without its peers, so this answer does not extend the lease.
             let answer = Answer::Kept(Ok(1));
             let delay_ms = self.random.between_ms(1, 3);
             let Sender { client, generation, .. } = sender;
@@ -226,7 +226,7 @@ impl World {
                 Answer::Entries(entries, self.store.revision())
             }
             Request::Grant(ttl_seconds) => {
-                // Without space, etcd grants no lease either.
+                // If etcd has no space, it grants no lease either.
                 if self.store.is_full() {
                     return Answer::NoLease;
                 }
@@ -404,7 +404,7 @@ impl World {
                 if let Some(process) = self.controllers.get_mut(node) {
                     process.cursor = Some(revision);
                     process.watching = false;
-                    // A read that failed meanwhile may have been for another refresh.
+                    // A read for another refresh may have failed meanwhile.
                     let due_refreshes = process.record_answered_sync(answers);
                     self.schedule_syncs(&client, generation, due_refreshes);
                 }
@@ -429,7 +429,7 @@ impl World {
         self.tell_controller(node, generation, input);
     }
 
-    /// Reads everything that a process watches.
+    /// Reads all keys that a process watches.
     pub(super) fn start_sync(
         &mut self,
         client: &Client,
@@ -455,7 +455,7 @@ impl World {
         }
     }
 
-    /// Schedules another full read after one that failed, or whose watch cannot be resumed.
+    /// Schedules another full read after a full read failed, or after its watch cannot be resumed.
     fn schedule_failed_sync(
         &mut self,
         client: &Client,
@@ -514,7 +514,8 @@ impl World {
         let is_connected =
             self.reaches_store(client, Direction::Request) && self.reaches_store(client, Direction::Answer);
         if !is_connected || !self.is_store_available() || self.sends_to_deposed_leader(client) {
-            // The watch resumes after the last seen revision; if that revision was compacted, everything is read again.
+            // The watch resumes after the last seen revision. If that revision was compacted, the process reads all
+            // keys again.
             self.mark_watching(client);
             self.queue.push(self.now + WATCH_RETRY_MS, Event::Watch(client.clone(), generation));
             return;

@@ -20,13 +20,13 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub(crate) struct Machine {
-    /// Whether the machine is powered and booted.
+    /// `true` if the machine is powered and booted.
     pub up: bool,
-    /// Whether the machine has power: it is up or booting.
+    /// `true` if the machine has power: it is up or booting.
     pub powered: bool,
     /// Kind of the orderly shutdown in progress; `None`: no shutdown.
     pub ending: Option<Leave>,
-    /// Whether the watchdog has reset the machine since it was last up.
+    /// `true` if the watchdog has reset the machine since it was last up.
     pub expired: bool,
     /// Number of the machine among those that had this name.
     pub hardware_number: u64,
@@ -36,31 +36,31 @@ pub(crate) struct Machine {
     pub clone_of: Option<NodeName>,
     /// Sleep protection that the agent reports.
     pub sleep: Option<SleepProtection>,
-    /// Whether the agent supports the drivers of services.
+    /// `true` if the agent supports the drivers of services.
     pub knows_drivers: bool,
     /// Drivers that the agent provides, sorted.
     pub drivers: Vec<String>,
-    /// Whether the machine is itself virtual.
+    /// `true` if the machine is itself virtual.
     pub is_virtual: bool,
     /// Kind of watchdog.
     pub device: Device,
     /// Condition of the fence devices.
     pub fence_devices: FenceDeviceCondition,
-    /// Whether a fabric device has cut the machine off from its storage, so that its services cannot touch their data.
+    /// `true` if a fabric device has cut the machine off from its storage, so its services cannot touch their data.
     pub storage_cut: bool,
-    /// Whether the agent is started again as soon as it has ended.
+    /// `true` if the agent is started again as soon as it has ended.
     pub agent_restarts: bool,
     /// Time that each plan of the controller takes.
     pub plan_ms: Millis,
-    /// Whether the controller is started again as soon as it has ended.
+    /// `true` if the controller is started again as soon as it has ended.
     pub controller_restarts: bool,
     /// Number of the current boot.
     pub boot: u64,
-    /// Whether the machine is connected to etcd and its peers.
+    /// `true` if the machine is connected to etcd and its peers.
     pub network: bool,
-    /// Whether the machine is suspended.
+    /// `true` if the machine is suspended.
     pub suspended: bool,
-    /// Whether the machine runs a controller.
+    /// `true` if the machine runs a controller.
     pub has_controller: bool,
     /// Capacity that the agent reports.
     pub capacity: Amounts,
@@ -86,11 +86,11 @@ pub(crate) struct Machine {
     pub driver_requests: BTreeMap<u64, DriverRequest>,
     /// Services that start when the machine boots.
     pub autostart: BTreeMap<ResourceName, ServiceDefinition>,
-    /// Services that the boot has started, until the node's epoch opens: before that, the agent cannot have stopped them.
+    /// Services that the boot has started, until the node's epoch opens: before that, the agent could not stop them.
     pub started_by_boot: BTreeSet<ResourceName>,
-    /// Whether writes to the disk fail.
+    /// `true` if writes to the disk fail.
     pub disk_full: bool,
-    /// Whether the drivers do not answer.
+    /// `true` if the drivers do not answer.
     pub drivers_hang: bool,
     /// Times of the resets by the watchdog.
     pub resets: Vec<Millis>,
@@ -136,22 +136,23 @@ pub(crate) struct Running {
     pub command: Command,
     /// Service of the command.
     pub service: ServiceDefinition,
-    /// Observation that a slow driver's probe made at its beginning and returns at its end.
+    /// Observation that a probe of a slow driver makes at its beginning and returns at its end.
     pub early_observation: Option<Observed>,
 }
 
 /// The watchdog daemon and its device.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
-    /// The daemon; after its death and until its next start, a daemon without any connection or device.
+    /// The daemon. Between its end and its next start, this is a daemon without any connection or device.
     pub daemon: WatchdogCore,
-    /// Whether the daemon has ended and is not restarted automatically.
+    /// `true` if the daemon has ended and is not restarted automatically.
     pub dead: bool,
     /// Record that the daemon stores for its next process.
     pub saved: Option<Saved>,
-    /// Whether the device is open: the daemon holds its descriptor or, after the daemon's death, the service manager does.
+    /// `true` if the device is open: the daemon holds its descriptor or, after the daemon's death, the service manager
+    /// does.
     pub open: bool,
-    /// Whether the device accepts pets.
+    /// Behavior of the device when the daemon pets it.
     pub pets: PetBehavior,
     /// Timeout of the device as last set, in seconds; each pet of a fixed device restarts this timeout.
     pub timeout_seconds: u32,
@@ -179,7 +180,7 @@ pub(crate) struct Watchdog {
 pub(crate) struct PausedDaemon {
     /// Timeout that the pet will set, in seconds.
     pub seconds: u32,
-    /// Inputs that wait for the daemon, each with the generation of its agent's process.
+    /// Inputs that wait until the daemon resumes, each with the generation of the agent's process that sent it.
     pub inbox: Vec<(Option<Generation>, Input)>,
 }
 
@@ -215,7 +216,7 @@ impl Machine {
         machine_id(name, self.hardware_number)
     }
 
-    /// Returns the product id of the hardware, which also differs on a machine with a copy of the disk.
+    /// Returns the product id of the hardware. A machine with a copy of the disk has a different product id.
     pub(crate) fn product_id(&self, name: &NodeName) -> String {
         let name = self.clone_of.as_ref().unwrap_or(name);
         product_id(name, self.hardware_number, self.disk_copy)

@@ -1,4 +1,5 @@
-//! Measurements of agents: the usage of a service is the load set by a step; without any load, nothing can be measured.
+//! Measurements of agents: the usage of a service is the load that a step has set. If no step has set a load,
+//! measurements fail.
 
 use super::World;
 use super::machine::{Activity, Present};
@@ -22,7 +23,7 @@ impl World {
     pub(super) fn measure(&mut self, node: &NodeName, id: MeasureId, services: &[ServiceDefinition]) {
         let now = self.clock_of(node);
         let measured = self.measured(node, now.raw, services);
-        // The agent's effects are being collected, so it receives this input directly.
+        // The loop is already collecting the effects of this agent, so the agent receives this input directly.
         if let Some(process) = self.agents.get_mut(node) {
             process.core.handle(&now, Input::Measured { id, measured });
         }
@@ -40,7 +41,7 @@ impl World {
             |name: &&ResourceName| Some(((*name).clone(), sample(time, self.service_loads.get(*name)?)));
         let services: BTreeMap<ResourceName, Sample> =
             running.iter().filter(is_asked).filter_map(service_sample).collect();
-        // A service without a load uses the amounts of its requests, so that the total of the machine can be measured.
+        // A service without a load uses the amounts of its requests, so it counts in the total of the machine.
         let total = running
             .iter()
             .map(|name| self.usage_of(name))

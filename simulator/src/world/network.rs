@@ -1,4 +1,4 @@
-//! The network: the machines that reach each other, etcd and the migration network, in each direction separately.
+//! The network: the links between machines, etcd and the migration network. Each direction of a link is separate.
 
 use super::World;
 use super::process::Client;

@@ -18,7 +18,7 @@ impl World {
         self.queue.push(self.now + DELIVERY_MS, event);
     }
 
-    /// Ends a delivery. Targets are outside the cluster, so an isolated node does not reach them.
+    /// Ends a delivery. Targets are outside the cluster, so an isolated node cannot reach them.
     pub(super) fn end_delivery(&mut self, node: &NodeName, generation: Generation, delivery: &Delivery) {
         let reaches = self.machines.get(node).is_some_and(|machine| machine.network);
         let outcome = if reaches {

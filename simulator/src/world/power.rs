@@ -45,7 +45,7 @@ impl World {
         }
     }
 
-    /// Ends everything that ran on a machine; its disk keeps its content.
+    /// Ends all processes and services on a machine; its disk keeps its content.
     pub(super) fn lose_everything(&mut self, node: &NodeName) {
         let running_services: Vec<ResourceName> = self
             .machines
@@ -94,14 +94,14 @@ impl World {
             machine.services.values().any(|present| present.definition.exclusive)
                 || !machine.commands.is_empty()
         });
-        // A service counts as active until the agent has committed its stop, and the watchdog stays armed that long.
-        // The watchdog is armed before a start, and released only by a commit after the last end.
+        // The watchdog is armed before a start. It stays armed until the agent has committed the stop of the last
+        // active service.
         let guards_something = is_active
             || self.reports_active(node)
             || self.is_to_start(node)
             || self.has_armed_without_an_answer(node)
             || self.has_just_become_idle(node);
-        // The restore removed the agent's reports, so its active services are unknown until it reports again.
+        // The restore removed the agent's reports, so the active services are unknown until the agent reports again.
         let store_was_restored = !self.store.get(&self.keys.restored()).entries.is_empty();
         let is_watchdog_test = self.machines.get(node).is_some_and(|machine| machine.journal.trial.is_some());
         if !guards_something && !is_watchdog_test && !store_was_restored {
@@ -210,7 +210,7 @@ impl World {
     pub(super) fn end_agent(&mut self, node: &NodeName) {
         self.agents.remove(node);
         if let Some(machine) = self.machines.get_mut(node) {
-            // A migration in progress continues without the agent, until the next agent ends it.
+            // A migration in progress continues without the agent, until the next agent process ends it.
             machine.commands.retain(|_, running| matches!(running.command, Command::Migrate { .. }));
             machine.watchdog.waiting.clear();
         }

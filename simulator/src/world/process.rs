@@ -70,11 +70,11 @@ pub(crate) struct Process<C: Core> {
     pub core: C,
     /// Generation of the process.
     pub generation: Generation,
-    /// Whether the process is paused (SIGSTOP): its inputs wait in the inbox.
+    /// `true` if the process is paused (SIGSTOP): its inputs wait in the inbox.
     pub hung: bool,
-    /// Whether the process received a request to end.
+    /// `true` if the process received a request to end.
     pub ending: bool,
-    /// Whether the end of the plan in progress is scheduled.
+    /// `true` if the end of the plan in progress is scheduled.
     pub is_plan_scheduled: bool,
     /// Inputs that wait while the process is paused.
     pub inbox: Vec<C::Input>,
@@ -84,7 +84,7 @@ pub(crate) struct Process<C: Core> {
     pub cursor: Option<Revision>,
     /// Prefixes that the process watches.
     pub prefixes: Vec<String>,
-    /// Whether a notification of the watch is already scheduled.
+    /// `true` if a notification of the watch is already scheduled.
     pub watching: bool,
     /// Number of unanswered full reads.
     pub syncs: u32,
@@ -114,8 +114,8 @@ impl<C: Core> Process<C> {
         }
     }
 
-    /// Handles a scheduled wake. Returns whether the core's deadline has passed by its own clock; `None` if the wake is
-    /// outdated.
+    /// Handles a scheduled wake. Returns `true` if the deadline of the core has passed by the core's clock; `None` if
+    /// the wake is outdated.
     pub(super) fn take_wake(&mut self, generation: Generation, at: u64, now: &Now) -> Option<bool> {
         if self.generation != generation || self.wake_at != Some(at) {
             return None;
@@ -139,8 +139,9 @@ impl<C: Core> Process<C> {
         self.due_syncs()
     }
 
-    /// Returns the newest refresh owed to each half of a controller, which also answers those before it. Returns none while a
-    /// read is unanswered, so that an isolated process has one read at a time for each half.
+    /// Returns the newest unanswered refresh of each half of a controller. Its answer also answers the earlier
+    /// refreshes. Returns no refresh while a read is unanswered: an isolated process thus has one read at a time for
+    /// each half.
     fn due_syncs(&mut self) -> Vec<RefreshId> {
         if self.syncs > 0 {
             return Vec::new();
@@ -180,8 +181,8 @@ mod tests {
         }
     }
 
-    /// Each half of a controller counts its own refreshes. When the reads for both failed, only the election's was
-    /// repeated, and the planner waited indefinitely for its own (seed 197).
+    /// Each half of a controller counts its refreshes separately. When the reads for both halves failed, only the read
+    /// of the election was repeated, and the planner waited indefinitely for its read (seed 197).
     #[test]
     fn failed_reads_are_repeated_for_both_halves() {
         const ELECTIONS: RefreshId = 1 << 62;

@@ -17,7 +17,7 @@ pub enum Step {
     Committed(Transaction),
     /// A machine lost its power.
     PowerLost {
-        /// Whether the machine's own watchdog caused the loss.
+        /// `true` if the machine's own watchdog caused the loss.
         by_watchdog: bool,
     },
     /// An agent's process started.
@@ -126,7 +126,7 @@ impl World {
         let deadline = match request {
             Request::Deadline(deadline) => deadline,
             Request::Stay => return self.note_step(node, || Step::Stays),
-            // The model arms without a deadline, and the agent sends its deadline in a request of its own.
+            // The model arms without a deadline, and the agent sends its deadline in a separate request.
             Request::Arm(_) | Request::Release | Request::Query => return,
         };
         let left_ms = (deadline.monotonic_raw_ns / 1_000_000).saturating_sub(self.clock_of(node).raw.0);

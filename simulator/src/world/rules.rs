@@ -11,7 +11,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::resource::Resource;
 use serde::de::DeserializeOwned;
 
-/// Name of an amount, its accessor, and the factor by which requests may exceed a node's capacity.
+/// An amount: its name, its accessor, and the maximum ratio of the requests to a node's capacity.
 type Limit = (&'static str, fn(&Amounts) -> Option<Quantity>, i128);
 
 /// Default limits: no overcommitment of memory and disk, and four times the cores.
@@ -32,7 +32,7 @@ impl World {
         self.names_of(kind).iter().filter_map(|name| self.typed(kind, name)).collect()
     }
 
-    /// Returns the active rules: neither disabled nor in conflict with another one, as the leader reported.
+    /// Returns the active rules: neither disabled nor in conflict with another rule, according to the leader.
     pub(crate) fn rules_in_force(&self) -> Vec<AffinityRule> {
         let is_conflicting = |rule: &AffinityRule| {
             let status: Option<RuleStatus> = self.status_of(Kind::AffinityRule, &rule.metadata.name);

@@ -133,8 +133,8 @@ impl World {
         }
     }
 
-    /// Handles the opening of the epoch of a machine's boot: the agent has stopped every service that the boot started,
-    /// except the Ignored and deleted ones, which no agent touches (SEMANTICS 2).
+    /// Handles the opening of the epoch of a machine's boot. The agent has stopped every service that the boot started,
+    /// except services of Ignored and deleted resources, which no agent touches (SEMANTICS 2).
     pub(super) fn on_boot_admitted(&mut self, node: &NodeName, boot_id: &BootId) {
         let is_ignored = |name: &ResourceName| {
             self.typed::<Resource>(Kind::Resource, name)

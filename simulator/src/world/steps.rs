@@ -130,9 +130,9 @@ impl World {
         }
     }
 
-    /// Returns `true` if the run can still progress on its own: steps are left, a service is not settled, a machine runs
-    /// a command, boots, ends or is suspended, a node is being fenced, an operation runs, or etcd is down or has a
-    /// deposed leader. A wait for an operator does not count.
+    /// Returns `true` if the run can still progress without an operator: steps remain, a service is not settled, a
+    /// machine runs a command, boots, ends or is suspended, a node is being fenced, an operation runs, or etcd is down
+    /// or has a deposed leader. A wait for an operator does not count.
     pub(super) fn is_pending(&self) -> bool {
         self.step < self.scenario.steps.len()
             || self.resource_names().iter().any(|name| !self.settled_services.contains(name))
@@ -160,7 +160,7 @@ impl World {
     }
 }
 
-/// Returns `true` if a service's status shows an action in progress or to come.
+/// Returns `true` if a service's status shows an action in progress, or an action that will follow.
 pub(super) fn is_busy(status: &ResourceStatus) -> bool {
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
     // A dependency that can still start is itself busy.

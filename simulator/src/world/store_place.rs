@@ -1,9 +1,9 @@
 //! The place and availability of etcd: members on nodes, elections, and a deposed etcd leader.
 //!
 //! An etcd leader that was paused and then isolated continues to answer keep-alives, because they do not pass through
-//! consensus. No write of its clients succeeds (FENCING, section 3). The simulation imitates that for the time that a
-//! step gives: clients of that member get answers to keep-alives only, and their leases expire. After a timed-out
-//! attempt, a client sends its requests to another member, but keeps its keep-alive stream.
+//! consensus. No write of its clients succeeds (FENCING, section 3). The simulation imitates this for the duration in a
+//! step: clients of that member get answers to keep-alives only, and their leases expire. After a timed-out attempt, a
+//! client sends its requests to another member, but keeps its keep-alive stream.
 
 use super::World;
 use super::event::Event;
@@ -82,7 +82,7 @@ impl World {
         }
         let elected = self.scenario.store.iter().find(|node| self.may_lead(node)).cloned();
         self.store_leader.clone_from(&elected);
-        // At the beginning, etcd has had its leader for a long time.
+        // At the beginning of a run, etcd has a leader, so no election is necessary.
         if self.now > 0 {
             self.log(&"store".into(), "", &format!("elects {}", elected.unwrap_or_default()));
             self.start_election();
@@ -100,8 +100,8 @@ impl World {
         self.queue.push(self.store_down_until, Event::StoreAvailable);
     }
 
-    /// Replaces etcd's data by its last backup, or by empty data, as `hactl restore` prepares it. The new data is used
-    /// once etcd runs again.
+    /// Replaces etcd's data by its last backup, or by empty data, as `hactl restore` prepares it. etcd has the new data
+    /// when it runs again.
     pub(super) fn restore_store(&mut self, empty: bool) -> Result<(), String> {
         let empty_store = MemoryState::default();
         let backup = if empty { Some(&empty_store) } else { self.backup.as_ref() };
@@ -117,7 +117,7 @@ impl World {
         Ok(())
     }
 
-    /// Pauses and isolates etcd's leader for this time; the other members elect another one.
+    /// Pauses and isolates etcd's leader for this time; the other members elect a new leader.
     pub(super) fn pause_store_leader(&mut self, duration_ms: Millis) {
         let clients: Vec<Client> = self
             .agents
@@ -125,7 +125,7 @@ impl World {
             .map(|node| Client::Agent(node.clone()))
             .chain(self.controllers.keys().map(|node| Client::Controller(node.clone())))
             .collect();
-        // Every client uses one member. Two in three use this one, because the leader answers fastest.
+        // Every client uses one member. Two of three clients use the leader, because the leader answers fastest.
         let isolated_clients: BTreeSet<Client> =
             clients.into_iter().filter(|_| self.random.chance(0.67)).collect();
         let names: Vec<String> = isolated_clients.iter().map(Client::to_string).collect();
@@ -174,8 +174,8 @@ impl World {
         {
             self.store = restored;
             self.store.make_space();
-            // The checks forget the lost data: epochs may repeat, also closed ones, and deleted operations no longer
-            // need an outcome.
+            // The lost data no longer counts in the checks: epochs may repeat, even closed epochs, and deleted
+            // operations need no outcome.
             self.node_epochs.clear();
             self.machines.values_mut().for_each(|machine| machine.bound.released = false);
             let (store, keys) = (&self.store, &self.keys);

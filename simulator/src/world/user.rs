@@ -32,7 +32,7 @@ fn set_path(spec: &mut Value, path: &str, value: &Value) {
 }
 
 impl World {
-    /// Stores an object like an apply: a new object gets a uid, a changed spec a new generation.
+    /// Stores an object like an apply: a new object gets a uid, and a changed spec gets a new generation.
     pub(super) fn apply(&mut self, object: &Value) -> Result<(), String> {
         let kind = object
             .get("kind")
@@ -41,7 +41,7 @@ impl World {
             .ok_or("kind is missing or unknown")?;
         let name =
             object.pointer("/metadata/name").and_then(Value::as_str).ok_or("metadata.name is missing")?;
-        // The API refuses an invalid object and stores nothing of it.
+        // The API refuses an invalid object and stores no part of it.
         if let Some(problem) = validation::problems(kind, object).first() {
             return Err(problem.to_string());
         }
@@ -75,7 +75,7 @@ impl World {
         self.put_object(&key, existing_entry.map(|entry| entry.mod_revision), &stored)
     }
 
-    /// Refuses another identity, or another `exclusive`, while a copy may exist, as the API does.
+    /// Refuses a change of the identity or of `exclusive` while a copy may exist, as the API does.
     fn check_definition(&self, name: &ResourceName, stored: &Value, spec: &Value) -> Result<(), String> {
         let mut changed = stored.clone();
         changed["spec"] = spec.clone();

@@ -1,8 +1,8 @@
 //! The next version of the programs, which reads all values of this version and writes values that this version cannot read.
 //!
-//! A process of the next version is this version's core with translated values. Its records get a field that this
+//! A process of the next version is the core of this version with translated values. Its records get a field that this
 //! version does not know. Once every reader supports the next version, the process also writes new words. With
-//! `writes_new_values`, it writes them immediately, like a version that breaks this rule.
+//! `writes_new_values`, the process writes new words immediately, like a version that violates the upgrade rule.
 
 use super::World;
 use super::process::Client;
@@ -32,7 +32,7 @@ pub(crate) enum Version {
     This,
     /// The next version.
     Next {
-        /// Whether the process writes new words before every reader supports them.
+        /// `true` if the process writes new words before every reader supports them.
         writes_new_values: bool,
     },
 }
@@ -86,8 +86,8 @@ impl World {
         written
     }
 
-    /// Returns the protocol version that every controller and registered node reads. Each write of the next version asks
-    /// for it, so the other fields of the status are not parsed.
+    /// Returns the protocol version that every controller and registered node reads. Each write of the next version
+    /// reads it, so this function does not parse the other fields of the status.
     fn common_protocol(&self) -> Protocol {
         #[derive(Deserialize)]
         struct Common {
@@ -103,7 +103,7 @@ impl World {
     fn encoded_value(&self, key: &str, value: &[u8], writes_new_values: bool) -> Vec<u8> {
         let Ok(Value::Object(mut record)) = serde_json::from_slice(value) else { return value.to_vec() };
         let parsed = self.keys.parse(key);
-        // The specs belong to users, so a program does not add to them.
+        // The specs belong to users, so no program adds fields to them.
         if matches!(parsed, Some(Key::Spec(..))) {
             return value.to_vec();
         }

@@ -37,7 +37,7 @@ impl World {
         }
     }
 
-    /// Records that a command was refused immediately, as the API does it.
+    /// Records the immediate refusal of a command by the API.
     pub(super) fn record_refusal_reason(&mut self, text: &str, reason: Reason) {
         self.refusal_reasons.insert(text.to_owned(), reason);
         if let Some(vocabulary) = &mut self.vocabulary {

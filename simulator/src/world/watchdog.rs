@@ -1,4 +1,5 @@
-//! The watchdog daemon's real core over a simulated device, which is as late and inexact as real devices may be.
+//! The real core of the watchdog daemon with a simulated device. The device is as late and inexact as real devices may
+//! be.
 
 use super::World;
 use super::event::Event;
@@ -272,7 +273,7 @@ impl World {
                 }
                 Effect::Close => {
                     if let Some(machine) = self.machines.get_mut(node) {
-                        // A device that is gone cannot be closed cleanly.
+                        // A device that no longer exists cannot be closed cleanly.
                         let closed = match machine.watchdog.pets {
                             PetBehavior::Accept | PetBehavior::FailCounting => Ok(()),
                             PetBehavior::Fail | PetBehavior::Reopen => Err(NO_DEVICE_ERRNO),

@@ -17,7 +17,7 @@ pub(crate) enum Action {
     Watchdog(NodeId, WatchdogStep),
     /// A step of the leader.
     Leader(LeaderStep),
-    /// A late write reaches etcd, and is applied or refused.
+    /// A late write reaches etcd, which applies or refuses it.
     Arrive(usize),
     /// The driver finishes the migration away from this node: the source's copy is gone, and the target's copy runs.
     CutOver(NodeId),
@@ -32,10 +32,10 @@ pub(crate) enum AgentStep {
     /// The agent asks the daemon to open the device. The daemon pets without a deadline until a heartbeat with the
     /// watchdog armed is committed.
     Arm,
-    /// The agent learns that its heartbeat was applied: D = s + Th, and the daemon acknowledges it. The agent never
-    /// takes this step for a lost answer.
+    /// The agent receives the answer that its heartbeat was applied. It sets D = s + Th, and the daemon acknowledges D.
+    /// After a lost answer, the agent does not take this step.
     LearnDeadline,
-    /// The agent lets the daemon release the device, after armed: false was committed.
+    /// The agent requests that the daemon releases the device, after armed: false was committed.
     Release,
     /// The agent commits a write. For a heartbeat, the agent has read its clock before.
     Commit(Write),
@@ -43,23 +43,25 @@ pub(crate) enum AgentStep {
     Lose(Write),
     /// The agent starts the service under its permit, or prepares to receive it.
     Begin,
-    /// The agent stops the service and gives up every right to start it: on request, at D − Ts, or because its epoch is closed.
+    /// The agent stops the service and ends every right to start it: on request, at D − Ts, or because its epoch is
+    /// closed.
     Stop,
     /// The agent reports to the daemon that the node is empty: the daemon pets without D.
     Stay,
-    /// The agent sees that its epoch is no longer the fence's.
+    /// The agent reads that the fence has another epoch.
     NoticeClosed,
     /// Source of a migration, after HandingOver: the agent reads the target's report and fence again.
     CheckTarget,
     /// Source of a migration: the agent starts the driver.
     BeginDriver,
-    /// The agent sees that the driver has ended without moving the service, or decides that the driver never begins.
+    /// The agent reads that the driver has ended without moving the service, or decides that the driver never begins.
     EndHandOver,
     /// The agent asks every candidate not to declare its node dead.
     Ask,
     /// Every candidate has granted, so the agent sets D = time of asking + Th.
     HoldOn,
-    /// The agent has read that a candidate is gone while its own fence is unchanged, and no longer asks that candidate.
+    /// The agent has read that a candidate key was deleted while the fence of the agent's node is unchanged. It no
+    /// longer asks that candidate.
     DropCandidates,
     /// Mutation only: the agent treats the answer to a keep-alive as proof.
     KeepAlive,
@@ -80,9 +82,9 @@ pub(crate) enum WatchdogStep {
 pub(crate) enum LeaderStep {
     /// The leader commits a write.
     Commit(Write),
-    /// The leader sends a write that becomes late: *unknown*.
+    /// The leader sends a write that becomes late; its outcome is *unknown*.
     Lose(Write),
-    /// The leader lets a fence device power off a node, and commits the proof.
+    /// A fence device powers off a node on request of the leader, and the leader commits the proof.
     PowerOff(NodeId),
     /// The leader accepts a definition with the other value of `exclusive`.
     Define,

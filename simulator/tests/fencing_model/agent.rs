@@ -1,7 +1,7 @@
 //! The agent's part of the protocol: heartbeats, arming, permits, stop-then-stay, registration (FENCING 3, 4, 6, 8, 10).
 //!
-//! An agent reads the store again at each step. A step based on an older read equals a write that was sent at that
-//! time and is still on its way, because every write guards the values that it is based on.
+//! An agent reads the store again at each step. A step based on an older read is equivalent to a write that was sent at
+//! the time of the read and has not arrived yet, because every write guards the values on which it is based.
 
 use crate::action::AgentStep;
 use crate::configuration::Configuration;
@@ -36,7 +36,7 @@ pub(crate) fn steps(
             agent_steps.push(AgentStep::Lose(write));
         }
     }
-    // An answered request whose epoch is closed again has lapsed.
+    // An answered request is void if its epoch is closed again.
     let waits = match state.store.member(node).mode {
         Mode::Registering { .. } => machine.phase == Phase::Requested,
         Mode::Active | Mode::Left => false,
@@ -101,7 +101,7 @@ fn watchdog_steps(
         }
         Watchdog::Free | Watchdog::Follow { .. } => {
             let released = match machine.phase {
-                // A release writes nothing, so an agent may release before it has read its newest assignment.
+                // A release commits no write, so an agent may release before it has read its newest assignment.
                 Phase::Member => machine.is_registered && !store.member(node).armed,
                 Phase::Requested => true,
                 Phase::Dead | Phase::Resuming | Phase::Clearing => false,
@@ -120,7 +120,7 @@ fn watchdog_steps(
     }
 }
 
-/// Returns `true` if the node is *empty* and no permit that the agent does not know of can change that.
+/// Returns `true` if the node is *empty* and no permit with an unknown outcome can change that.
 pub(crate) fn may_stay(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let machine = state.node(node);
     let unknown = state.has_unknown_permit(node) && !machine.is_spent;
@@ -167,7 +167,8 @@ fn service_steps(
     }
 }
 
-/// Returns `true` if the target was found as guarded, and less than Ts has passed since that read was sent (R8.11).
+/// Returns `true` if the read showed the target as HandingOver guards it, and less than Ts has passed since the agent
+/// sent the read (R8.11).
 fn may_begin_driver(configuration: &Configuration, read: Option<i8>) -> bool {
     match read {
         None => configuration.has_mutation(Mutation::BegunWithoutReading),
@@ -192,7 +193,7 @@ fn heartbeat_writes(
 ) -> impl Iterator<Item = Write> {
     let machine = state.node(node);
     let armed = state.store.member(node).armed;
-    // A service that is not confirmed stopped is active (R4.26), even if nothing is left of it.
+    // A service without a confirmed stop is active (R4.26), even if no part of it exists any more.
     let needs_watchdog = wants_permit(state, node)
         || !machine.is_empty()
         || machine.receives
@@ -215,7 +216,7 @@ fn heartbeat_writes(
     [first, second, named].into_iter().flatten().map(move |change| Write::Heartbeat(node, change))
 }
 
-/// Returns `true` if the node is assigned to run or receive the service and has not answered.
+/// Returns `true` if an assignment orders the node to run or receive the service and the node has not answered.
 fn wants_permit(state: &State, node: NodeId) -> bool {
     let is_unanswered = match state.store.answer(node) {
         Answer::None | Answer::Outdated => true,
@@ -251,7 +252,7 @@ fn report_writes(configuration: &Configuration, state: &State, node: NodeId) -> 
 }
 
 /// Returns `true` if a start permit is possible: assigned, armed: true committed, the deadline acknowledged, now < D −
-/// Ts, and no clean leave that may still be applied.
+/// Ts, and no clean leave is pending that may still be applied.
 fn may_ask(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let machine = state.node(node);
     let outdated = match machine.right {
@@ -266,9 +267,9 @@ fn may_ask(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     wants_permit(state, node) && outdated && allowed && !state.is_late(Write::Leave(node))
 }
 
-/// Returns the report Stopped, Failed or HandedOver, which ends the right to start; `None` while a copy is left.
+/// Returns the report Stopped, Failed or HandedOver, which ends the right to start; `None` while a copy exists.
 fn stopped_write(configuration: &Configuration, state: &State, node: NodeId) -> Option<Write> {
-    // The action uid alone counts: a node that registered again also answers for the action of its former epoch.
+    // Only the action uid counts: a node that registered again also answers for the action of its former epoch.
     let named = state.store.assignment.work.names(node);
     let current =
         named && (state.store.is_assigned(node) || !configuration.has_mutation(Mutation::HandOverForgotten));
@@ -291,8 +292,8 @@ fn hand_over_write(configuration: &Configuration, state: &State, node: NodeId) -
         .then_some(Write::HandOver(node))
 }
 
-/// Returns the report that the service runs here after a migration, regardless of its outcome. A source reports that
-/// only after its driver has ended or was given up (R8.12).
+/// Returns the report that the service runs here after a migration, regardless of its outcome. A source sends this
+/// report only after its driver has ended, or after the agent has decided not to start it (R8.12).
 fn running_write(configuration: &Configuration, state: &State, node: NodeId) -> Option<Write> {
     let machine = state.node(node);
     let is_expected = match state.store.answer(node) {
@@ -379,8 +380,8 @@ pub(crate) fn apply_step(configuration: &Configuration, state: &mut State, node:
     }
 }
 
-/// Applies the immediate effect of sending a write, regardless of the outcome: an action that is answered with
-/// Stopped or Failed is not begun afterward.
+/// Applies the immediate effect of sending a write, regardless of the outcome: after an answer Stopped or Failed, the
+/// agent does not begin the action.
 fn record_decision(
     configuration: &Configuration,
     machine: &mut Node,
@@ -408,7 +409,7 @@ fn record_decision(
 }
 
 /// Updates the candidates that the agent asks. Before an agent sends a report that names the newest candidate, it
-/// begins to ask all of them. A new agent, or an agent in a new epoch, reads the candidates again.
+/// begins to ask all candidates. A new agent, or an agent in a new epoch, reads the candidates again.
 fn names_candidates(state: &mut State, node: NodeId, write: Write) {
     match write {
         Write::Heartbeat(_, Change::Name) => hold::ask_all_present(state, node),
@@ -438,11 +439,11 @@ fn validity_left(configuration: &Configuration, age: i8) -> i8 {
     }
 }
 
-/// Returns `true` if the due answer would still extend a deadline. A daemon without one (while arming or staying) gets
-/// a deadline only if there is time left to use it, and only when armed: true is committed.
+/// Returns `true` if the due answer would still extend a deadline. A daemon without a deadline (while arming or
+/// staying) gets a deadline only when armed: true is committed and the deadline is late enough to be used.
 pub(crate) fn extends_deadline(configuration: &Configuration, machine: &Node, armed: bool) -> bool {
     let Some(age) = machine.answer_due else { return false };
-    // In this mutation, the value of an old answer depends on when it is read.
+    // In this mutation, the deadline of an old answer depends on the time at which the agent reads the answer.
     if configuration.has_mutation(Mutation::DeadlineFromReceipt) {
         return true;
     }
@@ -454,7 +455,7 @@ pub(crate) fn extends_deadline(configuration: &Configuration, machine: &Node, ar
     }
 }
 
-/// Lets the daemon acknowledge the new deadline.
+/// Sends the new deadline to the daemon, which acknowledges it.
 fn learn_deadline(configuration: &Configuration, machine: &mut Node, armed: bool) {
     let useful = extends_deadline(configuration, machine, armed);
     let Some(age) = machine.answer_due.take() else { return };

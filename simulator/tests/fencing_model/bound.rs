@@ -19,8 +19,8 @@ use std::path::Path;
 /// Length of one tick of the model, in milliseconds.
 const TICK_MS: u64 = 1_000;
 
-/// The code's W without errors of clocks and devices must be the right side of the model's inequality: the model's W is
-/// the smallest integer above it.
+/// Without errors of clocks and devices, the W of the code must equal the right side of the model's inequality. The
+/// model's W is the smallest integer above this value.
 #[test]
 fn model_w_equals_code_w() {
     for device in [Device::Sliding, Device::Fixed, Device::NotRetained] {
@@ -62,8 +62,8 @@ const SCENARIOS: [&str; 11] = [
     "services/states-as-requested",
 ];
 
-/// Each transaction of the code must guard every key that the model's corresponding write guards. Of the model's
-/// other keys, it may guard only those of [`optional_guards`].
+/// Each transaction of the code must guard every key that the model's corresponding write guards. Of the other keys of
+/// the model, the transaction may guard only those of [`optional_guards`].
 #[test]
 fn model_guards_equal_code_guards() {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
@@ -135,7 +135,8 @@ fn title(write: Write) -> &'static str {
     }
 }
 
-/// Returns the keys that the code guards beyond the model. The model is weaker there, so its results hold for the code.
+/// Returns the keys that the code guards beyond the model. The model is weaker for these keys, so its results hold for
+/// the code.
 fn optional_guards(write: Write) -> u16 {
     let keys: &[Key] = match write {
         // Every close and release guards the node's report; a close also guards the observed heartbeat and the
@@ -273,7 +274,7 @@ impl Reader {
             Some(Proven::NothingActive) => Some(Proof::Inactive),
             Some(Proven::Operator { .. }) | None => None,
         };
-        // The initial state of a run is not recorded: all epochs are open.
+        // The recording does not contain the initial state of a run: all epochs are open.
         let before = before.map_or(FenceState::Open, |before| before.state);
         let write = match (before, fence.state) {
             (FenceState::Open, FenceState::Fencing) => Write::Close { node: 0, on_silence: true },
@@ -310,12 +311,12 @@ impl Reader {
         Some(intended)
     }
 
-    /// Returns the difference between the guards of a transaction and those of the model; `None` if there is none.
+    /// Returns the difference between the guards of a transaction and those of the model; `None` if the guards match.
     fn difference(&self, transaction: &Transaction, intended: &IntendedWrite) -> Option<String> {
         let expected = intended.write.guards(None);
         let found = self.guards(transaction, intended);
         let missing = expected & !found;
-        // A key at a given revision is still the one that was created.
+        // A key at a given revision was not deleted and created again.
         let implied_guards = if (expected | optional_guards(intended.write)) & Key::Alive(0).bit() != 0 {
             Key::Created(0).bit()
         } else {
@@ -361,7 +362,7 @@ impl Reader {
                 }
                 Some(Stored::Fence(node)) => node_index(&node).map(Key::Fence).into_iter().collect(),
                 Some(Stored::NodeReport(node)) => node_index(&node).map(Key::Member).into_iter().collect(),
-                // A key at a given revision is still the one that was created.
+                // A key at a given revision was not deleted and created again.
                 Some(Stored::Alive(node)) => match (guard, node_index(&node)) {
                     (Guard::Created(_), Some(node)) => vec![Key::Created(node)],
                     (Guard::Unchanged(_), Some(node)) => vec![Key::Created(node), Key::Alive(node)],

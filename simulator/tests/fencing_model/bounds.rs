@@ -7,7 +7,8 @@ pub(crate) enum Device {
     Sliding,
     /// Fixed timeout, descriptor retained.
     Fixed,
-    /// Descriptor not retained after its holder's death. Assumes a fixed timeout, which is worse than a sliding one.
+    /// The descriptor is not retained after the death of its holder. Assumes a fixed timeout, which is worse than a
+    /// sliding timeout.
     NotRetained,
 }
 
@@ -22,7 +23,7 @@ pub(crate) enum Device {
 pub(crate) struct Bounds {
     /// Time for which a committed heartbeat is valid.
     pub(crate) valid: i8,
-    /// Margin: before D − margin nothing is stopped, and from then on nothing is started.
+    /// Margin Ts: before D − Ts, no service is stopped; from then on, no service is started.
     pub(crate) margin: i8,
     /// Timeout of the watchdog.
     pub(crate) timeout: i8,

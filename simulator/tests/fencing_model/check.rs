@@ -15,18 +15,18 @@ use crate::state::State;
 pub(crate) struct Outcome {
     /// Number of different states.
     pub(crate) states: usize,
-    /// Length of the longest of the shortest paths to a state, in steps.
+    /// Maximum over all states of the length of the shortest path to the state, in steps.
     pub(crate) depth: usize,
     /// Duration of the run.
     pub(crate) time: Duration,
     /// Violated invariants, each with a shortest counterexample.
     pub(crate) broken: Vec<(&'static str, Vec<Action>)>,
-    /// Properties that must be reachable and were not reached.
+    /// Properties that must be reachable, but that no state satisfies.
     pub(crate) unreached: Vec<&'static str>,
 }
 
-/// Checks a configuration completely, or until an invariant is violated. One thread makes counterexamples as short as
-/// possible and the same each time.
+/// Checks a configuration completely, or until an invariant is violated. The check uses one thread, so counterexamples
+/// are as short as possible and do not change between runs.
 pub(crate) fn check(configuration: Configuration) -> Outcome {
     let begin = Instant::now();
     let checker =

@@ -14,53 +14,53 @@ pub(crate) struct Configuration {
     pub(crate) name: &'static str,
     /// Times of the protocol.
     pub(crate) bounds: Bounds,
-    /// Whether the service already runs on the first node at the beginning. Otherwise the service is only assigned to
-    /// that node. Counterexamples about later events are shorter with `true`, and found sooner.
+    /// `true` if the service already runs on the first node at the beginning. Otherwise the service is only assigned to
+    /// that node. With `true`, counterexamples about later events are shorter, and the search finds them sooner.
     pub(crate) starts_running: bool,
     /// Number of controller candidates, 1 to 3.
     pub(crate) candidates: usize,
-    /// Whether a candidate's process may be restarted, after which its observations start again.
+    /// `true` if a candidate's process may be restarted, after which its observations start again.
     pub(crate) candidate_restarts: bool,
-    /// Whether new candidates may join.
+    /// `true` if new candidates may join.
     pub(crate) candidate_joins: bool,
-    /// Whether candidates may leave permanently.
+    /// `true` if candidates may leave permanently.
     pub(crate) candidate_leaves: bool,
-    /// Whether all candidates but one may end permanently, without leaving.
+    /// `true` if all candidates but one may end permanently, without leaving.
     pub(crate) candidate_deaths: bool,
-    /// Whether agents ask candidates for hold.
+    /// `true` if agents ask candidates for hold.
     pub(crate) hold: bool,
-    /// Whether the model counts the time for which a candidate could have commanded a node that commits nothing.
+    /// `true` if the model counts the time in which a candidate can command a node that commits no write.
     pub(crate) counts_alone: bool,
-    /// Whether an agent's process may end and be started again.
+    /// `true` if an agent's process may end and be started again.
     pub(crate) agent_restarts: bool,
-    /// Whether machines may lose their power (a watchdog's reset is always possible).
+    /// `true` if machines may lose their power (a watchdog's reset is always possible).
     pub(crate) power_loss: bool,
     /// Largest number of writes that are late at the same time, 0 to 2.
     pub(crate) late: usize,
-    /// Whether the leader's writes may be late in addition to the agents' writes.
+    /// `true` if the leader's writes may be late in addition to the agents' writes.
     pub(crate) late_leader: bool,
-    /// Whether only declarations, and no other writes, may be late.
+    /// `true` if only declarations, and no other writes, may be late.
     pub(crate) late_declarations: bool,
-    /// Whether the epoch of a node that is neither armed nor assigned anything may be closed on silence.
+    /// `true` if the epoch of a node that is neither armed nor assigned a service may be closed on silence.
     pub(crate) idle_closes: bool,
-    /// Whether a running service may end without a command, to be restarted in place.
+    /// `true` if a running service may end without a command, to be restarted in place.
     pub(crate) crashes: bool,
-    /// Whether services may be stopped by command.
+    /// `true` if services may be stopped by command.
     pub(crate) commands: bool,
-    /// Whether `exclusive` of the service's definition may change.
+    /// `true` if `exclusive` of the service's definition may change.
     pub(crate) definitions: bool,
-    /// Whether services may be migrated live.
+    /// `true` if services may be migrated live.
     pub(crate) migration: bool,
-    /// Whether the migrating driver is not gated: a service arrives on a target in any boot, and runs there (R8.15).
+    /// `true` if the migrating driver is not gated: a service arrives on a target in any boot, and runs there (R8.15).
     pub(crate) ungated: bool,
-    /// Whether nodes may leave cleanly.
+    /// `true` if nodes may leave cleanly.
     pub(crate) leave: bool,
-    /// Whether a fence device exists.
+    /// `true` if a fence device exists.
     pub(crate) fence_device: bool,
-    /// Whether agents and daemons act in time, so that no machine may ever be reset. Otherwise every process may pause
-    /// for any time between two steps.
+    /// `true` if agents and daemons act in time, so that no machine may be reset. Otherwise every process may pause for
+    /// any time between two steps.
     pub(crate) timely: bool,
-    /// Whether states that differ only in the names of the two nodes count as one. `false` for counterexamples, in
+    /// `true` if states that differ only in the names of the two nodes count as one. `false` for counterexamples, in
     /// which a node would otherwise change its name.
     pub(crate) symmetric: bool,
     /// Rule that is removed; `None`: the whole protocol.
@@ -118,7 +118,7 @@ impl Configuration {
     pub(crate) const SHORT_MIGRATION: Configuration =
         Configuration { name: "short, migration", migration: true, ..Self::PLAIN };
 
-    /// Live migration with a driver that is not gated: the service may arrive after its target was fenced.
+    /// Live migration with a driver that is not gated: the service may arrive after the target was fenced.
     pub(crate) const SHORT_UNGATED: Configuration = Configuration {
         name: "short, ungated",
         starts_running: true,
@@ -258,7 +258,8 @@ impl Configuration {
         },
     ];
 
-    /// Returns the smallest configuration in which this mutation is caught for its own reason.
+    /// Returns the smallest configuration in which the checker catches this mutation by the property that the removed
+    /// rule protects.
     pub(crate) fn detecting(mutation: Mutation) -> Configuration {
         let running = Configuration { starts_running: true, ..Self::PLAIN };
         let late = Configuration { late: 1, ..Self::PLAIN };

@@ -1,8 +1,8 @@
 //! Hold (FENCING 9): a node that cannot commit asks every controller candidate not to declare it dead.
 //!
-//! No step in the model has a deadline, so an outage needs no state of its own: a process that does not commit may be
-//! unable to commit. An agent may ask at any time. A candidate may lose etcd at any moment, grant, and regain etcd. Only the
-//! writes that a candidate has not read meanwhile are part of its state.
+//! No step in the model has a deadline, so an outage needs no separate state: a process that does not commit may be
+//! unable to commit. An agent may ask at any time. A candidate may lose etcd at any moment, grant, and regain etcd.
+//! Only the writes that a candidate has not read meanwhile are part of its state.
 
 use crate::agent;
 use crate::configuration::Configuration;
@@ -17,15 +17,16 @@ use crate::write::{Key, Write};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct NodeView {
-    /// Whether the node asks this candidate, and continues only with its grant.
+    /// `true` if the node asks this candidate, and continues only with its grant.
     pub(crate) asked: bool,
-    /// Whether the newest generation in the node's committed report is this candidate's or a newer one.
+    /// `true` if the newest generation in the node's committed report is the generation of this candidate or a newer
+    /// one.
     pub(crate) named: bool,
-    /// Whether the candidate has granted the node's current question.
+    /// `true` if the candidate has granted the node's current question.
     pub(crate) granted: bool,
-    /// Whether this process has sent a declaration of the node with unknown outcome.
+    /// `true` if this process has sent a declaration of the node with unknown outcome.
     pub(crate) declared: bool,
-    /// Whether the candidate has not read the store since before the node was declared dead.
+    /// `true` if the candidate has not read the store since before the node was declared dead.
     pub(crate) missed: bool,
     /// Number of ticks, up to Th + 1, in which the candidate could commit and the node committed nothing.
     pub(crate) alone: i8,
@@ -45,7 +46,7 @@ pub(crate) enum Event {
 }
 
 impl Candidate {
-    /// Creates a candidate that every node knows, or the place of an absent one.
+    /// Creates a candidate that every node has read, or the place of an absent candidate.
     pub(crate) fn new(present: bool) -> Candidate {
         let view = NodeView {
             asked: present,
@@ -58,7 +59,7 @@ impl Candidate {
         Candidate { silence: [0; NODES], present, dead: false, views: [view; NODES] }
     }
 
-    /// Returns `true` if the candidate has read everything in the store.
+    /// Returns `true` if the candidate has read the newest state of the store.
     pub(crate) fn is_current(&self) -> bool {
         !self.views.iter().any(|view| view.missed)
     }
@@ -90,7 +91,8 @@ pub(crate) fn events(configuration: &Configuration, state: &State, add_event: &m
     }
 }
 
-/// Returns `true` if a candidate may join: at most one more than at first, in a place whose former candidate no node asks.
+/// Returns `true` if a candidate may join: at most one candidate more than at the beginning, and only in a place whose
+/// former candidate no node asks.
 fn has_room(configuration: &Configuration, state: &State, candidate: &Candidate) -> bool {
     let present = state.candidates.iter().filter(|candidate| candidate.present).count();
     present <= configuration.candidates && !candidate.views.iter().any(|view| view.asked)
@@ -142,8 +144,9 @@ pub(crate) fn read(candidate: &mut Candidate) {
     }
 }
 
-/// Restarts a candidate's process. Its candidate key stays, with its generation (R9.12, R9.16). The process grants only after
-/// it has read the store, so earlier gaps do not matter. It does not know of a declaration that its predecessor sent.
+/// Restarts a candidate's process. Its candidate key stays, with its generation (R9.12, R9.16). The process grants only
+/// after it has read the store, so earlier gaps do not matter. It has no record of a declaration that its predecessor
+/// sent.
 pub(crate) fn restart(configuration: &Configuration, candidate: &mut Candidate) {
     candidate.silence = [0; NODES];
     read(candidate);
@@ -155,8 +158,8 @@ pub(crate) fn restart(configuration: &Configuration, candidate: &mut Candidate) 
     }
 }
 
-/// Records that a node is declared dead. Until they read again, candidates do not know of the declaration. The sender
-/// is an exception if it awaits the outcome.
+/// Records that a node is declared dead. Until a candidate reads the store again, it has not read the declaration, and
+/// may still grant. The sender is an exception if it waits for the outcome.
 pub(crate) fn closed(configuration: &Configuration, state: &mut State, node: NodeId, leader_knows: bool) {
     for (number, candidate) in state.candidates.iter_mut().enumerate() {
         candidate.views[index_of(node)].missed =
@@ -171,14 +174,15 @@ pub(crate) fn opened(state: &mut State, node: NodeId) {
     }
 }
 
-/// Returns `true` if the leader may declare a node dead on silence: its key exists, and the node knows of it.
+/// Returns `true` if the leader may declare a node dead on silence: the leader's candidate key exists, and the node has
+/// read it.
 pub(crate) fn may_declare(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let leader = &state.candidates[0];
     let named = leader.views[index_of(node)].named || configuration.has_mutation(Mutation::GenerationIgnored);
     leader.present && named
 }
 
-/// Returns `true` if the node's silence after the close of its epoch proves anything to the leader.
+/// Returns `true` if the leader may use the node's silence after the close of its epoch as a proof.
 pub(crate) fn may_conclude(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let leader = &state.candidates[0];
     let counts = !configuration.has_mutation(Mutation::GenerationForClosingOnly);
@@ -201,7 +205,7 @@ pub(crate) fn all_granted(configuration: &Configuration, state: &State, node: No
     if configuration.has_mutation(Mutation::MajorityGrants) { 2 * granted > asked } else { granted == asked }
 }
 
-/// Lets the agent ask again, which invalidates earlier grants.
+/// Records that the agent asks again, which invalidates earlier grants.
 pub(crate) fn ask(state: &mut State, node: NodeId) {
     state.node_mut(node).hold_request_age = Some(0);
     for candidate in &mut state.candidates {
@@ -209,12 +213,13 @@ pub(crate) fn ask(state: &mut State, node: NodeId) {
     }
 }
 
-/// Returns `true` if there is a candidate key that the node's report does not name yet.
+/// Returns `true` if a candidate key exists that the node's report does not name yet.
 pub(crate) fn has_unnamed(state: &State, node: NodeId) -> bool {
     state.candidates.iter().any(|candidate| candidate.present && !candidate.views[index_of(node)].named)
 }
 
-/// Lets the agent ask every existing candidate from now on: its report is about to name the newest one.
+/// Records that the agent asks every existing candidate from now on, because its report is about to name the newest
+/// candidate.
 pub(crate) fn ask_all_present(state: &mut State, node: NodeId) {
     for candidate in &mut state.candidates {
         candidate.views[index_of(node)].asked |= candidate.present;
@@ -229,13 +234,13 @@ pub(crate) fn named(state: &mut State, node: NodeId) {
     }
 }
 
-/// Returns `true` if the agent reads that a candidate is gone while its own fence is unchanged.
+/// Returns `true` if the agent reads that a candidate key was deleted while the fence of its node is unchanged.
 pub(crate) fn may_drop(state: &State, node: NodeId) -> bool {
     let gone = |candidate: &Candidate| !candidate.present && candidate.views[index_of(node)].asked;
     state.node(node).phase == Phase::Member && is_open(state, node) && state.candidates.iter().any(gone)
 }
 
-/// Lets the agent stop asking absent candidates.
+/// Records that the agent no longer asks absent candidates.
 pub(crate) fn drop_gone(state: &mut State, node: NodeId) {
     for candidate in &mut state.candidates {
         candidate.views[index_of(node)].asked &= candidate.present;
@@ -273,7 +278,7 @@ pub(crate) fn is_held(state: &State) -> bool {
     })
 }
 
-/// Returns `true` if a node under a deadline does not know the leader's generation.
+/// Returns `true` if a node under a deadline has not read the leader's generation.
 pub(crate) fn is_led_by_a_newer_one(state: &State) -> bool {
     let leader = &state.candidates[0];
     NODE_IDS

@@ -1,7 +1,7 @@
 //! The leader's part of the protocol: closing an epoch, proofs, opening, assigning (FENCING 3, 5, 6, 8).
 //!
-//! The leader's goals are not part of the model: the leader may take any allowed step at any time. It does not learn
-//! the outcome of a late write, and continues.
+//! The leader's goals are not part of the model: the leader may take any allowed step at any time. The leader receives
+//! no outcome for a late write, and continues.
 
 use crate::action::LeaderStep;
 use crate::configuration::Configuration;
@@ -103,18 +103,18 @@ fn may_close(configuration: &Configuration, state: &State, node: NodeId) -> Opti
     }
 }
 
-/// Returns `true` if something may be assigned to the node.
+/// Returns `true` if the service may be assigned to the node.
 fn is_open(state: &State, node: NodeId) -> bool {
     state.store.fence(node) == Fence::Open
 }
 
-/// Collects every assignment that may follow the current one, with the nodes whose reports it is based on.
+/// Collects every assignment that may follow the current assignment, with the nodes on whose reports it is based.
 fn propose_assignments(configuration: &Configuration, state: &State, found: &mut impl FnMut(Work, u8)) {
     let work = state.store.assignment.work;
     match work {
         Work::Run(on) | Work::Halt(on) => {
             let stopped = state.store.answer(on) == Answer::Stopped;
-            // A service that need not be exclusive waits for no proof.
+            // A service that is not exclusive needs no proof.
             let waits_for_none = !state.store.exclusive && state.store.fence(on) != Fence::Open;
             if stopped
                 || waits_for_none
@@ -123,7 +123,7 @@ fn propose_assignments(configuration: &Configuration, state: &State, found: &mut
             {
                 propose_anywhere(state, if stopped { 1 << on } else { 0 }, found);
             }
-            // The proof of the closed epoch may be older than the arrival, so the node is asked again (R8.17).
+            // The proof of the closed epoch may be older than the arrival, so the leader asks the node again (R8.17).
             if state.store.is_proven_dead(on) && awaits_answer(configuration, state, on) && is_open(state, on)
             {
                 found(Work::Halt(on), 0);
@@ -136,7 +136,7 @@ fn propose_assignments(configuration: &Configuration, state: &State, found: &mut
     }
 }
 
-/// Returns `true` if a proof without an answer does not show that nothing has arrived (R8.17).
+/// Returns `true` if a proof without an answer does not exclude an arrival (R8.17).
 fn awaits_answer(configuration: &Configuration, state: &State, on: NodeId) -> bool {
     let assignment = state.store.assignment;
     assignment.asks
@@ -154,7 +154,7 @@ fn propose_anywhere(state: &State, answers: u8, found: &mut impl FnMut(Work, u8)
     }
 }
 
-/// Mutation only: returns `true` if the node's epoch is open, and the node is silent for W or has nothing active.
+/// Mutation only: returns `true` if the node's epoch is open, and the node is silent for W or has no active service.
 fn may_release_unclosed(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     if !configuration.has_mutation(Mutation::ReleaseWithoutClosing) || !is_open(state, node) {
         return false;
@@ -188,7 +188,8 @@ fn propose_in_place(
     }
 }
 
-/// Collects the assignments after a migration (FENCING 8): until HandingOver the service is on the source; after it, on either.
+/// Collects the assignments after a migration (FENCING 8): until HandingOver, the service is on the source; after it,
+/// the service is on one of the two nodes.
 fn propose_after_migration(
     configuration: &Configuration,
     state: &State,
@@ -200,7 +201,8 @@ fn propose_after_migration(
     let stopped_guard =
         |node: NodeId| if state.store.answer(node) == Answer::Stopped { 1 << node } else { 0 };
     match answered {
-        // Not handed over: back to the source, or to any node once the source is proven gone.
+        // The source has not handed over. The service goes back to the source, or to any node once the source is proven
+        // gone.
         Answer::None | Answer::Outdated => {
             if state.store.is_assigned(from) && is_open(state, from) {
                 found(Work::Run(from), 1 << from);
@@ -231,7 +233,8 @@ fn propose_after_migration(
     if !handed_over || !is_gone(state, from) {
         return;
     }
-    // The source is proven gone, so a target that still waits to receive is ordered to start, which clears the data received.
+    // The source is proven gone. The leader therefore orders a target that still waits to receive to start the service,
+    // which clears the data received.
     let waits = state.store.is_proven_dead(from) && state.store.answer(target) == Answer::Receiving;
     if (has_arrived(state, from) || waits) && is_open(state, target) && state.store.is_assigned(target) {
         found(Work::Run(target), stopped_guard(from) | 1 << target);
@@ -239,7 +242,8 @@ fn propose_after_migration(
     if has_nothing(configuration, state, target) || configuration.has_mutation(Mutation::FreshAfterHandOver) {
         propose_anywhere(state, stopped_guard(from) | stopped_guard(target), found);
     }
-    // The target's earlier answers may be older than an arrival, so the target is ordered to stop what has arrived.
+    // The target's earlier answers may be older than an arrival, so the leader orders the target to stop a copy that
+    // has arrived.
     if configuration.ungated && is_gone(state, target) && is_open(state, target) {
         found(Work::Halt(target), stopped_guard(from) | stopped_guard(target));
     }

@@ -57,14 +57,14 @@ fn the_protocol_holds_while_definitions_change() {
     assert_holds(Configuration::SHORT_DEFINITIONS);
 }
 
-/// From every state, the service must be able to run again on a machine that is on, once faults stop.
+/// From every state, it must be possible after the last fault that the service runs again on a machine that is on.
 #[test]
 fn service_can_run_again_from_every_state() {
     assert_progresses(Configuration::PROGRESS);
 }
 
-/// R9.16: if a restart deleted its key, the only candidate would have joined later than the generation that the node
-/// knows. It could conclude nothing from the silence of a lost machine.
+/// R9.16: if a restart deleted the candidate key, the only candidate would have joined later than the generation in the
+/// node's report. The candidate could then draw no conclusion from the silence of a lost machine.
 #[test]
 fn restarted_candidate_keeps_its_key() {
     let steps = ["fault: CandidateRestart(0)", "fault: LeaderChange(0)", "fault: PowerLoss(0)"];
@@ -82,7 +82,8 @@ fn timely_agents_and_daemons_prevent_resets() {
     assert_holds(Configuration::SHORT_TIMELY);
 }
 
-/// Each of the other inequalities must suffice, with no period to spare. All other tests use sliding timeouts.
+/// Each of the other two inequalities must be sufficient, and a W that is one period shorter must not be. All other
+/// tests use sliding timeouts.
 #[test]
 fn each_timing_inequality_is_tight() {
     for device in [Device::Fixed, Device::NotRetained] {
@@ -99,8 +100,9 @@ fn removing_any_rule_breaks_the_protocol() {
     }
 }
 
-/// A new candidate must not complete another candidate's declaration by silence, because it would start a second copy:
-/// the declaration was late, and its restarted sender grants the node's question without having read the declaration.
+/// A new candidate must not complete another candidate's declaration by silence, because that would start a second
+/// copy. The declaration was late, and its restarted sender grants the node's question before it has read the
+/// declaration.
 #[test]
 fn new_candidate_completes_no_declaration_by_silence() {
     let hold_steps = [

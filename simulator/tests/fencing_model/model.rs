@@ -1,4 +1,4 @@
-//! The model as the checker sees it: initial state, possible actions, next state, properties.
+//! The model in the form that the checker requires: initial state, possible actions, next state, properties.
 
 use stateright::{Model, Property};
 
@@ -29,7 +29,7 @@ impl Model for Protocol {
     }
 
     fn actions(&self, state: &State, found: &mut Vec<Action>) {
-        // A write that will be refused changes nothing. It arrives immediately, so that it does not multiply the states.
+        // A write that etcd will refuse has no effect. It arrives immediately, so that it does not multiply the states.
         if let Some(number) = state.late.iter().position(|late| *late == Some(Late::Refused)) {
             found.push(Action::Arrive(number));
             return;

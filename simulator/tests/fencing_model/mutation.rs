@@ -6,13 +6,13 @@ use crate::properties::{NEVER_TWO, NOT_ALONE, NOT_LOST};
 /// A rule that is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Mutation {
-    /// FENCING 3: D counts from the answer instead of from before the commit.
+    /// FENCING 3: D is measured from the answer instead of from the clock reading before the commit.
     DeadlineFromReceipt,
-    /// FENCING 4: W is one watchdog period shorter than the inequality asks for.
+    /// FENCING 4: W is one watchdog period shorter than the inequality requires.
     OnePeriodLess,
     /// FENCING 5: proof (a) at o + Th instead of o + W.
     ReleaseAtValidity,
-    /// FENCING 5: the assignment is moved off a silent node without closing the node's epoch first.
+    /// FENCING 5: the leader moves the assignment off a silent node without closing the node's epoch first.
     ReleaseWithoutClosing,
     /// FENCING 1: an agent's report does not guard the key that it writes.
     OwnKeyNotGuarded,
@@ -42,7 +42,7 @@ pub(crate) enum Mutation {
     SourceEndNotAwaited,
     /// R8.17: with a driver that is not gated, a proof of the target from before the source's end counts.
     EarlierProofCounts,
-    /// R8.17: the proof that closes the epoch of a target that was asked counts as its answer.
+    /// R8.17: the proof of a target that was asked counts as its answer.
     AnswerNotAwaited,
     /// R8.17: a target that is ordered to start what it received is not asked about an arrival.
     StartNotAsked,
@@ -70,8 +70,8 @@ pub(crate) enum Mutation {
 }
 
 impl Mutation {
-    /// Returns the property that is violated without the rule: guarantee 1, except for the rule that keeps a merely
-    /// isolated node from being held.
+    /// Returns the property that is violated without the rule. This is guarantee 1, except for the rule that prevents
+    /// the hold of a node that is merely isolated.
     pub(crate) fn breaks(self) -> &'static str {
         match self {
             Mutation::GrantThoughAble => NOT_ALONE,

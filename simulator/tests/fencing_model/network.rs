@@ -1,4 +1,4 @@
-//! The store's side of a write: the late writes that it causes to be refused, and its effect when it is applied.
+//! The store's side of a write: the late writes that etcd refuses because of it, and its effect when it is applied.
 
 use crate::configuration::Configuration;
 use crate::hold;
@@ -31,8 +31,8 @@ pub(crate) fn has_room(configuration: &Configuration, state: &State) -> bool {
     state.late.iter().flatten().count() < configuration.late
 }
 
-/// Applies a write whose guards hold. If `sender_knows`, the sender still waits and learns the outcome. Otherwise the
-/// sender reads the store, which every step of an agent does anyway.
+/// Applies a write whose guards hold. If `sender_knows`, the sender still waits and receives the outcome. If not, the
+/// sender reads the store, as every step of an agent does.
 pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Write, sender_knows: bool) {
     match write {
         Write::Heartbeat(node, change) => heartbeat(configuration, state, node, change, sender_knows),
@@ -42,7 +42,7 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
                 Work::Move { .. } => Answer::Receiving,
             };
             record_answer(configuration, state, node, answer);
-            // The answer itself contains the permit; the permit's guards make sure that it is right.
+            // The answer contains the permit. The guards of the permit ensure that it is valid.
             if state.node(node).phase == Phase::Member {
                 learn_permit(state, node);
             }
@@ -102,8 +102,8 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
             if state.store.fence(node) != Fence::Open {
                 state.harm = Harm::EpochWentBack;
             }
-            // The fence keeps the content of the closed epoch's report. The report itself then only states whether the
-            // node registers or has left.
+            // The fence keeps the content of the closed epoch's report. The report then states only whether the node
+            // registers or has left.
             let member = &mut state.store.members[index_of(node)];
             state.store.fences[index_of(node)] = Fence::Fencing { armed: member.armed };
             member.armed = false;
@@ -178,7 +178,7 @@ fn heartbeat(
     };
     if joins {
         state.node_mut(node).phase = Phase::Member;
-        // A new process reads the store; an answer from before the node's current epoch is no permit.
+        // A new process reads the store. An answer from before the current epoch of the node is no permit.
         if state.store.is_assigned(node) {
             learn_permit(state, node);
         }
@@ -189,7 +189,7 @@ fn heartbeat(
     }
 }
 
-/// Returns `true` if the node is the target of a migration whose source has ended, and only later evidence counts: the
+/// Returns `true` if the node is the target of a migration whose source has ended, and only later evidence counts. The
 /// service may have arrived there in any boot (R8.13, R8.17).
 fn awaits_evidence(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let from = other_node(node);
@@ -198,9 +198,10 @@ fn awaits_evidence(configuration: &Configuration, state: &State, node: NodeId) -
     has_moved || assignment.asks && assignment.work.names(node)
 }
 
-/// Notes whether a release of the target is later than the source's end.
+/// Records whether a release of the target is later than the end of the source.
 fn note_release(configuration: &Configuration, state: &mut State, node: NodeId, proof: Proof) {
-    // Without a permit, the daemon of an armed node may have no deadline yet, so that it does not reset what arrives.
+    // Without a permit, the daemon of an armed node may have no deadline yet. The watchdog then does not end a copy
+    // that arrives.
     let store = &state.store;
     let has_permit = store.answered_in_epoch[index_of(node)] && store.answer(node).is_active();
     let is_later = match proof {
@@ -223,8 +224,8 @@ fn record_answer(configuration: &Configuration, state: &mut State, node: NodeId,
     refuse_late_writes(configuration, state, Key::Answer(node));
 }
 
-/// Gives the agent the right of its permit as soon as the permit is committed, the earliest possible moment. An action
-/// that the agent has begun or given up may only continue, under its own permit, while the copy runs.
+/// Gives the agent the right of its permit at the earliest possible moment, the commit of the permit. An action that
+/// the agent has begun or given up is not begun again. It may only continue while its copy runs under its permit.
 fn learn_permit(state: &mut State, node: NodeId) {
     let answer = state.store.answer(node);
     let work = state.store.assignment.work;
@@ -246,8 +247,8 @@ fn learn_permit(state: &mut State, node: NodeId) {
     }
 }
 
-/// Returns `true` if a new assignment asks its node about an arrival: the node was a migration's target and has not
-/// reported the arrival, or was asked and has not answered (R8.17).
+/// Returns `true` if a new assignment asks its node about an arrival: the node was the target of a migration and has
+/// not reported the arrival, or the leader has asked the node and it has not answered (R8.17).
 fn needs_arrival_answer(configuration: &Configuration, state: &State, work: Work) -> bool {
     let before = state.store.assignment;
     match (before.work, work) {
@@ -266,8 +267,8 @@ fn needs_arrival_answer(configuration: &Configuration, state: &State, work: Work
     }
 }
 
-/// Returns `true` if the node has reported under the current assignment. What is then found about the node is later
-/// than the assignment.
+/// Returns `true` if the node has reported under the current assignment. All later evidence about the node is then
+/// newer than the assignment.
 pub(crate) fn has_answered(state: &State, node: NodeId) -> bool {
     match state.store.answer(node) {
         Answer::Active | Answer::Stopped | Answer::Receiving | Answer::HandingOver => true,
@@ -275,7 +276,8 @@ pub(crate) fn has_answered(state: &State, node: NodeId) -> bool {
     }
 }
 
-/// Writes a new assignment under a new action uid, which outdates every answer, right and write for the former one.
+/// Writes a new assignment under a new action uid, which outdates every answer, right and write for the former action
+/// uid.
 fn assign(configuration: &Configuration, state: &mut State, work: Work) {
     let asks = needs_arrival_answer(configuration, state, work);
     if !asks {
@@ -316,8 +318,8 @@ pub(crate) fn proves(configuration: &Configuration, state: &State, node: NodeId,
     }
 }
 
-/// Returns `true` if the node's report names an active service that the watchdog must guard (R4.26), or if the node was
-/// asked about a copy that may have arrived and has not answered (R8.17).
+/// Returns `true` if the node's report names an active service that the watchdog must guard (R4.26), or if the leader
+/// has asked the node about a copy that may have arrived, and the node has not answered (R8.17).
 pub(crate) fn is_active(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let store = &state.store;
     let must_answer = configuration.ungated
@@ -328,7 +330,7 @@ pub(crate) fn is_active(configuration: &Configuration, state: &State, node: Node
         && (must_answer || store.answered_in_epoch[index_of(node)] && store.answer(node).is_active())
 }
 
-/// Returns `true` if nothing of the service can be on a migration's target, after the end of its source (R8.16, R8.17).
+/// Returns `true` if no copy can be on the target of a migration, after the end of its source (R8.16, R8.17).
 pub(crate) fn has_nothing(configuration: &Configuration, state: &State, target: NodeId) -> bool {
     if configuration.ungated && !configuration.has_mutation(Mutation::EarlierProofCounts) {
         state.store.assignment.evidence == Evidence::Release
@@ -337,7 +339,7 @@ pub(crate) fn has_nothing(configuration: &Configuration, state: &State, target: 
     }
 }
 
-/// Returns `true` if the node has given up the assigned service, or is proven gone (FENCING 6).
+/// Returns `true` if the node has reported the end of the assigned action, or is proven to have ended (FENCING 6).
 pub(crate) fn is_gone(state: &State, node: NodeId) -> bool {
     state.store.answer(node) == Answer::Stopped || state.store.is_proven_dead(node)
 }

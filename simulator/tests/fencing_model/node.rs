@@ -7,12 +7,12 @@ pub(crate) enum Power {
     On,
     /// The machine is off, and its memory is lost.
     Off {
-        /// Whether its own watchdog reset it.
+        /// `true` if its own watchdog reset it.
         self_fenced: bool,
     },
 }
 
-/// Phase of the agent's process, as the process knows it.
+/// Phase of the agent's process, from the view of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// No process. Its earlier writes may still be applied.
@@ -32,7 +32,7 @@ pub(crate) enum Phase {
 pub(crate) enum Watchdog {
     /// Not armed: no reset is possible.
     Off,
-    /// The daemon pets without a deadline: while arming, and after stop-then-stay.
+    /// The daemon pets without a deadline: during arming, and after stop-then-stay.
     Free,
     /// The daemon pets only while now ≤ D.
     Follow {
@@ -44,7 +44,7 @@ pub(crate) enum Watchdog {
         /// not one step. The daemon reads the clock as early as possible (`Bounds::pet`).
         checked: Option<i8>,
     },
-    /// The descriptor was closed uncleanly, the kernel pinged once more, and no process pets.
+    /// The descriptor was closed uncleanly. The kernel has petted the device once more, and no process pets it.
     Orphan {
         /// Ticks until the device resets the machine.
         timer: i8,
@@ -58,7 +58,7 @@ pub(crate) enum Watchdog {
 pub(crate) enum Service {
     /// No copy.
     Absent,
-    /// Prepared to receive a migration, without any effect yet.
+    /// Prepared to receive a migration; no data has arrived.
     Paused,
     /// The copy runs.
     Running,
@@ -71,12 +71,12 @@ pub(crate) enum Right {
     None,
     /// Start, and restart in place.
     Start {
-        /// Whether the action uid is still the assigned one.
+        /// `true` if the action uid is still the assigned one.
         current: bool,
     },
     /// Prepare to receive a migration.
     Receive {
-        /// Whether the action uid is still the assigned one.
+        /// `true` if the action uid is still the assigned one.
         current: bool,
     },
 }
@@ -99,8 +99,8 @@ pub(crate) enum HandOver {
     None,
     /// The driver has not begun (R8.10 to R8.12).
     Waiting {
-        /// Ticks, at most Ts, since the agent sent the read that found the target as guarded; `None`: the agent has not
-        /// read the target again.
+        /// Ticks, at most Ts, since the agent sent the read that showed the target as HandingOver guards it. `None`:
+        /// the agent has not read the target again.
         read: Option<i8>,
         /// Ticks, at most Ts, since the target's report or fence changed.
         lost: i8,
@@ -116,18 +116,19 @@ pub(crate) struct Node {
     pub(crate) power: Power,
     /// Phase of the agent.
     pub(crate) phase: Phase,
-    /// Whether the fence is open for the epoch in the agent's journal (its own epoch, boot id and request).
+    /// `true` if the fence is open for the epoch in the agent's journal (its own epoch, boot id and request).
     pub(crate) is_registered: bool,
     /// State of the watchdog.
     pub(crate) watchdog: Watchdog,
     pub(crate) service: Service,
-    /// Right of the agent, as far as the agent knows.
+    /// Right of the agent, from the view of the agent.
     pub(crate) right: Right,
-    /// Whether the journal states that the current action uid was begun or given up, so that it is never begun again.
+    /// `true` if the journal states that the current action uid was begun or given up. The agent then does not begin
+    /// the action again.
     pub(crate) is_spent: bool,
     /// Progress of a live migration away from this machine.
     pub(crate) hand_over: HandOver,
-    /// Whether the journal names a reception that its driver cannot close (R4.40, R4.41). Outlives the boot.
+    /// `true` if the journal names a reception that its driver cannot close (R4.40, R4.41). Outlives the boot.
     pub(crate) receives: bool,
     /// Ticks since the agent read its clock (`s`) for an applied heartbeat whose answer is on its way, at most Th + 1.
     /// `None`: no answer is due.
@@ -202,7 +203,7 @@ impl Node {
         };
     }
 
-    /// Starts a machine that was off. Only the journal is left.
+    /// Starts a machine that was off. Only the journal has survived.
     pub(crate) fn boot(&mut self) {
         *self =
             Node { phase: Phase::Clearing, is_registered: false, receives: self.receives, ..Node::idle() };

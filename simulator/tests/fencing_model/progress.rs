@@ -2,8 +2,8 @@
 //! service runs.
 //!
 //! The whole graph is stored and searched backward from the good states. Unlike the checker's own `eventually`, this is
-//! also correct for paths with cycles. The search shows that a path exists, not that it is taken. The path is taken if
-//! every step that stays possible is taken at some time.
+//! also correct for paths with cycles. The search shows that a path exists, not that the cluster takes it. The cluster
+//! takes the path if every step that stays possible happens at some time.
 
 use crate::action::{Action, AgentStep, Fault, LeaderStep};
 use crate::configuration::Configuration;
@@ -25,11 +25,11 @@ pub(crate) struct ProgressResult {
     pub(crate) states: usize,
     /// Number of states in which the service runs as assigned.
     pub(crate) good: usize,
-    /// Length of the longest of the shortest paths to a good state, in steps.
+    /// Maximum over all states of the length of the shortest path to a good state, in steps.
     pub(crate) longest: usize,
     /// Duration of the search.
     pub(crate) time: Duration,
-    /// State from which no path leads to a good one; `None`: none was found.
+    /// State from which no path leads to a good state; `None` if the search found no such state.
     pub(crate) stuck: Option<State>,
 }
 
@@ -101,7 +101,8 @@ pub(crate) fn check(configuration: Configuration) -> ProgressResult {
     ProgressResult { states: states.len(), good: good_count, longest, time: begin.elapsed(), stuck }
 }
 
-/// Returns the length of the shortest path without faults from this state to a good one; `None` if none exists.
+/// Returns the length of the shortest path without faults from this state to a good state; `None` if no such path
+/// exists.
 pub(crate) fn way_to_good(configuration: Configuration, from: State) -> Option<usize> {
     let model = Protocol { configuration };
     let mut visited = HashSet::from([from]);
@@ -146,7 +147,7 @@ fn has_running_machine(state: &State) -> bool {
     state.nodes.iter().any(crate::node::Node::is_on)
 }
 
-/// Returns `true` if the service runs on one node, under its permit and its assignment, and nothing else is left of it.
+/// Returns `true` if the service runs on one node, under its permit and its assignment, and no other copy exists.
 fn is_good(state: &State) -> bool {
     let runs = |node: &NodeId| {
         let other_machine = state.node(other_node(*node));
@@ -162,7 +163,7 @@ fn is_good(state: &State) -> bool {
 }
 
 /// Returns `true` if a step is neither a fault nor a command. Machines that are off stay off. Processes that have ended
-/// are started again, and a leader is elected if there is none.
+/// are started again, and a leader is elected if no candidate is the leader.
 fn is_healthy(state: &State, action: Action) -> bool {
     match action {
         Action::Fault(Fault::LeaderChange(_)) => !state.has_leader,

@@ -99,7 +99,7 @@ fn has_permit(state: &State, node: u8) -> bool {
     state.store.answer(node) == Answer::Active && state.node(node).service == Service::Running
 }
 
-/// Returns `true` if a node was active when it was fenced, and the service runs on the other.
+/// Returns `true` if a node was active when it was fenced, and the service runs on the other node.
 fn failed_over(state: &State) -> bool {
     NODE_IDS.into_iter().any(|node| {
         let lost = state.store.answer(other_node(node)) == Answer::Outdated
@@ -108,7 +108,7 @@ fn failed_over(state: &State) -> bool {
     })
 }
 
-/// Returns `true` if a node has stopped the service of its action and is petted without a deadline.
+/// Returns `true` if a node has stopped the service of its action, and its daemon pets without a deadline.
 fn stays(state: &State) -> bool {
     NODE_IDS.into_iter().any(|node| {
         let machine = state.node(node);

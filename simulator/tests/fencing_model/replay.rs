@@ -18,9 +18,9 @@ use std::collections::HashSet;
 pub(crate) const TICK_MS: Millis = 250;
 
 /// Returns the times of a trace in ticks. Two moments at a distance of x ticks are separated by ⌊x⌋ or ⌊x⌋ + 1
-/// boundaries of ticks. So events **until** a time are no later in the model, and waits **for** a time last at least
-/// its integer part. Th and Ts are exact; the model's W is the integer part of the code's W. The part of W
-/// that remains for the watchdog must still cover the longest time that its device takes.
+/// boundaries of ticks. Events **until** a time are therefore no later in the model, and waits **for** a time last at
+/// least its integer part. Th and Ts are exact; the model's W is the integer part of the code's W. The part of W that
+/// remains for the watchdog must still cover the longest time that its device takes.
 pub(crate) fn bounds(trace: &Trace) -> Bounds {
     let ticks = |ms: Millis| i8::try_from(ms / TICK_MS).expect("a time of the model");
     let timings = &trace.timings;
@@ -41,7 +41,7 @@ pub(crate) fn bounds(trace: &Trace) -> Bounds {
     bounds
 }
 
-/// Returns the configuration of which a trace is a path: everything may happen.
+/// Returns the configuration of which a trace must be a path. All steps and faults are enabled.
 pub(crate) fn configuration(trace: &Trace, hold: bool) -> Configuration {
     Configuration {
         name: "replay",
@@ -180,13 +180,13 @@ fn after_event(model: &Protocol, states: &HashSet<State>, event: Event) -> HashS
     )
 }
 
-/// Returns the states after a deadline was set, in which the model's deadline is no earlier.
+/// Returns the states after the agent has set a deadline. In these states, the deadline of the model is not earlier.
 fn after_deadline(model: &Protocol, states: &HashSet<State>, node: u8, left_ms: Millis) -> HashSet<State> {
     let learns = |action: &Action| matches!(action, Action::Agent(step_node, AgentStep::LearnDeadline | AgentStep::HoldOn) if *step_node == node);
     let mut found = states_after(model, states, learns, |_| true);
     found.extend(closure(model, states));
     let remaining = i8::try_from(left_ms / TICK_MS).unwrap_or(i8::MAX);
-    // In the model, a daemon without a deadline gets one only while the deadline is still useful.
+    // In the model, a daemon without a deadline gets a deadline only while that deadline is still useful.
     let useless = remaining <= model.configuration.bounds.margin;
     found.retain(|state| {
         let machine = state.node(node);
@@ -225,7 +225,7 @@ fn is_event_action(action: Action, event: Event) -> bool {
         Event::CutOver(node) => action == Action::CutOver(node),
         Event::CheckTarget(node) => action == Action::Agent(node, AgentStep::CheckTarget),
         Event::BeginDriver(node) => action == Action::Agent(node, AgentStep::BeginDriver),
-        // The model's device resets at the latest moment; a real one may reset earlier.
+        // The device of the model resets at the latest moment; a real device may reset earlier.
         Event::PowerLost { node, by_watchdog: true } => {
             action == Action::Watchdog(node, WatchdogStep::Reset)
                 || action == Action::Fault(Fault::PowerLoss(node))
@@ -244,7 +244,8 @@ fn is_event_action(action: Action, event: Event) -> bool {
     }
 }
 
-/// Returns `true` if two writes are the same, apart from their basis and from whether their action uid is still assigned.
+/// Returns `true` if two writes are equal. Their basis, and whether their action uid is still assigned, are not
+/// compared.
 fn is_same_write(step_write: Write, recorded_write: Write) -> bool {
     match (step_write, recorded_write) {
         (Write::Close { node, .. }, Write::Close { node: recorded_node, .. })
@@ -257,7 +258,7 @@ fn is_same_write(step_write: Write, recorded_write: Write) -> bool {
     }
 }
 
-/// Returns `true` if the model omits this step in such a state, because it changes nothing there.
+/// Returns `true` if the model omits this step in such a state, because the step has no effect there.
 fn may_have_no_effect(state: &State, event: Event) -> bool {
     match event {
         // In the model, idle nodes send no heartbeats.
@@ -265,8 +266,8 @@ fn may_have_no_effect(state: &State, event: Event) -> bool {
             let machine = state.node(node);
             !state.store.member(node).armed && machine.phase == Phase::Member && machine.is_registered
         }
-        // An armed watchdog guards nothing when no exclusive service is left on its node. The agent's last report may
-        // still name an active service.
+        // An armed watchdog guards no service if its node has no exclusive service. The agent's last report may still
+        // name an active service.
         Event::Write(Write::Heartbeat(node, Change::Arm | Change::Disarm)) => {
             state.node(node).is_empty() && state.node(node).watchdog == Watchdog::Off
         }

@@ -13,20 +13,21 @@ pub(crate) const MAX_CANDIDATES: usize = 3;
 /// Largest number of late writes at one time.
 pub(crate) const MAX_LATE_WRITES: usize = 2;
 
-/// A controller candidate. The first candidate is the leader, regardless of its process.
+/// A controller candidate. The first candidate is the only one that can be the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Candidate {
     /// Ticks on this process's clock since it last saw each node's `alive` change (`o`), at most W.
     pub(crate) silence: [i8; NODES],
-    /// Whether the candidate key exists.
+    /// `true` if the candidate key exists.
     pub(crate) present: bool,
-    /// Whether the process has ended permanently.
+    /// `true` if the process has ended permanently.
     pub(crate) dead: bool,
     /// Relation between the candidate and each node.
     pub(crate) views: [NodeView; NODES],
 }
 
-/// A write whose sender no longer waits (*unknown*). The write may be applied at any later time, or never.
+/// A write for whose outcome the sender no longer waits (*unknown*). The write may be applied at any later time, or
+/// never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Late {
     /// The write may still be applied.
@@ -40,11 +41,11 @@ pub(crate) enum Late {
 pub(crate) enum Harm {
     /// No violation.
     None,
-    /// A fence was written from another state than the one that the write was based on: an epoch repeats or goes back.
+    /// A fence was written in another state than the state on which the write was based: an epoch repeats or decreases.
     EpochWentBack,
     /// A machine was reset although its agent and daemon could have prevented the reset in time.
     NeedlessReset,
-    /// A driver began to migrate the service to a target that was lost at least Ts before.
+    /// A driver began to migrate the service to a target that had been lost for at least Ts.
     BegunToLostTarget,
 }
 
@@ -55,7 +56,7 @@ pub(crate) struct State {
     pub(crate) nodes: [Node; NODES],
     /// Candidates, the leader first.
     pub(crate) candidates: [Candidate; MAX_CANDIDATES],
-    /// Whether the first candidate is the leader; `false` from the restart of the leader's process until an election.
+    /// `true` if the first candidate is the leader; `false` from the restart of the leader's process until an election.
     pub(crate) has_leader: bool,
     /// Late writes, in no particular order.
     pub(crate) late: [Option<Late>; MAX_LATE_WRITES],
@@ -64,7 +65,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Returns two registered idle nodes, a leader, and a service just assigned to the first node.
+    /// Returns two registered idle nodes, a leader, and a service that was just assigned to the first node.
     pub(crate) fn initial(configuration: &Configuration) -> Self {
         let present = |number| number < configuration.candidates.max(1);
         State {
@@ -104,7 +105,7 @@ impl State {
         self.candidates[0].silence[index_of(node)]
     }
 
-    /// Returns `true` if a permit of this node may still be applied without the agent's knowledge.
+    /// Returns `true` if a permit of this node with an unknown outcome may still be applied.
     pub(crate) fn has_unknown_permit(&self, node: NodeId) -> bool {
         self.is_late(Write::Permit(node))
     }
@@ -114,9 +115,9 @@ impl State {
         self.late.contains(&Some(Late::Waiting(write)))
     }
 
-    /// Normalizes equivalent states to one form. Silence that is not counted becomes 0. An answer that would extend
-    /// nothing is removed. Daemons read the clock as early as possible. Followers and late writes are sorted. Of two
-    /// states that differ only in the names of the nodes, one is taken.
+    /// Normalizes equivalent states to one form. Silence that does not count becomes 0. An answer that would not extend
+    /// a deadline is removed. Daemons read the clock as early as possible. Followers and late writes are sorted. Two
+    /// states that differ only in the names of the nodes become one state.
     pub(crate) fn normalised(mut self, configuration: &Configuration) -> Self {
         for node in NODE_IDS {
             let armed = self.store.member(node).armed;

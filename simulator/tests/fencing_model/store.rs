@@ -1,8 +1,9 @@
 //! The content of the store: the keys of FENCING 3, 5 and 6, without revisions.
 //!
-//! The model needs no revisions. A late write is refused at the moment when a key that it guards is written (`network.rs`),
-//! which has the effect of `Unchanged`, `Created` and `Absent`. Epochs and action uids are relative: the model only stores
-//! whether one is still current. So a node may be fenced, and a service moved, any number of times.
+//! The model needs no revisions. A late write is refused at the moment when a key that it guards is written
+//! (`network.rs`), which has the effect of `Unchanged`, `Created` and `Absent`. Epochs and action uids are relative:
+//! the model stores only whether an epoch or uid is still current. A node can therefore be fenced, and a service moved,
+//! any number of times.
 
 /// A machine of the model, 0 or 1.
 pub(crate) type NodeId = u8;
@@ -27,9 +28,9 @@ pub(crate) fn index_of(node: NodeId) -> usize {
 pub(crate) enum Fence {
     /// The epoch is open.
     Open,
-    /// The epoch was closed, and nothing is proven yet.
+    /// The epoch was closed, and no proof is recorded yet.
     Fencing {
-        /// Whether the node's report under the close's guard showed armed, so that proof (a) counts.
+        /// `true` if the node's report under the close's guard showed armed, so that proof (a) counts.
         armed: bool,
     },
     /// A proof was recorded (Fenced or Closed): assignments of the older epoch are releasable.
@@ -41,9 +42,9 @@ pub(crate) enum Fence {
 pub(crate) enum Mode {
     /// A present or former member.
     Active,
-    /// The node has stopped and verified everything, and asks for an epoch.
+    /// The node has stopped all services, has verified the stops, and requests an epoch.
     Registering {
-        /// Whether the fence names this request.
+        /// `true` if the fence names this request.
         admitted: bool,
     },
     /// The node has left cleanly.
@@ -55,7 +56,7 @@ pub(crate) enum Mode {
 pub(crate) struct Member {
     /// Mode of the node.
     pub(crate) mode: Mode,
-    /// Whether armed: true is committed.
+    /// `true` if armed: true is committed.
     pub(crate) armed: bool,
 }
 
@@ -64,12 +65,12 @@ pub(crate) struct Member {
 pub(crate) enum Answer {
     /// No answer, or the confirmed end of an older action.
     None,
-    /// Stopped or Failed for the current action: nothing runs, and the right to start has ended. For the source of a
+    /// Stopped or Failed for the current action: no copy runs, and the right to start has ended. For the source of a
     /// migration, this means HandedOver.
     Stopped,
     /// Starting or Running: a permit exists.
     Active,
-    /// The target of a migration is ready, which is also a permit.
+    /// The target of a migration is ready. This report is also a permit.
     Receiving,
     /// The source of a migration hands over: from now on the service is on either node.
     HandingOver,
@@ -115,7 +116,7 @@ impl Work {
         }
     }
 
-    /// Returns `true` if this node may ask for a permit under the assignment.
+    /// Returns `true` if this node may commit a permit under the assignment.
     pub(crate) fn permits(self, node: NodeId) -> bool {
         match self {
             Work::Run(on) => on == node,
@@ -145,25 +146,26 @@ impl Work {
 /// `assignment/<resource>`. The model has one service, so it has one assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Assignment {
-    /// Action under its own action uid.
+    /// Action, which has a unique action uid.
     pub(crate) work: Work,
     /// For each node that the assignment names: whether the copied epoch is still the node's epoch.
     pub(crate) is_current: [bool; NODES],
-    /// Latest evidence of a migration's target from after the source's end (R8.17); only for drivers that are not gated.
+    /// Latest evidence about the target of a migration after the end of the source (R8.17); only for drivers that are
+    /// not gated.
     pub(crate) evidence: Evidence,
-    /// Whether the assignment asks about an arrival in a migration whose source has ended (`source_end_revision`); only for
-    /// drivers that are not gated.
+    /// `true` if the assignment asks about an arrival in a migration whose source has ended (`source_end_revision`);
+    /// only for drivers that are not gated.
     pub(crate) asks: bool,
 }
 
-/// Evidence of a migration's target from after the source's end.
+/// Evidence about the target of a migration after the end of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Evidence {
     /// None yet.
     None,
     /// A heartbeat.
     Heartbeat,
-    /// A fence device that confirmed off, or silence since a heartbeat.
+    /// The confirmation of a fence device that the target is off, or silence since a heartbeat.
     Release,
 }
 
@@ -176,12 +178,12 @@ pub(crate) struct Store {
     pub(crate) members: [Member; NODES],
     /// `report/<node>/resource/<name>`.
     pub(crate) answers: [Answer; NODES],
-    /// Whether the answer belongs to the node's current epoch. An older one does not count as active: everything was
-    /// stopped before the node registered again.
+    /// `true` if the answer belongs to the node's current epoch. An older answer does not count as active: the node
+    /// stopped all services before it registered again.
     pub(crate) answered_in_epoch: [bool; NODES],
     /// `assignment/<resource>`.
     pub(crate) assignment: Assignment,
-    /// Whether the definition allows at most one copy (`exclusive`).
+    /// `true` if the definition allows at most one copy (`exclusive`).
     pub(crate) exclusive: bool,
 }
 
@@ -244,14 +246,14 @@ impl Store {
             && self.fence(target) == Fence::Open
     }
 
-    /// Returns `true` if the node is proven to run nothing of its assignment: the assignment is of an older epoch than
-    /// the fence, and the fence is not Fencing (FENCING 5, "release only from a closed epoch").
+    /// Returns `true` if it is proven that the node runs no copy of its assignment: the assignment is of an older epoch
+    /// than the fence, and the fence is not Fencing (FENCING 5, "release only from a closed epoch").
     pub(crate) fn is_proven_dead(&self, node: NodeId) -> bool {
         !self.assignment.is_current[index_of(node)] && !matches!(self.fence(node), Fence::Fencing { .. })
     }
 
-    /// Returns `true` if no copy may be left anywhere (R6.7). The service is stopped on its node, and each node that
-    /// had a permit has reported a stop since or is proven empty. A proof does not cover unguarded copies (R5.24).
+    /// Returns `true` if no copy can exist on any node (R6.7). The service is stopped on its node. Each node that had a
+    /// permit has reported a stop since then, or is proven empty. A proof does not cover unguarded copies (R5.24).
     pub(crate) fn has_no_copy(&self) -> bool {
         let Work::Halt(on) = self.assignment.work else { return false };
         let is_left = |node: &NodeId| match self.answer(*node) {
@@ -262,7 +264,7 @@ impl Store {
         self.answer(on) == Answer::Stopped && !NODE_IDS.iter().any(is_left)
     }
 
-    /// Returns `true` if this node's silence must be counted: a close by (a) may follow, or has followed.
+    /// Returns `true` if this node's silence must be counted: a close and proof (a) may follow, or have followed.
     pub(crate) fn counts_silence(&self, node: NodeId) -> bool {
         match self.fence(node) {
             Fence::Open => self.member(node).armed,

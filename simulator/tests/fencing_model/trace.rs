@@ -51,7 +51,7 @@ pub(crate) enum Event {
     PowerLost {
         /// The machine.
         node: NodeId,
-        /// Whether the machine's own watchdog caused the loss.
+        /// `true` if the machine's own watchdog caused the loss.
         by_watchdog: bool,
     },
     /// The first agent of a boot started.
@@ -70,7 +70,7 @@ pub(crate) enum Event {
     Grant {
         /// Node that asked.
         node: NodeId,
-        /// Whether the candidate is the leader.
+        /// `true` if the candidate is the leader.
         leads: bool,
     },
 }
@@ -151,7 +151,7 @@ impl Translator {
         }
     }
 
-    /// Finds the nodes that assignments of the service name, the first one first.
+    /// Finds the nodes that the assignments of the service name, in the order of the recording.
     fn find_nodes(&mut self, recorded: &[Recorded]) {
         let key = self.keys.assignment(&self.service);
         for step_record in recorded {
@@ -259,7 +259,7 @@ impl Translator {
         })
     }
 
-    /// Returns `true` if this node hands over, and these are the service's report and the fence of another node.
+    /// Returns `true` if this node hands over, and the keys are the service's report and the fence of another node.
     fn checks_a_target(&self, reader: &str, keys: &[String]) -> bool {
         let report: Option<ServiceReport> =
             self.previous_value(&self.keys.service_report(&reader.into(), &self.service));
@@ -280,7 +280,8 @@ impl Translator {
         }
     }
 
-    /// Returns the writes of the model that a transaction makes; writes about fences come before those that follow from them.
+    /// Returns the writes of the model that a transaction makes. Writes of fences come before the writes that depend on
+    /// them.
     fn committed(&mut self, transaction: &Transaction) -> Vec<Event> {
         let mut fences = Vec::new();
         let mut other_events = Vec::new();
@@ -362,12 +363,12 @@ impl Translator {
             .any(|phase| self.phases.contains(&phase_key(phase)));
         let is_first = self.phases.insert(phase_key(report.phase));
         let write = match report.phase {
-            // The model has no permit to resume: a service that has arrived runs.
+            // The model has no permit to resume. A service that has arrived runs immediately.
             Phase::Starting if is_migration => return None,
             Phase::Starting | Phase::Receiving if is_first => Write::Permit(node),
             Phase::HandingOver if is_first => Write::HandOver(node),
             Phase::Stopped | Phase::Failed | Phase::HandedOver => Write::Stopped { node, current: true },
-            // In the model, a service that a node starts runs from its permit on.
+            // In the model, a service that a node starts runs from the commit of its permit.
             Phase::Running | Phase::MoveFailed if is_migration && is_first => {
                 Write::Running { node, current: true }
             }
@@ -387,7 +388,7 @@ impl Translator {
 
     fn fence(&self, key: &str, value: &[u8], node: NodeId) -> Vec<Write> {
         let fence: Fence = parsed(value).expect("a fence");
-        // The initial state of a run is not recorded: all epochs are open.
+        // The recording does not contain the initial state of a run: all epochs are open.
         let before = self.previous_value::<Fence>(key).map_or(FenceState::Open, |before| before.state);
         let proof = match &fence.proof {
             Some(Proven::Silence { .. }) => Some(Proof::Silence),

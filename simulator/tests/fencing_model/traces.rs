@@ -33,7 +33,7 @@ const SCENARIOS: [(&str, bool); 19] = [
 /// Service whose trace is replayed.
 const SERVICE: &str = "web";
 
-/// In these scenarios, the model must allow every step of the cores at its time.
+/// In these scenarios, the model must allow every step of the cores at the time of the step.
 #[test]
 fn simulator_traces_are_valid_model_paths() {
     let mut problems = Vec::new();
@@ -46,7 +46,7 @@ fn simulator_traces_are_valid_model_paths() {
     assert!(problems.is_empty(), "{}", problems.join("\n\n"));
 }
 
-/// Describes a refusal with the steps before it, without frequently repeated ones.
+/// Describes a refusal with the steps before it. Frequently repeated steps are omitted.
 fn describe_refusal(steps: &[Timed], refused: &Refused) -> String {
     let is_rare = |timed: &&Timed| match timed.event {
         Event::Pet(_)
@@ -144,7 +144,7 @@ fn is_assign_to_the_other(event: Event) -> bool {
     matches!(event, Event::Write(Write::Assign { work: Work::Run(1), .. }))
 }
 
-/// A node is isolated and its service fails over: each step must have its order and its time.
+/// A node is isolated and its service fails over. The model must refuse each step at a wrong position or time.
 #[test]
 fn trace_with_invalid_failover_is_refused() {
     let case = TraceCase::checked("fencing/node-is-cut-off", false, None);
@@ -233,8 +233,8 @@ fn trace_with_invalid_migration_is_refused() {
     });
 }
 
-/// A driver that begins without the second read of its target, or too late after it, must be refused, and so must a
-/// source that reports its end while the driver runs.
+/// The model must refuse a driver that begins without the second read of its target, or too late after that read. It
+/// must also refuse a source that reports its end while the driver runs.
 #[test]
 fn trace_with_early_migration_driver_is_refused() {
     let case = TraceCase::checked("moves/a-target-that-dies-after-the-hand-over", false, None);

@@ -12,7 +12,7 @@ use crate::store::{NODE_IDS, NODES, NodeId, index_of, other_node};
 use crate::write::Key;
 
 /// Returns `true` if a tick may pass. A device whose timeout has passed resets its machine first, unless it is petted
-/// at this moment. No other step has a deadline, unless the configuration demands it.
+/// at this moment. No other step has a deadline, unless the configuration is `timely`.
 pub(crate) fn may_tick(configuration: &Configuration, state: &State) -> bool {
     NODE_IDS.into_iter().all(|node| {
         let due = match state.node(node).watchdog {
@@ -23,7 +23,7 @@ pub(crate) fn may_tick(configuration: &Configuration, state: &State) -> bool {
     })
 }
 
-/// Advances every clock by one tick. Each counter stops at the value above which nothing changes.
+/// Advances every clock by one tick. Each counter stops at the value above which it has no further effect.
 pub(crate) fn tick(configuration: &Configuration, state: &mut State) {
     let bounds = &configuration.bounds;
     for node in NODE_IDS {
@@ -74,7 +74,8 @@ pub(crate) fn arrive(configuration: &Configuration, state: &mut State, number: u
     }
 }
 
-/// Ends the migration by the driver: the source pauses before the target continues, so there are never two running copies.
+/// Ends the migration by the driver: the source pauses before the target continues, so two copies do not run at the
+/// same time.
 pub(crate) fn cut_over(state: &mut State, from: NodeId) {
     let source = state.node_mut(from);
     source.service = Service::Absent;
@@ -144,7 +145,7 @@ pub(crate) fn break_down(configuration: &Configuration, state: &mut State, fault
             machine.is_registered &= joined;
             machine.right = Right::None;
             machine.answer_due = None;
-            // A driver that runs outlives the agent. One that has not begun never begins (R8.12).
+            // A driver that runs outlives the agent. A driver that has not begun never begins (R8.12).
             if matches!(machine.hand_over, HandOver::Waiting { .. }) {
                 machine.hand_over = HandOver::None;
             }

@@ -16,7 +16,7 @@ pub(crate) enum Key {
     Member(NodeId),
     /// `alive/<node>` by its create revision: the agent's incarnation is unchanged.
     Created(NodeId),
-    /// `alive/<node>` by its revision: there was no heartbeat since.
+    /// `alive/<node>` by its revision: no heartbeat was applied since that revision.
     Alive(NodeId),
     /// `report/<node>/resource/<name>`.
     Answer(NodeId),
@@ -52,7 +52,7 @@ pub(crate) enum Change {
     Disarm,
     /// Names the generation of the newest candidate.
     Name,
-    /// Creates `alive`, for a new process or a newly admitted one; an older key is deleted first.
+    /// Creates `alive`, for a new process or a newly admitted node. An older key is deleted first.
     Create,
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum Proof {
     Inactive,
 }
 
-/// A guarded transaction. It is applied at the moment of its decision, or it is late.
+/// A guarded transaction. It is applied at the moment at which its sender decides on it, or it is late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Write {
     /// The agent's heartbeat.
@@ -82,19 +82,19 @@ pub(crate) enum Write {
     Stopped {
         /// Node that reports.
         node: NodeId,
-        /// Whether the action uid is still the assigned one.
+        /// `true` if the action uid is still the assigned one.
         current: bool,
     },
     /// Running, after a migration: the service is on this node.
     Running {
         /// Node that reports.
         node: NodeId,
-        /// Whether the action uid is still the assigned one.
+        /// `true` if the action uid is still the assigned one.
         current: bool,
     },
     /// The source of a migration hands over.
     HandOver(NodeId),
-    /// The agent asks for an epoch.
+    /// The agent requests an epoch.
     Register(NodeId),
     /// The agent leaves cleanly.
     Leave(NodeId),
@@ -102,7 +102,7 @@ pub(crate) enum Write {
     Close {
         /// Node whose epoch is closed.
         node: NodeId,
-        /// Whether the close is based on silence, and so guards `alive`.
+        /// `true` if the close is based on silence, and so guards `alive`.
         on_silence: bool,
     },
     /// The leader records a proof.
@@ -164,8 +164,8 @@ impl Write {
             Write::Release(node, proof) => {
                 let proof_guards = match proof {
                     Proof::Silence => set(&[Key::Alive(node), Key::Candidate]),
-                    // (g) is based on the node's reports, which cannot change after the close: every write of an agent
-                    // guards its epoch.
+                    // Proof (g) is based on the reports of the node. These cannot change after the close, because every
+                    // write of an agent guards its epoch.
                     Proof::Device | Proof::Inactive => 0,
                     Proof::Registration | Proof::Leave => Key::Member(node).bit(),
                 };

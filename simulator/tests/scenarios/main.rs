@@ -1,4 +1,5 @@
-//! Test of all scenario files: expectations and invariants must hold. Together, the files reach every word of the vocabulary.
+//! Test of all scenario files: expectations and invariants must hold, and together, the files must reach every word of
+//! the vocabulary.
 
 mod vocabulary;
 
@@ -35,8 +36,8 @@ fn run(path: &Path, seed: Option<u64>) -> World {
     world
 }
 
-/// Every file must hold with its own seed, and every fourth file also with another seed: delays differ, and the outcome
-/// must not. In the runs with their own seeds, users must be able to read every existing word.
+/// Every file must pass with the seed in the file. Every fourth file must also pass with another seed: delays differ,
+/// but the outcome must not. In the runs with the seeds in the files, users must be able to read every existing word.
 #[test]
 fn every_scenario_passes_and_covers_the_vocabulary() {
     let mut paths = Vec::new();

@@ -10,7 +10,7 @@ use serde_json::Value;
 #[allow(missing_docs, reason = "each variant shows its text, which names its fields")]
 pub enum Command {
     /// `set R field=value …`, `set cluster/default …`, `set node/N …`; a field may be a path such as `requests.memory`.
-    /// With `in-place`, the running copy gets the new definition without a stop, as an operator confirms.
+    /// With `in-place`, an operator confirms that the running copy takes the new definition without a stop.
     Set { kind: Kind, name: String, fields: Vec<(String, Value)>, in_place: bool },
     /// `add R [NODE [running]]`: creates an object given under `later`.
     Add { resource: ResourceName, node: Option<NodeName>, running: bool },

@@ -1,5 +1,5 @@
-//! The bounds of services on a machine: D plus the watchdog's worst case, and the release of the node. Every start
-//! needs an armed node and a watchdog that follows a deadline.
+//! The bounds of services on a machine: D plus the latest reset by the watchdog, and the release of the node. Every
+//! start requires an armed node and a watchdog that follows a deadline.
 
 use super::super::World;
 use super::super::machine::Activity;
@@ -14,7 +14,7 @@ use ha_node_agent::watchdog::protocol::State;
 /// Bounds from the store for services of a machine's current boot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bound {
-    /// Whether the boot's epoch is closed and its services are proven stopped.
+    /// `true` if the boot's epoch is closed and its services are proven stopped.
     pub released: bool,
     /// Milliseconds from the sending of a heartbeat to the latest reset after D; `None`: the node's report is not
     /// armed.
@@ -40,7 +40,7 @@ impl World {
         let timings = &report.timings;
         let valid_ms = timings.heartbeat_valid_ms;
         let drift_ms = (valid_ms * timings.clock_rate_error_ppm).div_ceil(1_000_000);
-        // FENCING 4: the daemon may be stopped between reading its clock and petting, which costs another period.
+        // FENCING 4: the daemon may be paused between reading its clock and petting, which adds another period.
         let worst_ms = watchdog_worst_ms(timings, report.watchdog.timeout_ms);
         let device_ms =
             if report.watchdog.sliding { worst_ms + timings.watchdog_lateness_ms } else { 2 * worst_ms };
@@ -106,7 +106,8 @@ impl World {
             .filter(|present| {
                 present.activity == Activity::Runs && self.is_exclusive(&present.definition.name)
             })
-            // An ungated service may arrive at any time until its source has ended, so the target's release does not cover it.
+            // An ungated service may arrive at any time until the migration on its source has ended, so the release of
+            // the target does not cover the service.
             .filter(|present| {
                 let driver = &present.definition.driver;
                 driver.is_gated() || !driver.can_migrate()
@@ -116,7 +117,7 @@ impl World {
             .collect()
     }
 
-    /// Returns the next epoch of a node whose current one is closed; `None` if its epoch is open.
+    /// Returns the next epoch of a node whose current epoch is closed; `None` if the current epoch is open.
     fn closed_epoch(&self, node: &NodeName) -> Option<Epoch> {
         let fence: Fence = self.record(&self.keys.fence(node))?;
         match fence.state {
@@ -125,8 +126,9 @@ impl World {
         }
     }
 
-    /// Returns `true` if a service is managed: the leader has taken it on, and it is neither deleted nor Ignored. In Error, a
-    /// service is managed only where it may still run; an operator who starts it elsewhere is responsible for it.
+    /// Returns `true` if a service is managed: the leader manages it, and the resource is neither deleted nor Ignored.
+    /// In Error, a service is managed only on the nodes on which it may still run. An operator who starts it on another
+    /// node is responsible for it.
     fn is_guarded(&self, node: &NodeName, name: &ResourceName, uid: &str) -> bool {
         let resource: Option<Resource> =
             self.spec_of(Kind::Resource, name).and_then(|value| serde_json::from_value(value).ok());
@@ -141,7 +143,8 @@ impl World {
             .is_some_and(|(state, _)| !matches!(state, ServiceState::Ignored | ServiceState::Queued));
         let is_abandoned = self.status_of::<ResourceStatus>(Kind::Resource, name).is_some_and(|status| {
             let elsewhere = status.node.as_ref() != Some(node);
-            // When it registered, the node named the service in notStopped: it counts under the epoch that is not open yet.
+            // The registration of the node named the service in notStopped: the service counts under the epoch that is
+            // not open yet.
             let epoch_is_closed = status.epoch.is_some() && status.epoch == self.closed_epoch(node);
             status.state == ServiceState::Error
                 && (elsewhere || epoch_is_closed || status.stop_confirmed == Some(true))

@@ -37,8 +37,8 @@ impl World {
         broken
     }
 
-    /// Checks that an assignment fits into its node. A service that already runs there is adopted where it is, so it is
-    /// not checked. The same holds for a service that a lost node last reported running.
+    /// Checks that an assignment fits into its node. A service that already runs on the node is adopted there, so it is
+    /// not checked. A service that a lost node last reported running is not checked either.
     pub(super) fn check_capacity(&mut self, name: &ResourceName, value: &[u8]) {
         let Ok(assignment) = serde_json::from_slice::<Assignment>(value) else {
             return self.violate("readable records", format!("assignment of {name} cannot be read"));

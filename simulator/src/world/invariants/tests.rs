@@ -1,4 +1,4 @@
-//! Tests that each invariant can fire: a test tampers with a healthy cluster and expects the violation.
+//! Tests that each invariant can fail: a test tampers with a healthy cluster and expects the violation.
 
 use super::super::World;
 use super::super::event::{Event, Sender};
@@ -50,7 +50,7 @@ fn stored_record<T: DeserializeOwned>(world: &World, key: &str) -> T {
     world.record(key).expect("the key exists and is readable")
 }
 
-/// Overwrites a key without any guard but the key's own.
+/// Overwrites a key. The transaction guards no other key.
 fn overwrite(world: &mut World, key: &str, value: &impl serde::Serialize) {
     let revision = world.store.get(key).entries[0].mod_revision;
     let revision_before = world.store.revision();

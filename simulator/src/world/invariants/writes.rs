@@ -86,8 +86,8 @@ impl World {
     }
 }
 
-/// Returns `true` if a stored spec is the acknowledged one. If the service's own tools may change the requested state
-/// (`externalStop: Accept`), that state may differ.
+/// Returns `true` if a stored spec equals the acknowledged spec. With `externalStop: Accept`, the requested state may
+/// differ, because a change by hand changes it.
 fn is_same_request(stored: Option<&Value>, acknowledged: Option<&Value>) -> bool {
     let without_state = |spec: Option<&Value>| {
         let mut spec = spec?.clone();
