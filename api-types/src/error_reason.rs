@@ -40,8 +40,10 @@ macro_rules! error_reasons {
 
 error_reasons! {
     BadRequest = 400, "The request or its body cannot be read.", "correct the fields that the message and the causes name";
-    Forbidden = 403, "The client's certificate does not permit the request.", "use a client certificate with the \
-     required permissions";
+    Unauthorized = 401, "The client has neither a certificate nor a valid token.", "use a client certificate, or a \
+     token that has not expired";
+    Forbidden = 403, "The user's roles do not permit the request, or it comes from a web page of another origin.", "use a \
+     certificate or token with the required role";
     NotFound = 404, "Object or path not found.", "check the kind and the name: `hactl get`";
     MethodNotAllowed = 405, "The object does not support this method.", "use a command of hactl, or a request of \
      [the API](../api.md)";

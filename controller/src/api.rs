@@ -2,7 +2,10 @@
 
 mod admission;
 mod answer;
+mod audit;
+mod authentication;
 mod authorization;
+mod checks;
 mod commit;
 mod controllers;
 mod convert;
@@ -36,7 +39,10 @@ mod watch;
 mod what_if;
 
 use crate::core::{stored_view, usage};
-pub use authorization::AuthorizationMode;
+pub use audit::AuditLog;
+use authentication::Authenticator;
+pub use authentication::AuthorizationMode;
+pub use authentication::tokens::{TokenFileError, Tokens};
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post};
@@ -81,8 +87,12 @@ pub struct ApiOptions {
     pub read_state: Option<ReadState>,
     /// Metrics of requests; `None` if requests are not counted.
     pub metrics: Option<ApiMetrics>,
-    /// Permissions of the clients.
+    /// Permissions of clients with a certificate.
     pub authorization: AuthorizationMode,
+    /// Tokens that the API accepts; `None` if it accepts none.
+    pub tokens: Option<Arc<Tokens>>,
+    /// Destination of the audit records.
+    pub audit_log: AuditLog,
     /// Root directory of the OCF resource agents on this machine, used to check parameters; `None` disables the
     /// check.
     pub ocf_root: Option<PathBuf>,
@@ -103,6 +113,8 @@ impl ApiOptions {
             read_state: None,
             metrics: None,
             authorization: AuthorizationMode::Roles,
+            tokens: None,
+            audit_log: AuditLog::default(),
             ocf_root: None,
         }
     }
@@ -211,11 +223,15 @@ impl<S: Store> ApiState<S> {
 /// Returns the routes of the API.
 ///
 /// `process_routes` are those that belong to the process: `/livez`, `/readyz`, `/metrics` and `/state`
-/// (`ha_runtime::http::admin`). Every route is authorized. Requests carry `ClientIdentity` and `Shutdown` in their extensions when `ha_runtime::http`
-/// serves them. A request without these extensions counts as local.
+/// (`ha_runtime::http::admin`). Every request is checked, by the `ClientIdentity` in its extensions, which
+/// `ha_runtime::http` adds. A request without this extension needs a token.
 pub fn router<S: Store>(state: ApiState<S>, process_routes: Router) -> Router {
     let metrics = state.options().metrics.clone();
-    let mode = state.options().authorization;
+    let options = state.options();
+    let checks = checks::RequestChecks {
+        authenticator: Authenticator::new(options.authorization, options.tokens.clone()),
+        audit_log: options.audit_log.clone(),
+    };
     let router = Router::new()
         .route("/version", get(async || Json(version())))
         .route("/api", get(async |request: Request| discovery::core_versions(request.headers())))
@@ -260,7 +276,7 @@ pub fn router<S: Store>(state: ApiState<S>, process_routes: Router) -> Router {
         .with_state(state)
         .merge(process_routes)
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(axum::middleware::from_fn_with_state(mode, authorization::authorize));
+        .layer(axum::middleware::from_fn_with_state(checks, checks::check));
     match metrics {
         Some(metrics) => router.layer(axum::middleware::from_fn_with_state(metrics, metrics::count_request)),
         None => router,

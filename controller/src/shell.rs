@@ -14,7 +14,7 @@ mod watching;
 
 pub use options::Options;
 
-use crate::api::{self, ApiOptions, ApiState};
+use crate::api::{self, ApiOptions, ApiState, AuditLog, AuthorizationMode, Tokens};
 use crate::core::{Config, Controller, Input};
 use crate::fencer::Fencer;
 use anyhow::Context;
@@ -27,7 +27,7 @@ use ha_api_types::view::StoreMember;
 use ha_runtime::certificate::Certificates;
 use ha_runtime::clock::{Clock, SystemClock};
 use ha_runtime::http::admin::{self, Checks, ReadState};
-use ha_runtime::http::{ServeOptions, bind};
+use ha_runtime::http::{Server, bind};
 use ha_runtime::metrics::Metrics;
 use ha_runtime::program::invalid_settings;
 use ha_runtime::reconcile::drive;
@@ -75,11 +75,18 @@ async fn run(options: Options) -> anyhow::Result<()> {
     // Leadership has channels of its own, so that no other request can queue before it.
     let leadership =
         EtcdStore::following(options.store.config(), followed.clone()).await.map_err(invalid_settings)?;
-    let server = bind(ServeOptions::new(options.listen, options.tls())).await.map_err(invalid_settings)?;
+    let mut servers = Vec::new();
+    for server in options.servers() {
+        servers.push(bind(server).await.map_err(invalid_settings)?);
+    }
+    let tokens = options.token_file.as_deref().map(Tokens::new).transpose().map_err(invalid_settings)?;
+    let audit_log = AuditLog::new(options.audit_log.clone())
+        .context("cannot open the file of --audit-log")
+        .map_err(invalid_settings)?;
     let config = Config {
         cluster: options.cluster.clone(),
         id: options.id(),
-        url: options.advertised(server.address()),
+        url: options.advertised(servers.iter().find_map(Server::address)),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         instance: uuid::Uuid::new_v4().to_string(),
         machine: options.machine(),
@@ -109,7 +116,11 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let ready = Checks::new(&["store"]);
     let mut api_options = ApiOptions::new(&config.id, &config.cluster);
     api_options.metrics = Some(api::ApiMetrics::new(&metrics)?);
-    api_options.authorization = options.authorization;
+    // Without TLS, no client has a certificate, and the mode has no effect.
+    api_options.authorization =
+        if options.tls().is_some() { options.authorization } else { AuthorizationMode::Roles };
+    api_options.tokens = tokens.map(Arc::new);
+    api_options.audit_log = audit_log;
     api_options.ocf_root = Some(options.ocf_root.clone());
     let members = store.clone();
     api_options.store_members = Some(Arc::new(move || store_members(members.clone()).boxed()));
@@ -124,7 +135,9 @@ async fn run(options: Options) -> anyhow::Result<()> {
         async move { api.observe().await }
     });
     let router = api::router(api, admin::router(Checks::default(), ready.clone(), metrics, read_state));
-    let serving = tokio::spawn(server.serve(router, shutdown.clone()));
+    let serving =
+        servers.into_iter().map(|server| tokio::spawn(server.serve(router.clone(), shutdown.clone())));
+    let serving = futures::future::try_join_all(serving.collect::<Vec<_>>());
 
     let watched = watching::WatchTarget { store: store.clone(), followed, keys: keys.clone() };
     let refresher = watching::spawn(watched, inputs.clone(), ready, controller_metrics.clone());
@@ -176,7 +189,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     ha_runtime::notify::stopping();
     writer.flush().await;
     trigger.request();
-    let served = serving.await.context("the HTTP server failed");
+    let served = serving.await.map(|_| ()).context("the HTTP server failed");
     // The lock is held as long as this process can answer an agent.
     drop(lock);
     served

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/clients.rs"]
+mod clients;
 #[path = "support/http.rs"]
 mod http;
 #[path = "support/roles.rs"]

@@ -8,6 +8,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::time::Timestamp;
 use ha_controller::api::{ApiOptions, ApiState, router};
+use ha_runtime::tls::ClientIdentity;
 use ha_store::{Guard, MemoryStore, Store, Transaction};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -45,7 +46,8 @@ impl Server {
         let state = ApiState::new(Arc::clone(&store), keys.clone(), ApiOptions::new("c1", "test"));
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        runtime.spawn(async move { axum::serve(listener, router(state, axum::Router::new())).await });
+        let router = router(state, axum::Router::new()).layer(axum::Extension(ClientIdentity::Loopback));
+        runtime.spawn(async move { axum::serve(listener, router).await });
         let directory = tempfile::tempdir().unwrap();
         // Old versions of kubectl warn if the configuration is missing.
         std::fs::write(directory.path().join("config"), "").unwrap();

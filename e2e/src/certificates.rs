@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, SanType, SerialNumber,
+    date_time_ymd,
 };
 
 /// Issues certificates into a directory as `NAME.pem` and `NAME.key`; the authority's own is `ca.pem`.
@@ -19,7 +20,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Creates the authority and writes its certificate. The authority's key stays in memory.
+    /// Creates the authority, and writes its certificate, its key (`ca.key`), and an empty revocation list (`crl.pem`).
     ///
     /// # Errors
     /// Fails if the directory is not writable.
@@ -31,6 +32,16 @@ impl Authority {
         parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let issuer = CertifiedIssuer::self_signed(parameters, KeyPair::generate()?)?;
         fs::write(directory.join("ca.pem"), issuer.pem())?;
+        write_key(&directory.join("ca.key"), issuer.key())?;
+        let revocation_list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2026, 1, 1),
+            next_update: date_time_ymd(4096, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: Vec::new(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        fs::write(directory.join("crl.pem"), revocation_list.signed_by(&issuer)?.pem()?)?;
         Ok(Self { directory: directory.to_owned(), issuer })
     }
 
@@ -51,8 +62,12 @@ impl Authority {
         let key = KeyPair::generate()?;
         let certificate = parameters.signed_by(&key, &self.issuer)?;
         fs::write(self.directory.join(format!("{name}.pem")), certificate.pem())?;
-        let path = self.directory.join(format!("{name}.key"));
-        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&path)?;
-        file.write_all(key.serialize_pem().as_bytes()).with_context(|| path.display().to_string())
+        write_key(&self.directory.join(format!("{name}.key")), &key)
     }
+}
+
+/// Writes a private key that only its owner can read.
+fn write_key(path: &Path, key: &KeyPair) -> Result<()> {
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
+    file.write_all(key.serialize_pem().as_bytes()).with_context(|| path.display().to_string())
 }

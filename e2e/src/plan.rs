@@ -26,6 +26,8 @@ pub const ETCD_CLIENT_PORT: u16 = 2379;
 pub const ETCD_PEER_PORT: u16 = 2380;
 /// Port of the HTTP API.
 pub const API_PORT: u16 = 7443;
+/// File in a cluster's directory with the tokens that its controllers accept; absent until a token is created.
+pub const TOKEN_FILE: &str = "tokens.yaml";
 /// Path on every node of the directory that all nodes share.
 pub const SHARED: &str = "/srv/shared";
 /// Path of the same directory on a whole machine, reached through the fabric.
@@ -245,6 +247,10 @@ impl Layout<'_> {
             ("tls-key", &self.key(&name)),
             ("client-ca", &self.certificate("ca")),
             ("authorization", "Roles"),
+            ("socket", &text(&api_socket(&machine))),
+            ("client-crl", &self.certificate("crl")),
+            ("token-file", &text(&self.plan.directory.join(TOKEN_FILE))),
+            ("audit-log", &text(&audit_log(&machine))),
             ("fence-agent-path", &text(fence_agents.parent().unwrap_or(&fence_agents))),
         ]));
         Ok(Machine { programs: vec![program("ha-controller", command)], ..machine })
@@ -364,6 +370,16 @@ impl Layout<'_> {
     fn key(&self, name: &str) -> String {
         text(&self.plan.certificates().join(format!("{name}.key")))
     }
+}
+
+/// Returns the Unix socket of a controller's API.
+pub fn api_socket(machine: &Machine) -> PathBuf {
+    machine.volatile.join("api.sock")
+}
+
+/// Returns the audit log of a controller.
+pub fn audit_log(machine: &Machine) -> PathBuf {
+    machine.state().join("audit.jsonl")
 }
 
 /// Returns the socket of a node's simulated watchdog.

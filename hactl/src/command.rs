@@ -41,6 +41,7 @@ mod status;
 mod stop_first;
 mod support;
 mod timing;
+mod token;
 pub(crate) mod top;
 mod trace;
 mod version;
@@ -153,6 +154,8 @@ pub(crate) enum Command {
     Restore(restore::Restore),
     /// Collect diagnostic information for support
     Support(support::Support),
+    /// Manage the tokens that controllers accept, in a file on each controller
+    Token(token::TokenCommand),
     /// Manage contexts, the connection settings of clusters
     Config(config::Config),
     /// List the global options
@@ -221,6 +224,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Restore(restore) => restore.run(session).await,
         Command::Support(support) => support.run(session).await,
         Command::Convert(convert) => convert.run(session),
+        Command::Token(token) => token.run(session),
         Command::Config(config) => config.run(session),
         Command::Options => {
             session.terminal().print(&crate::help::options());

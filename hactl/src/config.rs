@@ -8,20 +8,21 @@ use crate::failure::Failure;
 use clap::Args;
 use clap::ValueHint;
 use reqwest::Url;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Configuration file for all users of a machine.
 pub(crate) const SYSTEM_FILE: &str = "/etc/hactl/config.yaml";
 
-/// Default server: the controller on this machine, at its default address.
-pub(crate) const LOCAL_SERVER: &str = "http://127.0.0.1:7443";
+/// Default server: the controller on this machine, which root can reach without a certificate.
+pub(crate) const LOCAL_SERVER: &str = "unix:/run/hactl-controller/api.sock";
 
 /// Flags that select the cluster.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ConnectionFlags {
-    /// URLs of the controllers, in order; default: http://127.0.0.1:7443
+    /// URLs of the controllers, in order; default: the one on this machine
     #[arg(long, short = 's', global = true, env = "HACTL_SERVER", value_delimiter = ',', value_name = "URL")]
     pub(crate) server: Vec<String>,
     /// Context to use instead of the current one
@@ -36,6 +37,19 @@ pub(crate) struct ConnectionFlags {
     /// Private key file of the client certificate (PEM)
     #[arg(long, global = true, env = "HACTL_CLIENT_KEY", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) client_key: Option<PathBuf>,
+    /// Bearer token of the user; other users of this machine can see it
+    #[arg(
+        long,
+        global = true,
+        env = "HACTL_TOKEN",
+        hide_env_values = true,
+        value_name = "TOKEN",
+        conflicts_with = "token_file"
+    )]
+    pub(crate) token: Option<String>,
+    /// File with the bearer token of the user
+    #[arg(long, global = true, env = "HACTL_TOKEN_FILE", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) token_file: Option<PathBuf>,
     /// Timeout of one request, across all controllers
     #[arg(long, global = true, default_value = "30s", value_name = "DURATION", value_parser = crate::duration::parse)]
     pub(crate) request_timeout: Duration,
@@ -44,14 +58,34 @@ pub(crate) struct ConnectionFlags {
 /// The resolved connection to one cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Connection {
-    /// URLs of the controllers in order of preference; at least one.
-    pub(crate) servers: Vec<Url>,
+    /// Controllers in order of preference; at least one.
+    pub(crate) servers: Vec<ServerAddress>,
     /// Certificate authority; `None`: the system's authorities.
     pub(crate) certificate_authority: Option<PathBuf>,
     /// Certificate and key of the user; `None` means no client certificate.
     pub(crate) identity: Option<(PathBuf, PathBuf)>,
+    /// Bearer token of the user. It has priority over the client certificate.
+    pub(crate) token: Option<String>,
     /// Timeout of one request, across all controllers.
     pub(crate) request_timeout: Duration,
+}
+
+/// Address of a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ServerAddress {
+    /// An http or https URL with a host.
+    Url(Url),
+    /// A Unix socket on this machine.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServerAddress::Url(url) => url.fmt(f),
+            ServerAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
 }
 
 impl ConnectionFlags {
@@ -71,7 +105,13 @@ impl ConnectionFlags {
             ([], known) => known,
             (given, _) => given,
         };
-        let servers = texts.iter().map(|text| server_url(text)).collect::<Result<Vec<_>, _>>()?;
+        let servers = texts.iter().map(|text| server_address(text)).collect::<Result<Vec<_>, _>>()?;
+        let token_file = self.token_file.clone().or(context.token_file);
+        let token = match (&self.token, token_file) {
+            (Some(token), _) => Some(token.clone()),
+            (None, Some(path)) => Some(read_token(&path)?),
+            (None, None) => None,
+        };
         let certificate = self.client_certificate.clone().or(context.client_certificate);
         let key = self.client_key.clone().or(context.client_key);
         let identity = match (certificate, key) {
@@ -90,6 +130,7 @@ impl ConnectionFlags {
             servers,
             certificate_authority: self.certificate_authority.clone().or(context.certificate_authority),
             identity,
+            token,
             request_timeout: self.request_timeout,
         })
     }
@@ -140,15 +181,32 @@ pub(crate) fn files() -> Result<Vec<(PathBuf, ConfigFile)>, Failure> {
     Ok(found)
 }
 
-fn server_url(text: &str) -> Result<Url, Failure> {
+fn read_token(path: &Path) -> Result<String, Failure> {
+    let wrong = |message: &str| Failure::usage(format!("token file {}: {message}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
+    match text.trim() {
+        "" => Err(wrong("the file is empty")),
+        token => Ok(token.to_owned()),
+    }
+}
+
+fn server_address(text: &str) -> Result<ServerAddress, Failure> {
     let invalid_url = |why: &str| {
-        Failure::usage(format!("server {text:?}: {why}"))
-            .help("specify https://HOST:PORT or, on loopback only, http://HOST:PORT")
+        Failure::usage(format!("server {text:?}: {why}")).help(
+            "specify https://HOST:PORT, unix:PATH for a controller on this machine, or http://HOST:PORT on loopback only",
+        )
     };
+    if let Some(path) = text.trim().strip_prefix("unix:") {
+        let path = PathBuf::from(path);
+        let error = "expected the absolute path of a socket";
+        return if path.is_absolute() { Ok(ServerAddress::Unix(path)) } else { Err(invalid_url(error)) };
+    }
     let url = Url::parse(text.trim()).map_err(|error| invalid_url(&error.to_string()))?;
     match url.scheme() {
-        "http" | "https" if url.host_str().is_some_and(|host| !host.is_empty()) => Ok(url),
-        _ => Err(invalid_url("expected an http or https URL with a host")),
+        "http" | "https" if url.host_str().is_some_and(|host| !host.is_empty()) => {
+            Ok(ServerAddress::Url(url))
+        }
+        _ => Err(invalid_url("expected an http or https URL with a host, or unix:PATH")),
     }
 }
 

@@ -1,13 +1,13 @@
-//! HTTP server: without TLS only on loopback, otherwise with TLS and client certificates; with a graceful shutdown.
+//! HTTP server: on a Unix socket, on loopback without TLS, or with TLS and client certificates; with a graceful shutdown.
 
 pub mod admin;
 mod http_version;
+mod unix_socket;
 
 use crate::problems::Problems;
 use crate::shutdown::Shutdown;
 use crate::tls::{ClientIdentity, ReloadingTls, TlsError, TlsFiles};
 use axum::Router;
-use axum::extract::ConnectInfo;
 use axum::extract::Request;
 use futures::{Stream, StreamExt};
 use http_version::Version;
@@ -16,24 +16,42 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use std::fmt;
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tower::ServiceExt;
 
-/// Address, TLS and limits of a server.
+/// Interval of the checks for changed TLS files. A revoked certificate loses its open connections after this time.
+const TLS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Place at which a server listens.
+#[derive(Clone, Debug)]
+pub enum Endpoint {
+    /// A TCP port.
+    Tcp {
+        /// Address to listen on; port 0 selects a free port.
+        address: SocketAddr,
+        /// Files for TLS with client certificates; required except on loopback.
+        tls: Option<TlsFiles>,
+    },
+    /// A Unix socket, which only this user and root can open.
+    Unix(PathBuf),
+}
+
+/// Endpoint and limits of a server.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// Address to listen on; port 0 selects a free port.
-    pub address: SocketAddr,
-    /// Files for TLS with client certificates; required except on loopback.
-    pub tls: Option<TlsFiles>,
+    /// Place at which the server listens.
+    pub endpoint: Endpoint,
     /// Maximum number of connections; further connections wait in the kernel's queue.
     pub connections: usize,
     /// Time limit for a client's TLS handshake, and for the head of a request.
@@ -43,11 +61,19 @@ pub struct ServeOptions {
 }
 
 impl ServeOptions {
-    /// Returns options with the default limits.
+    /// Returns options for a TCP port with the default limits.
     pub fn new(address: SocketAddr, tls: Option<TlsFiles>) -> ServeOptions {
+        ServeOptions::at(Endpoint::Tcp { address, tls })
+    }
+
+    /// Returns options for a Unix socket with the default limits.
+    pub fn unix(path: &Path) -> ServeOptions {
+        ServeOptions::at(Endpoint::Unix(path.to_owned()))
+    }
+
+    fn at(endpoint: Endpoint) -> ServeOptions {
         ServeOptions {
-            address,
-            tls,
+            endpoint,
             connections: 1024,
             header_read_timeout: Duration::from_secs(15),
             grace: Duration::from_secs(5),
@@ -74,18 +100,52 @@ pub enum ServeError {
         /// I/O error of the bind.
         source: io::Error,
     },
+    /// The Unix socket cannot be bound.
+    #[error("cannot listen on {}", path.display())]
+    BindUnix {
+        /// Requested path.
+        path: PathBuf,
+        /// I/O error of the bind.
+        source: io::Error,
+    },
     /// TLS cannot be set up.
     #[error("cannot set up TLS")]
     Tls(#[from] TlsError),
 }
 
-/// A bound listener that does not serve yet; its address is known.
+/// Origin of a request, in the extensions of each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// Address of the client.
+    Tcp(SocketAddr),
+    /// Process on this machine.
+    Process {
+        /// Process id; `None` if the kernel does not report it.
+        pid: Option<i32>,
+    },
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Tcp(address) => address.fmt(f),
+            Peer::Process { pid: Some(pid) } => write!(f, "process {pid}"),
+            Peer::Process { pid: None } => f.write_str("unknown process"),
+        }
+    }
+}
+
+/// A bound listener that does not serve yet.
 #[derive(Debug)]
 pub struct Server {
-    listener: TcpListener,
-    address: SocketAddr,
-    tls: Option<Arc<ReloadingTls>>,
+    listener: Listener,
     options: ServeOptions,
+}
+
+#[derive(Debug)]
+enum Listener {
+    Tcp { listener: TcpListener, address: SocketAddr, tls: Option<Arc<ReloadingTls>> },
+    Unix(UnixListener),
 }
 
 /// Binds a listener.
@@ -94,44 +154,61 @@ pub struct Server {
 /// Fails if the address is not on loopback and TLS is not configured, if the TLS files are invalid, or if the bind
 /// fails.
 pub async fn bind(options: ServeOptions) -> Result<Server, ServeError> {
-    let address = options.address;
-    if options.tls.is_none() && !address.ip().is_loopback() {
+    let listener = match &options.endpoint {
+        Endpoint::Tcp { address, tls } => bind_tcp(*address, tls.clone()).await?,
+        Endpoint::Unix(path) => Listener::Unix(
+            unix_socket::bind(path).map_err(|source| ServeError::BindUnix { path: path.clone(), source })?,
+        ),
+    };
+    Ok(Server { listener, options })
+}
+
+async fn bind_tcp(address: SocketAddr, tls: Option<TlsFiles>) -> Result<Listener, ServeError> {
+    if tls.is_none() && !address.ip().is_loopback() {
         return Err(ServeError::NotLoopback { address });
     }
-    let tls = options.tls.clone().map(ReloadingTls::new).transpose()?.map(Arc::new);
+    let tls = tls.map(ReloadingTls::new).transpose()?.map(Arc::new);
     let listener = TcpListener::bind(address).await.map_err(|source| ServeError::Bind { address, source })?;
     let address = listener.local_addr().map_err(|source| ServeError::Bind { address, source })?;
-    Ok(Server { listener, address, tls, options })
+    Ok(Listener::Tcp { listener, address, tls })
 }
 
 impl Server {
-    /// Returns the bound address, with the actual port.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// Returns the bound address, with the actual port; `None` for a Unix socket.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match &self.listener {
+            Listener::Tcp { address, .. } => Some(*address),
+            Listener::Unix(_) => None,
+        }
     }
 
     /// Serves until a shutdown is requested, then completes the answers in progress.
     ///
-    /// Every request has [`ClientIdentity`], [`ConnectInfo<SocketAddr>`] and [`Shutdown`] in its extensions. After the
-    /// request for a shutdown, no new connection is accepted, and connections are closed after the grace period. Long
-    /// answers such as watches must end themselves by [`until_shutdown`]. A forced shutdown closes all connections
-    /// immediately.
+    /// Every request has [`ClientIdentity`], [`Peer`] and [`Shutdown`] in its extensions. After the request for a
+    /// shutdown, no new connection is accepted, and connections are closed after the grace period. Long answers such
+    /// as watches must end themselves by [`until_shutdown`]. A forced shutdown closes all connections immediately.
+    ///
+    /// A connection is closed as soon as the client's certificate is revoked or expires, or its authority is removed.
     pub async fn serve(self, router: Router, shutdown: Shutdown) {
         let slots = Arc::new(Semaphore::new(self.options.connections));
         let graceful = GracefulShutdown::new();
         let exhausted = Problems::default();
         let mut connections = JoinSet::new();
+        let mut tls_check = interval(TLS_CHECK_INTERVAL);
+        tls_check.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let accepted = tokio::select! {
                 biased;
                 () = shutdown.requested() => break,
                 Some(_) = connections.join_next() => continue,
+                _ = tls_check.tick() => {
+                    self.listener.reload_tls();
+                    continue;
+                }
                 accepted = accept(&self.listener, &slots, &exhausted) => accepted,
             };
-            let Some((stream, peer, slot)) = accepted else { continue };
+            let Some((stream, slot)) = accepted else { continue };
             let connection = Connection {
-                peer,
-                tls: self.tls.clone(),
                 header_read_timeout: self.options.header_read_timeout,
                 router: router.clone(),
                 watcher: graceful.watcher(),
@@ -146,11 +223,34 @@ impl Server {
         tokio::select! {
             () = graceful.shutdown() => {}
             () = tokio::time::sleep(self.options.grace) => {
-                tracing::info!(address = %self.address, "closing connections that did not end in time");
+                tracing::info!(endpoint = ?self.options.endpoint, "closing connections that did not end in time");
             }
             () = shutdown.forced() => {}
         }
         connections.shutdown().await;
+        if let Endpoint::Unix(path) = &self.options.endpoint {
+            unix_socket::remove(path);
+        }
+    }
+}
+
+impl Listener {
+    /// Reads changed TLS files, so that open connections end whose certificate is no longer valid.
+    fn reload_tls(&self) {
+        match self {
+            Listener::Tcp { tls: Some(tls), .. } => drop(tls.settings()),
+            Listener::Tcp { tls: None, .. } | Listener::Unix(_) => {}
+        }
+    }
+
+    async fn accept(&self) -> io::Result<Accepted> {
+        match self {
+            Listener::Tcp { listener, tls, .. } => {
+                let (stream, address) = listener.accept().await?;
+                Ok(Accepted::Tcp { stream, address, tls: tls.clone() })
+            }
+            Listener::Unix(listener) => Ok(Accepted::Unix(listener.accept().await?.0)),
+        }
     }
 }
 
@@ -163,18 +263,18 @@ type Slot = tokio::sync::OwnedSemaphorePermit;
 
 /// Accepts the next connection, once the number of connections permits it.
 async fn accept(
-    listener: &TcpListener,
+    listener: &Listener,
     slots: &Arc<Semaphore>,
     exhausted: &Problems<()>,
-) -> Option<(TcpStream, SocketAddr, Slot)> {
+) -> Option<(Accepted, Slot)> {
     // The semaphore is never closed.
     let slot = Arc::clone(slots).acquire_owned().await.ok()?;
     match listener.accept().await {
-        Ok((stream, peer)) => {
+        Ok(accepted) => {
             if exhausted.record(&(), None) {
                 tracing::info!("accepting connections again");
             }
-            Some((stream, peer, slot))
+            Some((accepted, slot))
         }
         Err(error) => {
             if exhausted.record(&(), Some(error.to_string())) {
@@ -188,10 +288,14 @@ async fn accept(
     }
 }
 
-/// One accepted connection.
+/// An accepted connection whose client is not known yet.
+enum Accepted {
+    Tcp { stream: TcpStream, address: SocketAddr, tls: Option<Arc<ReloadingTls>> },
+    Unix(UnixStream),
+}
+
+/// The handling of one connection.
 struct Connection {
-    peer: SocketAddr,
-    tls: Option<Arc<ReloadingTls>>,
     header_read_timeout: Duration,
     router: Router,
     watcher: Watcher,
@@ -199,38 +303,72 @@ struct Connection {
 }
 
 impl Connection {
-    async fn run(self, stream: TcpStream) {
-        // Without this option, small answers wait for more data. A failure only costs time.
-        let _ = stream.set_nodelay(true);
-        let Some(tls) = self.tls.clone() else { return self.serve(stream, ClientIdentity::Loopback).await };
-        let handshake = tokio_rustls::TlsAcceptor::from(tls.config()).accept(stream);
-        let stream = match timeout(self.header_read_timeout, handshake).await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return tracing::debug!(peer = %self.peer, %error, "TLS handshake failed"),
-            Err(_) => return tracing::debug!(peer = %self.peer, "TLS handshake took too long"),
-        };
-        let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let identity = certificate
-            .ok_or_else(|| "no client certificate".to_owned())
-            .and_then(ClientIdentity::of_certificate);
-        match identity {
-            Ok(identity) => self.serve(stream, identity).await,
-            Err(error) => tracing::warn!(peer = %self.peer, error, "rejected a client certificate"),
+    async fn run(self, accepted: Accepted) {
+        match accepted {
+            Accepted::Unix(stream) => match stream.peer_cred() {
+                Ok(credentials) => {
+                    let identity = ClientIdentity::LocalUser { uid: credentials.uid() };
+                    self.serve(stream, Peer::Process { pid: credentials.pid() }, identity, pending()).await;
+                }
+                Err(error) => tracing::warn!(%error, "rejected a local client without credentials"),
+            },
+            Accepted::Tcp { stream, address, tls } => {
+                // Without this option, small answers wait for more data. A failure only costs time.
+                let _ = stream.set_nodelay(true);
+                match tls {
+                    Some(tls) => self.run_tls(stream, address, &tls).await,
+                    None => {
+                        self.serve(stream, Peer::Tcp(address), ClientIdentity::Loopback, pending()).await;
+                    }
+                }
+            }
         }
     }
 
+    async fn run_tls(self, stream: TcpStream, peer: SocketAddr, tls: &ReloadingTls) {
+        let handshake = tokio_rustls::TlsAcceptor::from(tls.settings().config()).accept(stream);
+        let stream = match timeout(self.header_read_timeout, handshake).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::debug!(%peer, %error, "TLS handshake failed"),
+            Err(_) => return tracing::debug!(%peer, "TLS handshake took too long"),
+        };
+        let certificates: Vec<_> = stream
+            .get_ref()
+            .1
+            .peer_certificates()
+            .unwrap_or_default()
+            .iter()
+            .map(|each| each.clone().into_owned())
+            .collect();
+        let identity = match certificates.first().map(ClientIdentity::of_certificate) {
+            Some(Ok(identity)) => identity,
+            Some(Err(error)) => return tracing::warn!(%peer, error, "rejected a client certificate"),
+            // The handshake refuses such a client, unless the files make certificates optional.
+            None => ClientIdentity::Anonymous,
+        };
+        let user = identity.clone();
+        let invalidated = async {
+            let error = tls.invalidated(&certificates).await;
+            tracing::info!(%peer, client = ?user, %error, "closing a connection, the client certificate is no longer valid");
+        };
+        self.serve(stream, Peer::Tcp(peer), identity, invalidated).await;
+    }
+
+    /// Serves requests until the connection ends or `ended` is complete.
     async fn serve(
         self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        peer: Peer,
         identity: ClientIdentity,
+        ended: impl Future<Output = ()>,
     ) {
-        let Connection { peer, tls: _, header_read_timeout, router, watcher, shutdown } = self;
+        let Connection { header_read_timeout, router, watcher, shutdown } = self;
         let ending = shutdown.clone();
         let service = router.map_request(move |request: Request<Incoming>| {
             let mut request = request.map(axum::body::Body::new);
             let extensions = request.extensions_mut();
             extensions.insert(identity.clone());
-            extensions.insert(ConnectInfo(peer));
+            extensions.insert(peer);
             extensions.insert(ending.clone());
             request
         });
@@ -255,8 +393,13 @@ impl Connection {
             Version::Two => builder.http2_only(),
         };
         let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-        if let Err(error) = watcher.watch(served.into_owned()).await {
-            tracing::debug!(%peer, error, "connection ended");
+        tokio::select! {
+            served = watcher.watch(served.into_owned()) => {
+                if let Err(error) = served {
+                    tracing::debug!(%peer, error, "connection ended");
+                }
+            }
+            () = ended => {}
         }
     }
 }

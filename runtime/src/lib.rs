@@ -7,13 +7,14 @@
 //! - [`reconcile::drive`] passes inputs and deadlines to a pure core ([`reconcile::Core`]), and runs its effects.
 //! - [`clock::SystemClock`] reads the clocks of the machine.
 //! - [`shutdown::Shutdown`] is the state that SIGTERM and SIGINT change.
-//! - [`http::bind`] opens a server, without TLS only on loopback. [`http::admin`] serves health checks and metrics.
+//! - [`http::bind`] opens a server: on a Unix socket, on loopback without TLS, or with TLS. [`http::admin`] serves health checks and metrics.
 //! - [`metrics::Metrics`] is the registry of a process.
 //!
 //! Rule: this crate decides nothing about services and nodes, and only [`clock`] provides the time on which cores
 //! decide.
 
 pub mod certificate;
+pub mod changed_file;
 pub mod clock;
 pub mod config;
 pub mod http;

@@ -1,14 +1,22 @@
-//! TLS for servers: client certificates required, files read again when they change, and the identity of the client.
+//! TLS for servers: client certificates, files read again when they change, revocation, and the identity of the client.
 
 mod subject;
 
+use crate::changed_file::FileStamp;
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// Interval at which the certificate of an open connection is checked for expiry.
+const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// PEM files for a server's TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +27,27 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// File with the authorities whose client certificates are accepted; at least one is required.
     pub client_ca: PathBuf,
+    /// File with certificate revocation lists of these authorities. The certificates of an authority without a list
+    /// are not revoked. A list stays in effect after its time of the next update.
+    pub client_crl: Option<PathBuf>,
+    /// Treatment of clients without a certificate.
+    pub without_certificate: WithoutCertificate,
+}
+
+impl TlsFiles {
+    fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.certificate, &self.key, &self.client_ca].into_iter().chain(&self.client_crl)
+    }
+}
+
+/// Treatment of clients without a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WithoutCertificate {
+    /// The handshake fails.
+    #[default]
+    Refuse,
+    /// The client is [`ClientIdentity::Anonymous`], and has to identify itself in each request.
+    Accept,
 }
 
 /// Reason why TLS could not be set up.
@@ -59,6 +88,13 @@ pub enum TlsError {
 pub enum ClientIdentity {
     /// A client on the loopback interface without TLS: any process on this machine.
     Loopback,
+    /// A process of this machine, connected to a Unix socket.
+    LocalUser {
+        /// User id of the process, as the kernel reports it.
+        uid: u32,
+    },
+    /// A client with TLS but without a certificate.
+    Anonymous,
     /// A client with a certificate of an accepted authority.
     Certificate {
         /// Common name of the subject: the user.
@@ -93,69 +129,96 @@ impl ClientIdentity {
 #[derive(Debug)]
 pub struct ReloadingTls {
     files: TlsFiles,
-    current: Mutex<Current>,
+    stamps: Mutex<Vec<FileStamp>>,
+    settings: watch::Sender<TlsSettings>,
 }
 
-#[derive(Debug)]
-struct Current {
-    stamps: [Stamp; 3],
+/// Settings of TLS from one state of the files.
+#[derive(Clone, Debug)]
+pub struct TlsSettings {
     config: Arc<ServerConfig>,
+    verifier: Arc<dyn ClientCertVerifier>,
 }
 
-/// Properties that identify a version of a file: inode number, length and modification time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp(Option<(u64, u64, Option<SystemTime>)>);
+impl TlsSettings {
+    /// Returns the configuration for the TLS library.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config)
+    }
+
+    fn verify(&self, certificates: &[CertificateDer<'_>]) -> Result<(), rustls::Error> {
+        let Some((client, intermediates)) = certificates.split_first() else { return Ok(()) };
+        self.verifier.verify_client_cert(client, intermediates, UnixTime::now()).map(|_| ())
+    }
+}
 
 impl ReloadingTls {
     /// Reads the files for the first time.
     pub fn new(files: TlsFiles) -> Result<ReloadingTls, TlsError> {
-        let stamps = stamps(&files);
-        let config = load(&files)?;
-        Ok(ReloadingTls { files, current: Mutex::new(Current { stamps, config }) })
+        let stamps = files.paths().map(|path| FileStamp::of(path)).collect();
+        let settings = load(&files)?;
+        Ok(ReloadingTls { files, stamps: Mutex::new(stamps), settings: watch::Sender::new(settings) })
     }
 
     /// Returns the settings for the next connection, after reading the files again if they have changed.
-    pub fn config(&self) -> Arc<ServerConfig> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamps = stamps(&self.files);
-        if stamps != current.stamps {
+    pub fn settings(&self) -> TlsSettings {
+        let mut known = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamps: Vec<FileStamp> = self.files.paths().map(|path| FileStamp::of(path)).collect();
+        if stamps != *known {
             match load(&self.files) {
-                Ok(config) => {
+                Ok(settings) => {
                     tracing::info!(certificate = %self.files.certificate.display(), "reloaded TLS files");
-                    current.config = config;
+                    self.settings.send_replace(settings);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot use the changed TLS files, keeping the previous ones");
                 }
             }
-            current.stamps = stamps;
+            *known = stamps;
         }
-        Arc::clone(&current.config)
+        self.settings.borrow().clone()
+    }
+
+    /// Waits until the certificates of a connected client are no longer valid, and returns the reason.
+    ///
+    /// Assumptions: someone calls [`ReloadingTls::settings`] regularly, which finds changed files.
+    pub async fn invalidated(&self, certificates: &[CertificateDer<'_>]) -> rustls::Error {
+        if certificates.is_empty() {
+            return pending().await;
+        }
+        let mut changes = self.settings.subscribe();
+        loop {
+            let settings = changes.borrow_and_update().clone();
+            if let Err(error) = settings.verify(certificates) {
+                return error;
+            }
+            // Both outcomes lead to the next check. The sender lives as long as this object.
+            let _ = timeout(EXPIRY_CHECK_INTERVAL, changes.changed()).await;
+        }
     }
 }
 
-fn stamps(files: &TlsFiles) -> [Stamp; 3] {
-    use std::os::unix::fs::MetadataExt;
-    [&files.certificate, &files.key, &files.client_ca].map(|path| {
-        Stamp(std::fs::metadata(path).ok().map(|found| (found.ino(), found.len(), found.modified().ok())))
-    })
-}
-
-fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+fn load(files: &TlsFiles) -> Result<TlsSettings, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let wrong_authority =
+        |message: String| TlsError::ClientAuthority { path: files.client_ca.clone(), message };
     let mut authorities = RootCertStore::empty();
     for authority in certificates("client CA certificate", &files.client_ca)? {
-        authorities.add(authority).map_err(|error| TlsError::ClientAuthority {
-            path: files.client_ca.clone(),
-            message: error.to_string(),
-        })?;
+        authorities.add(authority).map_err(|error| wrong_authority(error.to_string()))?;
     }
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(&provider))
-        .build()
-        .map_err(|error| TlsError::ClientAuthority {
-            path: files.client_ca.clone(),
-            message: error.to_string(),
-        })?;
+    let mut verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(&provider));
+    if let Some(path) = &files.client_crl {
+        verifier = verifier
+            .with_crls(revocation_lists(path)?)
+            .only_check_end_entity_revocation()
+            .allow_unknown_revocation_status();
+    }
+    verifier = match files.without_certificate {
+        WithoutCertificate::Refuse => verifier,
+        WithoutCertificate::Accept => verifier.allow_unauthenticated(),
+    };
+    let verifier = verifier.build().map_err(|error| wrong_authority(error.to_string()))?;
     let wrong = |source| TlsError::Certificate {
         certificate: files.certificate.clone(),
         key: files.key.clone(),
@@ -165,14 +228,24 @@ fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(wrong)?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(Arc::clone(&verifier))
         .with_single_cert(chain, private_key(&files.key)?)
         .map_err(wrong)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     // A resumed session would still be accepted after its authority was removed from the file.
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(Arc::new(config))
+    Ok(TlsSettings { config: Arc::new(config), verifier })
+}
+
+/// Reads the certificate revocation lists of a PEM file, which must have at least one.
+fn revocation_lists(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let wrong =
+        |message: String| TlsError::File { file_kind: "revocation list", path: path.to_owned(), message };
+    let lists: Vec<_> = CertificateRevocationListDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .map_err(|error| wrong(error.to_string()))?;
+    if lists.is_empty() { Err(wrong("no revocation list in PEM format".to_owned())) } else { Ok(lists) }
 }
 
 /// Reads the certificates of a PEM file, which must have at least one.

@@ -8,12 +8,14 @@ use futures::StreamExt;
 use ha_runtime::http::{ServeError, ServeOptions, admin, bind, until_shutdown};
 use ha_runtime::metrics::Metrics;
 use ha_runtime::shutdown::Shutdown;
-use ha_runtime::tls::{ClientIdentity, TlsFiles};
+use ha_runtime::tls::{ClientIdentity, TlsFiles, WithoutCertificate};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
-    IsCa, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams,
+    SerialNumber,
 };
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -42,6 +44,10 @@ impl Authority {
 
     /// Returns a client's certificate followed by its key; an empty `name` means no common name.
     fn client(&self, name: &str, groups: &[&str]) -> String {
+        self.client_with_serial(name, groups, 1)
+    }
+
+    fn client_with_serial(&self, name: &str, groups: &[&str], serial: u64) -> String {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name = DistinguishedName::new();
         for group in groups {
@@ -51,8 +57,30 @@ impl Authority {
             params.distinguished_name.push(DnType::CommonName, name);
         }
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params.serial_number = Some(SerialNumber::from(serial));
         let (certificate, key) = self.sign(&params);
         certificate + &key
+    }
+
+    /// Returns a revocation list with the given serial numbers.
+    fn revocation_list(&self, serials: &[u64]) -> String {
+        let now = rcgen::date_time_ymd(2026, 1, 1);
+        let revoked = |serial: &u64| RevokedCertParams {
+            serial_number: SerialNumber::from(*serial),
+            revocation_time: now,
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: now,
+            // An outdated list stays in effect.
+            next_update: rcgen::date_time_ymd(2026, 1, 2),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: serials.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.0).unwrap().pem().unwrap()
     }
 
     fn sign(&self, params: &CertificateParams) -> (String, String) {
@@ -80,7 +108,7 @@ async fn plain_http_is_refused_beyond_loopback() {
 #[tokio::test]
 async fn plain_http_on_loopback_has_its_own_identity() {
     let server = bind(ServeOptions::new(loopback(), None)).await.unwrap();
-    let address = server.address();
+    let address = server.address().unwrap();
     let (trigger, shutdown) = Shutdown::manual();
     let serving = tokio::spawn(server.serve(identity_router(), shutdown));
     let text =
@@ -93,8 +121,8 @@ async fn plain_http_on_loopback_has_its_own_identity() {
 #[tokio::test]
 async fn address_in_use_is_named() {
     let first = bind(ServeOptions::new(loopback(), None)).await.unwrap();
-    let error = bind(ServeOptions::new(first.address(), None)).await.unwrap_err();
-    assert!(error.to_string().contains(&first.address().to_string()), "{error}");
+    let error = bind(ServeOptions::new(first.address().unwrap(), None)).await.unwrap_err();
+    assert!(error.to_string().contains(&first.address().unwrap().to_string()), "{error}");
 }
 
 /// Returns a client that trusts the authority and presents the given certificate.
@@ -115,24 +143,117 @@ fn client(authority: Option<&Authority>, identity: Option<String>) -> reqwest::C
     builder.build().unwrap()
 }
 
+/// Writes the files of a server whose certificate and clients have the same authority.
+fn write_server(directory: &Path, authority: &Authority) -> TlsFiles {
+    let path_of = |name: &str| directory.join(name);
+    let (certificate, key) = authority.server();
+    std::fs::write(path_of("server.pem"), certificate).unwrap();
+    std::fs::write(path_of("server.key"), key).unwrap();
+    std::fs::write(path_of("ca.pem"), authority.certificate_pem()).unwrap();
+    TlsFiles {
+        certificate: path_of("server.pem"),
+        key: path_of("server.key"),
+        client_ca: path_of("ca.pem"),
+        client_crl: None,
+        without_certificate: WithoutCertificate::Refuse,
+    }
+}
+
+#[tokio::test]
+async fn a_unix_socket_identifies_its_clients_and_replaces_an_abandoned_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("api.sock");
+    // The listener ends without removing its socket.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let server = bind(ServeOptions::unix(&path)).await.unwrap();
+    assert_eq!(server.address(), None);
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let error = bind(ServeOptions::unix(&path)).await.unwrap_err();
+    let text = format!("{:#}", anyhow::Error::from(error));
+    assert!(text.contains("another process listens on this socket"), "{text}");
+    let (trigger, shutdown) = Shutdown::manual();
+    let serving = tokio::spawn(server.serve(identity_router(), shutdown));
+    let client = reqwest::Client::builder().unix_socket(path.clone()).tls_certs_only([]).build().unwrap();
+    let text = client.get("http://localhost/who").send().await.unwrap().text().await.unwrap();
+    assert_eq!(text, format!("LocalUser {{ uid: {} }}", nix::unistd::geteuid()));
+    trigger.request();
+    serving.await.unwrap();
+    assert!(!path.exists(), "removed at the end");
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_socket_is_not_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, "content").unwrap();
+    bind(ServeOptions::unix(&path)).await.unwrap_err();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "content");
+}
+
+#[tokio::test]
+async fn a_revoked_certificate_loses_its_open_connections() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::new("ours");
+    let crl = directory.path().join("crl.pem");
+    std::fs::write(&crl, authority.revocation_list(&[7])).unwrap();
+    let files = TlsFiles { client_crl: Some(crl.clone()), ..write_server(directory.path(), &authority) };
+    let watch = async || {
+        let lines = futures::stream::iter(["first\n"]).chain(futures::stream::pending());
+        axum::body::Body::from_stream(lines.map(Ok::<_, std::io::Error>))
+    };
+    let server = bind(ServeOptions::new(loopback(), Some(files))).await.unwrap();
+    let url = format!("https://localhost:{}/watch", server.address().unwrap().port());
+    let (trigger, shutdown) = Shutdown::manual();
+    let serving = tokio::spawn(server.serve(Router::new().route("/watch", get(watch)), shutdown));
+    let client_with =
+        |serial| client(Some(&authority), Some(authority.client_with_serial("anna", &[], serial)));
+    assert!(client_with(7).get(&url).send().await.is_err(), "revoked before the connection");
+    let (revoked, valid) = (client_with(8), client_with(9));
+    let mut revoked_watch = revoked.get(&url).send().await.unwrap();
+    let mut valid_watch = valid.get(&url).send().await.unwrap();
+    for watch in [&mut revoked_watch, &mut valid_watch] {
+        assert_eq!(watch.chunk().await.unwrap().unwrap(), "first\n");
+    }
+    std::fs::write(&crl, authority.revocation_list(&[7, 8])).unwrap();
+    assert!(revoked_watch.chunk().await.is_err(), "cut");
+    assert!(revoked.get(&url).send().await.is_err(), "refused");
+    assert!(valid.get(&url).send().await.is_ok(), "unaffected");
+    let still_open = tokio::time::timeout(Duration::ZERO, valid_watch.chunk()).await;
+    assert!(still_open.is_err(), "no end and no line: {still_open:?}");
+    trigger.request();
+    serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_without_a_certificate_is_anonymous_if_permitted() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::new("ours");
+    let files = TlsFiles {
+        without_certificate: WithoutCertificate::Accept,
+        ..write_server(directory.path(), &authority)
+    };
+    let server = bind(ServeOptions::new(loopback(), Some(files))).await.unwrap();
+    let url = format!("https://localhost:{}/who", server.address().unwrap().port());
+    let (trigger, shutdown) = Shutdown::manual();
+    let serving = tokio::spawn(server.serve(identity_router(), shutdown));
+    let who = async |client: reqwest::Client| client.get(&url).send().await.unwrap().text().await.unwrap();
+    assert_eq!(who(client(Some(&authority), None)).await, "Anonymous");
+    let anna = client(Some(&authority), Some(authority.client("anna", &[])));
+    assert!(who(anna).await.contains("anna"));
+    let theirs = Authority::new("theirs").client("anna", &[]);
+    assert!(client(Some(&authority), Some(theirs)).get(&url).send().await.is_err(), "not anonymous");
+    trigger.request();
+    serving.await.unwrap();
+}
+
 #[tokio::test]
 async fn tls_requires_client_certificates_and_reloads_files() {
     let directory = tempfile::tempdir().unwrap();
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
-    let files = TlsFiles {
-        certificate: directory.path().join("server.pem"),
-        key: directory.path().join("server.key"),
-        client_ca: directory.path().join("ca.pem"),
-    };
-    let write_server = |authority: &Authority| {
-        let (certificate, key) = authority.server();
-        std::fs::write(&files.certificate, certificate).unwrap();
-        std::fs::write(&files.key, key).unwrap();
-    };
-    write_server(&ours);
-    std::fs::write(&files.client_ca, ours.certificate_pem()).unwrap();
+    let files = write_server(directory.path(), &ours);
     let server = bind(ServeOptions::new(loopback(), Some(files.clone()))).await.unwrap();
-    let url = format!("https://localhost:{}/who", server.address().port());
+    let url = format!("https://localhost:{}/who", server.address().unwrap().port());
     let (trigger, shutdown) = Shutdown::manual();
     let serving = tokio::spawn(server.serve(identity_router(), shutdown));
 
@@ -153,8 +274,7 @@ async fn tls_requires_client_certificates_and_reloads_files() {
     std::fs::write(&files.certificate, "nonsense").unwrap();
     let again = client(Some(&ours), Some(ours.client("anna", &[])));
     assert!(again.get(&url).send().await.is_ok());
-    write_server(&theirs);
-    std::fs::write(&files.client_ca, theirs.certificate_pem()).unwrap();
+    write_server(directory.path(), &theirs);
     let new = client(Some(&theirs), Some(theirs.client("berta", &[])));
     assert!(new.get(&url).send().await.unwrap().text().await.unwrap().contains("berta"));
     assert!(client(Some(&theirs), Some(ours.client("anna", &[]))).get(&url).send().await.is_err());
@@ -166,7 +286,8 @@ async fn tls_requires_client_certificates_and_reloads_files() {
 async fn missing_certificate_file_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("missing.pem");
-    let files = TlsFiles { certificate: missing.clone(), key: missing.clone(), client_ca: missing.clone() };
+    let files =
+        TlsFiles { certificate: missing.clone(), ..write_server(directory.path(), &Authority::new("ours")) };
     let error = bind(ServeOptions::new(loopback(), Some(files))).await.unwrap_err();
     let text = format!("{:#}", anyhow::Error::from(error));
     assert!(text.contains(&missing.display().to_string()), "{text}");
@@ -187,7 +308,7 @@ async fn shutdown_finishes_short_answers_and_ends_watches() {
     };
     let router = Router::new().route("/slow", get(slow)).route("/watch", get(watch));
     let server = bind(ServeOptions::new(loopback(), None)).await.unwrap();
-    let url = format!("http://{}", server.address());
+    let url = format!("http://{}", server.address().unwrap());
     let (trigger, shutdown) = Shutdown::manual();
     let serving = tokio::spawn(server.serve(router, shutdown));
     let client = client(None, None);
@@ -212,7 +333,7 @@ async fn slow_requests_and_silent_clients_are_disconnected() {
     options.header_read_timeout = Duration::from_millis(100);
     options.connections = 1;
     let server = bind(options).await.unwrap();
-    let address = server.address();
+    let address = server.address().unwrap();
     let (trigger, shutdown) = Shutdown::manual();
     let serving = tokio::spawn(server.serve(router, shutdown));
     // The only slot is taken by clients that send half a request or nothing; the server closes their connections.
@@ -234,7 +355,7 @@ async fn the_admin_endpoints_answer() {
     let (live, ready) = (admin::Checks::new(&[]), admin::Checks::new(&["store", "cache"]));
     let metrics = Metrics::new("ha-test", "0", 1).unwrap();
     let server = bind(ServeOptions::new(loopback(), None)).await.unwrap();
-    let url = format!("http://{}", server.address());
+    let url = format!("http://{}", server.address().unwrap());
     let (trigger, shutdown) = Shutdown::manual();
     let state: admin::ReadState =
         std::sync::Arc::new(|| Box::pin(std::future::ready(Some(serde_json::json!({"epoch": 3})))));

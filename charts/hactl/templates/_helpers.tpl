@@ -30,6 +30,10 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- define "hactl.controllerSecret" -}}
 {{- if .Values.certManager.enabled }}{{ include "hactl.name" . }}-controller-tls{{ else }}{{ .Values.tls.controllerSecret }}{{ end }}
 {{- end }}
+{{- define "hactl.metricsSecret" -}}
+{{- if .Values.certManager.enabled }}{{ include "hactl.name" . }}-metrics-tls{{ else }}{{ .Values.tls.metricsSecret | default .Values.tls.clientSecret }}{{ end }}
+{{- end }}
+
 {{- define "hactl.clientSecret" -}}
 {{- if .Values.certManager.enabled }}{{ include "hactl.name" . }}-client-tls{{ else }}{{ .Values.tls.clientSecret }}{{ end }}
 {{- end }}

@@ -1,7 +1,7 @@
-//! Authorization: the one decision about each request, from the roles of its user.
+//! Authorization: the one decision about each request, from the roles of its user; pure.
 //!
-//! [`decide`] is pure. [`authorize`] applies it to every route. Handlers of writes ask again where the decision depends
-//! on the content of the request: the action of an operation, and the fields of a node that change.
+//! Every request is checked before its handler runs. Handlers of writes check again where the decision depends on the
+//! content of the request: the action of an operation, and the fields of a node that change.
 
 mod attributes;
 mod roles;
@@ -9,78 +9,13 @@ mod roles;
 mod tests;
 
 pub(crate) use attributes::Attributes;
-pub(crate) use roles::{Role, Rule, self_reviews};
+pub(crate) use roles::{Rule, rules, self_reviews};
 
+use super::authentication::User;
 use super::error::ApiError;
-use axum::extract::{Request, State};
-use axum::http::request::Parts;
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use ha_api_types::error_reason::ErrorReason;
-use ha_api_types::kind::GROUP;
-use ha_runtime::tls::ClientIdentity;
-use serde_json::{Value, json};
-use std::collections::BTreeSet;
-
-/// Permissions of the clients of the API.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum AuthorizationMode {
-    /// Every client has all permissions
-    #[default]
-    #[value(name = "AlwaysAllow")]
-    AlwaysAllow,
-    /// The groups in the certificate of a client select its roles
-    #[value(name = "Roles")]
-    Roles,
-}
-
-/// The user that sent a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct User {
-    /// Common name of the certificate, or `loopback` for plain HTTP on this machine. Records name this user.
-    pub(crate) name: String,
-    /// Organizations of the certificate.
-    pub(crate) groups: Vec<String>,
-    pub(crate) roles: BTreeSet<Role>,
-    /// Whether the request came without TLS from this machine, so that the user has no name of its own.
-    is_local: bool,
-}
-
-impl User {
-    /// Returns a user with the roles of its groups.
-    pub(crate) fn of_groups(name: &str, groups: Vec<String>) -> User {
-        let roles = groups.iter().filter_map(|group| Role::of_group(group)).collect();
-        User { name: name.to_owned(), groups, roles, is_local: false }
-    }
-
-    /// Returns the user of a connection. A local client has the role admin.
-    pub(crate) fn of_identity(identity: Option<&ClientIdentity>, mode: AuthorizationMode) -> User {
-        let mut user = match identity {
-            Some(ClientIdentity::Certificate { name, groups }) => User::of_groups(name, groups.clone()),
-            Some(ClientIdentity::Loopback) | None => {
-                User { is_local: true, ..User::of_groups("loopback", vec![Role::Admin.group()]) }
-            }
-        };
-        match mode {
-            AuthorizationMode::AlwaysAllow => user.roles.extend([Role::Admin, Role::Node]),
-            AuthorizationMode::Roles => {}
-        }
-        user
-    }
-
-    /// Returns the user that [`authorize`] passed on with a request.
-    pub(crate) fn of_request(parts: &Parts) -> User {
-        parts.extensions.get::<User>().cloned().unwrap_or_else(|| User::of_groups("", Vec::new()))
-    }
-
-    /// Returns the permission for etcd-outage holds of the user's own node, in the form of a rule.
-    pub(crate) fn own_hold_rule(&self) -> Option<Value> {
-        let has_rule = self.roles.contains(&Role::Node);
-        has_rule.then(|| {
-            json!({"verbs": ["create"], "apiGroups": [GROUP], "resources": ["nodes/hold"], "resourceNames": [self.name]})
-        })
-    }
-}
+use ha_api_types::role::Role;
+use roles::rules_permit;
 
 /// Decides whether a user may do something, for a review of its access.
 ///
@@ -103,7 +38,7 @@ fn permits(user: &User, attributes: &Attributes) -> bool {
     if attributes.is_hold() {
         return user.is_local || (user.name == attributes.name && user.roles.contains(&Role::Node));
     }
-    user.roles.iter().any(|role| role.permits(attributes))
+    user.roles.iter().any(|role| rules_permit(*role, attributes))
         || self_reviews().iter().any(|rule| rule.covers(attributes))
 }
 
@@ -113,12 +48,12 @@ fn refusal_reason(user: &User, attributes: &Attributes) -> String {
         return hold_refusal(attributes);
     }
     let questions = questions(attributes);
-    let is_permitted = |role: &&Role| questions.iter().any(|each| role.permits(each));
+    let is_permitted = |role: &&Role| questions.iter().any(|each| rules_permit(**role, each));
     let roles: Vec<String> = Role::ALL.iter().filter(is_permitted).map(|role| role.group()).collect();
     format!("{}; required group: {}", attributes.sentence(&user.name), roles.join(" or "))
 }
 
-fn refusal(user: &User, attributes: &Attributes) -> ApiError {
+pub(crate) fn refusal(user: &User, attributes: &Attributes) -> ApiError {
     let message = format!("{}{}", attributes.forbidden_object(), refusal_reason(user, attributes));
     ApiError::new(ErrorReason::Forbidden, message)
 }
@@ -138,20 +73,8 @@ pub(crate) fn require(user: &User, attributes: &Attributes) -> Result<(), ApiErr
     if permits(user, attributes) { Ok(()) } else { Err(refusal(user, attributes)) }
 }
 
-/// Decides about each request before its handler runs, and passes the user on to the handler.
-pub(crate) async fn authorize(
-    State(mode): State<AuthorizationMode>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let (mut parts, body) = request.into_parts();
-    let user = User::of_identity(parts.extensions.get::<ClientIdentity>(), mode);
-    if let Some(attributes) = Attributes::of_request(&mut parts).await {
-        let is_permitted = attributes.alternatives().iter().any(|each| permits(&user, each));
-        if !is_permitted {
-            return refusal(&user, &attributes).into_response();
-        }
-    }
-    parts.extensions.insert(user);
-    next.run(Request::from_parts(parts, body)).await
+/// Returns `true` if the handler of a request may run, because the user has one of the permissions that the content can
+/// require.
+pub(crate) fn permits_some(user: &User, attributes: &Attributes) -> bool {
+    attributes.alternatives().iter().any(|each| permits(user, each))
 }

@@ -5,6 +5,7 @@ mod requested;
 mod write;
 
 use super::answer::{self, Shape};
+use super::authentication::User;
 use super::error::ApiError;
 use super::read;
 use super::request::{Parameters, media_type, read_body};
@@ -40,7 +41,7 @@ pub(crate) async fn handle_collection<S: Store>(
         }
         Method::GET | Method::HEAD => list_objects(&state, kind, &parameters, &parts).await,
         Method::POST => write::create(&state, kind, &parameters, &parts, body).await,
-        Method::DELETE => delete::delete_collection(&state, kind, &parameters).await,
+        Method::DELETE => delete::delete_collection(&state, kind, &parameters, &parts).await,
         _ => Err(ApiError::method_not_allowed(
             "method not allowed: a collection supports GET, POST and DELETE",
         )),
@@ -93,7 +94,8 @@ async fn get_object<S: Store>(
 ) -> Result<Response, ApiError> {
     let shape = Shape::of(&parts.headers, parameters, Rows::Of(kind))?;
     let stored = read::find(state.store(), state.keys(), kind, name).await?;
-    Ok(answer::object_response(state, shape, stored.object(kind), axum::http::StatusCode::OK, &[]))
+    let object = User::of_request(parts).secret_values(kind).in_object(stored.object(kind));
+    Ok(answer::object_response(state, shape, object, axum::http::StatusCode::OK, &[]))
 }
 
 async fn list_objects<S: Store>(
@@ -105,9 +107,11 @@ async fn list_objects<S: Store>(
     let shape = Shape::of(&parts.headers, parameters, Rows::Of(kind))?;
     let selector = Selector::parse(Rows::Of(kind), &parameters.label_selector, &parameters.field_selector)?;
     let (objects, revision) = read::list(state.store(), state.keys(), kind).await?;
+    // Selectors see the objects as the user may read them, so that they reveal no secret value.
+    let secret_values = User::of_request(parts).secret_values(kind);
     let items = objects
         .iter()
-        .map(|(name, stored)| (name.clone(), stored.object(kind)))
+        .map(|(name, stored)| (name.clone(), secret_values.in_object(stored.object(kind))))
         .filter(|(_, object)| selector.matches(object));
     let page = answer::select_page(items.collect(), revision, parameters)?;
     Ok(answer::list_response(state, shape, &format!("{kind}List"), ha_api_types::kind::API_VERSION, page))
@@ -118,9 +122,7 @@ async fn json_body(parts: &Parts, body: Body) -> Result<document::Json, ApiError
     let accepted = ["application/json", "application/yaml"];
     let bytes = read_body(body).await?;
     match media_type(&parts.headers) {
-        "application/json" | "" => {
-            document::json(&bytes).map_err(|error| ApiError::bad_request(error.message))
-        }
+        "application/json" => document::json(&bytes).map_err(|error| ApiError::bad_request(error.message)),
         "application/yaml" | "application/x-yaml" => yaml(&bytes),
         other => Err(ApiError::unsupported_media_type(other, &accepted)),
     }

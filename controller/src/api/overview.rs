@@ -42,6 +42,7 @@ pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Respo
             fill_overview(&state, &cluster_view, &mut overview);
             overview.checks = checks::cluster_checks(&cluster_view, &overview);
             overview.problems = problems::list_problems(&cluster_view, &overview);
+            overview.problems.extend(problems::authorization_problem(state.options()));
         }
         Err(error) => overview.problems = vec![problems::etcd_problem(&error)],
     }

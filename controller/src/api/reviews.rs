@@ -1,6 +1,7 @@
 //! Reviews of access and of the own identity (`kubectl auth can-i` and `whoami`), as JSON or as Kubernetes' protobuf.
 
-use super::authorization::{Attributes, Rule, User, decide, self_reviews};
+use super::authentication::User;
+use super::authorization::{Attributes, Rule, decide, rules, self_reviews};
 use super::error::ApiError;
 use super::request::{media_type, read_body};
 use axum::Json;
@@ -55,7 +56,7 @@ pub(crate) async fn subject_access(request: Request) -> Result<Response, ApiErro
 /// Handles POST of a `SelfSubjectRulesReview`: all permissions of the client.
 pub(crate) async fn self_rules(request: Request) -> Result<Response, ApiError> {
     let (user, _) = read_review(request).await?;
-    let rules: Vec<&Rule> = user.roles.iter().flat_map(|role| role.rules()).chain(self_reviews()).collect();
+    let rules: Vec<&Rule> = user.roles.iter().flat_map(|role| rules(*role)).chain(self_reviews()).collect();
     let resource_rules: Vec<Value> = rules
         .iter()
         .filter(|rule| !rule.resources.is_empty())
@@ -89,7 +90,7 @@ async fn read_review(request: Request) -> Result<(User, Body), ApiError> {
     let bytes = read_body(body).await?;
     match media_type(&parts.headers) {
         "application/vnd.kubernetes.protobuf" => Ok((user, Body::Protobuf(bytes))),
-        "application/json" | "" => {
+        "application/json" => {
             let read =
                 ha_api_types::document::json(&bytes).map_err(|error| ApiError::bad_request(error.message))?;
             Ok((user, Body::Json(read.value)))

@@ -4,6 +4,7 @@ mod changes;
 
 use super::ApiState;
 use super::answer::Shape;
+use super::authentication::User;
 use super::error::ApiError;
 use super::metrics::WatchPermit;
 use super::read;
@@ -45,7 +46,9 @@ pub(crate) async fn objects<S: Store>(
     let from = start_revision(parameters)?;
     let (objects, revision) = read::list(state.store(), state.keys(), kind).await?;
     check_start(from, revision)?;
-    let view = WatchedObjects::new(kind, state.keys().clone(), objects, selector, from.is_some());
+    let secret_values = User::of_request(parts).secret_values(kind);
+    let keys = state.keys().clone();
+    let view = WatchedObjects::new(kind, keys, objects, selector, secret_values, from.is_some());
     let shutdown = parts.extensions.get::<Shutdown>().cloned();
     let watcher = Watcher {
         state: state.clone(),

@@ -4,7 +4,7 @@ pub(super) mod effects;
 
 use super::ApiState;
 use super::admission::{Context, admit};
-use super::authorization::User;
+use super::authentication::User;
 use super::dependency_cycle;
 use super::error::ApiError;
 use super::facts;

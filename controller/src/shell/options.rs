@@ -1,9 +1,10 @@
 //! The command-line options of the controller.
 
 use crate::api::AuthorizationMode;
+use ha_runtime::http::ServeOptions;
 use ha_runtime::logging::LogOptions;
 use ha_runtime::program::{ProgramOptions, check_name};
-use ha_runtime::tls::TlsFiles;
+use ha_runtime::tls::{TlsFiles, WithoutCertificate};
 use ha_store::etcd::StoreOptions;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -27,12 +28,18 @@ pub struct Options {
     /// Id of the machine with the state directory; default: /etc/machine-id
     #[arg(long, value_name = "NAME")]
     pub machine: Option<String>,
-    /// Address of the HTTP API; except on loopback, --tls-cert is required
+    /// Address of the HTTP API with TLS, or with --insecure-loopback
     #[arg(long, default_value = "127.0.0.1:7443", value_name = "ADDRESS", help_heading = "HTTP")]
     pub listen: SocketAddr,
     /// URL at which clients and agents reach this API; default: --listen
     #[arg(long, value_name = "URL", help_heading = "HTTP")]
     pub advertise_url: Option<String>,
+    /// Unix socket of the HTTP API, for root and the user of this process
+    #[arg(long, value_name = "PATH", help_heading = "HTTP")]
+    pub socket: Option<PathBuf>,
+    /// WARNING: serves HTTP on loopback, with all permissions for every local user
+    #[arg(long, help_heading = "HTTP", conflicts_with = "tls_cert")]
+    pub insecure_loopback: bool,
     /// Server certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_key", requires = "client_ca", help_heading = "HTTP")]
     pub tls_cert: Option<PathBuf>,
@@ -42,6 +49,15 @@ pub struct Options {
     /// CA certificate of the clients (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "HTTP")]
     pub client_ca: Option<PathBuf>,
+    /// Revoked certificates of clients: certificate revocation lists (PEM)
+    #[arg(long, value_name = "FILE", requires = "client_ca", help_heading = "HTTP")]
+    pub client_crl: Option<PathBuf>,
+    /// Tokens of clients without a certificate, from "hactl token create"
+    #[arg(long, value_name = "FILE", help_heading = "HTTP")]
+    pub token_file: Option<PathBuf>,
+    /// File for a line about each write and each refusal; default: the log
+    #[arg(long, value_name = "FILE", help_heading = "HTTP")]
+    pub audit_log: Option<PathBuf>,
     /// Permissions of clients: all for each certificate, or by its groups
     #[arg(long, value_enum, default_value = "AlwaysAllow", value_name = "MODE", help_heading = "HTTP")]
     pub authorization: AuthorizationMode,
@@ -66,6 +82,11 @@ impl ProgramOptions for Options {
     fn check(&self) -> anyhow::Result<()> {
         check_name("--id", &self.id())?;
         check_name("--cluster", &self.cluster)?;
+        if self.tls().is_none() && !self.insecure_loopback && self.socket.is_none() {
+            anyhow::bail!(
+                "no client could connect: set --tls-cert, --tls-key and --client-ca, or set --socket for root on this machine only"
+            );
+        }
         if self.tls().is_none() && !self.listen.ip().is_loopback() {
             anyhow::bail!(
                 "--listen {} is reachable from other machines: set --tls-cert, --tls-key and --client-ca, or listen on 127.0.0.1",
@@ -97,14 +118,32 @@ impl Options {
                 certificate: certificate.clone(),
                 key: key.clone(),
                 client_ca: client_ca.clone(),
+                client_crl: self.client_crl.clone(),
+                without_certificate: match self.token_file {
+                    Some(_) => WithoutCertificate::Accept,
+                    None => WithoutCertificate::Refuse,
+                },
             }),
             _ => None,
         }
     }
 
-    /// Returns the URL under which others reach this API.
-    pub fn advertised(&self, address: SocketAddr) -> String {
+    /// Returns the options of the servers of the API: a TCP port, a Unix socket, or both.
+    pub fn servers(&self) -> Vec<ServeOptions> {
+        let tls = self.tls();
+        let is_on_tcp = tls.is_some() || self.insecure_loopback;
+        let tcp = is_on_tcp.then(|| ServeOptions::new(self.listen, tls));
+        tcp.into_iter().chain(self.socket.as_deref().map(ServeOptions::unix)).collect()
+    }
+
+    /// Returns the URL under which others reach this API; `address` is that of the TCP port. A controller with only a
+    /// Unix socket cannot be reached from other machines.
+    pub fn advertised(&self, address: Option<SocketAddr>) -> String {
         let scheme = if self.tls().is_some() { "https" } else { "http" };
-        self.advertise_url.clone().unwrap_or_else(|| format!("{scheme}://{address}"))
+        self.advertise_url.clone().unwrap_or_else(|| match (address, &self.socket) {
+            (Some(address), _) => format!("{scheme}://{address}"),
+            (None, Some(path)) => format!("unix:{}", path.display()),
+            (None, None) => String::new(),
+        })
     }
 }

@@ -18,6 +18,7 @@ pub(crate) struct Api<S> {
     pub(crate) store: Arc<S>,
     pub(crate) keys: Keys,
     router: Router,
+    identity: ClientIdentity,
 }
 
 /// A response: status code, warnings, body.
@@ -28,7 +29,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    async fn read(response: axum::response::Response) -> Answer {
+    pub(crate) async fn read(response: axum::response::Response) -> Answer {
         let code = response.status().as_u16();
         let warnings = response
             .headers()
@@ -61,18 +62,19 @@ impl<S: Store> Api<S> {
         let store = Arc::new(store);
         let keys = Keys::new("test");
         let router = router(ApiState::new(Arc::clone(&store), keys.clone(), options), Router::new());
-        Api { store, keys, router }
+        Api { store, keys, router, identity: ClientIdentity::Loopback }
     }
 
     /// Returns the same API for a client with a certificate of this name and these groups.
     pub(crate) fn of_user(&self, name: &str, groups: &[&str]) -> Api<S> {
         let groups = groups.iter().map(|group| (*group).to_owned()).collect();
-        let identity = ClientIdentity::Certificate { name: name.to_owned(), groups };
-        Api {
-            store: Arc::clone(&self.store),
-            keys: self.keys.clone(),
-            router: self.router.clone().layer(axum::Extension(identity)),
-        }
+        self.of_identity(ClientIdentity::Certificate { name: name.to_owned(), groups })
+    }
+
+    /// Returns the same API for another client.
+    pub(crate) fn of_identity(&self, identity: ClientIdentity) -> Api<S> {
+        let (store, keys, router) = (Arc::clone(&self.store), self.keys.clone(), self.router.clone());
+        Api { store, keys, router, identity }
     }
 
     pub(crate) async fn send(
@@ -97,10 +99,17 @@ impl<S: Store> Api<S> {
         let request = Request::builder()
             .method(method)
             .uri(path)
+            .header(header::HOST, "localhost")
             .header(header::CONTENT_TYPE, media_type)
             .header(header::USER_AGENT, "test/1")
             .body(Body::from(body))?;
-        Ok(self.router.clone().oneshot(request).await.unwrap())
+        Ok(self.dispatch(request).await)
+    }
+
+    /// Passes on a request as it is, with the identity of the client.
+    pub(crate) async fn dispatch(&self, mut request: Request<Body>) -> axum::response::Response {
+        request.extensions_mut().insert(self.identity.clone());
+        self.router.clone().oneshot(request).await.unwrap()
     }
 
     pub(crate) async fn call(&self, method: &str, path: &str, media_type: &str, body: &Value) -> Answer {
@@ -112,10 +121,11 @@ impl<S: Store> Api<S> {
     pub(crate) async fn table(&self, path: &str) -> Answer {
         let request = Request::builder()
             .uri(format!("/apis/hactl.io/v1/{path}"))
+            .header(header::HOST, "localhost")
             .header(header::ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io")
             .body(Body::empty())
             .unwrap();
-        Answer::read(self.router.clone().oneshot(request).await.unwrap()).await
+        Answer::read(self.dispatch(request).await).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {

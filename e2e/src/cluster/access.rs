@@ -169,6 +169,15 @@ impl Cluster {
         run_with_timeout(limit, &program, arguments)
     }
 
+    /// Runs hactl without the connection settings of the administrator.
+    ///
+    /// # Errors
+    /// Fails if hactl cannot be started. A failure of hactl itself shows only in the output.
+    pub fn plain_hactl(&self, arguments: &[&str]) -> Result<Output> {
+        let program = binaries::workspace_program("hactl")?;
+        run_with_timeout(CLIENT_TIMEOUT, &program.to_string_lossy(), arguments)
+    }
+
     /// Runs kubectl against the cluster.
     ///
     /// # Errors

@@ -2,10 +2,10 @@
 
 use super::Representation;
 use super::error::{ApiError, read_status};
-use crate::config::Connection;
+use crate::config::{Connection, ServerAddress};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
-use reqwest::{Certificate, Identity, Method, Response, Url};
+use reqwest::{Certificate, ClientBuilder, Identity, Method, Response, Url};
 use serde_json::Value;
 use std::error::Error;
 use std::path::Path;
@@ -25,11 +25,19 @@ const MAX_RESPONSE_BYTES: usize = 256 * 1024 * 1024;
 /// A change is sent to a second controller only if the first one has certainly not accepted it. Reads may go to any
 /// controller.
 pub(crate) struct Client {
-    http: reqwest::Client,
+    servers: Vec<Server>,
     connection: Connection,
     /// Index of the controller that answered last.
     current: AtomicUsize,
     terminal: Arc<Terminal>,
+}
+
+/// A controller, and the client for its address.
+struct Server {
+    address: ServerAddress,
+    /// Base of the URLs of requests. That of a Unix socket has a host without meaning.
+    base: Url,
+    http: reqwest::Client,
 }
 
 /// A request to the API.
@@ -138,42 +146,28 @@ impl Client {
     pub(crate) fn new(connection: Connection, terminal: Arc<Terminal>) -> Result<Client, Failure> {
         // The call fails only if another provider is already installed, which is sufficient.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("hactl/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .connect_timeout(CONNECT_TIMEOUT.min(connection.request_timeout))
-            .tcp_keepalive(Duration::from_secs(15));
-        if let Some(path) = &connection.certificate_authority {
-            let certificates = Certificate::from_pem_bundle(&read_file(path, "certificate authority")?)
-                .ok()
-                .filter(|certificates| !certificates.is_empty())
-                .ok_or_else(|| Failure::usage(format!("{}: no PEM certificate found", path.display())))?;
-            builder = builder.tls_certs_only(certificates);
-        }
-        if let Some((certificate, key)) = &connection.identity {
-            let mut pem = read_file(certificate, "client certificate")?;
-            pem.push(b'\n');
-            pem.extend(read_file(key, "client key")?);
-            let identity = Identity::from_pem(&pem).map_err(|error| {
-                Failure::usage(format!(
-                    "{} and {}: {}",
-                    certificate.display(),
-                    key.display(),
-                    root_cause(&error)
-                ))
-                .help("use PEM files, and the key that belongs to the certificate")
-            })?;
-            builder = builder.identity(identity);
-        }
-        let http = builder.build().map_err(|error| {
-            let files = match &connection.identity {
-                Some((certificate, key)) => format!("{} and {}: ", certificate.display(), key.display()),
-                None => String::new(),
+        let for_tcp = tcp_client(&connection)?;
+        let mut servers = Vec::new();
+        for address in &connection.servers {
+            let (base, http) = match address {
+                ServerAddress::Url(url) if url.scheme() == "http" && connection.token.is_some() => {
+                    return Err(Failure::usage(format!("server {url}: a token is not sent without TLS"))
+                        .help("specify https://HOST:PORT"));
+                }
+                ServerAddress::Url(url) => (url.clone(), for_tcp.clone()),
+                ServerAddress::Unix(path) => {
+                    let http = builder(&connection).unix_socket(path.clone()).tls_certs_only([]).build();
+                    let set_up = |error| {
+                        Failure::usage(format!("cannot set up the connection: {}", root_cause(&error)))
+                    };
+                    let base =
+                        Url::parse("http://localhost").map_err(|error| Failure::usage(error.to_string()))?;
+                    (base, http.map_err(set_up)?)
+                }
             };
-            Failure::usage(format!("{files}cannot set up the connection: {}", root_cause(&error)))
-        })?;
-        Ok(Client { http, connection, current: AtomicUsize::new(0), terminal })
+            servers.push(Server { address: address.clone(), base, http });
+        }
+        Ok(Client { servers, connection, current: AtomicUsize::new(0), terminal })
     }
 
     /// Returns the terminal, for progress during waits.
@@ -246,14 +240,14 @@ impl Client {
     }
 
     async fn send(&self, call: &Call, mode: ResponseMode) -> Result<(String, Response), ApiError> {
-        let servers = &self.connection.servers;
+        let servers = &self.servers;
         let started = Instant::now();
         let first_index = self.current.load(Ordering::Relaxed);
         let mut attempts = Vec::new();
         let mut not_ready = None;
         for step in 0..servers.len() {
             let index = (first_index + step) % servers.len();
-            let server = servers[index].to_string();
+            let server = servers[index].address.to_string();
             let remaining_servers = u32::try_from(servers.len() - step).unwrap_or(1);
             let attempt_timeout =
                 self.connection.request_timeout.saturating_sub(started.elapsed()) / remaining_servers;
@@ -282,12 +276,15 @@ impl Client {
         not_ready.ok_or(ApiError::Unreachable { attempts })
     }
 
-    async fn attempt(&self, call: &Call, server: &Url, timeout: Duration, mode: ResponseMode) -> Attempt {
-        let url = call.url(server);
-        let mut request = self
+    async fn attempt(&self, call: &Call, server: &Server, timeout: Duration, mode: ResponseMode) -> Attempt {
+        let url = call.url(&server.base);
+        let mut request = server
             .http
             .request(call.method.clone(), url.clone())
             .header("accept", call.representation.media_type());
+        if let Some(token) = &self.connection.token {
+            request = request.bearer_auth(token);
+        }
         if let Some((content_type, body)) = &call.body {
             request = request.header("content-type", *content_type).body(body.clone());
         }
@@ -311,7 +308,12 @@ impl Client {
             Err(error) => {
                 let message =
                     if error.is_timeout() { "request timed out".to_owned() } else { root_cause(&error) };
-                let hint = protocol_hint(server.scheme(), self.connection.identity.is_some(), &message);
+                let hint = match &server.address {
+                    ServerAddress::Url(url) => {
+                        protocol_hint(url.scheme(), self.connection.identity.is_some(), &message)
+                    }
+                    ServerAddress::Unix(_) => socket_hint(&message),
+                };
                 let message = format!("{message}{hint}");
                 self.terminal.debug(&format!("{} {url}: {message} after {elapsed_ms} ms", call.method));
                 if error.is_connect() || error.is_builder() {
@@ -322,6 +324,45 @@ impl Client {
             }
         }
     }
+}
+
+/// Returns the settings that all connections share.
+fn builder(connection: &Connection) -> ClientBuilder {
+    reqwest::Client::builder()
+        .user_agent(concat!("hactl/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .connect_timeout(CONNECT_TIMEOUT.min(connection.request_timeout))
+        .tcp_keepalive(Duration::from_secs(15))
+}
+
+/// Returns the client for controllers with a URL, with the certificates of the connection.
+fn tcp_client(connection: &Connection) -> Result<reqwest::Client, Failure> {
+    let mut builder = builder(connection);
+    if let Some(path) = &connection.certificate_authority {
+        let certificates = Certificate::from_pem_bundle(&read_file(path, "certificate authority")?)
+            .ok()
+            .filter(|certificates| !certificates.is_empty())
+            .ok_or_else(|| Failure::usage(format!("{}: no PEM certificate found", path.display())))?;
+        builder = builder.tls_certs_only(certificates);
+    }
+    if let Some((certificate, key)) = &connection.identity {
+        let mut pem = read_file(certificate, "client certificate")?;
+        pem.push(b'\n');
+        pem.extend(read_file(key, "client key")?);
+        let identity = Identity::from_pem(&pem).map_err(|error| {
+            Failure::usage(format!("{} and {}: {}", certificate.display(), key.display(), root_cause(&error)))
+                .help("use PEM files, and the key that belongs to the certificate")
+        })?;
+        builder = builder.identity(identity);
+    }
+    builder.build().map_err(|error| {
+        let files = match &connection.identity {
+            Some((certificate, key)) => format!("{} and {}: ", certificate.display(), key.display()),
+            None => String::new(),
+        };
+        Failure::usage(format!("{files}cannot set up the connection: {}", root_cause(&error)))
+    })
 }
 
 /// Returns a hint on the usual cause of a failed connection.
@@ -344,6 +385,15 @@ fn protocol_hint(scheme: &str, has_identity: bool, message: &str) -> &'static st
             " (does the server require a client certificate? Add --client-certificate and --client-key)"
         }
         _ => "",
+    }
+}
+
+/// Returns a hint on the usual cause of a failed connection to a Unix socket.
+fn socket_hint(message: &str) -> &'static str {
+    if message.contains("Permission denied") {
+        " (run hactl as root, or add a context with a certificate or a token: hactl config set-context)"
+    } else {
+        " (does a controller run on this machine? Otherwise, add --server URL or a context: hactl config set-context)"
     }
 }
 

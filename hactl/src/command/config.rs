@@ -129,6 +129,10 @@ fn list_contexts(session: &Session) -> Outcome {
 
 fn set_context(session: &Session, name: &str) -> Outcome {
     let flags = &session.flags().connection;
+    if flags.token.is_some() {
+        return Err(Failure::usage("a context contains no token, only the path of a file")
+            .help("write the token to a file that only you can read, and add --token-file FILE"));
+    }
     // An absolute path is valid from every directory.
     let absolute = |path: &Option<PathBuf>| {
         path.as_deref().map(|path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
@@ -149,6 +153,7 @@ fn set_context(session: &Session, name: &str) -> Outcome {
             (&mut context.certificate_authority, &flags.certificate_authority),
             (&mut context.client_certificate, &flags.client_certificate),
             (&mut context.client_key, &flags.client_key),
+            (&mut context.token_file, &flags.token_file),
         ] {
             if new_value.is_some() {
                 *field = absolute(new_value);

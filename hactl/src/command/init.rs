@@ -25,7 +25,7 @@ const CONFIG_DIRECTORY: &str = "/etc/hactl";
         Examples:\n  hactl init --etcd-endpoints http://127.0.0.1:2379\n  \
         hactl init --etcd-endpoints https://c1:2379,https://c2:2379,https://c3:2379 \\\n    \
         --etcd-ca /etc/hactl/ca.pem --etcd-cert /etc/hactl/c1.pem --etcd-key /etc/hactl/c1.key \\\n    \
-        --server https://c1:7443,https://c2:7443,https://c3:7443 --watchdog iTCO_wdt"
+        --watchdog iTCO_wdt"
 )]
 pub(crate) struct Init {
     /// Roles of this host; default: both
@@ -52,9 +52,12 @@ pub(crate) struct Init {
     /// Module to load if no device exists; empty: none [default: softdog]
     #[arg(long, value_name = "MODULE", help_heading = "Node")]
     watchdog: Option<String>,
-    /// Address of the API; default: 0.0.0.0:7443 with TLS, else 127.0.0.1:7443
+    /// Address of the API; default: 0.0.0.0:7443 with certificates
     #[arg(long, value_name = "ADDRESS", help_heading = "Controller")]
     listen: Option<String>,
+    /// WARNING: serves the API on loopback, with all permissions for all users
+    #[arg(long, help_heading = "Controller", conflicts_with = "tls_cert")]
+    insecure_loopback: bool,
     /// URL of the API for other hosts; default: from --listen or host name
     #[arg(long, value_name = "URL", help_heading = "Controller")]
     advertise_url: Option<String>,

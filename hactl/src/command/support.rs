@@ -1,13 +1,12 @@
 //! `hactl support`: collects data for the analysis of a problem.
 
-mod redact;
-
 use crate::client::{Client, Collection};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render;
 use crate::session::Session;
 use clap::{Args, Subcommand, ValueHint};
 use ha_api_types::kind::{API_VERSION, Kind};
+use ha_api_types::redact::redact;
 use serde_json::{Value, json};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -93,13 +92,13 @@ impl Dump {
             }
         }
         for (name, value) in &mut files {
-            redact::redact(value);
+            redact(value);
             write(&self.directory, name, &render::yaml(value)?)?;
         }
         let mut written = files.len();
         if let Some(mut state) = problems.record_failure(STATE_FILE, client.state().await) {
-            redact::redact(&mut state.controller);
-            state.keys.iter_mut().for_each(|stored| redact::redact(&mut stored.value));
+            redact(&mut state.controller);
+            state.keys.iter_mut().for_each(|stored| redact(&mut stored.value));
             let text = serde_json::to_string_pretty(&state).unwrap_or_default();
             write(&self.directory, STATE_FILE, &text)?;
             written += 1;

@@ -35,6 +35,9 @@ pub(crate) struct Context {
     /// Key of the user's certificate (PEM file).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) client_key: Option<PathBuf>,
+    /// File with the bearer token of the user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token_file: Option<PathBuf>,
 }
 
 /// Returns `$HACTL_CONFIG`, or the file in the user's configuration directory; `None` without a home directory.
@@ -58,9 +61,12 @@ impl ConfigFile {
         };
         let mut file = ConfigFile::parse(path, &text)?;
         for context in &mut file.contexts {
-            for file_name in
-                [&mut context.certificate_authority, &mut context.client_certificate, &mut context.client_key]
-            {
+            for file_name in [
+                &mut context.certificate_authority,
+                &mut context.client_certificate,
+                &mut context.client_key,
+                &mut context.token_file,
+            ] {
                 *file_name = file_name.take().map(|name| super::relative_to(path, &name));
             }
         }
@@ -115,8 +121,8 @@ type UnknownField = (String, String, Vec<&'static str>);
 
 fn unknown_fields(value: &serde_json::Value) -> Vec<UnknownField> {
     const TOP_LEVEL_FIELDS: [&str; 2] = ["currentContext", "contexts"];
-    const CONTEXT_FIELDS: [&str; 5] =
-        ["name", "servers", "certificateAuthority", "clientCertificate", "clientKey"];
+    const CONTEXT_FIELDS: [&str; 6] =
+        ["name", "servers", "certificateAuthority", "clientCertificate", "clientKey", "tokenFile"];
     let keys = |value: &serde_json::Value| -> Vec<String> {
         value.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default()
     };

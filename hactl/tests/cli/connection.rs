@@ -86,7 +86,7 @@ fn exit_statuses_identify_the_failure() {
     run(&mut command(&["--server", "http://127.0.0.1:1", "get", "nodes"]))
         .expect_stderr(3, "cannot reach any controller");
     run(&mut command(&["--server", "ftp://x", "get", "nodes"])).expect_stderr(2, "error: server \"ftp://x\"");
-    run(&mut command(&["get", "nodes"])).expect_stderr(3, "http://127.0.0.1:7443");
+    run(&mut command(&["get", "nodes"])).expect_stderr(3, "unix:/run/hactl-controller/api.sock");
     run(&mut command(&["nonsense"])).expect_stderr(2, "nonsense");
     run(&mut command(&["--help"])).expect_stdout_parts(0, &["Exit status", "apply", "why"]);
     hactl(&Server::start(), &["get", "node", "nobody"])

@@ -16,7 +16,7 @@ fn read(directory: &Path, name: &str) -> String {
 }
 
 #[test]
-fn init_without_certificates_listens_on_loopback() {
+fn init_without_certificates_serves_a_unix_socket_only() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let deep = directory.path().join("etc/hactl");
     let result = init(&deep, &HTTP_ARGUMENTS)
@@ -27,14 +27,14 @@ fn init_without_certificates_listens_on_loopback() {
     assert_eq!(read(&deep, "agent.yaml"), agent);
     assert!(
         read(&deep, "controller.yaml")
-            .ends_with("listen: 127.0.0.1:7443\nadvertiseUrl: http://127.0.0.1:7443\n")
+            .ends_with("authorization: Roles\nsocket: /run/hactl-controller/api.sock\n")
     );
     assert!(read(&deep, "cluster.yaml").contains("profile: Fast\n"));
     assert!(read(&deep, "watchdog.env").ends_with("\nWATCHDOG_MODULE=softdog\n"));
     // hactl must read the configuration that init has written for it.
     let config = deep.join("config.yaml");
     run(command(&["config", "get-contexts"]).env("HACTL_CONFIG", &config))
-        .expect_stdout_parts(0, &["http://127.0.0.1:7443"]);
+        .expect_stdout_parts(0, &["unix:/run/hactl-controller/api.sock"]);
 
     // A second run with the same options changes nothing. With other options, no file is written without --force.
     init(&deep, &HTTP_ARGUMENTS).expect_stdout_parts(0, &["agent.yaml unchanged", "watchdog.env unchanged"]);
@@ -45,6 +45,16 @@ fn init_without_certificates_listens_on_loopback() {
     init(&deep, &[other.as_slice(), &["--force"]].concat())
         .expect_stdout_parts(0, &["agent.yaml created", "config.yaml unchanged", "watchdog.env overwritten"]);
     assert!(read(&deep, "watchdog.env").ends_with("\nWATCHDOG_MODULE=iTCO_wdt\n"));
+}
+
+#[test]
+fn loopback_without_tls_is_served_only_if_the_option_says_so() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    init(directory.path(), &[HTTP_ARGUMENTS.as_slice(), &["--insecure-loopback"]].concat())
+        .expect_stdout_parts(0, &["controller.yaml created"]);
+    let controller = read(directory.path(), "controller.yaml");
+    let listens = "listen: 127.0.0.1:7443\nadvertiseUrl: http://127.0.0.1:7443\ninsecureLoopback: true\n";
+    assert!(controller.ends_with(listens), "{controller}");
 }
 
 #[test]
@@ -147,6 +157,10 @@ fn invalid_init_options_are_refused() {
         (
             &["--etcd-endpoints", "http://c1:2379", "--listen", "0.0.0.0:1"],
             "--listen: 0.0.0.0:1 is reachable",
+        ),
+        (
+            &["--etcd-endpoints", "http://c1:2379", "--listen", "127.0.0.1:1"],
+            "every local user who can connect to 127.0.0.1:1 is an administrator",
         ),
         (&["--etcd-endpoints", "http://c1:2379", "--listen", "here"], "\"here\" is not an address"),
         (&["--etcd-endpoints", "http://c1:2379", "--watchdog", "a b"], "is not the name of a kernel module"),

@@ -48,7 +48,7 @@ impl Attributes {
     }
 
     /// Returns the attributes of a request; `None` if no route has its path, so that the answer is 404.
-    pub(super) async fn of_request(parts: &mut Parts) -> Option<Attributes> {
+    pub(crate) async fn of_request(parts: &mut Parts) -> Option<Attributes> {
         let route = parts.extensions.get::<MatchedPath>().cloned()?;
         let parameters = RawPathParams::from_request_parts(parts, &()).await.ok()?;
         let parameters: Vec<(&str, &str)> = parameters.iter().collect();
@@ -129,7 +129,7 @@ impl Attributes {
     }
 
     /// Returns `true` for an agent's request for an etcd-outage hold, whose permission depends on the user's name.
-    pub(super) fn is_hold(&self) -> bool {
+    pub(crate) fn is_hold(&self) -> bool {
         self.group == GROUP && self.resource == Kind::Node.plural() && self.subresource == "hold"
     }
 

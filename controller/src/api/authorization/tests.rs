@@ -1,8 +1,10 @@
 //! Tests of the roles: each with its permissions, and with those of the others.
 
 use super::*;
+use crate::api::authentication::AuthorizationMode;
 use axum::http::Method;
 use ha_api_types::kind::Kind;
+use ha_runtime::tls::ClientIdentity;
 
 fn user(name: &str, roles: &[Role]) -> User {
     User::of_groups(name, roles.iter().map(|role| role.group()).collect())
@@ -111,9 +113,11 @@ fn only_a_nodes_own_certificate_may_request_a_hold() {
     assert!(!may_hold(&user("node1", &[Role::Controller])));
     assert!(!may_hold(&user("admin", &[Role::Admin])));
     let certificate = ClientIdentity::Certificate { name: "node1".to_owned(), groups: Vec::new() };
-    assert!(!may_hold(&User::of_identity(Some(&certificate), AuthorizationMode::Roles)));
-    assert!(may_hold(&User::of_identity(Some(&certificate), AuthorizationMode::AlwaysAllow)));
-    assert!(may_hold(&User::of_identity(Some(&ClientIdentity::Loopback), AuthorizationMode::Roles)));
+    let user_of = |identity: &ClientIdentity, mode| User::of_identity(identity, mode).unwrap();
+    assert!(!may_hold(&user_of(&certificate, AuthorizationMode::Roles)));
+    assert!(may_hold(&user_of(&certificate, AuthorizationMode::AlwaysAllow)));
+    assert!(may_hold(&user_of(&ClientIdentity::Loopback, AuthorizationMode::Roles)));
+    assert!(!may_hold(&user_of(&ClientIdentity::LocalUser { uid: 0 }, AuthorizationMode::Roles)));
 }
 
 #[test]
@@ -140,11 +144,14 @@ fn a_refused_operation_names_the_roles_that_may_request_one() {
 
 #[test]
 fn requester_is_the_certificate_common_name() {
-    let name_of =
-        |identity: Option<&ClientIdentity>| User::of_identity(identity, AuthorizationMode::Roles).name;
-    assert_eq!(name_of(None), "loopback");
+    let name_of = |identity: &ClientIdentity| {
+        User::of_identity(identity, AuthorizationMode::Roles).map(|user| user.name).unwrap_or_default()
+    };
+    assert_eq!(name_of(&ClientIdentity::Loopback), "loopback");
+    assert_eq!(name_of(&ClientIdentity::LocalUser { uid: 0 }), "root");
     let groups = vec!["operators".to_owned()];
-    assert_eq!(name_of(Some(&ClientIdentity::Certificate { name: "ada".to_owned(), groups })), "ada");
+    assert_eq!(name_of(&ClientIdentity::Certificate { name: "ada".to_owned(), groups }), "ada");
+    assert_eq!(name_of(&ClientIdentity::Anonymous), "");
 }
 
 #[test]

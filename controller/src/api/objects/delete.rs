@@ -4,6 +4,8 @@
 use super::deleted_status;
 use crate::api::ApiState;
 use crate::api::answer::{self, Shape};
+use crate::api::audit::{Change, Changes};
+use crate::api::authentication::User;
 use crate::api::commit::{Written, commit};
 use crate::api::error::ApiError;
 use crate::api::read::{self, Stored};
@@ -46,9 +48,12 @@ pub(super) async fn delete_object<S: Store>(
     let bytes = read_body(body).await?;
     let mut preconditions = preconditions(&bytes)?;
     preconditions.dry_run |= parameters.dry_run;
-    Ok(match delete(state, kind, name, &preconditions).await? {
+    Ok(match delete(state, kind, name, &preconditions, &Changes::of_request(parts)).await? {
         DeletionOutcome::Deleted(uid) => Json(deleted_status(kind, name, &uid)).into_response(),
-        DeletionOutcome::Marked(object) => answer::object_response(state, shape, object, StatusCode::OK, &[]),
+        DeletionOutcome::Marked(object) => {
+            let object = User::of_request(parts).secret_values(kind).in_object(object);
+            answer::object_response(state, shape, object, StatusCode::OK, &[])
+        }
     })
 }
 
@@ -57,15 +62,18 @@ pub(super) async fn delete_collection<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
     parameters: &Parameters,
+    parts: &Parts,
 ) -> Result<Response, ApiError> {
     let selector = Selector::parse(Rows::Of(kind), &parameters.label_selector, &parameters.field_selector)?;
     let (objects, revision) = read::list(state.store(), state.keys(), kind).await?;
     let preconditions = Preconditions { dry_run: parameters.dry_run, ..Preconditions::default() };
+    let secret_values = User::of_request(parts).secret_values(kind);
+    let changes = Changes::of_request(parts);
     let mut items = Vec::new();
     for (name, stored) in objects {
-        let object = stored.object(kind);
+        let object = secret_values.in_object(stored.object(kind));
         if selector.matches(&object) {
-            match delete(state, kind, &name, &preconditions).await {
+            match delete(state, kind, &name, &preconditions, &changes).await {
                 Ok(_) => items.push(object),
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
@@ -108,6 +116,7 @@ async fn delete<S: Store>(
     kind: Kind,
     name: &str,
     preconditions: &Preconditions,
+    changes: &Changes,
 ) -> Result<DeletionOutcome, ApiError> {
     for _ in 0..MAX_ATTEMPTS {
         let stored = read::find(state.store(), state.keys(), kind, name).await?;
@@ -139,7 +148,22 @@ async fn delete<S: Store>(
                 .then_some(DeletionOutcome::Deleted(uid))
         };
         match outcome {
-            Some(deletion) => return Ok(deletion),
+            Some(deletion) => {
+                let after = match &deletion {
+                    DeletionOutcome::Deleted(_) => None,
+                    DeletionOutcome::Marked(marked) => marked
+                        .pointer("/metadata/resourceVersion")
+                        .and_then(Value::as_str)
+                        .and_then(|text| text.parse().ok()),
+                };
+                changes.add(Change {
+                    resource_version_before: Some(stored.resource_version()),
+                    resource_version_after: after,
+                    dry_run: preconditions.dry_run,
+                    ..Change::of(kind, &stored.spec.value)
+                });
+                return Ok(deletion);
+            }
             None if preconditions.resource_version.is_some() => return Err(ApiError::modified(kind, name)),
             None => {}
         }

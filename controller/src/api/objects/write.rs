@@ -3,7 +3,9 @@
 use super::{json_body, yaml};
 use crate::api::admission::{Admitted, Context, admit, check_creatable};
 use crate::api::answer::{self, Shape};
-use crate::api::authorization::{self, Attributes, User};
+use crate::api::audit::{Change, Changes};
+use crate::api::authentication::User;
+use crate::api::authorization::{self, Attributes};
 use crate::api::commit::{Written, commit};
 use crate::api::error::ApiError;
 use crate::api::read::{self, KeyContent, Stored};
@@ -52,6 +54,7 @@ pub(super) struct Writer<'a, S> {
     shape: Shape,
     pub(super) manager: String,
     user: User,
+    changes: Changes,
     now: Timestamp,
     fresh_uid: String,
     /// Warnings about earlier names of fields in the request.
@@ -72,6 +75,7 @@ impl<'a, S: Store> Writer<'a, S> {
             shape: Shape::of(&parts.headers, parameters, Rows::Of(kind))?,
             manager: manager(parameters, &parts.headers),
             user: User::of_request(parts),
+            changes: Changes::of_request(parts),
             now: state.timestamp(),
             fresh_uid: uuid::Uuid::new_v4().to_string(),
             renamed: Vec::new(),
@@ -155,9 +159,10 @@ impl<'a, S: Store> Writer<'a, S> {
             let bytes = read::bytes(self.kind, &value)?;
             self.insert_new(&key, &name, &value, &bytes).await?
         };
+        self.record_change(&value, None, revision);
         warnings.extend(self.warnings(&name, &value).await);
         let object = read::object(self.kind, &value, None, revision);
-        Ok(answer::object_response(self.state, self.shape, object, StatusCode::CREATED, &warnings))
+        Ok(self.response(object, StatusCode::CREATED, &warnings))
     }
 
     /// Stores a new object's value under its key.
@@ -240,10 +245,28 @@ impl<'a, S: Store> Writer<'a, S> {
                     Written::Conflict => return Ok(None),
                 }
             }
+            self.record_change(&value, Some(current), stored.spec.mod_revision);
             warnings.extend(self.warnings(&name, &value).await);
         }
-        let object = stored.object(self.kind);
-        Ok(Some(answer::object_response(self.state, self.shape, object, StatusCode::OK, &warnings)))
+        Ok(Some(self.response(stored.object(self.kind), StatusCode::OK, &warnings)))
+    }
+
+    /// Returns the response with an object, as the user may read it.
+    fn response(&self, object: Value, code: StatusCode, warnings: &[String]) -> Response {
+        let object = self.user.secret_values(self.kind).in_object(object);
+        answer::object_response(self.state, self.shape, object, code, warnings)
+    }
+
+    /// Records a write for the audit log.
+    fn record_change(&self, value: &Value, before: Option<&Stored>, after: Revision) {
+        let dry_run = self.parameters.dry_run;
+        self.changes.add(Change {
+            resource_version_before: before.map(Stored::resource_version),
+            resource_version_after: (!dry_run).then_some(after),
+            field_manager: self.manager.clone(),
+            dry_run,
+            ..Change::of(self.kind, value)
+        });
     }
 
     /// Decides whether the user may write the content of an operation or of a node.
@@ -265,16 +288,11 @@ impl<'a, S: Store> Writer<'a, S> {
             (Kind::Node, Some(current)) if has_only_maintenance_changed(current, value) => {
                 require("maintenance").or_else(|_| require(""))
             }
-            (Kind::Node, Some(_)) => require(""),
-            (
-                Kind::Resource
-                | Kind::Group
-                | Kind::AffinityRule
-                | Kind::Node
-                | Kind::NodeGroup
-                | Kind::Cluster,
-                _,
-            ) => Ok(()),
+            // Server-side apply can also create a node.
+            (Kind::Node, Some(_) | None) => require(""),
+            (Kind::Resource | Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Cluster, _) => {
+                Ok(())
+            }
         }
     }
 

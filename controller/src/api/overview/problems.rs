@@ -2,6 +2,7 @@
 
 use super::ready;
 use crate::api::error::ApiError;
+use crate::api::{ApiOptions, AuthorizationMode};
 use crate::core::stored_view::status_of;
 use crate::core::world::ClusterView;
 use ha_api_types::check::{Check, Verdict};
@@ -27,6 +28,21 @@ pub(super) fn etcd_problem(error: &ApiError) -> Problem {
         error.to_string(),
         "check etcd: a majority of its members must run and reach each other",
     )
+}
+
+/// Returns the problem that every certificate has all permissions.
+pub(super) fn authorization_problem(options: &ApiOptions) -> Option<Problem> {
+    match options.authorization {
+        AuthorizationMode::Roles => None,
+        AuthorizationMode::AlwaysAllow => Some(problem(
+            Severity::Degraded,
+            format!("controller/{}", options.id),
+            Reason::Unknown,
+            "every client certificate has all permissions, including those of nodes".to_owned(),
+            "issue certificates with roles, then set --authorization Roles: see \"Enable roles\" in \
+             docs/concepts/security.md",
+        )),
+    }
 }
 
 pub(super) fn list_problems(cluster_view: &ClusterView, overview: &Overview) -> Vec<Problem> {

@@ -1,5 +1,6 @@
 //! Conversion of changes of spec and status keys to watch events of objects: pure.
 
+use crate::api::authentication::SecretValues;
 use crate::api::read::{KeyContent, Stored};
 use crate::api::selector::Selector;
 use ha_api_types::id::Revision;
@@ -34,6 +35,7 @@ pub(super) struct WatchedObjects {
     keys: Keys,
     objects: BTreeMap<String, Stored>,
     selector: Selector,
+    secret_values: SecretValues,
     /// Names of objects that were sent to the client, or may have been sent before it resumed.
     shown: BTreeSet<String>,
     /// `true` if the watch resumed from the past. The client's state of an object is then unknown before its first
@@ -49,6 +51,7 @@ impl WatchedObjects {
         keys: Keys,
         mut objects: BTreeMap<String, Stored>,
         selector: Selector,
+        secret_values: SecretValues,
         resumed: bool,
     ) -> WatchedObjects {
         if let Some(name) = selector.name() {
@@ -59,17 +62,23 @@ impl WatchedObjects {
             keys,
             objects,
             selector,
+            secret_values,
             shown: BTreeSet::new(),
             resumed,
             seen: BTreeSet::new(),
         }
     }
 
+    /// Returns an object as the client may read it. Selectors see the same, so that they reveal no secret value.
+    fn visible_object(&self, stored: &Stored) -> Value {
+        self.secret_values.in_object(stored.object(self.kind))
+    }
+
     /// Returns an ADDED event for each existing object.
     pub(super) fn initial(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         for (name, stored) in &self.objects {
-            let object = stored.object(self.kind);
+            let object = self.visible_object(stored);
             if self.selector.matches(&object) {
                 self.shown.insert(name.clone());
                 events.push(Event { event_type: EventType::Added, object });
@@ -168,7 +177,7 @@ impl WatchedObjects {
             }
         }
         let Some(stored) = self.objects.get(&name) else { return };
-        let mut object = stored.object(self.kind);
+        let mut object = self.visible_object(stored);
         object["metadata"]["resourceVersion"] = json!(revision.to_string());
         let first = self.seen.insert(name.clone());
         let shown = self.shown.contains(&name);
@@ -204,7 +213,7 @@ impl WatchedObjects {
         let mut object = match known_object {
             Some(mut stored) => {
                 stored.status = status.or(stored.status);
-                stored.object(self.kind)
+                self.visible_object(&stored)
             }
             None => json!({"apiVersion": API_VERSION, "kind": self.kind.name(), "metadata": {"name": name}}),
         };

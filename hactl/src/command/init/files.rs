@@ -1,6 +1,6 @@
 //! The configuration files: their content, and the effect on existing files.
 
-use super::settings::{Settings, Tls};
+use super::settings::{API_SOCKET, Settings, Tls};
 use crate::failure::Failure;
 use ha_api_types::yaml;
 use serde_json::{Map, Value, json};
@@ -47,8 +47,15 @@ pub(super) fn configuration_files(settings: &Settings, directory: &Path) -> Resu
     };
     if let Some(controller) = &settings.controller {
         let mut map = common_settings(settings);
-        map.insert("listen".to_owned(), json!(controller.listen.to_string()));
-        map.insert("advertiseUrl".to_owned(), json!(controller.advertise_url));
+        map.insert("authorization".to_owned(), json!("Roles"));
+        map.insert("socket".to_owned(), json!(API_SOCKET));
+        if let Some((listen, advertise_url)) = &controller.tcp {
+            map.insert("listen".to_owned(), json!(listen.to_string()));
+            map.insert("advertiseUrl".to_owned(), json!(advertise_url));
+            if controller.tls.is_none() {
+                map.insert("insecureLoopback".to_owned(), json!(true));
+            }
+        }
         if let Some(tls) = &controller.tls {
             insert_tls_files(&mut map, tls, ["clientCa", "tlsCert", "tlsKey"]);
         }

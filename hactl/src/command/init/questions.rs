@@ -76,8 +76,9 @@ impl<R: BufRead, W: Write> Questions<R, W> {
             )?;
         }
         if is_controller {
-            let default = if flags.etcd_ca.is_some() { "0.0.0.0:7443" } else { "127.0.0.1:7443" };
-            self.ask_text(&mut flags.listen, "Listen address of the API", default)?;
+            if flags.etcd_ca.is_some() {
+                self.ask_text(&mut flags.listen, "Listen address of the API", "0.0.0.0:7443")?;
+            }
             if flags.profile.is_none() {
                 let profile = self.ask_until_valid(
                     "Timing profile: fast, default or conservative",
@@ -169,12 +170,12 @@ mod tests {
 
     #[test]
     fn empty_answers_take_the_defaults() {
-        let (printed_questions, flags) = check(&[], "\n\n\n\n\n\n");
+        let (printed_questions, flags) = check(&[], "\n\n\n\n\n");
         let flags = flags.expect("answered");
         assert_eq!(flags.etcd_endpoints, ["http://127.0.0.1:2379"]);
         assert_eq!(flags.roles, [Role::Controller, Role::Node]);
         assert_eq!(flags.watchdog.as_deref(), Some("softdog"));
-        assert_eq!(flags.listen.as_deref(), Some("127.0.0.1:7443"));
+        assert_eq!(flags.listen, None, "without certificates, only the Unix socket is served");
         assert_eq!(flags.profile, Some(ProfileName::Default));
         assert!(!printed_questions.contains("certificate"), "{printed_questions}");
     }

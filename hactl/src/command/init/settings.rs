@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// Default port of the API.
 const API_PORT: u16 = 7443;
+/// Unix socket of the API, in the directory that the unit of ha-controller creates.
+pub(super) const API_SOCKET: &str = "/run/hactl-controller/api.sock";
 /// Group with which the package runs ha-controller.
 const CONTROLLER_GROUP: &str = "_hactl";
 
@@ -51,8 +53,8 @@ pub(super) struct Node {
 /// Settings of a machine with a controller.
 #[derive(Debug)]
 pub(super) struct Controller {
-    pub(super) listen: SocketAddr,
-    pub(super) advertise_url: String,
+    /// Address and URL of the API; `None` if the API is served on the Unix socket only.
+    pub(super) tcp: Option<(SocketAddr, String)>,
     /// Certificates of the API; `None` if the API is served without TLS.
     pub(super) tls: Option<Tls>,
 }
@@ -193,14 +195,16 @@ fn controller(flags: &Init, etcd_tls: &Tls) -> Result<Controller, Failure> {
         return Err(Failure::usage(format!("{given_flag} alone does not enable https"))
             .help(format!("add {missing}")));
     }
-    let listen: SocketAddr = match &flags.listen {
-        Some(text) => text.parse().map_err(|_| {
+    let listen: Option<SocketAddr> = match &flags.listen {
+        Some(text) => Some(text.parse().map_err(|_| {
             Failure::usage(format!("--listen: {text:?} is not an address with a port"))
                 .help("specify 10.0.0.1:7443, [::]:7443 or 0.0.0.0:7443")
-        })?,
-        None if tls.is_some() => SocketAddr::from(([0, 0, 0, 0], API_PORT)),
-        None => SocketAddr::from(([127, 0, 0, 1], API_PORT)),
+        })?),
+        None if tls.is_some() => Some(SocketAddr::from(([0, 0, 0, 0], API_PORT))),
+        None if flags.insecure_loopback => Some(SocketAddr::from(([127, 0, 0, 1], API_PORT))),
+        None => None,
     };
+    let Some(listen) = listen else { return Ok(Controller { tcp: None, tls }) };
     if listen.port() == 0 {
         return Err(Failure::usage(format!("--listen: {listen} selects a different port at each start"))
             .help("specify a fixed port, such as 127.0.0.1:7443"));
@@ -209,7 +213,13 @@ fn controller(flags: &Init, etcd_tls: &Tls) -> Result<Controller, Failure> {
         return Err(Failure::usage(format!(
             "--listen: {listen} is reachable from other hosts, but no certificates are specified"
         ))
-        .help("add --tls-cert, --tls-key and --client-ca, or listen on 127.0.0.1"));
+        .help("add --tls-cert, --tls-key and --client-ca"));
+    }
+    if tls.is_none() && !flags.insecure_loopback {
+        return Err(Failure::usage(format!(
+            "--listen: without certificates, every local user who can connect to {listen} is an administrator"
+        ))
+        .help("add --tls-cert, --tls-key and --client-ca; omit --listen to use the Unix socket; or add --insecure-loopback"));
     }
     let scheme = if tls.is_some() { "https" } else { "http" };
     let advertise_url = match &flags.advertise_url {
@@ -220,10 +230,10 @@ fn controller(flags: &Init, etcd_tls: &Tls) -> Result<Controller, Failure> {
         None if listen.ip().is_unspecified() => format!("{scheme}://{}:{}", host_name(), listen.port()),
         None => format!("{scheme}://{listen}"),
     };
-    Ok(Controller { listen, advertise_url, tls })
+    Ok(Controller { tcp: Some((listen, advertise_url)), tls })
 }
 
-/// Returns the connection to the machine's own controller, unless other servers are given.
+/// Returns the connection to the machine's own controller on its Unix socket, unless other servers are given.
 fn client(
     flags: &ConnectionFlags,
     own_controller: Option<&Controller>,
@@ -231,7 +241,7 @@ fn client(
 ) -> Result<Option<Client>, Failure> {
     let servers = match (flags.server.as_slice(), own_controller) {
         ([], None) => return Ok(None),
-        ([], Some(controller)) => vec![controller.advertise_url.clone()],
+        ([], Some(_)) => vec![format!("unix:{API_SOCKET}")],
         (given, _) => given.to_vec(),
     };
     let identity = certificate_and_key(
@@ -241,7 +251,7 @@ fn client(
         flags.client_key.as_deref(),
     )?;
     let mut secure = false;
-    for server in &servers {
+    for server in servers.iter().filter(|server| !server.starts_with("unix:")) {
         secure |= is_https_url("--server", server)?;
     }
     if !secure {

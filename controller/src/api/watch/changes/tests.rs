@@ -1,6 +1,7 @@
 //! Tests of the watch events that changes of stored keys cause.
 
 use super::{Event, EventType, WatchedObjects};
+use crate::api::authentication::SecretValues;
 use crate::api::read::{KeyContent, Stored};
 use crate::api::selector::Selector;
 use ha_api_types::id::Revision;
@@ -44,7 +45,8 @@ fn stored(name: &str, tier: &str, revision: i64) -> (String, Stored) {
 
 fn view(objects: Vec<(String, Stored)>, labels: &str, fields: &str, resumed: bool) -> WatchedObjects {
     let selector = Selector::parse(Rows::Of(Kind::Resource), labels, fields).unwrap();
-    WatchedObjects::new(Kind::Resource, Keys::new("c"), BTreeMap::from_iter(objects), selector, resumed)
+    let objects = BTreeMap::from_iter(objects);
+    WatchedObjects::new(Kind::Resource, Keys::new("c"), objects, selector, SecretValues::Shown, resumed)
 }
 
 fn check(events: &[Event], expected: &[(EventType, &str, &str, &str)]) {

@@ -1,4 +1,4 @@
-//! Removal of secrets from collected data, by the names of fields and options; pure.
+//! Removal of secrets from objects and collected data, by the names of fields and options; pure.
 
 use serde_json::Value;
 
@@ -6,15 +6,23 @@ use serde_json::Value;
 const REDACTED: &str = "(redacted)";
 /// Parts of names whose values are secrets.
 const SECRET_NAME_PARTS: [&str; 6] = ["passw", "secret", "token", "credential", "apikey", "privatekey"];
+/// Fields whose values are all secrets: the environment of services, and the attributes of fence devices.
+const SECRET_MAPS: [&str; 2] = ["environment", "attributes"];
 
-/// Replaces every value whose name identifies it as a secret.
-pub(super) fn redact(value: &mut Value) {
+/// Replaces the values of environment variables, the values of fence attributes, and every other value whose name
+/// identifies it as a secret.
+///
+/// The names in `managedFields` stay, because they contain no values.
+pub fn redact(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (name, field) in fields {
+                if name == "managedFields" {
+                    continue;
+                }
                 if is_secret(name) {
                     redact_value(field);
-                } else if name == "environment" {
+                } else if SECRET_MAPS.contains(&name.as_str()) {
                     redact_leaves(field);
                 } else {
                     redact(field);
@@ -131,6 +139,12 @@ mod tests {
             json!({"password": REDACTED, "passwd": REDACTED, "apiKey": REDACTED, "auth_token": "", "secretRef": null, "user": "u", "passive": true}),
         );
         check(json!({"environment": {"A": "1", "B": ""}}), json!({"environment": {"A": REDACTED, "B": ""}}));
+        check(
+            json!({"agent": "fence_ipmilan", "attributes": {"ip": "10.0.0.1"}, "attributesFile": "/etc/f"}),
+            json!({"agent": "fence_ipmilan", "attributes": {"ip": REDACTED}, "attributesFile": "/etc/f"}),
+        );
+        let managed = json!({"managedFields": [{"fieldsV1": {"f:environment": {"f:PASSWORD": {}}}}]});
+        check(managed.clone(), managed);
         check(
             json!(["x", "--password", "y", "z", "--token=y", "--pass", "-v"]),
             json!(["x", "--password", REDACTED, "z", format!("--token={REDACTED}"), "--pass", "-v"]),

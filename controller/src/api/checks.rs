@@ -1,0 +1,97 @@
+//! The checks of every request before its handler runs: origin, user, media type and permission; and the audit record after
+//! it.
+
+use super::audit::{AuditLog, Changes};
+use super::authentication::tokens::AcceptedToken;
+use super::authentication::{Authenticated, Authenticator, User, check_origin};
+use super::authorization::{Attributes, permits_some, refusal};
+use super::error::ApiError;
+use super::request::media_type;
+use axum::body::{Body, HttpBody};
+use axum::extract::{Request, State};
+use axum::http::header;
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
+use ha_runtime::http::Peer;
+use ha_runtime::tls::ClientIdentity;
+
+/// Authenticator and audit log of the checks. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct RequestChecks {
+    pub(crate) authenticator: Authenticator,
+    pub(crate) audit_log: AuditLog,
+}
+
+/// Checks a request, passes it on with its user, and records writes and refusals.
+pub(crate) async fn check(State(checks): State<RequestChecks>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let source = parts.extensions.get::<Peer>().copied();
+    let attributes = Attributes::of_request(&mut parts).await;
+    let changes = Changes::default();
+    let (user, response) = match identify(&checks.authenticator, &parts) {
+        Ok(Authenticated { user, token }) => {
+            let response = match check_permission(&user, attributes.as_ref(), &parts, &body) {
+                Ok(()) => {
+                    parts.extensions.insert(user.clone());
+                    parts.extensions.insert(changes.clone());
+                    end_with_token(next.run(Request::from_parts(parts, body)).await, token)
+                }
+                Err(error) => error.into_response(),
+            };
+            (Some(user), response)
+        }
+        Err(error) => (None, error.into_response()),
+    };
+    if let Some(attributes) = attributes {
+        checks.audit_log.record(user.as_ref(), source, &attributes, response.status(), &changes);
+    }
+    response
+}
+
+/// Identifies the user of a request that no web page of another origin has sent.
+fn identify(authenticator: &Authenticator, parts: &Parts) -> Result<Authenticated, ApiError> {
+    check_origin(parts.extensions.get::<ClientIdentity>(), authority(parts), &parts.headers)?;
+    authenticator.authenticate(parts)
+}
+
+/// Decides whether the handler of a request may run. A request without attributes has no route, so the answer is 404.
+fn check_permission(
+    user: &User,
+    attributes: Option<&Attributes>,
+    parts: &Parts,
+    body: &Body,
+) -> Result<(), ApiError> {
+    match attributes {
+        Some(attributes) if !permits_some(user, attributes) => Err(refusal(user, attributes)),
+        Some(_) | None => check_media_type(parts, body),
+    }
+}
+
+/// Ends a long answer, such as a watch, when the token of its user is no longer accepted.
+fn end_with_token(response: Response, token: Option<AcceptedToken>) -> Response {
+    // A short answer has a known length.
+    let is_long = response.body().size_hint().exact().is_none();
+    match token {
+        Some(token) if is_long => {
+            let invalidated = Box::pin(async move { token.invalidated().await });
+            response.map(|body| Body::from_stream(body.into_data_stream().take_until(invalidated)))
+        }
+        Some(_) | None => response,
+    }
+}
+
+/// Returns the authority of the URL: HTTP/2 sends it in the request line, HTTP/1 as `Host`.
+fn authority(parts: &Parts) -> &str {
+    let host = || parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    parts.uri.authority().map(axum::http::uri::Authority::as_str).or_else(host).unwrap_or_default()
+}
+
+/// Refuses a body without a media type, which a web page can send to other origins without asking.
+fn check_media_type(parts: &Parts, body: &Body) -> Result<(), ApiError> {
+    if body.is_end_stream() || !media_type(&parts.headers).is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::unsupported_media_type("no Content-Type", &["application/json", "application/yaml"]))
+}

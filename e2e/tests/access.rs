@@ -1,0 +1,188 @@
+//! Tests of the identities of clients on a whole cluster: roles of certificates, tokens, the Unix socket, revocation, and
+//! the audit log.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use ha_e2e::binaries;
+use ha_e2e::plan::{TOKEN_FILE, api_socket, audit_log};
+use ha_e2e::scenario::{STEP_TIMEOUT, Scenario};
+use ha_e2e::wait::{wait_for, wait_until};
+use serde_json::Value;
+
+/// Settings of `openssl ca`, as in docs/tasks/rotate-certificates.md.
+const OPENSSL_SETTINGS: &str = "[ca]\ndefault_ca = hactl\n[hactl]\ndatabase = index.txt\ncrlnumber = crlnumber\n\
+    default_md = sha256\ndefault_crl_days = 3650\ncertificate = ca.pem\nprivate_key = ca.key\n";
+
+/// Returns the whole output of a command.
+fn output_text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn check(output: &Output, expected: i32, parts: &[&str]) -> Result<()> {
+    let text = output_text(output);
+    ensure!(
+        output.status.code() == Some(expected),
+        "expected exit status {expected}, found {:?}: {text}",
+        output.status
+    );
+    for part in parts {
+        ensure!(text.contains(part), "{part:?} is missing: {text}");
+    }
+    Ok(())
+}
+
+/// Runs a shell command in the directory with the authority.
+fn shell(directory: &Path, command: &str) -> Result<()> {
+    let output = Command::new("sh").args(["-ec", command]).current_dir(directory).output()?;
+    ensure!(output.status.success(), "{command}: {}", output_text(&output));
+    Ok(())
+}
+
+/// Issues a client certificate with a role, with the documented commands.
+fn issue(certificates: &Path, name: &str, group: &str) -> Result<()> {
+    shell(
+        certificates,
+        &format!(
+            "openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /O={group}/CN={name} -keyout {name}.key \
+             -out {name}.csr\n\
+             printf 'keyUsage=digitalSignature\\nextendedKeyUsage=clientAuth\\n' >{name}.ext\n\
+             openssl x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 730 -out {name}.pem \
+             -extfile {name}.ext"
+        ),
+    )
+}
+
+#[test]
+fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result<()> {
+    let scenario = Scenario::start("access")?;
+    let cluster = &scenario.cluster;
+    let certificates = cluster.directory().join("tls");
+    let file = |path: &Path| path.to_string_lossy().into_owned();
+    let (url, authority) = (cluster.url("controller1")?, file(&certificates.join("ca.pem")));
+    let server = ["--server", url.as_str(), "--certificate-authority", authority.as_str()];
+    let as_client = |connection: &[&str], arguments: &[&str]| {
+        cluster.plain_hactl(&[&server, connection, arguments].concat())
+    };
+
+    // A token has one role. It is valid as soon as the file has it.
+    let token_file = file(&cluster.directory().join(TOKEN_FILE));
+    let created =
+        cluster.plain_hactl(&["token", "create", "ada", "--role", "viewer", "--file", &token_file])?;
+    check(&created, 0, &["token ada with role viewer is valid until"])?;
+    let token = String::from_utf8(created.stdout)?.trim().to_owned();
+    ensure!(!fs::read_to_string(&token_file)?.contains(&token), "the file contains the token itself");
+    let token_path = cluster.directory().join("ada.token");
+    fs::write(&token_path, &token)?;
+    let token_path = file(&token_path);
+    let ada = ["--token-file", token_path.as_str()];
+    check(&as_client(&ada, &["get", "resources"])?, 0, &["witness"])?;
+    check(
+        &as_client(&ada, &["stop", "witness"])?,
+        4,
+        &["User \"ada\" cannot create", "hactl:operator or hactl:admin"],
+    )?;
+    check(&as_client(&[], &["get", "resources"])?, 4, &["no client certificate and no token"])?;
+    check(&as_client(&["--token", "hactl_wrong"], &["get", "nodes"])?, 4, &["unknown or was revoked"])?;
+    let kubectl = |arguments: &[&str]| -> Result<Output> {
+        let connection = [
+            "--server",
+            &url,
+            "--certificate-authority",
+            &authority,
+            "--token",
+            &token,
+            "--kubeconfig",
+            "/dev/null",
+        ];
+        Ok(Command::new(binaries::kubectl()?).args(connection).args(arguments).output()?)
+    };
+    check(&kubectl(&["auth", "whoami"])?, 0, &["ada", "hactl:viewer"])?;
+    check(&kubectl(&["auth", "can-i", "delete", "resources"])?, 1, &["no"])?;
+
+    // Root is the administrator on the socket. Other users cannot open it.
+    let socket = format!("unix:{}", api_socket(cluster.machine("controller1")?).display());
+    let local = ["--server", socket.as_str()];
+    check(&cluster.plain_hactl(&[&local[..], &["auth", "can-i", "delete", "nodes"]].concat())?, 0, &["yes"])?;
+    check(
+        &cluster.plain_hactl(&[&local[..], &["label", "resource", "witness", "tier=test"]].concat())?,
+        0,
+        &[],
+    )?;
+    if nix::unistd::geteuid().is_root() {
+        let program = binaries::workspace_program("hactl")?;
+        // Copied, because other users may not enter the directory of the build.
+        let copy = Path::new("/tmp").join(format!("hactl-{}", std::process::id()));
+        fs::copy(&program, &copy)?;
+        let as_nobody = Command::new("setpriv")
+            .args(["--reuid", "65534", "--clear-groups", "--"])
+            .arg(&copy)
+            .args(local)
+            .args(["get", "nodes"])
+            .output();
+        fs::remove_file(&copy)?;
+        check(&as_nobody?, 3, &["Permission denied"])?;
+    }
+
+    // A revoked certificate loses its watch, and is refused from then on.
+    fs::write(certificates.join("ca.cnf"), OPENSSL_SETTINGS)?;
+    issue(&certificates, "bob", "hactl:editor")?;
+    let (pem, key) = (file(&certificates.join("bob.pem")), file(&certificates.join("bob.key")));
+    let bob = ["--client-certificate", pem.as_str(), "--client-key", key.as_str()];
+    check(&as_client(&bob, &["set", "witness", "priority=7"])?, 0, &[])?;
+    check(&as_client(&bob, &["cordon", "node1"])?, 4, &["User \"bob\" cannot patch"])?;
+    let watching = |connection: &[&str]| {
+        Command::new(binaries::workspace_program("hactl")?)
+            .args(server)
+            .args(connection)
+            .args(["get", "resources", "--watch"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("hactl cannot be started")
+    };
+    let (bob_watch, ada_watch) = (watching(&bob)?, watching(&ada)?);
+    shell(
+        &certificates,
+        "touch index.txt; echo 10 >crlnumber\nopenssl ca -config ca.cnf -revoke bob.pem\n\
+         openssl ca -config ca.cnf -gencrl -out crl.new\nmv crl.new crl.pem",
+    )?;
+    let ended = bob_watch.wait_with_output()?;
+    ensure!(!ended.status.success(), "{}", output_text(&ended));
+    wait_until("bob is refused", STEP_TIMEOUT, || {
+        as_client(&bob, &["get", "resources"]).is_ok_and(|output| !output.status.success())
+    })?;
+    check(
+        &cluster.plain_hactl(&["token", "revoke", "ada", "--file", &token_file])?,
+        0,
+        &["token ada revoked"],
+    )?;
+    let ended = ada_watch.wait_with_output()?;
+    check(&ended, 4, &["unknown or was revoked"])?;
+    check(&cluster.hactl(&["get", "resources"])?, 0, &["witness"])?;
+
+    // Each of these is in the audit log.
+    let log_path = audit_log(cluster.machine("controller1")?);
+    let has_line = |expected: &[(&str, &str)]| -> Result<bool> {
+        let text = fs::read_to_string(&log_path)?;
+        let lines: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+        let text_of = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        Ok(lines.iter().any(|line| expected.iter().all(|(field, value)| text_of(&line[*field]) == *value)))
+    };
+    for expected in [
+        [("user", "ada"), ("verb", "create"), ("resource", "operations"), ("outcome", "Refused")],
+        [("user", "bob"), ("verb", "patch"), ("name", "witness"), ("outcome", "Done")],
+        [("user", "bob"), ("verb", "patch"), ("resource", "nodes"), ("code", "403")],
+        [("user", "root"), ("verb", "patch"), ("name", "witness"), ("outcome", "Done")],
+        [("user", ""), ("verb", "list"), ("resource", "resources"), ("code", "401")],
+    ] {
+        let is_in_log =
+            wait_for("an audit record", STEP_TIMEOUT, || has_line(&expected).ok().filter(|found| *found));
+        is_in_log.with_context(|| {
+            format!("{expected:?} is missing: {}", fs::read_to_string(&log_path).unwrap_or_default())
+        })?;
+    }
+    scenario.finish()
+}
