@@ -18,6 +18,7 @@ pub mod cluster;
 pub mod document;
 pub mod driver;
 pub mod error_reason;
+pub mod etcd_access;
 pub mod event;
 pub mod id;
 pub mod keys;

@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::binaries;
 use crate::certificates::Authority;
 use crate::checker::{Checker, MachineNamespaces, Witness};
 use crate::command::{run, tool};
@@ -98,6 +99,7 @@ impl Cluster {
         cluster.state.network.create()?;
         let authority = Authority::create(&cluster.state.plan.certificates())?;
         authority.issue("admin", "hactl:admin", &[])?;
+        authority.issue("root", "etcd", &[])?;
         cluster.mount_disks()?;
         for machine in &cluster.state.machines {
             let settings = cluster.state.plan.disk_settings(machine, &cluster.state.network);
@@ -162,6 +164,7 @@ impl Cluster {
         if self.state.plan.controllers == 0 {
             return self.save();
         }
+        self.secure_store()?;
         for name in self.names(Role::Controller) {
             self.power_on(&name)?;
         }
@@ -174,6 +177,35 @@ impl Cluster {
             self.power_on(&name)?;
         }
         self.wait_for_nodes()
+    }
+
+    /// Enables authentication in etcd, with a user for each controller and each node.
+    fn secure_store(&self) -> Result<()> {
+        let certificates = self.state.plan.certificates();
+        let file = |name: &str| certificates.join(name).to_string_lossy().into_owned();
+        let programs =
+            binaries::etcdctl()?.parent().context("etcdctl has no directory")?.to_string_lossy().into_owned();
+        let output = self.plain_hactl(&[
+            "store",
+            "secure",
+            "--yes",
+            "--etcd-endpoints",
+            &self.etcdctl().endpoints,
+            "--etcd-ca",
+            &file("ca.pem"),
+            "--etcd-cert",
+            &file("root.pem"),
+            "--etcd-key",
+            &file("root.key"),
+            "--controller",
+            &self.names(Role::Controller).join(","),
+            "--node",
+            &self.names(Role::Node).join(","),
+            "--programs",
+            &programs,
+        ])?;
+        ensure!(output.status.success(), "hactl store secure: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
     }
 
     /// Applies the cluster's settings and its nodes, as an operator would before the nodes start.

@@ -22,7 +22,7 @@ use crate::wait::monotonic_ns;
 pub struct Etcdctl {
     /// URLs of the members, separated by commas.
     pub endpoints: String,
-    /// Directory with `ca.pem`, `admin.pem` and `admin.key`.
+    /// Directory with `ca.pem`, `root.pem` and `root.key`, of the administrator of etcd.
     pub certificates: PathBuf,
 }
 
@@ -134,8 +134,8 @@ impl Etcdctl {
         let mut all_arguments = vec![
             format!("--endpoints={}", self.endpoints),
             format!("--cacert={}", file("ca.pem")),
-            format!("--cert={}", file("admin.pem")),
-            format!("--key={}", file("admin.key")),
+            format!("--cert={}", file("root.pem")),
+            format!("--key={}", file("root.key")),
             "--command-timeout=5s".to_owned(),
         ];
         all_arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));

@@ -56,6 +56,93 @@ fn issue(certificates: &Path, name: &str, group: &str) -> Result<()> {
 }
 
 #[test]
+fn the_certificate_of_a_node_opens_only_its_own_keys_in_etcd() -> Result<()> {
+    let scenario = Scenario::start("etcd-users")?;
+    let cluster = &scenario.cluster;
+    let certificates = cluster.directory().join("tls");
+    let file = |name: &str| certificates.join(name).to_string_lossy().into_owned();
+    let (authority, endpoints) = (file("ca.pem"), cluster.etcdctl().endpoints);
+    let etcdctl = binaries::etcdctl()?;
+    let programs = etcdctl.parent().context("etcdctl has no directory")?.to_string_lossy().into_owned();
+    let as_identity = |name: &str, command: &[&str], more: &[&str]| {
+        let (pem, key) = (file(&format!("{name}.pem")), file(&format!("{name}.key")));
+        let etcd = [
+            "--etcd-endpoints",
+            &endpoints,
+            "--etcd-ca",
+            &authority,
+            "--etcd-cert",
+            &pem,
+            "--etcd-key",
+            &key,
+        ];
+        cluster.plain_hactl(&[command, &etcd, &["--programs", &programs], more].concat())
+    };
+    check(
+        &as_identity("node1", &["store", "verify"], &[])?,
+        0,
+        &["user node1 has the expected permissions"],
+    )?;
+    let verified = as_identity("controller1", &["store", "verify"], &["--controller"])?;
+    check(&verified, 0, &["user controller1 has the expected permissions"])?;
+    check(
+        &as_identity("controller1", &["store", "verify"], &[])?,
+        1,
+        &["differ from the expected permissions"],
+    )?;
+
+    // The steps are not repeated, and only the certificate of root may take them.
+    check(&as_identity("root", &["store", "secure"], &["--dry-run"])?, 0, &["etcd already has these users"])?;
+    check(
+        &as_identity("node1", &["store", "secure"], &["--dry-run"])?,
+        2,
+        &["of user \"node1\", not of root"],
+    )?;
+    let planned = as_identity("root", &["store", "secure"], &["--node", "node9", "--dry-run"])?;
+    check(&planned, 0, &["etcdctl user add node9 --no-password"])?;
+
+    // A stolen certificate of a node reaches neither the leases of others nor the administration of etcd.
+    let etcdctl_as_node = |arguments: &[&str]| -> Result<Output> {
+        let identity = [format!("--cert={}", file("node1.pem")), format!("--key={}", file("node1.key"))];
+        // A snapshot comes from one member.
+        let endpoint = endpoints.split(',').next().unwrap_or(&endpoints);
+        let connection = [format!("--cacert={authority}"), format!("--endpoints={endpoint}")];
+        Ok(Command::new(&etcdctl).args(connection).args(identity).args(arguments).output()?)
+    };
+    let heartbeat =
+        cluster.etcdctl().get(&cluster.keys().alive(&"node2".into()))?.context("node2 has no heartbeat")?;
+    let lease = format!("{:x}", heartbeat.lease);
+    for arguments in [
+        &["lease", "list"][..],
+        &["lease", "revoke", &lease],
+        &["lease", "timetolive", &lease, "--keys"],
+        &["put", "/hactl/default/v1/leader", "x"],
+        &["put", "/hactl/default/v1/alive/node2", "x"],
+        &["put", "/other", "x"],
+        &["del", "--prefix", "/hactl/"],
+        &["get", "--prefix", "/hactl/default/v1/spec/node/"],
+        &["user", "list"],
+        &["role", "list"],
+        &["auth", "disable"],
+        &["snapshot", "save", "/dev/null"],
+        &["defrag"],
+        &["compact", "1"],
+    ] {
+        let output = etcdctl_as_node(arguments)?;
+        ensure!(
+            output_text(&output).contains("permission denied"),
+            "etcdctl {} as node1: {}",
+            arguments.join(" "),
+            output_text(&output)
+        );
+    }
+    let kept =
+        cluster.etcdctl().get(&cluster.keys().alive(&"node2".into()))?.context("node2 has no heartbeat")?;
+    ensure!(kept.lease == heartbeat.lease, "the lease of node2 is unchanged");
+    scenario.finish()
+}
+
+#[test]
 fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result<()> {
     let scenario = Scenario::start("access")?;
     let cluster = &scenario.cluster;

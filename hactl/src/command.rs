@@ -39,6 +39,7 @@ mod set;
 mod simulate;
 mod status;
 mod stop_first;
+mod store;
 mod support;
 mod timing;
 mod token;
@@ -154,6 +155,8 @@ pub(crate) enum Command {
     Restore(restore::Restore),
     /// Collect diagnostic information for support
     Support(support::Support),
+    /// Set up and verify the users and permissions of etcd
+    Store(store::StoreCommand),
     /// Manage the tokens that controllers accept, in a file on each controller
     Token(token::TokenCommand),
     /// Manage contexts, the connection settings of clusters
@@ -224,6 +227,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Restore(restore) => restore.run(session).await,
         Command::Support(support) => support.run(session).await,
         Command::Convert(convert) => convert.run(session),
+        Command::Store(store) => store.run(session).await,
         Command::Token(token) => token.run(session),
         Command::Config(config) => config.run(session),
         Command::Options => {

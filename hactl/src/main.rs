@@ -11,6 +11,7 @@ mod client;
 mod command;
 mod config;
 mod duration;
+mod etcdctl;
 mod failure;
 mod help;
 mod manifest;

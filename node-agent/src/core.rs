@@ -87,11 +87,12 @@ const CLOCK_CHECK_MS: Millis = 500;
 /// Maximum number of rounds after an input. Every round makes progress, so this limit is never reached.
 const MAX_ROUNDS: usize = 64;
 
-/// Returns the etcd prefixes that the agent of `node` must see. Each prefix ends in `/`.
+/// Returns the selectors of the etcd keys that the agent of `node` must see: prefixes, which end in `/`, and the key of
+/// its own Node. The fence devices of other nodes stay unknown to it.
 pub fn prefixes(keys: &Keys, node: &NodeName) -> Vec<String> {
     vec![
         keys.specs_of(Kind::Cluster),
-        keys.specs_of(Kind::Node),
+        keys.spec(Kind::Node, node),
         keys.specs_of(Kind::Resource),
         keys.specs_of(Kind::Operation),
         keys.statuses_of(Kind::Cluster),

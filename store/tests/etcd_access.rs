@@ -6,6 +6,7 @@ mod etcd;
 
 use etcd::{Cluster, Flags, etcdctl};
 use futures::StreamExt as _;
+use ha_api_types::etcd_access::agent_permissions;
 use ha_api_types::id::Revision;
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
@@ -139,27 +140,16 @@ async fn unusable_certificates_are_reported_immediately() {
     check(user, "missing").await;
 }
 
-/// Grants the permissions of one node's agent, as listed in docs/etcd.md.
+/// Grants the permissions of one node's agent.
 fn grant_agent(endpoint: &str, keys: &Keys, node: &str) {
     let run = |arguments: &[&str]| etcdctl(endpoint, arguments).expect("etcdctl");
     run(&["role", "add", node]);
-    let reads = ["fence/", "assignment/", "report/", "spec/", "status/", "candidate/"];
-    for part in reads {
-        run(&["role", "grant-permission", node, "read", &format!("{}{part}", keys.root()), "--prefix"]);
+    for permission in agent_permissions(keys, &node.into()) {
+        let kind = if permission.is_write { "readwrite" } else { "read" };
+        let mut arguments = vec!["role", "grant-permission", node, kind, &permission.selector];
+        arguments.extend(permission.is_prefix().then_some("--prefix"));
+        run(&arguments);
     }
-    run(&["role", "grant-permission", node, "read", &keys.incarnation()]);
-    run(&["role", "grant-permission", node, "readwrite", &keys.alive(&node.into())]);
-    run(&["role", "grant-permission", node, "readwrite", &keys.reports_of(&node.into()), "--prefix"]);
-    run(&["role", "grant-permission", node, "read", &keys.log_requests_of(&node.into()), "--prefix"]);
-    run(&["role", "grant-permission", node, "readwrite", &keys.log_answers_of(&node.into()), "--prefix"]);
-    run(&[
-        "role",
-        "grant-permission",
-        node,
-        "readwrite",
-        &keys.event(&format!("agent-{node}"), ""),
-        "--prefix",
-    ]);
     run(&["user", "add", &format!("{node}:secret-{node}")]);
     run(&["user", "grant-role", node, node]);
 }

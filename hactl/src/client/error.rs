@@ -32,6 +32,11 @@ pub(crate) enum ApiError {
     },
 }
 
+/// Returns `true` if a controller has refused the client's certificate, for example because it was revoked.
+fn refuses_certificate(message: &str) -> bool {
+    message.contains("fatal alert: Certificate")
+}
+
 /// Reads the body of an answer with an error status. If the body has no message, the HTTP status and the beginning of
 /// the body become the message.
 pub(super) fn read_status(code: u16, body: &[u8]) -> Status {
@@ -69,9 +74,10 @@ impl ApiError {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             ApiError::Status(status) => status.code == 429 || status.code >= 500,
-            ApiError::Unreachable { .. } | ApiError::OutcomeUnknown { .. } | ApiError::Malformed { .. } => {
-                true
+            ApiError::Unreachable { attempts } => {
+                attempts.iter().any(|(_, message)| !refuses_certificate(message))
             }
+            ApiError::OutcomeUnknown { .. } | ApiError::Malformed { .. } => true,
         }
     }
 
@@ -154,6 +160,16 @@ mod tests {
         check(&json!({"reason": "Conflict", "message": "node node1 has an active registration"}), "");
         check(&json!({"reason": "Conflict", "message": "refused", "details": {"causes": [cause]}}), "");
         check(&json!({"reason": "AlreadyExists", "message": "it is there"}), "");
+    }
+
+    #[test]
+    fn a_watch_ends_when_every_controller_refuses_the_certificate() {
+        let unreachable = |messages: &[&str]| ApiError::Unreachable {
+            attempts: messages.iter().map(|message| (String::new(), (*message).to_owned())).collect(),
+        };
+        let revoked = "received fatal alert: CertificateRevoked";
+        assert!(!unreachable(&[revoked, revoked]).is_transient());
+        assert!(unreachable(&[revoked, "connection refused"]).is_transient());
     }
 
     #[test]

@@ -240,7 +240,7 @@ impl View {
         } else if prefix == self.keys.specs_of(Kind::Operation) {
             let names = self.names_of_objects(entries);
             self.operations.keep_only(&names, revision);
-        } else if prefix == self.keys.specs_of(Kind::Node) {
+        } else if prefix == self.keys.spec(Kind::Node, &self.node) {
             let names = self.names_of_objects(entries);
             self.nodes.keep_only(&names, revision);
         } else if prefix == self.keys.specs_of(Kind::Resource) {

@@ -1,12 +1,13 @@
 //! A private etcd on loopback, run by etcd's own programs while a backup is prepared.
 
 use super::credentials::Credentials;
+use crate::etcdctl::{Etcdctl, find_program, remove_etcd_environment, run};
 use crate::failure::Failure;
 use serde::Deserialize;
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
@@ -33,21 +34,7 @@ struct Status {
 impl Programs {
     /// Finds the programs in a directory, or in PATH.
     pub(super) fn find(directory: Option<&Path>) -> Result<Programs, Failure> {
-        let directories: Vec<PathBuf> = match directory {
-            Some(directory) => vec![directory.to_owned()],
-            None => std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect(),
-        };
-        let find = |name: &str| {
-            directories.iter().map(|directory| directory.join(name)).find(|path| path.is_file()).ok_or_else(
-                || {
-                    let searched =
-                        directory.map_or("PATH".to_owned(), |directory| directory.display().to_string());
-                    Failure::refused(format!("{name} not found in {searched}")).help(
-                    "install the etcd programs (etcd, etcdctl, etcdutl; docs/etcd.md), or add --programs DIR",
-                )
-                },
-            )
-        };
+        let find = |name: &str| find_program(name, directory);
         Ok(Programs { etcd: find("etcd")?, etcdctl: find("etcdctl")?, etcdutl: find("etcdutl")? })
     }
 
@@ -89,9 +76,7 @@ impl Programs {
 
 /// The private etcd, which is killed when this value is dropped.
 pub(super) struct PrivateEtcd {
-    etcdctl: PathBuf,
-    credentials: Credentials,
-    endpoint: String,
+    etcdctl: Etcdctl,
     child: Child,
 }
 
@@ -127,10 +112,16 @@ impl PrivateEtcd {
         let child = command
             .spawn()
             .map_err(|error| Failure::refused(format!("{}: {error}", programs.etcd.display())))?;
-        let mut etcd = PrivateEtcd { etcdctl: programs.etcdctl.clone(), credentials, endpoint, child };
+        let etcdctl = Etcdctl {
+            program: programs.etcdctl.clone(),
+            endpoints: endpoint,
+            authority: Some(credentials.authority),
+            identity: Some((credentials.certificate, credentials.key)),
+        };
+        let mut etcd = PrivateEtcd { etcdctl, child };
         let started_at = Instant::now();
         loop {
-            let Err(failure) = etcd.etcdctl(["endpoint", "health"]).await else { return Ok(etcd) };
+            let Err(failure) = etcd.etcdctl.run(["endpoint", "health"]).await else { return Ok(etcd) };
             if let Ok(Some(status)) = etcd.child.try_wait() {
                 let log_text = std::fs::read_to_string(&log).unwrap_or_default();
                 let last_line = log_text.lines().last().unwrap_or_default();
@@ -147,14 +138,14 @@ impl PrivateEtcd {
 
     /// Returns the keys under a prefix.
     pub(super) async fn keys(&self, prefix: &str) -> Result<Vec<String>, Failure> {
-        let output = self.etcdctl(["get", "--prefix", "--keys-only", "--", prefix]).await?;
+        let output = self.etcdctl.run(["get", "--prefix", "--keys-only", "--", prefix]).await?;
         let text = String::from_utf8_lossy(&output.stdout);
         Ok(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
     }
 
     /// Returns the keys under a prefix with their values, which are JSON on one line.
     pub(super) async fn values(&self, prefix: &str) -> Result<Vec<(String, String)>, Failure> {
-        let output = self.etcdctl(["get", "--prefix", "--", prefix]).await?;
+        let output = self.etcdctl.run(["get", "--prefix", "--", prefix]).await?;
         let text = String::from_utf8_lossy(&output.stdout);
         let lines: Vec<&str> = text.lines().collect();
         let pairs = lines.chunks_exact(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned()));
@@ -165,17 +156,17 @@ impl PrivateEtcd {
     pub(super) async fn delete(&self, key_or_prefix: &str) -> Result<(), Failure> {
         let arguments: &[&str] =
             if key_or_prefix.ends_with('/') { &["del", "--prefix", "--"] } else { &["del", "--"] };
-        self.etcdctl(arguments.iter().chain([&key_or_prefix])).await.map(drop)
+        self.etcdctl.run(arguments.iter().chain([&key_or_prefix])).await.map(drop)
     }
 
     /// Writes a key.
     pub(super) async fn put(&self, key: &str, value: &str) -> Result<(), Failure> {
-        self.etcdctl(["put", "--", key, value]).await.map(drop)
+        self.etcdctl.run(["put", "--", key, value]).await.map(drop)
     }
 
     /// Saves all data as a snapshot.
     pub(super) async fn save(&self, file: &Path) -> Result<(), Failure> {
-        self.etcdctl([OsStr::new("snapshot"), OsStr::new("save"), file.as_os_str()]).await.map(drop)
+        self.etcdctl.run([OsStr::new("snapshot"), OsStr::new("save"), file.as_os_str()]).await.map(drop)
     }
 
     /// Stops the private etcd.
@@ -185,41 +176,6 @@ impl PrivateEtcd {
             .await
             .map_err(|error| Failure::refused(format!("cannot stop the temporary etcd: {error}")))
     }
-
-    async fn etcdctl<W: AsRef<OsStr>>(
-        &self,
-        arguments: impl IntoIterator<Item = W>,
-    ) -> Result<Output, Failure> {
-        let mut command = Command::new(&self.etcdctl);
-        command.args(["--endpoints", &self.endpoint, "--command-timeout", "60s"]);
-        command.arg("--cacert").arg(&self.credentials.authority);
-        command.arg("--cert").arg(&self.credentials.certificate).arg("--key").arg(&self.credentials.key);
-        command.args(arguments);
-        run(&mut command).await
-    }
-}
-
-/// Removes etcd's settings from the environment, because they apply to the operator's own cluster.
-fn remove_etcd_environment(command: &mut Command) {
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("ETCD") {
-            command.env_remove(name);
-        }
-    }
-}
-
-/// Runs a program to its end. On failure, the error contains its last output.
-async fn run(command: &mut Command) -> Result<Output, Failure> {
-    let program = command.as_std().get_program().to_string_lossy().into_owned();
-    remove_etcd_environment(command);
-    let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await;
-    let output = output.map_err(|error| Failure::refused(format!("{program}: {error}")))?;
-    if output.status.success() {
-        return Ok(output);
-    }
-    let error_output = String::from_utf8_lossy(&output.stderr);
-    let last_line = error_output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no output");
-    Err(Failure::refused(format!("{program} failed ({}): {last_line}", output.status)))
 }
 
 /// Returns two free ports.

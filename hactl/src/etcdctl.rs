@@ -1,0 +1,82 @@
+//! etcd's own command-line client, for commands that act on etcd instead of the API.
+
+use crate::failure::Failure;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use tokio::process::Command;
+
+/// etcdctl with the flags for one etcd.
+#[derive(Clone, Debug)]
+pub(crate) struct Etcdctl {
+    pub(crate) program: PathBuf,
+    /// Client URLs, separated by commas.
+    pub(crate) endpoints: String,
+    pub(crate) authority: Option<PathBuf>,
+    /// Certificate and key of the client.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+}
+
+impl Etcdctl {
+    /// Runs etcdctl to its end.
+    ///
+    /// # Errors
+    /// Fails if etcdctl fails. The error contains its last output.
+    pub(crate) async fn run<W: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = W>,
+    ) -> Result<Output, Failure> {
+        run(&mut self.command(arguments)).await
+    }
+
+    /// Returns the command, for a caller that handles its output and its failure.
+    pub(crate) fn command<W: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = W>) -> Command {
+        let mut command = Command::new(&self.program);
+        remove_etcd_environment(&mut command);
+        command.args(["--endpoints", &self.endpoints, "--command-timeout", "60s"]);
+        if let Some(authority) = &self.authority {
+            command.arg("--cacert").arg(authority);
+        }
+        if let Some((certificate, key)) = &self.identity {
+            command.arg("--cert").arg(certificate).arg("--key").arg(key);
+        }
+        command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+        command
+    }
+}
+
+/// Finds a program of etcd in a directory, or in PATH.
+pub(crate) fn find_program(name: &str, directory: Option<&Path>) -> Result<PathBuf, Failure> {
+    let directories: Vec<PathBuf> = match directory {
+        Some(directory) => vec![directory.to_owned()],
+        None => std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect(),
+    };
+    directories.iter().map(|directory| directory.join(name)).find(|path| path.is_file()).ok_or_else(|| {
+        let searched = directory.map_or("PATH".to_owned(), |directory| directory.display().to_string());
+        Failure::refused(format!("{name} not found in {searched}"))
+            .help("install the etcd programs (etcd, etcdctl, etcdutl; docs/etcd.md), or add --programs DIR")
+    })
+}
+
+/// Removes etcd's settings from the environment, because they apply to the operator's own cluster.
+pub(crate) fn remove_etcd_environment(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("ETCD") {
+            command.env_remove(name);
+        }
+    }
+}
+
+/// Runs a program to its end. On failure, the error contains its last output.
+pub(crate) async fn run(command: &mut Command) -> Result<Output, Failure> {
+    let program = command.as_std().get_program().to_string_lossy().into_owned();
+    remove_etcd_environment(command);
+    let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await;
+    let output = output.map_err(|error| Failure::refused(format!("{program}: {error}")))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let error_output = String::from_utf8_lossy(&output.stderr);
+    let last_line = error_output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no output");
+    Err(Failure::refused(format!("{program} failed ({}): {last_line}", output.status)))
+}
