@@ -86,8 +86,8 @@ impl Availability {
         (desired_seconds >= 1.0).then(|| (1.0 - down_seconds / desired_seconds).clamp(0.0, 1.0))
     }
 
-    /// Returns the number of seconds in these days in which the service was desired and did not run; `None` if nothing is
-    /// recorded.
+    /// Returns the number of seconds in these days in which the service was desired and did not run; `None` if the
+    /// record contains none of these days.
     pub fn down_seconds(&self, days: u32, now: &Timestamp) -> Option<f64> {
         self.within(days, now).map(|(down, _)| down)
     }

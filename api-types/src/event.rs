@@ -1,4 +1,5 @@
-//! Events: records of changes of an object and their reasons. They have a lease in etcd, so that old ones disappear.
+//! Events: records of changes of an object and their reasons. Each event has a lease in etcd, so that etcd deletes old
+//! events.
 
 use crate::id::{ActionUid, Epoch, NodeName, OperationName};
 use crate::kind::Kind;

@@ -31,7 +31,7 @@ pub struct ObjectMeta {
     /// Time of the creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<Timestamp>,
-    /// Time of the request to delete the object. The object is removed once no finalizer is left.
+    /// Time of the request to delete the object. The object is removed once no finalizer remains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<Timestamp>,
     /// Tasks that must be completed before the object is removed.

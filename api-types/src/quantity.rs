@@ -49,7 +49,7 @@ impl Quantity {
     }
 }
 
-/// Binary suffixes, then decimal ones, largest first, with their factors.
+/// Binary suffixes, then decimal suffixes, each list from the largest to the smallest, with their factors.
 const SUFFIXES: [(&str, i128); 12] = [
     ("Ei", 1 << 60),
     ("Pi", 1 << 50),

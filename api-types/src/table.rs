@@ -388,7 +388,7 @@ fn list(object: &Value, pointer: &str) -> Value {
     json!(texts.join(","))
 }
 
-/// Returns priorities such as `node1:2,node2`, higher ones first.
+/// Returns priorities such as `node1:2,node2`, the highest priority first.
 fn priorities(object: &Value, pointer: &str) -> Value {
     let mut nodes: Vec<(NodeName, i64)> = read::<NodePriorities>(object, pointer).0.into_iter().collect();
     nodes.sort_by_key(|(_, priority)| std::cmp::Reverse(*priority));

@@ -66,7 +66,7 @@ use std::collections::{BTreeMap, VecDeque};
 use world::{ClusterView, PlanRelevance};
 use writes::Writes;
 
-/// Interval, in milliseconds, at which the leader plans even if no input has changed anything.
+/// Interval, in milliseconds, at which the leader plans even without a change.
 const PLAN_INTERVAL_MS: Millis = 30_000;
 
 /// Purpose of a run of a fence device.
@@ -123,7 +123,7 @@ pub struct Controller {
     /// late, as last computed.
     timely_nodes: Vec<NodeName>,
     late_at: Option<Mono>,
-    /// `true` if the last plan contained no action and was waiting for nothing.
+    /// `true` if the last plan contained no action and no wait.
     is_idle: bool,
     /// Time since which each node has been overloaded or underloaded. A new leader starts with an empty map.
     imbalances: BTreeMap<(Measure, NodeName), Imbalance>,

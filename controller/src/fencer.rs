@@ -34,8 +34,8 @@ impl Fencer {
 
     /// Runs a device to the end.
     ///
-    /// Guarantees: `Confirmed` only if the device's own status confirmed it for every part, after the action. Once
-    /// the limit has passed, no process of the run is left (its process groups are killed).
+    /// Guarantees: `Confirmed` only if the device's own status confirmed it for every part, after the action. Once the
+    /// limit has passed, no process of the run remains (its process groups are killed).
     pub async fn run(&self, run: &FencerRun) -> FencerOutcome {
         let limit = Duration::from_millis(run.limit_ms);
         match tokio::time::timeout(limit, self.attempts(&run.device, run.action)).await {

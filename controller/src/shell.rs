@@ -72,7 +72,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let followed = FollowedData::new(keys.incarnation(), None, None, remedy);
     let store =
         EtcdStore::following(options.store.config(), followed.clone()).await.map_err(invalid_settings)?;
-    // Leadership has channels of its own, so that no other request can queue before it.
+    // Requests of the election have separate channels, so that no other request can queue before them.
     let leadership =
         EtcdStore::following(options.store.config(), followed.clone()).await.map_err(invalid_settings)?;
     let mut servers = Vec::new();

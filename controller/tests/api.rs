@@ -300,8 +300,8 @@ async fn watch_from_before_restore_is_expired() {
     let mut present = api.watch(&format!("groups?watch=1&resourceVersion={version}&timeoutSeconds=1")).await;
     assert!(present.next().await.is_none());
     drop(present);
-    // `hactl restore` raises the revision, even above that of an earlier restore of the same backup. So the revision
-    // that the client has seen is compacted.
+    // `hactl restore` raises the revision, even above that of an earlier restore of the same backup. The revision that
+    // the client has seen is therefore compacted.
     let backup = api.store.backup();
     let mut seen = backup.revision();
     let mut running = api.watch(&format!("groups?watch=1&resourceVersion={version}")).await;
@@ -559,7 +559,8 @@ async fn start_and_stop_record_requested_state() {
     let stopped = api.get("resources/web").await;
     assert_eq!(stopped.at("/spec/state"), &json!("Stopped"));
     assert_eq!(stopped.at("/metadata/generation"), &json!(2));
-    // The same operation again changes nothing, and neither does one whose name is taken.
+    // A second request for the same operation has no effect. A request with the name of another operation has no effect
+    // either.
     assert_eq!(api.post("operations", &operation("o2", "Stop", "web")).await.code, 201);
     assert_eq!(api.post("operations", &operation("o2", "Start", "web")).await.code, 409);
     assert_eq!(api.get("resources/web").await.at("/metadata/generation"), &json!(2));

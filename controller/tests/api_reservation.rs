@@ -120,7 +120,7 @@ async fn change_that_breaks_n_plus_1_is_warned_or_refused() {
     stopped["spec"]["state"] = json!("Stopped");
     let dry = api.post("resources?dryRun=All", &stopped).await;
     assert!(contains(&dry.warnings, sentence), "{:?}", dry.warnings);
-    // The change is refused if the cluster enforces the check, and then nothing is written.
+    // If the cluster enforces the check, the API refuses the change and writes no object.
     assert_eq!(api.post("clusters", &cluster_with_enforcement(true)).await.code, 201);
     let refused = api.post("resources", &resource_with_memory("big", "3Gi")).await;
     assert_eq!(refused.code, 409, "{}", refused.body);

@@ -60,7 +60,7 @@ async fn node_affinity_rule_removes_group_with_warning() {
     assert_eq!((web.at("/spec/group"), web.at("/spec/failback")), (&Value::Null, &json!(false)));
     assert_eq!(web.at("/metadata/generation"), &json!(2));
     assert_eq!(api.get("resources/db").await.at("/spec/group"), "old", "no rule names it");
-    // The user's file still names the group: the API warns again, and nothing changes.
+    // The user's file still names the group: the API warns again, and the object does not change.
     let again = api.merge("resources/web", &json!({"spec": {"group": "old"}})).await;
     assert!(contains(&again.warnings, "group old is removed from the resource"), "{:?}", again.warnings);
     assert_eq!((again.at("/spec/group"), again.at("/metadata/generation")), (&Value::Null, &json!(2)));

@@ -38,7 +38,7 @@ const LOG_TIMEOUT: Duration = Duration::from_millis(LOG_TIMEOUT_MS + 5_000);
 pub(crate) enum WriteMode {
     /// The server writes the change.
     Persist,
-    /// The server runs all admission and writes nothing.
+    /// The server runs all admission checks and stores no change.
     DryRun,
 }
 

@@ -57,14 +57,14 @@ pub trait Driver: Send + Sync {
     fn start<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>>;
 
     /// Stops the service: gracefully for at most `graceful_ms`, then by force. Returns `Ok` once no process of the
-    /// service is left.
+    /// service remains.
     fn stop<'a>(
         &'a self,
         service: &'a ServiceDefinition,
         graceful_ms: Millis,
     ) -> BoxFuture<'a, Result<(), DriverFailure>>;
 
-    /// Kills the service immediately (self-fencing). Returns `Ok` once no process of the service is left.
+    /// Kills the service immediately (self-fencing). Returns `Ok` once no process of the service remains.
     fn kill<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>>;
 
     /// Returns the noun for a service of this driver in messages, with its article.
@@ -105,7 +105,7 @@ pub trait Driver: Send + Sync {
     /// Ends a live migration that may be in progress, including one that an earlier agent started. Called on the
     /// source.
     ///
-    /// Returns `Ok` once no program and no job of the migration is left. The service itself is left unchanged.
+    /// Returns `Ok` once no program and no job of the migration remains. The service itself is left unchanged.
     fn end_migration<'a>(
         &'a self,
         service: &'a ServiceDefinition,
@@ -158,7 +158,7 @@ pub trait Driver: Send + Sync {
     }
 
     /// Ends a replacement of the secondary, including one that an earlier agent started. Returns `Ok` once no process
-    /// of the replacement is left. The service keeps running.
+    /// of the replacement remains. The service keeps running.
     fn end_replacement<'a>(
         &'a self,
         service: &'a ServiceDefinition,
@@ -173,8 +173,8 @@ pub trait Driver: Send + Sync {
 
     /// Returns the last lines of the service's log on this node, also after the service has ended.
     ///
-    /// Runs in parallel with every other command, and changes nothing. Dropping the future kills the programs that it
-    /// started.
+    /// Runs in parallel with every other command, and has no effect on the service. Dropping the future kills the
+    /// programs that it started.
     fn read_log<'a>(
         &'a self,
         service: &'a ServiceDefinition,

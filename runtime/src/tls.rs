@@ -125,7 +125,7 @@ impl ClientIdentity {
 /// TLS settings of a server, which follow changes of their files.
 ///
 /// Guarantees: every connection uses files that matched each other when they were read. If changed files do not match,
-/// for example because one is incomplete, the previous ones stay active. The problem is logged once for each change.
+/// for example because one is incomplete, the previous files stay active. The problem is logged once for each change.
 #[derive(Debug)]
 pub struct ReloadingTls {
     files: TlsFiles,

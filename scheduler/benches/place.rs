@@ -30,8 +30,8 @@ fn micros<T>(mut run: impl FnMut() -> T) -> f64 {
     times[times.len() / 2]
 }
 
-/// Places all services of a failed node one at a time. Each placed service uses capacity for the next one. Returns the
-/// number of placed services.
+/// Places all services of a failed node one at a time. Each placed service reduces the capacity for the following
+/// services. Returns the number of placed services.
 fn recover(view: &mut View, node: &str) -> usize {
     if let Some(facts) = view.nodes.get_mut(node) {
         facts.online = Err(ha_api_types::reason::Reason::Fencing);

@@ -237,7 +237,7 @@ fn preferences(without_movable: &View, unit: &MoveUnit) -> Option<NodePreference
             ((*node).clone(), u32::try_from(rank).unwrap_or(u32::MAX / 4) * 2 + away)
         })
         .collect();
-    // If a reason only prevents new placements, the unit neither leaves its node nor prefers another one.
+    // If a reason only prevents new placements, the unit neither leaves its node nor prefers another node.
     if let Some(node) = &unit.node
         && let Some(Verdict::Refused(refusals)) = judged.verdicts.get(node)
         && !refusals.iter().any(makes_leave)

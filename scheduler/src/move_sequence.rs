@@ -1,4 +1,4 @@
-//! Moves that work only in a certain order or through a third node: the choice of the next one.
+//! Moves that work only in a certain order or through a third node: the choice of the next move.
 //!
 //! [`next`] solves a small search problem: items on nodes, the nodes that each item may use and prefers, pairs that
 //! must stay apart, and free capacity. The caller calls the function again after every move; no state is kept between

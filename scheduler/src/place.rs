@@ -72,8 +72,8 @@ pub fn place(view: &View, name: &ResourceName, service: &ServiceFacts) -> Placem
     fitting_part(view, &whole_unit).map_or(placement, |smaller| place_unit(view, &smaller))
 }
 
-/// Returns the part of a unit that fits on a node if the whole unit does not; the service itself is always a part. `None`
-/// if no member can be left out.
+/// Returns the part of a unit that fits on a node if the whole unit does not; the service itself is always a part.
+/// `None` if no member can be omitted.
 fn fitting_part<'a>(view: &View, whole_unit: &Unit<'a>) -> Option<Unit<'a>> {
     if whole_unit.members.len() == 1 {
         return None;

@@ -48,7 +48,7 @@ struct Unit {
     members: BTreeSet<ResourceName>,
     /// The highest priority of the members.
     priority: i32,
-    /// Requested memory and cpu, in thousandths. Of units with equal priority, smaller ones are kept first.
+    /// Requested memory and cpu, in thousandths. Of units with equal priority, smaller units are kept first.
     size: (i128, i128),
 }
 
@@ -206,7 +206,7 @@ impl Search<'_> {
         cost
     }
 
-    /// Decides about the unit at index `at` and all later ones. Assumes that the service fits if the units in `leave`
+    /// Decides about the unit at index `at` and all later units. Assumes that the service fits if the units in `leave`
     /// and all units from `at` on leave.
     fn decide(&mut self, at: usize, leave: &mut Vec<usize>) {
         let cost = self.cost(leave);

@@ -81,7 +81,7 @@ impl<'a> Loads<'a> {
     }
 
     /// Returns the imbalance: the coefficient of variation of node load, that is, standard deviation divided by mean.
-    /// Returns 0 if nothing is in use.
+    /// Returns 0 if no capacity is in use.
     pub fn imbalance(&self) -> f64 {
         self.variation(self.sum, self.squares)
     }

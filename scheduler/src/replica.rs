@@ -10,8 +10,8 @@ use ha_api_types::reason::Reason;
 
 /// Returns every reason that blocks a node as the secondary.
 ///
-/// Other services on the node do not matter, because no service is started. The disk of the node must hold one more copy in
-/// addition to the existing ones, whether their services run or not.
+/// Other services on the node do not matter, because no service is started. The disk of the node must hold one more
+/// copy in addition to the existing copies, even if their services do not run.
 pub fn secondary_refusals(
     view: &View,
     name: &ResourceName,

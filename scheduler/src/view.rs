@@ -197,7 +197,7 @@ pub struct Refusal {
     pub evicts_running: bool,
 }
 
-/// Serialization of a `Result<(), Reason>`: nothing for `Ok`, the reason for `Err`.
+/// Serialization of a `Result<(), Reason>`: null for `Ok`, the reason for `Err`.
 mod ok_or_reason {
     use super::{Deserialize, Deserializer, Reason, Serialize, Serializer};
 

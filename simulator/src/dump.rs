@@ -20,7 +20,7 @@ use std::path::Path;
 /// Number of heartbeats after which a silent node counts as failed, although the leader still waits.
 const MISSED_HEARTBEATS: u64 = 2;
 
-/// A dumped cluster, with the ids of the simulated machines in place of those of the real ones.
+/// A dumped cluster, with the ids of the simulated machines in place of the ids of the real machines.
 ///
 /// A dump contains no processes: each agent and controller starts again, as after a crash.
 #[derive(Debug)]
@@ -140,7 +140,7 @@ impl Dump {
     /// Parses the steps and expectations of a scenario whose machines and objects come from the dump. An empty text is
     /// a scenario without steps.
     ///
-    /// Errors: those of [`Scenario::parse`]; also, the scenario has machines, objects or timings of its own.
+    /// Errors: those of [`Scenario::parse`]; also, the scenario also contains machines, objects or timings.
     pub(crate) fn scenario(&self, name: &str, text: &str, directory: &Path) -> Result<Scenario, String> {
         let cluster = self.stored.cluster.as_ref().map(|cluster| &cluster.value.spec.timing);
         let timing =

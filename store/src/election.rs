@@ -133,7 +133,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// Creates the election of a controller that has not read anything yet. `candidate.sequence` counts from 0.
+    /// Creates the election of a controller that has not read etcd yet. `candidate.sequence` counts from 0.
     ///
     /// `is_only_process` is `true` if no earlier process with this id can be alive, because this process holds the
     /// exclusive lock of its state directory.
@@ -285,7 +285,7 @@ impl Election {
         }
     }
 
-    /// Takes over the leadership of a leader key that this process wrote, whatever outcome was reported for that
+    /// Takes over the leadership of a leader key that this process wrote, regardless of the reported outcome of that
     /// write. Returns `true` if the leadership was taken over.
     fn adopt_own_key(&mut self, now: &Now) -> bool {
         let (Some(entry), Some(leader)) = (&self.view.leader, &self.leader) else { return false };

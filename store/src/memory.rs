@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// Number of revisions of history that are kept; older ones are compacted, as by etcd's automatic compaction.
+/// Number of revisions of history that are kept. Older revisions are compacted, as by etcd's automatic compaction.
 const RETAINED_REVISIONS: i64 = 50_000;
 
 /// A store in this process's memory, for tests. Clones share it.

@@ -222,7 +222,8 @@ async fn etcd_role_limits_agent_to_its_keys() {
     let answered = agent.commit(answer).await;
     assert!(matches!(answered, Outcome::Applied(_)), "{answered:?}");
 
-    // An agent must not write keys of other nodes, not even of a node whose name begins with the name of its own node.
+    // An agent must not write keys of other nodes, not even of a node whose name begins with the name of the agent's
+    // node.
     for foreign in [
         keys.alive(&"node10".into()),
         keys.alive(&"node2".into()),

@@ -314,7 +314,7 @@ async fn commit_to_paused_leader_times_out() {
     assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
     assert!(matches!(bound_to_leader.get("/paused/new").await, Err(StoreError::Unreachable(_))));
     assert!(started.elapsed() < 2 * BOUND, "{:?}", started.elapsed());
-    // The other members elect a new leader, and a client that knows them can connect.
+    // The other members elect a new leader, and a client with their URLs can connect.
     put_eventually(&store, "/paused/key").await;
     cluster.resume(index);
     put_eventually(&bound_to_leader, "/paused/key").await;

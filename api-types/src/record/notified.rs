@@ -1,4 +1,5 @@
-//! The state of notifications: those that the targets of `Cluster.spec.notifications` have received, and queued ones.
+//! The state of notifications: the notifications that the targets of `Cluster.spec.notifications` have received, and
+//! the queued notifications.
 
 use crate::id::{Epoch, NodeName, ResourceName};
 use crate::notification::Notification;

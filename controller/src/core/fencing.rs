@@ -283,8 +283,8 @@ pub(super) fn closing_transaction(
     (transaction, message)
 }
 
-/// Replaces an unreadable fence after an operator's confirmation. The new epoch is above every epoch that a key of
-/// the node names. So no write under any of them can commit (FENCING, R1.24).
+/// Replaces an unreadable fence after an operator's confirmation. The new epoch is above every epoch that a key of the
+/// node names. No write under an earlier epoch can therefore commit (FENCING, R1.24).
 pub(super) fn unreadable_fence_replacement(
     input: &PlanInput<'_>,
     subject: &FencedNode<'_>,

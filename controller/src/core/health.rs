@@ -26,7 +26,7 @@ pub enum Health {
     Online,
     /// The epoch is open, and the heartbeat is late or has not arrived in time.
     Late,
-    /// The heartbeat is seen, and the machine is shutting down: services are moved away or stopped, and no new ones
+    /// The heartbeat is seen, and the machine is shutting down: services are moved away or stopped, and no new services
     /// are scheduled.
     ShuttingDown(Leave),
     /// The agent is down for a restart; its services continue, unmonitored.
@@ -55,7 +55,7 @@ pub struct NodeHealth {
     /// W in milliseconds if silence for W and an armed watchdog prove the node dead, otherwise the reason why not.
     pub silence_fencing_delay: Result<Millis, Reason>,
     /// `true` if the node asks other controllers for hold, but not this one, whose candidate key the node has not read.
-    /// This process then concludes nothing from the node's silence (FENCING, section 9).
+    /// This process then draws no conclusion from the node's silence (FENCING, section 9).
     pub is_held_by_others: bool,
     /// `true` if a fence device can prove the node dead.
     pub has_device: bool,
@@ -188,7 +188,8 @@ fn health(
             let has_heartbeat = input.cluster_view.is_heartbeat_unreadable(name)
                 || input.cluster_view.alive.get(name).is_some_and(|alive| alive.value.epoch == fence.epoch);
             if input.cluster_view.is_node_report_unreadable(name) {
-                // Send no orders to this node and conclude nothing from its report until the report can be read.
+                // Until the report can be read, the leader sends no orders to this node and draws no conclusion from
+                // its report.
                 return Health::Late;
             }
             match mode {
@@ -249,8 +250,8 @@ fn check_watchdog_except(
     Ok(())
 }
 
-/// Returns the terms under which the node asks controllers for hold: from its report, or as stored when the epoch was
-/// closed.
+/// Returns the terms under which the node asks controllers for hold: the terms in its report or, after a close, the
+/// terms that were stored with the close.
 pub(super) fn hold_terms(fence: Option<&Fence>, report: Option<&NodeReport>) -> Option<HoldTerms> {
     match fence {
         Some(fence) if fence.state != FenceState::Open => fence.hold,

@@ -69,14 +69,15 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
     send(input, targets, plan);
 }
 
-/// Returns the initial record: current problems will be reported, past ones will not.
+/// Returns the initial record: current problems will be reported, past problems will not.
 fn initial_record(input: &PlanInput<'_>) -> Notified {
     let fences = input.cluster_view.cluster_status.iter().flat_map(|status| &status.value.recent_fences);
     let fences = fences.map(|fence| (fence.node.clone(), fence.epoch)).collect();
     Notified { sent: SentFacts { fences, ..SentFacts::default() }, queue: Vec::new() }
 }
 
-/// Removes notifications that every configured target has. A target whose URL was corrected gets the queued ones.
+/// Removes notifications that every configured target has. A target whose URL was corrected receives the queued
+/// notifications.
 fn remove_delivered(next: &mut Notified, targets: &[Target]) {
     next.queue.retain(|queued| targets.iter().any(|target| !queued.done.contains(&target.key())));
 }

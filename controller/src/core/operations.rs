@@ -1,4 +1,4 @@
-//! Operations on nodes, refusal of impossible operations, and removal of old ones.
+//! Operations on nodes, refusal of impossible operations, and removal of old operations.
 
 mod test_watchdog;
 

@@ -6,7 +6,7 @@ use ha_api_types::resource::Resource;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
-/// Graph of dependencies. Names without a resource are kept, because services wait for them too.
+/// Graph of dependencies. Names without a resource are kept, because services also wait for such names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DependencyGraph {
     dependencies: BTreeMap<ResourceName, BTreeSet<ResourceName>>,
@@ -66,7 +66,7 @@ impl DependencyGraph {
         self.dependents.get(name).into_iter().flatten()
     }
 
-    /// Returns the priority of a service: the highest of its own and those of its dependents.
+    /// Returns the effective priority of a service: the highest priority among the service and its dependents.
     pub fn priority(&self, name: &ResourceName, own_priority: i32) -> i32 {
         self.raised_priorities.get(name).copied().unwrap_or(own_priority)
     }

@@ -196,8 +196,8 @@ fn is_being_vacated(cluster_view: &ClusterView, nodes: &NodeTable, name: &NodeNa
 }
 
 /// R8.18: returns `true` if a live migration may begin to a target with or without a fence device. With an ungated
-/// driver the target needs a device, because its silence proves nothing about the arriving service. `allowUngated` of
-/// the resource accepts that risk.
+/// driver the target needs a device, because its silence is no proof about the arriving service. `allowUngated` of the
+/// resource accepts that risk.
 pub fn may_move_live(driver: &DriverSpec, spec: &ResourceSpec, has_device: bool) -> bool {
     driver.is_gated() || !spec.exclusive || spec.allow_ungated || has_device
 }
@@ -207,7 +207,7 @@ pub fn has_fence_device(node: &Node) -> bool {
     node.spec.fencing.devices.iter().any(FenceDevice::proves)
 }
 
-/// Returns a note about a live migration of this service to this node (R8.18); `None` if there is nothing to note.
+/// Returns a note about a live migration of this service to this node (R8.18); `None` if no note is necessary.
 pub fn ungated_note(spec: &ResourceSpec, target: &NodeName, has_device: bool) -> Option<String> {
     let driver = &spec.driver;
     if !driver.can_migrate() || driver.is_gated() || !spec.exclusive || has_device {
@@ -231,7 +231,7 @@ pub fn not_live_message(target: &NodeName) -> String {
     )
 }
 
-/// Returns a service as the scheduler sees it.
+/// Returns a service in the form that the scheduler uses.
 pub fn service_facts(
     cluster_view: &ClusterView,
     resource: &Resource,

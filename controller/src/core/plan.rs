@@ -27,13 +27,13 @@ pub struct Plan {
     pub unreported: bool,
     /// Conditions that the leader waits for.
     pub waiting: Vec<Waiting>,
-    /// Time at which a new plan from the same view would differ, and the reason; `None` if time alone changes
-    /// nothing.
+    /// Time at which a new plan from the same view would differ, and the reason; `None` if time alone does not change
+    /// the plan.
     pub wake: Option<(Mono, &'static str)>,
     /// Nodes whose heartbeats are in time. A new plan would also differ once one of them becomes late.
     pub timely_nodes: Vec<NodeName>,
-    /// Imbalance by node: `true` if its load is above the mean, or if it has too many services. Set only if nothing
-    /// else is in progress. Empty if the load is balanced and no node has too many services.
+    /// Imbalance by node: `true` if its load is above the mean, or if it has too many services. Set only if no other
+    /// action is in progress. Empty if the load is balanced and no node has too many services.
     pub imbalances: BTreeMap<(Measure, NodeName), bool>,
     /// `true` if a node is unreachable, and only controllers that joined before this one may act on that (R9.26).
     pub is_held_by_others: bool,
@@ -135,8 +135,8 @@ impl Plan {
         }
     }
 
-    /// Returns `true` if the plan contains no action and waits for nothing. Time alone changes that only at `wake`,
-    /// or when a node becomes late.
+    /// Returns `true` if the plan contains no action and no wait. Without other input, this changes only at `wake`, or
+    /// when a node becomes late.
     pub fn is_idle(&self) -> bool {
         self.actions.is_empty() && self.runs.is_empty() && self.waiting.is_empty()
     }

@@ -19,8 +19,8 @@ use ha_scheduler::View;
 
 /// Returns the leader's plan.
 ///
-/// Guarantees: the plan depends on nothing but its input. Every action guards the keys that it writes and the facts on
-/// which it depends. Each subject has at most one action, and none while a write is in progress.
+/// Guarantees: the plan depends only on its input. Every action guards the keys that it writes and the facts on which
+/// it depends. Each subject has at most one action, and none while a write is in progress.
 pub fn reconcile(input: &PlanInput<'_>) -> Plan {
     if !input.cluster_view.has_readable_settings() {
         let mut plan = Plan::default();

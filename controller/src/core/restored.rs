@@ -24,8 +24,8 @@ impl ClusterView {
         self.restored.as_ref().is_some_and(|marker| modified <= marker.modified)
     }
 
-    /// Returns `true` if nothing is known about a node since the restore. Its agent has not reported under its epoch,
-    /// and its fence has not changed. The statements of the backup about the node prove nothing.
+    /// Returns `true` if no record about a node is newer than the restore: its agent has not reported under its epoch,
+    /// and its fence has not changed. The records of the node in the backup are no proof.
     pub fn has_no_evidence(&self, node: &NodeName) -> bool {
         let fence = self.fences.get(node);
         fence.is_some_and(|fence| self.is_from_backup(fence.modified)) && !self.has_reported(node)
@@ -51,9 +51,9 @@ pub(super) fn unreachable_since_restore(name: &str) -> String {
     )
 }
 
-/// Returns the time until which nothing is assigned: the longest W after this process saw the marker. The time
-/// restarts after a gap in this process's own commits, in which it may have granted hold to nodes (FENCING, section
-/// 9).
+/// Returns the time until which the leader assigns no service: the longest W after this process saw the marker. The
+/// time restarts after a gap in this process's own commits, in which it may have granted hold to nodes (FENCING,
+/// section 9).
 pub(super) fn assignments_paused_until(input: &PlanInput<'_>) -> Option<Mono> {
     let marker = input.cluster_view.restored.as_ref()?;
     let seen_at = marker.seen;
@@ -107,8 +107,8 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
     plan.add_action(Subject::Restored, transaction, vec![event], OnApplied::None);
 }
 
-/// Returns `true` if everything about a node was recorded since the restore: by its agent, or by a closed epoch with
-/// its proof.
+/// Returns `true` if the state of a node was recorded after the restore: by its agent, or by a closed epoch with its
+/// proof.
 fn is_accounted_for(cluster_view: &ClusterView, name: &NodeName) -> bool {
     let Some(fence) = cluster_view.fences.get(name) else { return true };
     match fence.value.state {

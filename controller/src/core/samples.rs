@@ -146,8 +146,8 @@ fn amount(metric: &'static Metric, node: &NodeName, amount: Option<Quantity>) ->
 /// Returns the CPU, memory and disk that would remain after the worst node failure, in thousandths. `None` if a node
 /// has no limit, or if there is no node.
 ///
-/// The failed node's whole capacity is lost, and its services must run elsewhere. So the free amount of the cluster
-/// decreases by the failed node's limit.
+/// The failed node's whole capacity is lost, and its services must run elsewhere. The free amount of the cluster
+/// therefore decreases by the limit of the failed node.
 fn headroom(view: &View) -> [Option<i128>; 3] {
     let is_usable = |node: &ha_scheduler::NodeFacts| node.online.is_ok() && !node.maintenance;
     let nodes = view.nodes.iter().filter(|(_, node)| is_usable(node));

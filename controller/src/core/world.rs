@@ -402,7 +402,7 @@ impl ClusterView {
         if matches!(key, Key::Spec(Kind::Cluster, _) | Key::Status(Kind::Cluster, _)) {
             self.restore_active_settings(now);
         }
-        // Usage figures alone cause no plan; the next plan uses the latest ones.
+        // A change of usage figures alone causes no plan. The next plan uses the latest figures.
         if matches!(key, Key::UsageReport(_)) { PlanRelevance::Irrelevant } else { PlanRelevance::Relevant }
     }
 
@@ -419,7 +419,7 @@ impl ClusterView {
             Kind::Node => put(&mut self.nodes, &name.into(), entry, now),
             Kind::NodeGroup => put(&mut self.node_groups, &name.to_owned(), entry, now),
             Kind::Cluster => {
-                // An unreadable Cluster object changes nothing: the previous settings stay active.
+                // If the Cluster object is unreadable, the previous settings stay active.
                 let mut read = self.cluster.clone();
                 let result = put_single(&mut read, name, entry, now).map_err(error_text);
                 if result.is_ok() && name == CLUSTER_NAME {

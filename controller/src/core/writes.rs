@@ -152,8 +152,8 @@ impl Writes {
             .min()
     }
 
-    /// Sends a plan's actions in transactions with the leader's guard. Fences are sent alone, so that nothing delays
-    /// them. Actions beyond the limit are planned again later.
+    /// Sends a plan's actions in transactions with the leader's guard. Each fence is sent in a separate transaction, so
+    /// that no other write delays it. Actions beyond the limit are planned again later.
     pub(super) fn send(
         &mut self,
         plan: &mut Plan,

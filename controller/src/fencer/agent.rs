@@ -65,7 +65,7 @@ struct ProcessGroup(Option<Pid>);
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(pid) = self.0 {
-            // The group may have ended on its own.
+            // The group may have ended without a signal.
             let _ = killpg(pid, Signal::SIGKILL);
         }
     }

@@ -74,7 +74,7 @@ async fn client(webhook: &WebhookSpec) -> Result<reqwest::Client, String> {
             .ok_or_else(|| format!("caFile {path} does not contain a PEM certificate"))?;
         builder = builder.tls_certs_only(certificates);
     } else if !webhook.url.starts_with("https://") {
-        // A machine without certificate authorities of its own does not need any for plain HTTP.
+        // Plain HTTP needs no certificate authorities, so a machine without them can use it.
         builder = builder.tls_certs_only(Vec::new());
     }
     builder.build().map_err(|error| {

@@ -1,4 +1,4 @@
-//! Requests of a core to etcd, each in a task of its own.
+//! Requests of a core to etcd, each in a separate task.
 
 use super::Inputs;
 use super::metrics::ControllerMetrics;
@@ -31,7 +31,8 @@ impl StoreLink {
                 .await
                 .unwrap_or_else(|_| Outcome::Unknown("no response in time".to_owned()));
             metrics.count_commit(&outcome);
-            // The receiver is gone once the loop has ended. The same holds for all answers here.
+            // After the end of the loop, no receiver exists and the send fails. This is also true for all other answers
+            // in this file.
             let _ = inputs.send(Input::Committed { id, outcome });
         });
     }

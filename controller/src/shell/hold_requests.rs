@@ -27,7 +27,7 @@ impl HoldRequests {
         let hold_requests = self.clone();
         Arc::new(move |node, request| {
             let (id, answer) = hold_requests.register();
-            // Once the loop has ended, no answer comes: drop the sender, so that the receiver ends too.
+            // After the end of the loop, no answer comes. Drop the sender, so that the receiver ends too.
             if inputs.send(Input::HoldRequested { id, node, request }).is_err() {
                 hold_requests.forget(id);
             }

@@ -38,7 +38,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     let own_name = format!("{PREFIX}.{node}.{}-{}", boot.get(..8).unwrap_or("unknown"), std::process::id());
     let mut record = append(&directory.join(&own_name))?;
     record.write_all(b".")?;
-    // The rename is atomic: a concurrent reader gets the old owner or the new one.
+    // The rename is atomic: a concurrent reader gets the old owner or the new owner.
     let next_owner = directory.join(format!("next-{own_name}"));
     fs::write(&next_owner, &own_name).with_context(|| next_owner.display().to_string())?;
     fs::rename(&next_owner, directory.join(OWNER))?;
@@ -48,7 +48,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         let owner =
             fs::read_to_string(directory.join(OWNER)).context("cannot read the owner of the storage")?;
         if owner != own_name && owner != reported_owner {
-            // The service continues on purpose, like a service that does not check.
+            // The service continues on purpose: it imitates a service without this check.
             writeln!(append(&directory.join(VIOLATIONS))?, "{own_name} still ran after {owner} had started")?;
             reported_owner = owner;
         }

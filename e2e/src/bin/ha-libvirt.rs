@@ -52,7 +52,7 @@ fn run_suite(arguments: &Arguments) -> Result<bool> {
                     "    logs: {}; starting a new cluster for the next case",
                     rig.directory().display()
                 ))?;
-                // The cluster may be in any state, so the next case gets a new one.
+                // The cluster may be in any state, so the next case gets a new cluster.
                 drop(rig);
                 rig = Rig::start()?;
             }

@@ -76,7 +76,7 @@ fn run_suite(arguments: &Arguments) -> Result<bool> {
         let (outcome, usable) = run_with_retries(&mut rig, case, attempts)?;
         passed &= if arguments.short { outcome.meets_requirements() } else { outcome.passed() };
         if !usable {
-            // The cluster may be in any state, so the next case gets a new one. The logs stay.
+            // The cluster may be in any state, so the next case gets a new cluster. The logs stay.
             print_line(&format!(
                 "    logs: {}; starting a new cluster for the next case",
                 rig.directory().display()

@@ -20,7 +20,7 @@ const WATCHDOG_DAEMON: &str = "ha-watchdogd";
 const CONTROLLER: &str = "ha-controller";
 const ETCD: &str = "etcd";
 
-/// Bandwidth of a slow link, in kilobytes a second: enough for a heartbeat, too little for a list of all objects.
+/// Bandwidth of a slow link, in kilobytes a second: enough for a heartbeat, but not for a list of all objects.
 const SLOW_LINK_KILOBYTES_PER_SECOND: u32 = 10;
 /// Packet loss of a lossy link, in percent.
 const PACKET_LOSS_PERCENT: u8 = 25;

@@ -11,7 +11,7 @@ use serde_json::Value;
 pub(crate) enum ApiError {
     /// A controller answered with an error.
     Status(Status),
-    /// No controller answered, and nothing was changed.
+    /// No controller answered, and no object was changed.
     Unreachable {
         /// Each controller with its error.
         attempts: Vec<(String, String)>,

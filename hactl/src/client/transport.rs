@@ -91,7 +91,7 @@ impl Call {
         self
     }
 
-    /// Marks a request other than GET as one that changes nothing, so that it may be sent twice.
+    /// Marks a request other than GET as a request without effect, so that the client may send it twice.
     pub(crate) fn read_only(mut self) -> Call {
         self.read_only = true;
         self
@@ -139,7 +139,7 @@ enum Attempt {
 }
 
 impl Client {
-    /// Creates a client for a connection, without sending anything.
+    /// Creates a client for a connection, without sending a request.
     ///
     /// # Errors
     /// Fails if a certificate or key cannot be read.
@@ -253,7 +253,8 @@ impl Client {
                 self.connection.request_timeout.saturating_sub(started.elapsed()) / remaining_servers;
             let attempt_timeout = attempt_timeout.max(call.min_timeout);
             match self.attempt(call, &servers[index], attempt_timeout, mode).await {
-                // The controller is not ready or cannot reach etcd, and has not processed the request: try the next one.
+                // The controller is not ready or cannot reach etcd, and has not processed the request: try the next
+                // controller.
                 Attempt::Answered(response)
                     if response.status().as_u16() == 503 && step + 1 < servers.len() =>
                 {

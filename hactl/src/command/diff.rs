@@ -70,8 +70,8 @@ impl Diff {
         }
         session.terminal().retain_warnings(|warning| !manifest::creates_missing_object(&entries, warning));
         if changed.is_empty() {
-            // The command prints nothing, like `diff` and `kubectl diff`: scripts use an empty output as "no
-            // difference".
+            // Without a difference, the command has no output, as `diff` and `kubectl diff`. Scripts test for an empty
+            // output.
             return Ok(Exit::Done);
         }
         if !self.no_effect {

@@ -166,7 +166,7 @@ impl Get {
         for collection in collections {
             let query = self.query(None);
             let list = match collection {
-                // The same order as in `hactl events`, unless the user chooses another one.
+                // The same order as in `hactl events`, unless the user chooses another order.
                 Collection::Events if self.sort_by.is_none() => {
                     super::events::list_sorted(client, &query, representation).await?
                 }

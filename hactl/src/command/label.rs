@@ -148,7 +148,7 @@ impl Edit {
         Ok(Exit::Done)
     }
 
-    /// Returns the selected objects; all named ones must exist.
+    /// Returns the selected objects; all named objects must exist.
     async fn objects(&self, client: &Client, selection: Selection) -> Result<Vec<(Target, Value)>, Failure> {
         let mut objects_found = Vec::new();
         match selection {

@@ -1,4 +1,4 @@
-//! `hactl logs`: prints the last lines of a service's log, and follows new ones.
+//! `hactl logs`: prints the last lines of a service's log, and follows new lines.
 
 mod follower;
 

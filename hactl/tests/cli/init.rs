@@ -36,7 +36,7 @@ fn init_without_certificates_serves_a_unix_socket_only() {
     run(command(&["config", "get-contexts"]).env("HACTL_CONFIG", &config))
         .expect_stdout_parts(0, &["unix:/run/hactl-controller/api.sock"]);
 
-    // A second run with the same options changes nothing. With other options, no file is written without --force.
+    // A second run with the same options changes no file. With other options, no file is written without --force.
     init(&deep, &HTTP_ARGUMENTS).expect_stdout_parts(0, &["agent.yaml unchanged", "watchdog.env unchanged"]);
     let other = [HTTP_ARGUMENTS.as_slice(), &["--watchdog", "iTCO_wdt"]].concat();
     std::fs::remove_file(deep.join("agent.yaml")).expect("removed");

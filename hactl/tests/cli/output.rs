@@ -24,7 +24,7 @@ fn server() -> Server {
     server
 }
 
-/// Returns the standard error of a run that must succeed and print nothing.
+/// Returns the standard error of a run that must succeed with an empty standard output.
 fn empty(result: CommandResult) -> String {
     result.expect_stdout(0, "").stderr
 }

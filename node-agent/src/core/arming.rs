@@ -58,7 +58,8 @@ pub(super) struct Watchdog {
     simulated_warned: bool,
     /// `true` if this process opened the device only to identify it.
     opened_to_identify: bool,
-    /// A deadline that reached the daemon too late. The agent does not send this deadline again; it sends the next one.
+    /// A deadline that reached the daemon too late. The agent does not send this deadline again; it sends the next
+    /// deadline.
     rejected_deadline: Option<Moment>,
 }
 
@@ -411,7 +412,8 @@ impl AgentCore {
         if self.watchdog_test.is_under_way() {
             return self.test_request(now);
         }
-        // FENCING 4: the device is released only once armed: false is committed, or if nothing was ever committed.
+        // FENCING 4: the device is released only once armed: false is committed, or if the agent has never committed a
+        // report.
         let idle = !self.may_be_committed_armed() && !self.needs_watchdog();
         if idle {
             // A device that was already running belongs to services that may still run here.

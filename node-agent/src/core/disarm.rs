@@ -32,7 +32,7 @@ impl AgentCore {
         wants || (self.view.is_cluster_unknown() && self.disarmed().is_some())
     }
 
-    /// Returns `true` if the cluster is disarmed: this node starts, monitors and stops nothing.
+    /// Returns `true` if the cluster is disarmed: this node starts, monitors and stops no service.
     pub(super) fn is_disarmed(&self) -> bool {
         self.disarmed().is_some()
     }

@@ -37,7 +37,7 @@ pub struct MeasureId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HoldId(pub u64);
 
-/// One action for the shell. The shell begins effects in order and runs slow ones outside its loop.
+/// One action for the shell. The shell begins effects in order, and runs slow effects outside its loop.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Commit a transaction; answered by [`super::Input::Committed`].
@@ -119,7 +119,7 @@ pub enum Effect {
         /// The message text, one sentence.
         message: String,
     },
-    /// Exit the process. The core does nothing after this effect.
+    /// Exit the process. This is the last effect of the core.
     Exit(Exit),
 }
 

@@ -74,8 +74,9 @@ impl AgentCore {
         NodeReport { mode, armed, ..self.base_report() }
     }
 
-    /// Returns the desired mode, and `true` if the report is armed. A change of either is committed without waiting for
-    /// the next heartbeat. The same applies to the sleep protection, and to a watchdog that refuses pets.
+    /// Returns the desired mode, and `true` if the report is armed. The agent commits a change of the mode or of
+    /// `armed` without waiting for the next heartbeat, as it does for the sleep protection and for a watchdog that
+    /// refuses pets.
     fn desired_mode(&self) -> (Mode, bool) {
         let (mode, may_arm) = match self.shutdown {
             Some(Shutdown::Restart) if self.is_ready_to_restart() => (Mode::Restart, false),

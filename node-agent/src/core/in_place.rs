@@ -14,7 +14,7 @@ impl AgentCore {
     /// The definition is adopted only while no command runs: a running command ends under the definition with which it
     /// began. A definition with another identity or another `exclusive` is not adopted.
     pub(super) fn adopt_confirmed_definition(&mut self, now: &Now, service: &mut Service) {
-        // This check runs at every step of every service, so nothing is copied before it.
+        // This check runs at every step of every service, so it runs before any copy is made.
         let is_confirmed = self
             .view
             .assignments

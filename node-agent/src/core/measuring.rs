@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 /// Interval between readings.
 const READ_INTERVAL_MS: Millis = 15_000;
-/// Time limit of a reading. After it, the agent no longer waits for the reading, and discards earlier ones.
+/// Time limit of a reading. After it, the agent no longer waits for the reading, and discards earlier readings.
 const READ_TIMEOUT_MS: Millis = 60_000;
 /// Shortest time between two writes, unless a service has appeared or gone.
 const MIN_WRITE_INTERVAL_MS: Millis = 30_000;

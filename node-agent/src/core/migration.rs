@@ -181,7 +181,7 @@ impl AgentCore {
                 );
                 service.transition_to(Step::Idle);
             }
-            // The remnant cannot run, and the target has everything that could be transferred.
+            // The remnant cannot run, and the target has all data that could be transferred.
             Observed::Remnant(message) => {
                 service.presence = Presence::Unclear;
                 self.emit_event(now, service, true, Reason::MoveFailed, &message);
@@ -275,7 +275,7 @@ impl AgentCore {
             .map(|report| report.phase);
         match reported {
             Some(Phase::HandedOver) => self.ask_to_resume(service, uid),
-            // The service stays on the source, or has ended there, so no copy may be left here.
+            // The service stays on the source, or has ended there, so no copy may remain here.
             Some(Phase::MoveFailed | Phase::Failed | Phase::Stopped | Phase::StopFailed) => {
                 self.kill(now, service, KillReason::NotReceived);
             }

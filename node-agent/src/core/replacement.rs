@@ -235,7 +235,7 @@ impl AgentCore {
         (!self.keeps_running(now, service)).then_some("the service stopped running")
     }
 
-    /// Ends the replacement in progress. The agent answers once no process of the replacement is left.
+    /// Ends the replacement in progress. The agent answers once no process of the replacement remains.
     pub(super) fn end_replacement(&mut self, service: &mut Service, why: &str) {
         let Replacing::Run { replacement, task } = service.replacing.clone() else { return };
         self.effects.push_back(Effect::Cancel(task));

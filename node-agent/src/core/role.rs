@@ -27,7 +27,7 @@ pub(super) enum Role {
         /// The modification revision of the assignment.
         modified: Revision,
     },
-    /// The assignment was written by a newer version and cannot be read. This node does nothing.
+    /// The assignment was written by a newer version and cannot be read. This node leaves the service unchanged.
     Unreadable,
     /// No assignment exists.
     Unassigned,

@@ -88,7 +88,7 @@ impl AgentCore {
         self.services.values().any(|service| self.is_active(service))
     }
 
-    /// Returns `true` if no exclusive service and no worker of an exclusive service is left on this node.
+    /// Returns `true` if no exclusive service and no worker of an exclusive service remains on this node.
     fn is_empty(&self) -> bool {
         self.services.values().all(|service| {
             !self.is_exclusive(service)
@@ -118,7 +118,8 @@ impl AgentCore {
         }
     }
 
-    /// Returns `true` if a device that an earlier process left armed may be released, provided that nothing is active.
+    /// Returns `true` if a device that an earlier process left armed may be released, provided that no service is
+    /// active.
     pub(super) fn may_release_inherited(&self) -> bool {
         match &self.session {
             Session::Registered(registered) => registered.created.is_some() || self.leave_commit.is_some(),

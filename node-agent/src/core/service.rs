@@ -201,7 +201,7 @@ pub(super) struct Service {
     pub(super) replacing: Replacing,
     /// The last answer of this process to a replacement request.
     pub(super) replacement_answer: Option<ReplacementReport>,
-    /// `true` if no part of the service is left here, and no report of it is left in etcd.
+    /// `true` if no part of the service remains here, and no report of it remains in etcd.
     pub(super) forgotten: bool,
     /// The driver's last message.
     pub(super) message: String,

@@ -245,7 +245,7 @@ impl AgentCore {
         }
     }
 
-    /// Exits because another process of this node holds `alive`. This process writes nothing more, and leaves all
+    /// Exits because another process of this node holds `alive`. This process sends no more writes, and leaves all
     /// services unchanged.
     fn exit_taken_over(&mut self) {
         self.log(

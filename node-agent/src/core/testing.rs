@@ -471,7 +471,7 @@ impl World {
         }
     }
 
-    /// Advances the clock, and handles everything that becomes due.
+    /// Advances the clock, and handles all events that become due.
     pub(super) fn advance(&mut self, ms: u64) {
         let end_ms = self.now_ms + ms;
         for _ in 0..100_000 {

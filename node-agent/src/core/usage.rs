@@ -112,7 +112,7 @@ fn has_counter_reset(last: &Sample, sample: &Sample) -> bool {
         || has_decreased(last.network, sample.network)
 }
 
-/// Returns `true` if a figure differs enough from the written ones to be written.
+/// Returns `true` if a figure differs enough from the written figure to be written.
 pub(super) fn has_changed_enough(reported: &Usage, measured: &Usage) -> bool {
     figure_changed_enough(reported.cpu, measured.cpu, MIN_CHANGE_CPU)
         || figure_changed_enough(reported.memory, measured.memory, MIN_CHANGE_MEMORY)
@@ -212,7 +212,7 @@ mod tests {
         check(None, None, false);
         check(None, Some(10), true);
         check(Some(10), None, true);
-        // A change of 0.05 cores is too small, however large its share is.
+        // A change of 0.05 cores is too small, even if it is a large share of the figure.
         check(Some(10), Some(60), false);
         check(Some(10), Some(61), true);
         // A change by a fifth of a large figure is enough.

@@ -131,8 +131,8 @@ impl<K: Ord, T: DeserializeOwned> Table<K, T> {
         self.remove(name, revision);
     }
 
-    /// Drops everything that is not in `names`, because it was absent at `revision`. Older markers of absence are not
-    /// needed.
+    /// Drops every entry whose name is not in `names`, because its key was absent at `revision`. Older markers of
+    /// absence are not needed.
     fn keep_only(&mut self, names: &BTreeSet<K>, revision: Revision) {
         self.cells.retain(|name, cell| names.contains(name) || cell.as_of > revision);
     }

@@ -42,7 +42,7 @@ pub(super) struct WatchdogTest {
 enum Stage {
     /// The journal is being written.
     JournalWrites(JournalWriteId),
-    /// The device is being armed, with a deadline that nothing renews.
+    /// The device is being armed, with a deadline that is not renewed.
     Arming,
     /// The reset is awaited.
     Waiting { since: Mono, recorded_at: Mono, deadline: Mono },
@@ -210,7 +210,7 @@ impl AgentCore {
             && !self.watchdog.is_running()
     }
 
-    /// Returns the test's request to the daemon: arm once, with a deadline that nothing renews.
+    /// Returns the test's request to the daemon: arm once, with a deadline that is not renewed.
     pub(super) fn test_request(&self, now: &Now) -> Option<Request> {
         match self.watchdog_test.stage {
             Some(Stage::Arming) if !self.watchdog.is_running() => {

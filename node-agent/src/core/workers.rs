@@ -384,7 +384,7 @@ impl AgentCore {
                     if service.presence == Presence::Running && service.definition.driver.is_gated() {
                         service.presence = Presence::Unclear;
                     }
-                    // A probe does not see a copy that waits to be received, so that copy must be removed first.
+                    // A probe does not find a copy that waits to be received, so that copy must be removed first.
                     if service.presence == Presence::Stopped && self.may_wait_to_be_received(service) {
                         service.presence = Presence::Unclear;
                     }

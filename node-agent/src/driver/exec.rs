@@ -3,7 +3,7 @@
 //!
 //! A supervisor (`ha-exec-shim`) runs between the agent and a supervised process, so that the service keeps running
 //! when the agent ends. The next agent finds the service by the record in the service's directory. The supervisor
-//! adopts orphaned processes of the service, and ends only when no such process is left.
+//! adopts orphaned processes of the service, and ends only when no such process remains.
 
 mod order;
 mod replace;
@@ -180,7 +180,7 @@ impl Driver for ExecDriver {
     }
 
     fn receive<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
-        // The source's migrate command transfers the service; this node has nothing to prepare.
+        // The source's migrate command transfers the service; this node needs no preparation.
         Box::pin(async move {
             match mode(service) {
                 Mode::Supervised(_) | Mode::Scripts(_) => Ok(()),

@@ -43,7 +43,7 @@ pub(in crate::driver) struct TailBuffer {
 }
 
 impl TailBuffer {
-    /// Appends bytes, and drops old ones beyond the limit.
+    /// Appends bytes, and drops the oldest bytes beyond the limit.
     pub(in crate::driver) fn push(&mut self, new_bytes: &[u8]) {
         self.bytes.extend_from_slice(new_bytes);
         // The buffer may have twice the limit, so that bytes are not moved for each small piece.

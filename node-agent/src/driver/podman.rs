@@ -1,7 +1,7 @@
 //! Driver `podman`: containers, managed through the API socket of podman's service.
 //!
 //! A container outlives the agent and podman's service, because conmon supervises it independently of both. The driver
-//! stores nothing itself: podman stores the containers, and labels identify those that the driver created.
+//! stores no state: podman stores the containers, and labels identify those that the driver created.
 
 mod client;
 mod connection;

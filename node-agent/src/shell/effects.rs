@@ -1,4 +1,5 @@
-//! Effects of the core: begun in order; slow ones run outside the loop and answer through the inputs.
+//! Execution of the core's effects. The shell begins effects in order. Slow effects run outside the loop and answer
+//! through the inputs.
 
 use super::commits::StoreLink;
 use super::drivers::Drivers;

@@ -79,7 +79,7 @@ impl JournalFile {
         }
     }
 
-    /// Replaces the file: writes a new one, syncs it, renames it, and syncs the directory. A crash leaves the old or
+    /// Replaces the file: writes a new file, syncs and renames it, and syncs the directory. A crash leaves the old or
     /// the new file.
     fn store(&self, journal: &Journal) -> std::io::Result<()> {
         let text = render(journal)?;
@@ -97,7 +97,8 @@ impl JournalFile {
         let (requests, mut received) = mpsc::unbounded_channel::<(JournalWriteId, Journal)>();
         std::thread::spawn(move || {
             while let Some((mut id, mut journal)) = received.blocking_recv() {
-                // A newer journal contains every older one, so a burst is written once, and each request is answered.
+                // A newer journal contains the entries of every older journal, so one write serves a burst of requests.
+                // Each request is answered.
                 let mut write_ids = vec![id];
                 while let Ok((newer_id, newer)) = received.try_recv() {
                     (id, journal) = (newer_id, newer);

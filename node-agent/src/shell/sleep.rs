@@ -22,7 +22,7 @@ struct HeldInhibitor {
 }
 
 /// Protects this machine from sleep from now on, as far as possible, and reports every change. Returns the protection
-/// that exists before anything is armed.
+/// that exists before the watchdog is armed.
 pub(super) async fn keep_awake(options: &Options, inputs: Inputs) -> SleepProtection {
     let states = std::fs::read_to_string("/sys/power/state").unwrap_or_default();
     let sleeps = match options.sleeps {

@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tracing::{error, info, warn};
 
-/// The FIFO scheduling priority: below the kernel's highest threads, above everything else.
+/// The FIFO scheduling priority: below the kernel's highest threads, and above all other threads.
 const REAL_TIME_PRIORITY: i32 = 98;
 
 /// The device's name among stored descriptors.

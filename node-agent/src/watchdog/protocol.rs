@@ -46,7 +46,7 @@ pub enum Request {
     Stay,
     /// Stop the device, because a heartbeat with `armed: false` committed.
     Release,
-    /// Report the status; changes nothing.
+    /// Report the status, without any effect on the device.
     Query,
 }
 

@@ -43,7 +43,7 @@ async fn measured_usage_is_that_of_service() {
         wait_until("the service has used CPU time", || of_process(main) > 500_000).await;
         let before = of_process(main);
         let measured = sample(&node, &service).await.unwrap_or_else(|| panic!("nothing, cgroups {cgroups}"));
-        // The usage includes that of the children, and nothing is counted twice.
+        // The usage includes the usage of the children, and no usage is counted twice.
         let limit_us = 2 * of_process(main) + 5_000_000;
         let cpu = cpu_us(&measured);
         assert!((before..limit_us).contains(&cpu), "{cpu} µs, {before}, {limit_us}, cgroups {cgroups}");

@@ -48,7 +48,7 @@ impl Node {
         Node { directory, driver, events, settings }
     }
 
-    /// Ends the agent and starts another one.
+    /// Ends the agent and starts a new agent.
     pub(crate) fn restart_agent(self) -> Node {
         self.restart_agent_with(|_| {})
     }
@@ -115,7 +115,7 @@ impl Node {
         tokio::time::timeout(MAX_WAIT, self.events.recv()).await.expect("an event in time").expect("an event")
     }
 
-    /// Asserts that no process of the service is left, according to /proc and to the driver.
+    /// Asserts that no process of the service remains, according to /proc and to the driver.
     pub(crate) async fn assert_nothing_left(&self, service: &ServiceDefinition) {
         assert_eq!(self.processes(), Vec::<i32>::new());
         assert_eq!(self.driver.probe(service).await, ha_api_types::record::Observed::NotRunning);

@@ -87,7 +87,7 @@ async fn program_ignoring_sigterm_is_killed_after_timeout() {
     }
 }
 
-/// Daemons: forked twice, in sessions of their own, one with an empty environment.
+/// Daemons: forked twice, in separate sessions. One daemon has an empty environment.
 const DAEMONS_SCRIPT: &str =
     "(setsid tail -f $1/token &) ; (env -i setsid tail -f $1/token &) ; exec tail -f $1/token";
 

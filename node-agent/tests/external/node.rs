@@ -55,7 +55,7 @@ impl Node {
         node
     }
 
-    /// Ends the agent and starts another one.
+    /// Ends the agent and starts a new agent.
     pub(crate) fn restart_agent(self) -> Node {
         let Node { directory, driver: old, events, settings } = self;
         drop((old, events));

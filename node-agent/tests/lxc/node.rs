@@ -20,7 +20,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 pub(crate) const RUN_SCRIPT: &str =
     "trap 'echo bye; exit 0' PWR TERM; echo ready; while :; do sleep 0.05; done";
 
-/// A node: a directory of containers with one container, and the driver. Dropping it leaves nothing behind.
+/// A node: a directory of containers with one container, and the driver. Dropping this value removes all its files and
+/// processes.
 pub(crate) struct Node {
     pub(crate) driver: LxcDriver,
     pub(crate) events: UnboundedReceiver<DriverEvent>,
@@ -86,7 +87,7 @@ impl Node {
         fs::write(self.path("config"), format!("{text}{line}\n")).unwrap();
     }
 
-    /// Ends the agent and starts another one.
+    /// Ends the agent and starts a new agent.
     pub(crate) fn restart_agent(&mut self) {
         (self.driver, self.events) = driver(&self.settings);
     }
@@ -135,7 +136,7 @@ impl Node {
         containers::exit(&mut self.events).await
     }
 
-    /// Asserts that no process of the container is left, according to LXC and to the driver.
+    /// Asserts that no process of the container remains, according to LXC and to the driver.
     pub(crate) async fn assert_nothing_left(&self, service: &ServiceDefinition) {
         assert_eq!(self.state(), "STOPPED");
         assert_eq!(self.driver.probe(service).await, Observed::NotRunning);

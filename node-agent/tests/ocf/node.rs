@@ -63,7 +63,7 @@ impl Node {
         Node { directory, driver, events, settings }
     }
 
-    /// Ends the agent and starts another one, perhaps in another boot.
+    /// Ends the agent and starts a new agent, in the same boot or in another boot.
     pub(crate) fn restart_agent(self, boot_id: &str) -> Node {
         let Node { directory, driver: old, events, mut settings } = self;
         drop((old, events));

@@ -1,4 +1,4 @@
-//! Changes that the driver notices without a command: crashes and manual operations.
+//! Changes that the driver detects without a command: crashes and manual operations.
 
 use crate::node::{Node, RUN_SCRIPT, is_alive, kill};
 use ha_api_types::record::Observed;

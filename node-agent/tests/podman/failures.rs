@@ -1,4 +1,4 @@
-//! Starts that fail, in each class of failure, without anything left behind.
+//! Starts that fail, in each class of failure. No container remains.
 
 use crate::node::{IMAGE, Node, service};
 use ha_api_types::reason::Reason;

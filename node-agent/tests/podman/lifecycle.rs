@@ -93,7 +93,8 @@ async fn stop_finds_containers_of_canceled_commands() {
         let limit = Duration::from_millis(pause_ms);
         let _ = tokio::time::timeout(limit, node.driver.start(&service)).await;
         node.driver.kill(&service).await.unwrap();
-        // Podman continues an operation after its client is gone; the agent kills until a probe finds nothing.
+        // Podman continues an operation after its client has ended. The agent repeats the kill until a probe finds no
+        // container.
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             tokio::time::sleep(Duration::from_millis(300)).await;

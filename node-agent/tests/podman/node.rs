@@ -28,7 +28,7 @@ pub(crate) struct Node {
     settings: PodmanSettings,
 }
 
-/// A podman that shares nothing with the machine's own. Dropping it leaves nothing behind.
+/// A podman that is separate from the podman of the machine. Dropping this value removes all its files and processes.
 pub(crate) struct Podman {
     directory: tempfile::TempDir,
     service: Option<Child>,
@@ -48,7 +48,7 @@ impl Node {
         Node { driver, events, podman, settings }
     }
 
-    /// Ends the agent and starts another one.
+    /// Ends the agent and starts a new agent.
     pub(crate) fn restart_agent(&mut self) {
         (self.driver, self.events) = driver(&self.settings);
     }
@@ -67,7 +67,7 @@ impl Node {
         containers::exit(&mut self.events).await
     }
 
-    /// Asserts that no process of the container is left, according to podman and to the driver.
+    /// Asserts that no process of the container remains, according to podman and to the driver.
     pub(crate) async fn assert_nothing_left(&self, service: &ServiceDefinition) {
         assert_eq!(self.podman.run(&["ps", "--all", "--quiet"]), "");
         assert_eq!(self.driver.probe(service).await, Observed::NotRunning);
@@ -186,7 +186,7 @@ impl Drop for Podman {
     }
 }
 
-/// Removes the empty control groups that podman leaves behind if it did not see a container's end.
+/// Removes the empty control groups that podman leaves behind if it did not detect the end of a container.
 fn remove_groups(events: &str) {
     let events = events.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let ids: BTreeSet<String> = events.filter_map(|event| event["ID"].as_str().map(str::to_owned)).collect();

@@ -16,7 +16,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// Runs the daemon for this device, optionally after a shell command in a mount namespace of its own.
+    /// Runs the daemon for this device, optionally after a shell command in a separate mount namespace.
     fn start(device: &str, before: Option<&str>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let log = std::fs::File::create(directory.path().join("log")).unwrap();

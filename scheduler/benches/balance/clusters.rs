@@ -112,7 +112,7 @@ pub(crate) fn cluster(family: Family, nodes: usize, instances: usize, seed: u64)
     )
 }
 
-/// Returns the line of an instance on one of these nodes; `first` is the number of the first one.
+/// Returns the line of an instance on one of these nodes; `first` is the number of the first of these nodes.
 fn instance(
     family: Family,
     index: usize,

@@ -38,7 +38,7 @@ fn item(nodes: usize, word: &str) -> Item {
 
 const ALL_PAIRS: &[(usize, usize)] = &[(0, 1), (0, 2), (1, 2)];
 
-/// Checks all moves until no step is left. A move is written as `item>node`; `blocked` at the end means that a better
+/// Checks all moves until no step remains. A move is written as `item>node`; `blocked` at the end means that a better
 /// arrangement is not reachable.
 fn check(problem: &MoveProblem, expected: &str) {
     assert_eq!(run(problem).join(" "), expected, "{problem:?}");

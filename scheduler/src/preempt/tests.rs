@@ -92,7 +92,7 @@ fn few_services_of_low_priority_are_preempted() {
     // Two services of priority 1 leave rather than one of priority 2.
     let three = [new, ("a", 1, 2, on), ("b", 1, 2, on), ("c", 2, 4, on)];
     check(&cluster(&[8], &three, &[]), "new", Some(("node1", &["a", "b"])));
-    // One large service leaves rather than two small ones of the same priority.
+    // One large service leaves, rather than two small services of the same priority.
     let sizes = [new, ("a", 1, 4, on), ("b", 1, 2, on), ("c", 1, 2, on)];
     check(&cluster(&[8], &sizes, &[]), "new", Some(("node1", &["a"])));
     // The node with the lower cost is chosen.

@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const AMOUNT_KINDS: [(Reason, &str); 3] =
     [(Reason::NotEnoughCpu, "CPU"), (Reason::NotEnoughMemory, "memory"), (Reason::NotEnoughDisk, "disk")];
 
-/// Returns the units that fit on no node, even if no other unit is to be placed, and all services that may be preempted
-/// have left.
+/// Returns the units that fit on no node, even if no other unit must be placed and all services that may be preempted
+/// are removed.
 pub(super) fn units_without_node<'u>(
     model: &Model,
     trial: &Trial<'_>,

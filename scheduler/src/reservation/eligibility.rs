@@ -42,7 +42,7 @@ impl EligibilityKey {
     }
 }
 
-/// Computes the nodes for all services that are similar to this one.
+/// Computes the nodes for all services that are similar to this service.
 pub(super) fn eligible_nodes(view: &View, name: &ResourceName, service: &ServiceFacts) -> EligibleNodes {
     let nodes: Vec<(&NodeName, &NodeFacts)> = view.nodes.iter().collect();
     let refused = |at: usize, only_evicting: bool| {

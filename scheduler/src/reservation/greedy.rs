@@ -141,7 +141,7 @@ pub(super) fn nodes_of(unit: &Unit) -> impl Iterator<Item = u32> + '_ {
     unit.candidates.iter().filter_map(|at| u32::try_from(at).ok())
 }
 
-/// Returns the share of a node's capacity that is left after placing the unit, in millionths, for the scarcest of the
+/// Returns the share of a node's capacity that remains after placing the unit, in millionths, for the scarcest of the
 /// requested amounts.
 fn remaining_share(trial: &Trial<'_>, unit: &Unit, node: u32) -> i128 {
     let shares = (0..3).filter_map(|kind| {

@@ -80,7 +80,7 @@ impl World {
         self.unit_fits(node, &unit, rules, &services_on_node)
     }
 
-    /// Returns `true` if a node can run these services in addition to its current ones.
+    /// Returns `true` if a node can run these services in addition to its current services.
     pub(super) fn unit_fits(
         &self,
         node: &NodeName,

@@ -63,7 +63,7 @@ pub enum Action {
     FenceDevice { node: NodeName, condition: FenceDeviceCondition },
     /// `store outage DURATION`: etcd does not answer for this time.
     StoreOutage { duration_ms: Millis },
-    /// `store leader-change`: etcd elects a leader, and commits nothing meanwhile.
+    /// `store leader-change`: etcd elects a leader, and commits no write meanwhile.
     StoreLeaderChange,
     /// `store leader-pause DURATION`: etcd's leader is paused and then isolated, and the other members elect a new
     /// leader.

@@ -150,7 +150,7 @@ impl World {
         ha_controller::core::commands::maintenance_refusal(node, state, disarmed)
     }
 
-    /// Sets or clears `Cluster.spec.disarmed`, or logs that nothing changes.
+    /// Sets or clears `Cluster.spec.disarmed`, or logs that the cluster already has this setting.
     fn disarm(&mut self, disarm_mode: &Value) -> Result<(), String> {
         let stored = self.spec_of(Kind::Cluster, CLUSTER_NAME).unwrap_or_default();
         if stored.pointer("/spec/disarmed").unwrap_or(&Value::Null) == disarm_mode {

@@ -485,7 +485,7 @@ impl World {
     }
 
     /// Delivers the changes of a watch. A broken watch resumes after the last seen revision. If that revision was
-    /// compacted, the process reads everything again.
+    /// compacted, the process reads all keys again.
     pub(super) fn deliver_changes(&mut self, client: &Client, generation: Generation) {
         let cursor = match client {
             Client::Agent(node) => {

@@ -235,7 +235,7 @@ impl Machine {
         }
     }
 
-    /// Returns `true` if a service can be started on the machine; a machine that shuts down starts nothing.
+    /// Returns `true` if a service can be started on the machine; a machine that shuts down starts no service.
     pub(crate) fn accepts_starts(&self) -> bool {
         self.is_working() && self.ending.is_none()
     }

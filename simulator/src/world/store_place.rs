@@ -23,7 +23,7 @@ const MAX_PAUSE_MS: Millis = 2_000;
 /// An etcd leader that was paused and isolated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DeposedLeader {
-    /// Time until which the member is paused and answers nothing.
+    /// Time until which the member is paused and answers no request.
     pub(super) paused_until: Millis,
     /// Time until which the member is isolated.
     pub(super) isolated_until: Millis,

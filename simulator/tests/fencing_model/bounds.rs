@@ -17,8 +17,8 @@ pub(crate) enum Device {
 /// - Th means `Th (1 + ρ)`: the longest time for which a node may consider a heartbeat valid.
 /// - Tw means `Tw' = Tw (1 + ρw) + δw` plus the lateness of the pet: the latest time of the device's reset.
 /// - δio is 0. It would extend W by the time after a reset in which writes still reach the storage.
-/// - Time is an integer and every bound is closed: events of one tick may happen in any order. So W is the smallest
-///   integer **above** the inequality, because at equality a reset and a start may coincide.
+/// - Time is an integer and every bound is closed: events of one tick may happen in any order. Therefore, W is the
+///   smallest integer **above** the inequality, because at equality a reset and a start may coincide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Bounds {
     /// Time for which a committed heartbeat is valid.
@@ -42,8 +42,8 @@ impl Bounds {
         self.valid + periods * self.timeout + 1
     }
 
-    /// Returns the timeout that a pet sets with `remaining` ticks to D. `None`: no pet is allowed, because D has
-    /// passed or, with sliding timeouts, because no whole tick is left.
+    /// Returns the timeout that a pet sets with `remaining` ticks to D. `None`: no pet is allowed, because D has passed
+    /// or, with sliding timeouts, because no whole tick remains.
     pub(crate) fn pet(self, remaining: i8) -> Option<i8> {
         match self.device {
             Device::Sliding => (remaining >= 1).then(|| self.timeout.min(remaining)),

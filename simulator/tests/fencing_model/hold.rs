@@ -28,7 +28,7 @@ pub(crate) struct NodeView {
     pub(crate) declared: bool,
     /// `true` if the candidate has not read the store since before the node was declared dead.
     pub(crate) missed: bool,
-    /// Number of ticks, up to Th + 1, in which the candidate could commit and the node committed nothing.
+    /// Number of ticks, up to Th + 1, in which the candidate could commit and the node committed no write.
     pub(crate) alone: i8,
 }
 

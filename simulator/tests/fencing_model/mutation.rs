@@ -58,9 +58,9 @@ pub(crate) enum Mutation {
     GrantNotObserved,
     /// FENCING 9: a candidate grants although it can commit.
     GrantThoughAble,
-    /// FENCING 9: a candidate that the node does not know draws conclusions from the node's silence.
+    /// FENCING 9: a candidate whose key the node has not read draws conclusions from the node's silence.
     GenerationIgnored,
-    /// FENCING 9: a candidate that the node does not know declares no node dead, but completes another candidate's
+    /// FENCING 9: a candidate whose key the node has not read declares no node dead, but completes another candidate's
     /// declaration. Its shortest counterexample is too long for a search; a separate test follows it.
     GenerationForClosingOnly,
     /// FENCING 6: `exclusive` is changed while a copy may exist.
@@ -106,7 +106,8 @@ impl Mutation {
         }
     }
 
-    /// Mutations that a search for a broken guarantee catches: first ten basic ones, then those for other rules.
+    /// Mutations that a search for a broken guarantee catches: first ten basic mutations, then the mutations of other
+    /// rules.
     pub(crate) const ALL: [Mutation; 28] = [
         Mutation::DeadlineFromReceipt,
         Mutation::OnePeriodLess,

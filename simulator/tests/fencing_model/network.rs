@@ -19,7 +19,7 @@ pub(crate) fn refuse_late_writes(configuration: &Configuration, state: &mut Stat
     }
 }
 
-/// Adds a write to the late ones, if there is room.
+/// Adds a write to the late writes, if their number is below the limit.
 pub(crate) fn delay_write(state: &mut State, write: Write) {
     if let Some(slot) = state.late.iter_mut().find(|slot| slot.is_none()) {
         *slot = Some(Late::Waiting(write));

@@ -192,7 +192,7 @@ impl Node {
         }
     }
 
-    /// Ends everything in memory, by a power loss or a reset. Late writes may still be applied.
+    /// Ends all processes, by a power loss or a reset. Late writes may still be applied.
     pub(crate) fn power_off(&mut self, self_fenced: bool) {
         *self = Node {
             power: Power::Off { self_fenced },

@@ -31,7 +31,7 @@ impl CommitGaps {
         if let Some(last) = self.last {
             let length = now.since(last);
             if length > SHORTEST_PAUSE_MS {
-                // A longer pause with a later end makes shorter earlier ones irrelevant.
+                // A longer pause with a later end makes shorter earlier pauses irrelevant.
                 while self.pauses.last().is_some_and(|(_, earlier)| *earlier <= length) {
                     self.pauses.pop();
                 }

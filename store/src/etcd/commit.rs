@@ -226,7 +226,7 @@ mod tests {
         Failure::Unknown("no answer".to_owned())
     }
 
-    /// Checks attempts that end one at a time, each with the number of unresolved ones at that time. `None` if the
+    /// Checks attempts that end one at a time, each with the number of unresolved attempts at that time. `None` if the
     /// outcome is not settled.
     fn check(
         transaction: &Transaction,

@@ -1,4 +1,4 @@
-//! The oldest supported versions of etcd, and the error message for older ones.
+//! The oldest supported versions of etcd, and the error message for older versions.
 
 /// Checks that a version does not have the known defects (leases, stale reads, authorization). The error contains the
 /// complete message.

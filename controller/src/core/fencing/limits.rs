@@ -70,7 +70,7 @@ impl FencingBudget {
         }
     }
 
-    /// Takes one declaration from the allowance. Returns `false` if none is left.
+    /// Takes one declaration from the allowance. Returns `false` if the allowance is used up.
     pub(super) fn try_use(&mut self) -> bool {
         if self.remaining == 0 {
             self.has_delayed = true;

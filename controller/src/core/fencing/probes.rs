@@ -54,7 +54,7 @@ fn probe_of<'a>(input: &PlanInput<'a>, node: &NodeName, device: &FenceDevice) ->
 /// Probes by node and device.
 pub type DeviceProbes = BTreeMap<(NodeName, String), DeviceProbe>;
 
-/// Probes the devices of a node whose epoch is open. A probe changes nothing, so no intent is recorded.
+/// Probes the devices of a node whose epoch is open. A probe has no effect on the machine, so no intent is recorded.
 pub(super) fn plan(input: &PlanInput<'_>, subject: &FencedNode<'_>, plan: &mut Plan) {
     for device in devices::declared_devices(input, subject.name).iter().filter(|device| device.proves()) {
         let previous_probe = probe_of(input, subject.name, device);

@@ -54,8 +54,8 @@ pub(super) fn plan_close(
         input.cluster_view.alive.get(name).is_none_or(|alive| alive.value.instance == report.value.instance);
     let same_boot = report.value.boot_id == fence.value.boot_id;
     if same_boot && same_process {
-        // This close guards the registration, and no permit can commit with a report of Registering. So all
-        // services except those in notStopped are proven stopped.
+        // This close guards the registration, and no permit can commit with a report of Registering. All services
+        // except those in notStopped are thus proven stopped.
         close(input, subject, fence, Some(&Proof::Reregistered), OnApplied::None, plan);
         return;
     }
@@ -69,7 +69,7 @@ pub(super) fn plan_close(
     let proof = match (same_boot, same_machine) {
         (true, _) => Some(Proof::Reregistered),
         (false, SameMachine::Yes) => Some(Proof::NewBoot { boot_id: report.value.boot_id.clone() }),
-        // A product id is missing, so the machine may be a clone, and its boot proves nothing (FENCING R5.27).
+        // A product id is missing, so the machine may be a clone, and its boot is no proof (FENCING R5.27).
         (false, SameMachine::Unclear | SameMachine::No) => None,
     };
     close(input, subject, fence, proof.as_ref(), OnApplied::None, plan);

@@ -14,8 +14,8 @@ use ha_api_types::resource::{ServiceCopy, ServiceDefinition, ServiceState};
 use ha_store::{Guard, Transaction};
 use std::collections::BTreeSet;
 
-/// Ends the management of a deleted resource. The assignment, the status and, once no other finalizer is left, the
-/// spec are deleted in one transaction.
+/// Ends the management of a deleted resource. The assignment, the status and, once no other finalizer remains, the spec
+/// are deleted in one transaction.
 pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
     let input = planner.input;
     let keys = &input.cluster_view.keys;

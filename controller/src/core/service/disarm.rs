@@ -8,8 +8,8 @@ use ha_api_types::cluster::Disarmed;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::ServiceState;
 
-/// Freezes a service while the cluster is disarmed. A fencing, recovery or move in progress ends first. Returns
-/// `true` if everything about the service is decided.
+/// Freezes a service while the cluster is disarmed. A fencing, recovery or move in progress ends first. Returns `true`
+/// if no further decision about the service is necessary.
 ///
 /// Under Ignore its assignment is deleted, so that no agent keeps the service on its node: an operator may move it.
 /// On arming, every node is probed as if the service had never been managed.

@@ -187,7 +187,7 @@ impl ServiceDraft {
 
     /// Returns the transaction and the events to emit once it is applied; `None` if nothing has changed.
     ///
-    /// Every write about a service also guards its spec as it was read. So a late write cannot restore a record that
+    /// Every write about a service also guards its spec as it was read. A late write can thus not restore a record that
     /// was deleted or changed since.
     pub(super) fn into_transaction(
         self,

@@ -33,7 +33,8 @@ pub(super) fn conflict(planner: &Planner<'_>, service: &Service<'_>) -> Option<S
         .next()
 }
 
-/// Returns the precedence of a resource: services that may run, then assigned ones, then by creation.
+/// Returns the precedence of a resource: resources whose service may run come first, then assigned resources, then
+/// older resources.
 fn precedence<'a>(cluster_view: &ClusterView, name: &'a ResourceName) -> (u8, Revision, &'a ResourceName) {
     let created = cluster_view.resources.get(name).map_or(Revision(i64::MAX), |resource| resource.created);
     let copies =

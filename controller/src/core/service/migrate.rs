@@ -1,4 +1,5 @@
-//! Live migration (FENCING, section 8). Until the cutover the service is on the source; afterwards, on either node.
+//! Live migration (FENCING, section 8). Until the cutover, the service is on the source. After the cutover, it is on
+//! one of the two nodes.
 
 use super::assign::{ask_about_arrivals, assign, start_on, stop_arrivals_on, stop_on};
 use super::policy::{add_node, record_failure};
@@ -98,7 +99,7 @@ pub(super) fn proof_covers_migration(
     proves_empty_after(input, service, target, end)
 }
 
-/// Returns `true` if the proof that closed a node's last epoch covers everything that arrived until this revision
+/// Returns `true` if the proof that closed a node's last epoch covers every copy that arrived until this revision
 /// (R8.17).
 fn proves_empty_after(input: &PlanInput<'_>, service: &Service<'_>, node: &NodeName, end: Revision) -> bool {
     let cluster_view = input.cluster_view;
@@ -355,8 +356,8 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         (SideState::Gone, SideState::NoReport) if target_epoch_status == EpochStatus::Active => {
             handle_running_nowhere(service, draft, &source, target, None);
         }
-        // The source is proven gone, so only the target is left. When ordered to start, it keeps an active copy and
-        // removes a paused one.
+        // The source is proven gone, so only the target can run the service. When ordered to start, the target keeps an
+        // active copy and removes a paused copy.
         (SideState::Gone, SideState::Receiving)
             if source_epoch_status == EpochStatus::Released
                 && target_epoch_status == EpochStatus::Active

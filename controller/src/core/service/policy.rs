@@ -126,7 +126,7 @@ pub(super) fn start_failed(
             error::enter(planner, service, draft, Reason::NotInstalled, message, true);
             return;
         }
-        // The service waits for a node without using this one, which other services may need.
+        // The service waits for a node, and leaves this node free for other services.
         let message = format!("Start failed on {node} ({failure_text}), waiting for an eligible node");
         draft.transition_to(ServiceState::RequestStart, Reason::StartFailed, String::new());
         draft.status.relocations = relocations;

@@ -87,8 +87,8 @@ fn answer(
                     .is_report_current(service.name, node, report)
                     .then(|| Answer::Unknown(report.value.message.clone())),
                 Some(report) if report.value.uid == service.uid() && report.value.epoch == fence.epoch => {
-                    // The question must be later than the deletion: earlier answers do not cover a copy that
-                    // was left running since.
+                    // The question must be later than the deletion: earlier answers do not cover a copy that the
+                    // deletion left running.
                     let is_after_deletion = deleted_at.is_none_or(|deleted| report.modified > deleted);
                     is_after_deletion.then(|| answer_of_report(cluster_view, service, &report.value, status))
                 }

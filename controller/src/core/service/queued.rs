@@ -233,10 +233,10 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
 /// Records the unreachable nodes that count as empty, under guards that none of them has sent a heartbeat meanwhile
 /// (FENCING, R7.5).
 ///
-/// A node whose epoch is open may hold an assignment that it has not begun. So its fence is written again, with
+/// A node whose epoch is open may hold an assignment that it has not begun. Its fence is therefore written again, with
 /// `verify`. None of the node's writes applies before its agent has read that fence, and then the agent commits no
 /// permit until the leader clears `verify`. A node whose epoch is closed gets no assignment before this leader, or a
-/// later one, has read this status.
+/// later leader, has read this status.
 fn record_counted_empty(
     input: &PlanInput<'_>,
     service: &Service<'_>,

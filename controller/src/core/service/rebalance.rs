@@ -1,8 +1,9 @@
 //! Automatic rebalancing by moves of running services: its timing, and the services that may be moved.
 //!
 //! Rebalancing acts only while no other action is in progress. A source node must have been above the mean load for
-//! `holdSeconds` without any other action, and a target node below it for as long. So a fluctuating load causes no
-//! moves. After each move the time restarts, so that the next decision includes the effect of the move.
+//! `holdSeconds` without any other action, and a target node must have been below it for that time. A fluctuating load
+//! therefore causes no moves. After each move the time restarts, so that the next decision includes the effect of the
+//! move.
 //!
 //! With `reservation.enabled`, a node that has had too many services for as long also live-migrates one service at a
 //! time to another node. The two kinds of moves do not undo each other. A move for the load gives no node too many

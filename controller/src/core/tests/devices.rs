@@ -132,7 +132,7 @@ fn a_recorded_device_intent_keeps_the_epoch_closed_until_it_has_passed() {
     lab.agent(&node).power_off();
     lab.run_until(TH + 2_000, "device intended", |lab| lab.fence(&node).device.is_some());
     let intended = lab.now.raw;
-    // The leader and the answer of its device are lost; the machine boots again on its own.
+    // The leader and the answer of its device are lost; the machine boots again automatically.
     lab.members[0].running = false;
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.add_controller("c9", "1");

@@ -180,7 +180,7 @@ fn another_machine_under_the_same_name_needs_confirmation() {
 #[test]
 fn proof_d_clean_leave_recovers_services_immediately() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    // The agent stops everything, then commits Left and deletes its heartbeat.
+    // The agent stops all services, then commits Left and deletes its heartbeat.
     lab.agent(&node).faults.idle = true;
     lab.agent(&node).running.clear();
     let key = lab.keys.service_report(&node, &"web".into());
@@ -289,8 +289,8 @@ fn nobody_is_declared_dead_while_disarmed() {
     lab.run_until(30_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
 }
 
-/// R3.15: after the epoch has opened, the agent overwrites the names in its report. So the epoch opens only after the
-/// Error is stored, even if the first write of the Error is lost.
+/// R3.15: after the epoch has opened, the agent overwrites the names in its report. The epoch therefore opens only
+/// after the Error is stored, even if the first write of the Error is lost.
 #[test]
 fn a_node_is_admitted_only_after_the_error_is_stored() {
     let (mut lab, node) = running_on(&["node1", "node2"]);

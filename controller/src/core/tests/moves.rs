@@ -344,8 +344,8 @@ fn arrival_is_verified_again_after_registration_request() {
     }
 }
 
-/// FENCING R8.17: the daemon of a node that is armed but has no permit may have no deadline, so that nothing resets the
-/// node when it falls silent.
+/// FENCING R8.17: the daemon of a node that is armed but has no permit may have no deadline. If such a node becomes
+/// silent, its watchdog does not reset it.
 #[test]
 fn target_silence_does_not_disprove_arrival() {
     let (mut lab, target) = lab_with_late_arrival(STOP);

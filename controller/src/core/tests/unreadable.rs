@@ -366,7 +366,7 @@ fn unreadable_cluster_object_changes_nothing() {
     lab.agent(&node).isolated = true;
     lab.run(60_000);
     assert_eq!(lab.fence(&node).state, FenceState::Open, "nothing is fenced on silence: {}", lab.show());
-    // If the active settings are unreadable too, nothing is planned.
+    // If the active settings are unreadable too, the leader plans no action.
     let (keys, hidden_word) = (
         lab.keys.clone(),
         unreadable_word_lens(&lab.keys, &word_at("spec/cluster", "/spec/shutdownPolicy"), None),

@@ -28,9 +28,9 @@ pub(super) fn put(
     put_record(table, name, entry, now)
 }
 
-/// Returns the new sequence number if two texts differ in nothing else. The first text is valid JSON that ends in
-/// `"sequence":` and a number. So a second text that differs only in that number is valid too, with the same other
-/// fields.
+/// Returns the new sequence number if two texts differ only in that number. The first text is valid JSON that ends in
+/// `"sequence":` and a number. A second text that differs only in that number is therefore also valid, and has the same
+/// other fields.
 fn changed_sequence(before: &[u8], after: &[u8]) -> Option<u64> {
     let (start, _) = split_sequence(before)?;
     let (same_start, sequence) = split_sequence(after)?;

@@ -36,7 +36,7 @@ const HARMLESS_IN_STATUS: [&str; 9] = [
 /// one.
 #[derive(Clone, Debug, Default)]
 pub(in crate::core) struct UnreadableSubjects {
-    /// Nodes with an unreadable fence; `true` if its epoch is unreadable too.
+    /// Nodes with an unreadable fence; `true` if the epoch of the fence is also unreadable.
     fences: BTreeMap<NodeName, bool>,
     node_reports: BTreeSet<NodeName>,
     heartbeats: BTreeSet<NodeName>,
@@ -109,7 +109,7 @@ impl ClusterView {
         self.unreadable_subjects.fences.contains_key(node)
     }
 
-    /// Returns `true` if the report of a node is unreadable: it proves nothing.
+    /// Returns `true` if the report of a node is unreadable. Such a report is no proof.
     pub(in crate::core) fn is_node_report_unreadable(&self, node: &NodeName) -> bool {
         self.unreadable_subjects.node_reports.contains(node)
     }
@@ -135,8 +135,8 @@ impl ClusterView {
         self.unreadable_subjects.assignments.contains(resource)
     }
 
-    /// Returns `false` if the Cluster object exists and both the object and its active values are unreadable. Then
-    /// nothing is planned.
+    /// Returns `false` if the Cluster object exists and both the object and its active values are unreadable. The
+    /// leader then plans no action.
     pub fn has_readable_settings(&self) -> bool {
         self.cluster.is_some()
             || self.unreadable.is_empty()

@@ -240,7 +240,7 @@ impl Arguments {
             group,
             &mut budget_clock(Instant::now(), options.budget, (0, 1)),
         );
-        // The output has short names; commands and files have the full ones.
+        // The output has short names; commands and files have full names.
         let short_names = source.without_suffix(&suffix);
         if self.oneline {
             let plan = &group_plan.plan;
@@ -525,7 +525,7 @@ fn read_utilization(cluster: &mut Cluster, text: &str) -> Result<(), String> {
     text::read_utilisation(cluster, &known_lines).map_err(|error| error.to_string())
 }
 
-/// Warns about nodes whose used memory or disk exceeds the sum of their own usage and that of their instances.
+/// Warns about nodes whose used memory or disk exceeds the sum of the node's usage and the usage of its instances.
 fn warn_of_unaccounted_usage(terminal: &Terminal, cluster: &Cluster) {
     let mut used_by_node: BTreeMap<usize, (i64, i64)> = BTreeMap::new();
     for instance in cluster.instances.iter().filter(|instance| !instance.forthcoming) {

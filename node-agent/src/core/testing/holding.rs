@@ -62,7 +62,7 @@ fn services_continue_while_every_controller_grants() {
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= interval_ms), "no sooner than Ki: {times:?}");
     assert!(times.len() > 50, "again every Ki: {times:?}");
 
-    // etcd returns: heartbeats commit, nothing was stopped, and no controller is asked again.
+    // etcd returns: heartbeats commit, no service was stopped, and the agent asks no controller again.
     world.net = Net::Up;
     world.advance(3_000);
     let question_count = world.questions.len();

@@ -1,5 +1,5 @@
-//! The cluster's settings as an agent follows them: those of the Cluster object or, if it cannot be read, the active
-//! ones.
+//! The settings that an agent follows: the settings of the Cluster object or, if it cannot be read, the active
+//! settings.
 
 use super::View;
 use ha_api_types::cluster::{CLUSTER_NAME, Cluster, FencingSpec, OnEtcdLoss};
@@ -12,7 +12,7 @@ impl View {
     }
 
     /// Returns `true` if the Cluster object exists, and neither it nor its active settings can be read. This node then
-    /// changes nothing (FENCING, R1.15).
+    /// starts and stops no service (FENCING, R1.15).
     pub(in crate::core) fn is_cluster_unknown(&self) -> bool {
         self.active.is_none() && self.clusters.get(CLUSTER_NAME).is_some()
     }
@@ -31,8 +31,8 @@ impl View {
         self.clusters.get(CLUSTER_NAME).is_some_and(|stored| stored.value.is_none())
     }
 
-    /// Determines the settings. If the object cannot be read, they are the active ones in its status, otherwise the
-    /// last ones that this process has read.
+    /// Determines the settings. If the object cannot be read, they are the active settings in its status. If these
+    /// cannot be read either, they are the last settings that this process has read.
     pub(super) fn update_active_cluster(&mut self) {
         self.active = match self.clusters.get(CLUSTER_NAME) {
             None => None,

@@ -30,7 +30,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Reports the result of the monitor command.
 ///
 /// A start command of an earlier agent may still be in progress. The result is therefore `NotRunning` only if no
-/// process is left that a command started.
+/// process remains that a command started.
 pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition, exec: &ExecSpec) -> Observed {
     let observed = monitor(context, service, exec).await;
     match &observed {
@@ -168,7 +168,7 @@ pub(super) async fn monitor(context: &Context, service: &ServiceDefinition, exec
     }
 }
 
-/// Confirms a stop: no process that the commands started may be left, and the monitor command must agree.
+/// Confirms a stop: no process that the commands started may remain, and the monitor command must agree.
 async fn confirm_stopped(
     context: &Arc<Context>,
     service: &ServiceDefinition,

@@ -37,13 +37,13 @@ const READINESS_BACKOFF: (Duration, Duration) = (Duration::from_millis(25), Dura
 
 /// State of a service on this node.
 enum ServiceState {
-    /// No process of the service is left, and the lock that was taken prevents a new one.
+    /// No process of the service remains, and the lock that this function has taken prevents a new process.
     Empty(Lock),
     /// The main process and its supervisor are alive.
     Running(ProcessRecord),
     /// A supervisor is starting the service, or is cleaning up after it.
     Changing,
-    /// The supervisor is gone, but other processes of the service are left.
+    /// The supervisor has ended, but other processes of the service still run.
     Leftovers(LeftoverProcesses),
 }
 
@@ -120,7 +120,7 @@ async fn start_or_adopt(
                 return Ok(record);
             }
             ServiceState::Changing => sleep(POLL_INTERVAL).await,
-            // A new process must not run in parallel with old ones.
+            // A new process must not run in parallel with old processes.
             ServiceState::Leftovers(_) => context.programs.kill_leftovers(service).await?,
         }
     };
@@ -222,7 +222,7 @@ async fn request_stop(
     }
 }
 
-/// Kills all processes of the service. Returns `Ok` once none is left.
+/// Kills all processes of the service. Returns `Ok` once no process remains.
 pub(super) async fn kill(context: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
     context.watches.end(&service.name);
     context.programs.kill_leftovers(service).await?;

@@ -1,5 +1,5 @@
-//! The supervisor of one service. It outlives the agent, adopts every orphaned process of the service, records the
-//! exit status, and ends only when no process is left.
+//! The supervisor of one service. It outlives the agent, adopts every orphaned process of the service, records the exit
+//! status, and ends only when no process remains.
 
 use super::order::{Report, SupervisorOrder};
 use crate::driver::program::cgroup::ServiceCgroup;
@@ -27,7 +27,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 /// Reads a [`SupervisorOrder`] from the locked file on standard input, starts the main process, and writes one
-/// [`Report`] to standard output. Returns when no process of the service is left.
+/// [`Report`] to standard output. Returns when no process of the service remains.
 pub(super) fn run() -> io::Result<()> {
     // The lock of the service's directory: held through this descriptor until this process ends.
     let mut lock = std::fs::File::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -112,7 +112,7 @@ async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()
             _ = hangup.recv() => supervised.forward(),
             () = tokio::time::sleep(Duration::from_millis(20)), if supervised.ended => {}
         }
-        // A failed search does not prove that no process is left, so it is repeated.
+        // A failed search does not prove that no process remains, so it is repeated.
         if supervised.ended && reported_failure.is_some() && supervised.clear().unwrap_or(false) {
             supervised.drain(&mut output, &mut buffer).await;
             return Ok(());
@@ -179,7 +179,7 @@ impl Supervised {
         }
     }
 
-    /// Reaps every child that has ended, including adopted ones.
+    /// Reaps every child that has ended, including adopted children.
     fn reap(&mut self) {
         loop {
             let (pid, message) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -204,7 +204,7 @@ impl Supervised {
         let _ = self.record.main.signal(Signal::TERM);
     }
 
-    /// Kills the processes that the main process left behind. Returns `true` once no process is left.
+    /// Kills the processes that the main process left behind. Returns `true` once no process remains.
     fn clear(&mut self) -> io::Result<bool> {
         self.reap();
         let cgroup = self.record.cgroup.clone().map(ServiceCgroup::at);

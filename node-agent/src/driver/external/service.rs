@@ -182,7 +182,7 @@ impl Context {
         self.confirm_stopped(service, ended.err()).await
     }
 
-    /// Confirms a stop: no process that the driver started may be left, and its probe must agree.
+    /// Confirms a stop: no process that the driver started may remain, and its probe must agree.
     async fn confirm_stopped(
         self: &Arc<Context>,
         service: &ServiceDefinition,

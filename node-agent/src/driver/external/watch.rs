@@ -108,7 +108,7 @@ impl Watched {
             }
             (Event::Appeared, Observed::Running) if !self.runs => {
                 self.runs = true;
-                // Sending fails only when the agent is ending. The same holds below.
+                // Sending fails only when the agent is ending. This is also true for the sends below.
                 let _ = context.events.send(DriverEvent::Appeared {
                     name: self.service.name.clone(),
                     uid: self.service.uid.clone(),

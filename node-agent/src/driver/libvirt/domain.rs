@@ -366,7 +366,7 @@ impl Domain {
         }
     }
 
-    /// Tries once to destroy the domain. Returns `None` if no part of the domain is left, otherwise the reason.
+    /// Tries once to destroy the domain. Returns `None` if no part of the domain remains, otherwise the reason.
     async fn destroy_once(&self) -> Option<String> {
         let observation = match self.query_state().await {
             Ok(DomainObservation { state: DomainState::Absent | DomainState::Off, .. }) => return None,

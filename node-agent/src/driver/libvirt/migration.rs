@@ -3,7 +3,7 @@
 //!
 //! By default, libvirt resumes the guest at the target, and also at the source if the target's reply is lost. A link
 //! failure at that moment would make the guest run twice. The guest therefore arrives paused, and the target resumes it
-//! only after the source has committed that no part of the guest is left there.
+//! only after the source has committed that no part of the guest remains there.
 
 use super::answers::{self, Job, Outgoing};
 use super::domain::{Domain, QUERY_TIMEOUT};
@@ -149,7 +149,7 @@ impl Domain {
 }
 
 impl Domain {
-    /// Cancels a migration from this node, until libvirt has no job for it and no command of this agent is left.
+    /// Cancels a migration from this node, until libvirt has no job for it and no command of this agent remains.
     pub(super) async fn end_migration(&self) -> Result<(), DriverFailure> {
         let deadline = Instant::now() + END_ATTEMPT_TIMEOUT;
         let start_lock = self.start_lock();

@@ -19,7 +19,7 @@ impl Settings {
     /// Reads a configuration file with all files that it includes.
     ///
     /// # Errors
-    /// Fails if the file cannot be read. Included files that cannot be read are left out: LXC reports them at the start
+    /// Fails if the file cannot be read. Included files that cannot be read are ignored: LXC reports them at the start
     /// of the container.
     pub(super) fn read(file: &Path) -> io::Result<Settings> {
         let mut settings = Settings::default();

@@ -142,7 +142,7 @@ impl Context {
         self.confirm_stopped(service, &outcome).await
     }
 
-    /// Confirms a stop: no process that the resource agent started may be left, and its monitor must agree.
+    /// Confirms a stop: no process that the resource agent started may remain, and its monitor must agree.
     async fn confirm_stopped(
         &self,
         service: &ServiceDefinition,

@@ -16,7 +16,7 @@ pub(super) struct Container {
     pub(super) state: State,
     config: Config,
     host_config: HostConfig,
-    /// Ids of the container's exec sessions, including ended ones that podman still keeps.
+    /// Ids of the container's exec sessions, including ended sessions that podman still keeps.
     #[serde(rename = "ExecIDs")]
     exec_sessions: Option<Vec<String>>,
 }

@@ -42,7 +42,8 @@ impl Programs {
         clear(|| ProcessSearch { variable, mark: mark.clone(), cgroups: Vec::new(), record: None }).await
     }
 
-    /// Kills a service's processes until none is left. A supervisor first gets time to record the exit status.
+    /// Kills the processes of a service until no process remains. A supervisor first gets time to record the exit
+    /// status.
     pub(in crate::driver) async fn kill_leftovers(
         &self,
         service: &ServiceDefinition,
@@ -51,7 +52,7 @@ impl Programs {
     }
 }
 
-/// Repeats the search, and kills all processes found, until none is left.
+/// Repeats the search, and kills all processes found, until no process remains.
 pub(in crate::driver) async fn clear(search: impl Fn() -> ProcessSearch) -> Result<(), DriverFailure> {
     let deadline = Instant::now() + KILL_TIMEOUT;
     let spare_supervisors_until = Instant::now() + KILL_TIMEOUT / 5;

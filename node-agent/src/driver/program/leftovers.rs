@@ -117,7 +117,7 @@ impl ProcessSearch {
 }
 
 impl LeftoverProcesses {
-    /// Returns `true` if no process of the service is left; a supervisor does not count.
+    /// Returns `true` if no process of the service remains; a supervisor does not count.
     pub(in crate::driver) fn has_no_service_processes(&self) -> bool {
         self.processes.is_empty()
     }

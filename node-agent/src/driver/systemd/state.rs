@@ -79,7 +79,7 @@ pub(super) struct UnitState {
     pub(super) active_until_us: u64,
     /// Control group, relative to the root of the hierarchy; empty if the unit has none.
     pub(super) group: String,
-    /// Units that want, require or uphold this unit.
+    /// Units with a dependency `Wants`, `Requires` or `Upholds` on this unit.
     pub(super) wanted_by: Vec<String>,
     /// Units that start this unit on demand.
     pub(super) triggered_by: Vec<String>,
@@ -144,7 +144,7 @@ impl UnitState {
         }
     }
 
-    /// Returns `true` if the unit is not meant to run; some of its processes may still be left.
+    /// Returns `true` if the unit is not meant to run; some of its processes may still remain.
     pub(super) fn has_ended(&self) -> bool {
         matches!(self.active, ActiveState::Inactive | ActiveState::Failed)
     }

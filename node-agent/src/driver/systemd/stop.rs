@@ -62,7 +62,7 @@ async fn request_stop(context: &Context, unit: &str) -> Result<(), BusError> {
     }
 }
 
-/// Kills the unit, and prevents systemd from restarting it. Returns `Ok` once no process of the unit is left.
+/// Kills the unit, and prevents systemd from restarting it. Returns `Ok` once no process of the unit remains.
 pub(super) async fn kill(
     context: &Arc<Context>,
     service: &ServiceDefinition,
@@ -98,7 +98,7 @@ pub(super) async fn kill(
     Ok(())
 }
 
-/// Checks the unit, requests a stop, and kills its processes. Returns `None` once no process of the unit is left.
+/// Checks the unit, requests a stop, and kills its processes. Returns `None` once no process of the unit remains.
 async fn force_stop_once(
     context: &Context,
     unit: &str,
@@ -121,7 +121,7 @@ async fn force_stop_once(
         session.stop(unit, mode).await?;
         *stop_requested = true;
     }
-    // The kill fails if no process is left, and systemd has not yet updated its state.
+    // The kill fails if no process remains, and systemd has not yet updated its state.
     let _ = session.kill(unit).await;
     Ok(Some(format!("unit is {}", state.description)))
 }

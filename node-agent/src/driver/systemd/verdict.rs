@@ -13,7 +13,7 @@ pub(super) enum RunState {
     Running,
     /// The unit is being stopped.
     Ending,
-    /// The unit does not run; some of its processes may still be left.
+    /// The unit does not run; some of its processes may still remain.
     Ended,
     /// The state is unknown.
     Unclear,

@@ -200,7 +200,7 @@ impl Core {
         };
         self.device = None;
         self.timing = None;
-        // The device no longer protects anything.
+        // The device no longer protects a service.
         self.pets = Pets::Taken;
         self.fires_at = None;
         self.last_pet = None;

@@ -296,7 +296,7 @@ impl Peer {
         if uid != 0 && Some(uid) != allowed_uid {
             return Err(Refusal::NotPermitted { uid });
         }
-        // Pid 0 is a process that this namespace does not see, so its death could not be detected either.
+        // Pid 0 is a process outside this pid namespace, so its death could not be detected either.
         let pid = u32::try_from(credentials.pid()).unwrap_or(0);
         if pid == 0 {
             return Err(Refusal::NotPermitted { uid });

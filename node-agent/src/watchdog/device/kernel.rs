@@ -11,7 +11,7 @@ use nix::sys::stat::{Mode, fstat, stat};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// The largest timeout that the kernel's watchdog core accepts if a driver has no limit of its own, seconds.
+/// The largest timeout that the kernel's watchdog core accepts if a driver declares no limit, in seconds.
 const LARGEST_TIMEOUT_SECONDS: u32 = u32::MAX / 1000;
 
 /// Number of timeouts that are tried when a device is opened.
@@ -41,7 +41,7 @@ impl KernelDevice {
             .map_err(|errno| refusal_of(errno, &path))?;
         let mut device = Self { descriptor, location: name_of(&path), timeout_seconds };
         let sysfs_facts = device.sysfs_facts();
-        // A device that rejects this query is not a watchdog, so nothing is written to it.
+        // A device that rejects this query is not a watchdog, so the daemon does not write to it.
         let info = system_calls::get_support(&device.descriptor)
             .map_err(|errno| Refusal::DeviceFailed { errno: to_protocol_errno(errno) })?;
         // If the kernel does not report `nowayout`, assume that the device cannot be stopped. The device is then petted

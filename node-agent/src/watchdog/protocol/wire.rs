@@ -156,7 +156,7 @@ pub fn decode_saved(bytes: &[u8]) -> Result<Saved, DecodeError> {
     if input.u64()? == checksum(bytes) { Ok(saved) } else { Err(DecodeError::Malformed) }
 }
 
-/// Returns the FNV-1a hash of everything before the checksum.
+/// Returns the FNV-1a hash of all bytes before the checksum.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes
         .iter()

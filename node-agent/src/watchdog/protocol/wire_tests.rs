@@ -1,4 +1,4 @@
-//! Round trips of every message, and refusal of invalid ones.
+//! Round trips of every message, and refusal of invalid messages.
 
 use super::*;
 use proptest::prelude::*;

@@ -9,7 +9,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"HAWS");
 /// The daemon's operations on the device, equivalent to those on a kernel's device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// Starts the timer, as opening a kernel's device does. A running timer is left as it is.
+    /// Starts the timer, as opening a kernel's device does. A running timer does not change.
     Start,
     /// Sets the timeout, seconds, and pets if the timer runs.
     SetTimeout(u32),

@@ -5,7 +5,7 @@ use crate::rebalance::tests::cluster;
 use ha_api_types::cluster::SchedulerMode;
 use proptest::prelude::*;
 
-/// Returns services on these nodes. Each has 1 core and 1 GiB, except the first one, which is larger.
+/// Returns services on these nodes. Each service has 1 core and 1 GiB, except the first service, which is larger.
 fn view(nodes: &[&str], on: &[&str]) -> View {
     let names: Vec<String> = (0..on.len()).map(|at| format!("s{at}")).collect();
     let size = |at: usize| if at == 0 { 4 } else { 1 };
