@@ -6,7 +6,7 @@
 //!
 //! # Guarantees
 //! - A test begins only for an operation that the leader has allowed and that names this boot. The node must be in
-//!   maintenance with nothing active. No service is started during a test. An agent that receives a request to exit
+//!   maintenance with no active service. No service is started during a test. An agent that receives a request to exit
 //!   ends the test and releases the device.
 //! - The test sends no special request to the daemon: the device is armed as for a service, with a deadline that
 //!   nothing renews.

@@ -67,7 +67,7 @@ pub(crate) enum Proof {
     Registration,
     /// (d) a clean leave.
     Leave,
-    /// (g) nothing active.
+    /// (g) no active service.
     Inactive,
 }
 
