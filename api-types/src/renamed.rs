@@ -178,7 +178,7 @@ pub fn accept(kind: Kind, value: &mut Value) -> Result<Vec<&'static RenamedField
             let Some(earlier) = map.get(renamed.earlier) else { return };
             let is_both = map.get(renamed.current).is_some_and(|current| !current.is_null());
             if is_both && !earlier.is_null() {
-                let message = format!("also given as {}: remove this one", renamed.path(renamed.current));
+                let message = format!("also given as {}: remove this field", renamed.path(renamed.current));
                 let path = renamed.path(renamed.earlier);
                 // Later checks of the object do not report it again.
                 map.shift_remove(renamed.earlier);
@@ -336,7 +336,7 @@ mod tests {
         let mut both = json!({"spec": {"after": ["db"], "dependsOn": ["db"]}});
         let problems = accept(Kind::Resource, &mut both).expect_err("both names");
         assert_eq!(problems.len(), 1);
-        assert_eq!(problems[0].to_string(), "spec.after: also given as spec.dependsOn: remove this one");
+        assert_eq!(problems[0].to_string(), "spec.after: also given as spec.dependsOn: remove this field");
         from_stored(Kind::Resource, &mut both);
         assert_eq!(both, json!({"spec": {"dependsOn": ["db"]}}));
     }

@@ -37,7 +37,7 @@ pub(crate) enum Style {
 }
 
 /// Standard output and standard error of this process.
-#[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate property")]
 pub(crate) struct Terminal {
     out_has_color: bool,
     out_is_tty: bool,

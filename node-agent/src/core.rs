@@ -362,10 +362,12 @@ impl AgentCore {
         let named = [
             clock,
             self.heartbeat_due().map(|at| (at, "a heartbeat or the lease is due")),
-            self.hold_due().map(|at| (at, "controllers are asked to hold fencing")),
+            self.hold_due().map(|at| (at, "the agent asks the controllers for hold")),
             self.margin_due(self.last_input_at)
                 .map(|at| (at, "the self-fence margin begins: exclusive services are killed")),
-            self.watchdog.due(self.last_input_at).map(|at| (at, "the watchdog daemon is asked again")),
+            self.watchdog
+                .due(self.last_input_at)
+                .map(|at| (at, "a request to the watchdog daemon is repeated")),
             self.journal_due().map(|at| (at, "the journal is written again")),
             requesting.map(|at| (at, "the registration is tried again")),
             self.read_retry_at.map(|at| (at, "etcd is read again")),
@@ -382,7 +384,7 @@ impl AgentCore {
         if let Some(text) = self.view.refused_timings.take() {
             self.log(
                 Level::Error,
-                format!("cannot use the timings of the cluster, keeping the active ones: {text}"),
+                format!("cannot use the timings of the cluster, keeping the active timings: {text}"),
             );
         }
         for _ in 0..MAX_ROUNDS {

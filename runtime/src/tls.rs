@@ -171,7 +171,7 @@ impl ReloadingTls {
                     self.settings.send_replace(settings);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "cannot use the changed TLS files, keeping the previous ones");
+                    tracing::warn!(%error, "cannot use the changed TLS files, keeping the previous files");
                 }
             }
             *known = stamps;

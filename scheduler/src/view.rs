@@ -69,7 +69,7 @@ impl Default for NodeFacts {
 /// Facts about a service that affect placement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate fact, and all combinations occur")]
 pub struct ServiceFacts {
     /// Current or last node of the service; `None` if it has not been scheduled.
     pub node: Option<NodeName>,

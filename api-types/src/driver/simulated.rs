@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A simulated service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a fault or an ability of its own")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate fault or ability")]
 pub struct SimulatedDriver {
     /// Type of the resource, shown as `type:name`.
     #[serde(rename = "type")]

@@ -92,7 +92,7 @@ reasons! {
         /// The secondary was replaced.
         SecondaryReplaced => "Secondary was replaced", "",
         /// The secondary could not be replaced.
-        ReplaceFailed => "Secondary could not be replaced; the old one is still in use",
+        ReplaceFailed => "Secondary could not be replaced; the old secondary is still in use",
             "read the message, fix the replaceSecondary command, then run hactl replace-secondary again",
         /// The agent is down for a restart.
         Frozen => "Agent is down; services are not monitored",

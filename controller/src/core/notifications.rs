@@ -120,7 +120,7 @@ fn queue_notifications(
         dropped.extend(undelivered.iter().map(|target| target.kind()));
         let names: Vec<String> = undelivered.iter().map(|target| target.name()).collect();
         let message = format!(
-            "Notification {} ({}) dropped because {kept_count} newer ones are pending; not delivered to {}",
+            "Notification {} ({}) dropped because {kept_count} newer notifications are pending; not delivered to {}",
             queued.notification.id,
             queued.notification.summary,
             names.join(", ")
@@ -130,8 +130,8 @@ fn queue_notifications(
     (dropped, events)
 }
 
-/// Returns the number of oldest notifications to drop, so that the others stay within the limits. The newest one
-/// always stays.
+/// Returns the number of oldest notifications to drop, so that the others stay within the limits. The newest
+/// notification always stays.
 fn surplus(queue: &[QueuedNotification]) -> usize {
     let mut bytes = 0;
     let kept_count = queue.iter().rev().take(MAX_QUEUED).take_while(|queued| {

@@ -267,7 +267,7 @@ mod tests {
         let both_names = convert(&format!("{MANIFEST_HEADER}spec:\n  after: [a]\n  dependsOn: [b]\n"));
         assert_eq!(
             both_names,
-            Err(vec!["line 5: spec.after: also given as spec.dependsOn: remove this one".to_owned()])
+            Err(vec!["line 5: spec.after: also given as spec.dependsOn: remove this field".to_owned()])
         );
         assert!(convert("a: [").is_err());
     }

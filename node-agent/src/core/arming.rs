@@ -320,7 +320,7 @@ impl AgentCore {
                 }
             }
             Request::Stay => {
-                self.log(Level::Warning, "no exclusive service is left on this node: ha-watchdogd renews the watchdog without a deadline and will not reset the node".to_owned());
+                self.log(Level::Warning, "no exclusive service remains on this node: ha-watchdogd renews the watchdog without a deadline and will not reset the node".to_owned());
             }
             Request::Release => {
                 self.watchdog.armed_with = None;

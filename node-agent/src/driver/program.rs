@@ -122,7 +122,9 @@ impl Programs {
         let own_pid =
             std::fs::read_link("/proc/self").map_err(|error| format!("cannot read /proc: {error}"))?;
         if own_pid.as_os_str() != std::process::id().to_string().as_str() {
-            return Err("/proc belongs to another PID namespace: mount the /proc of this one".to_owned());
+            return Err(
+                "/proc belongs to another PID namespace: mount the /proc of this namespace".to_owned()
+            );
         }
         Ok(())
     }

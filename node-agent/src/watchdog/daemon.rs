@@ -173,7 +173,10 @@ fn ending_signals() -> Result<SignalFd> {
     blocked.thread_block().context("cannot block signals")?;
     let signals = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
     let signals = signals.context("cannot receive signals")?;
-    ensure!(signals.read_signal().context("cannot read a signal")?.is_none(), "asked to exit during startup");
+    ensure!(
+        signals.read_signal().context("cannot read a signal")?.is_none(),
+        "received a signal to exit during startup"
+    );
     Ok(signals)
 }
 

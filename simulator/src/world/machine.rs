@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The state of a machine.
 #[derive(Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate switch")]
 pub(crate) struct Machine {
     /// `true` if the machine is powered and booted.
     pub up: bool,

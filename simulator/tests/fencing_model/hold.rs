@@ -15,7 +15,7 @@ use crate::write::{Key, Write};
 
 /// The relation between a candidate and one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate fact")]
 pub(crate) struct NodeView {
     /// `true` if the node asks this candidate, and continues only with its grant.
     pub(crate) asked: bool,

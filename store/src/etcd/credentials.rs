@@ -82,7 +82,7 @@ impl Credentials {
                         state.stamps = stamps;
                     }
                     Err(error) if state.rejected_stamps.as_ref() != Some(&stamps) => {
-                        tracing::warn!(%error, "cannot read changed certificate files, keeping the previous ones");
+                        tracing::warn!(%error, "cannot read changed certificate files, keeping the previous files");
                         state.rejected_stamps = Some(stamps);
                     }
                     Err(_) => {}

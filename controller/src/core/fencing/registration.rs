@@ -62,7 +62,7 @@ pub(super) fn plan_close(
     let expires_at = subject.node.silent_since + input.cluster_view.heartbeat_valid_ms(name);
     if input.cluster_view.alive.contains_key(name) && input.now.raw < expires_at {
         plan.wake_at(input, expires_at, "the heartbeat of the previous boot or process has expired");
-        let message = "Waiting for the heartbeat of the previous boot or process to expire before the new one is registered";
+        let message = "Waiting for the heartbeat of the previous boot or process to expire before the new process is registered";
         plan.add_wait(Kind::Node, name, Reason::Registering, message);
         return;
     }

@@ -108,7 +108,7 @@ fn decide<'a>(input: &PlanInput<'_>, service: &Service<'a>, draft: &ServiceDraft
         || !assignment.definition.may_replace(&desired_definition)
     {
         let message =
-            format!("Service on node {node} is not the one in the spec: run \"hactl stop {name}\" first");
+            format!("Service on node {node} is not the service in the spec: run \"hactl stop {name}\" first");
         return Decision::Refuse(Reason::DefinitionDiffers, message);
     }
     if desired_definition.driver.creates_unit_from_spec()

@@ -162,7 +162,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
                     draft.wake_after(
                         known.late_at,
                         0,
-                        "a node that was asked is unreachable for the heartbeat lifetime",
+                        "a probed node is unreachable for the heartbeat lifetime",
                     );
                 }
             }

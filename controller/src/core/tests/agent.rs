@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Faults of a node.
-#[allow(clippy::struct_excessive_bools, reason = "each is one thing that a test turns on or off")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate fault that a test turns on or off")]
 #[derive(Clone, Debug, Default)]
 pub(super) struct Faults {
     /// Services whose starts fail.
@@ -40,7 +40,7 @@ pub(super) struct Faults {
 }
 
 /// A machine and its agent.
-#[allow(clippy::struct_excessive_bools, reason = "each is one thing that a test turns on or off")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate fault that a test turns on or off")]
 #[derive(Clone, Debug)]
 pub(super) struct Agent {
     pub(super) name: NodeName,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(Args, Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate option")]
 pub(crate) struct Options {
     /// Read the cluster from this file in Ganeti's text format
     #[arg(long, short = 't', value_name = "FILE", value_hint = ValueHint::FilePath)]

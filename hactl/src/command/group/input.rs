@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 /// Source of the cluster, and limits; the same as for `hactl balance`.
 #[derive(Args, Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate option")]
 pub(crate) struct ClusterInput {
     /// Read the cluster from this file in Ganeti's text format
     #[arg(long, short = 't', value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -39,7 +39,7 @@ pub(super) enum ContainerState {
     Undefined,
     /// The container is between two states, with a description.
     Changing(String),
-    /// The container's monitor is gone, but these processes of the container still run.
+    /// The container's monitor has ended, but these processes of the container still run.
     Orphaned(Vec<i32>),
 }
 
@@ -143,5 +143,5 @@ fn remember(context: &Context, container: &Container, init: i32) {
 
 /// Returns processes without a monitor as text for a message.
 pub(super) fn orphans(container: &str, pids: &[i32]) -> String {
-    format!("monitor of container {container} is gone, but {} remain", describe(pids))
+    format!("monitor of container {container} has ended, but {} remain", describe(pids))
 }

@@ -36,7 +36,7 @@ impl Targets {
             Self { processes, groups: options.kill_cgroup.clone(), commands: options.exec_on_expiry.clone() };
         ensure!(
             !(targets.processes.is_empty() && targets.groups.is_empty() && targets.commands.is_empty()),
-            "nothing to do at expiry: set --kill-pid, --kill-cgroup or --exec-on-expiry"
+            "no action for the expiry: set --kill-pid, --kill-cgroup or --exec-on-expiry"
         );
         Ok(targets)
     }
