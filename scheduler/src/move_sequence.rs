@@ -83,8 +83,9 @@ type FirstMove = Option<(usize, usize)>;
 /// Guarantees:
 ///
 /// - Each move is legal alone, with all other items on their nodes and the moved item counted on both nodes. The item
-///   may use the target, which has enough capacity and holds no item that must stay apart from the moved one.
-/// - Repeated calls end, because each move leads to an arrangement that is one move nearer to the same best one.
+///   may use the target, which has enough capacity and holds no item that must stay apart from the moved item.
+/// - Repeated calls end, because each move leads to an arrangement that is one move nearer to the same best
+///   arrangement.
 ///
 /// Beyond `MAX_STATES` arrangements, only moves that do not worsen any intermediate arrangement are considered. In
 /// larger problems, some solutions are therefore not found, but each move still lowers the cost.

@@ -31,8 +31,8 @@ pub struct ExecDriver {
     pub migrate: Vec<String>,
     /// Program that replaces the secondary of a replicated service that runs here: `HA_SECONDARY` (empty if there is
     /// none) by `HA_NEW_SECONDARY`. Exit 0: the new secondary is complete and in use, and the old secondary is
-    /// released. Any other status: the old secondary is still in use. The program runs again after an interruption.
-    /// Available with and without `command`.
+    /// released. Any other status: the old secondary is still in use. After an interruption, a retry runs the program
+    /// again. Available with and without `command`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replace_secondary: Vec<String>,
     /// Environment variables of the programs.

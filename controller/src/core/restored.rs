@@ -1,9 +1,10 @@
-//! Restore of etcd from a backup: the leader uses no statement of the backup about nodes and services (FENCING, section
-//! 10).
+//! Restore of etcd from a backup: the leader does not use records of nodes and services from the backup (FENCING,
+//! section 10).
 //!
 //! While the marker exists, records from before it are old. A node counts as empty or dead only by evidence since the
-//! restore. Nothing is assigned for the longest W, and then every resource is probed on every node. `hactl restore`
-//! has deleted assignments, heartbeats and reports, so existing ones are new.
+//! restore. For the longest W, the leader assigns no service. Then it probes every resource on every node.
+//! `hactl restore` has deleted assignments, heartbeats and reports, so all existing assignments, heartbeats and reports
+//! are new.
 
 use super::health::NodeTable;
 use super::plan::{OnApplied, Plan, Subject, cluster_event};
@@ -43,7 +44,7 @@ impl ClusterView {
     }
 }
 
-/// Returns the operator's options for such a node.
+/// Returns the text that states what an operator can do about a node that has been unreachable since the restore.
 pub(super) fn unreachable_since_restore(name: &str) -> String {
     format!(
         "Node has been unreachable since etcd was restored from a backup, and may run services that are not in the \

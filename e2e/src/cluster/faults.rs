@@ -154,7 +154,8 @@ impl Cluster {
         self.state.network.drop(name, filter)
     }
 
-    /// Drops all packets that a machine sends to the machines of a role. Unless `one_way`, also drops the packets from them.
+    /// Drops all packets that a machine sends to the machines of a role. Unless `one_way`, also drops the packets from
+    /// those machines.
     ///
     /// # Errors
     /// Fails without namespaces.

@@ -196,8 +196,8 @@ impl Apply {
     }
 }
 
-/// Returns the patch that turns a live object into the desired one. The patch also removes fields that an earlier apply
-/// set and that are no longer in the file.
+/// Returns the patch that turns a live object into the desired object. The patch also removes fields that an earlier
+/// apply set and that are no longer in the file.
 ///
 /// The recorded last apply is compared by value: another field order, or another tool's notation, is not a change.
 pub(super) fn patch(desired: &Value, live: &Value) -> Value {

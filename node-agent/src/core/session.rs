@@ -262,8 +262,8 @@ impl AgentCore {
         self.effects.push_back(Effect::Exit(exit));
     }
 
-    /// Handles another epoch, or a revision below the journal's: stops every exclusive service, verifies, registers
-    /// (FENCING R3.30).
+    /// Handles the loss of the epoch: etcd contains another epoch, or its revision is below the journal's. Stops every
+    /// exclusive service, verifies the stops, and registers (FENCING R3.30).
     pub(super) fn lose_epoch(&mut self, now: &Now, why: &str) {
         // A session that waits for a complete view clears the services later, based on that view.
         if matches!(self.session, Session::Ended | Session::Clearing | Session::Waiting) {

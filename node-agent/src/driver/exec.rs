@@ -50,7 +50,7 @@ impl ExecSettings {
     }
 }
 
-/// Driver `exec`. Dropping it ends the monitoring; services keep running.
+/// Driver `exec`. Dropping this value ends the monitoring; services keep running.
 #[derive(Debug)]
 pub struct ExecDriver {
     context: Arc<Context>,

@@ -40,7 +40,7 @@ pub struct ExternalSettings {
 /// Default directories of external drivers, separated by colons.
 pub const DEFAULT_DIRECTORIES: &str = "/usr/local/lib/hactl/drivers:/usr/lib/hactl/drivers";
 
-/// Driver `external`. Dropping it ends the monitoring; services keep running.
+/// Driver `external`. Dropping this value ends the monitoring; services keep running.
 #[derive(Debug)]
 pub struct ExternalDriver {
     context: Arc<Context>,

@@ -36,7 +36,7 @@ use watch::Watches;
 /// Directory in which libvirt's system daemon logs the output of each QEMU.
 const QEMU_LOG_DIRECTORY: &str = "/var/log/libvirt/qemu";
 
-/// Driver `libvirt`. Dropping it ends the monitoring; domains keep running.
+/// Driver `libvirt`. Dropping this value ends the monitoring; domains keep running.
 #[derive(Debug)]
 pub struct LibvirtDriver {
     context: Arc<Context>,

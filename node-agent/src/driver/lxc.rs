@@ -56,7 +56,7 @@ impl LxcSettings {
     }
 }
 
-/// Driver `lxc`. Dropping it ends the monitoring; containers keep running.
+/// Driver `lxc`. Dropping this value ends the monitoring; containers keep running.
 #[derive(Debug)]
 pub struct LxcDriver {
     context: Arc<Context>,

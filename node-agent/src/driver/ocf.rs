@@ -37,7 +37,7 @@ pub struct OcfSettings {
     pub run: PathBuf,
 }
 
-/// Driver `ocf`. Dropping it ends the monitoring; services keep running.
+/// Driver `ocf`. Dropping this value ends the monitoring; services keep running.
 #[derive(Debug)]
 pub struct OcfDriver {
     context: Arc<Context>,

@@ -55,7 +55,7 @@ impl PodmanSettings {
     }
 }
 
-/// Driver `podman`. Dropping it ends the monitoring; containers keep running.
+/// Driver `podman`. Dropping this value ends the monitoring; containers keep running.
 #[derive(Debug)]
 pub struct PodmanDriver {
     context: Arc<Context>,

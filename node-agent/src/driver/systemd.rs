@@ -59,7 +59,7 @@ impl SystemdSettings {
     }
 }
 
-/// Driver `systemd`. Dropping it ends the monitoring; units keep running.
+/// Driver `systemd`. Dropping this value ends the monitoring; units keep running.
 #[derive(Debug)]
 pub struct SystemdDriver {
     context: Arc<Context>,

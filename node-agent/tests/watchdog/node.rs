@@ -37,7 +37,7 @@ pub(crate) async fn served(socket: &Path) -> (Client, Status, Receiver<Event>) {
     }
 }
 
-/// A simulated node. Dropping it kills all its processes.
+/// A simulated node. Dropping this value kills all its processes.
 pub(crate) struct Node {
     directory: tempfile::TempDir,
     namespace: Child,

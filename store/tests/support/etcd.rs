@@ -66,7 +66,7 @@ pub(crate) struct Flags {
     pub(crate) more: Vec<String>,
 }
 
-/// A cluster of etcd members in its own directory. Dropping it ends the members.
+/// A cluster of etcd members in its own directory. Dropping this value ends the members.
 pub(crate) struct Cluster {
     members: Vec<Member>,
     _directory: tempfile::TempDir,

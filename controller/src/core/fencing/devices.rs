@@ -130,7 +130,7 @@ pub(super) fn refuted_devices(
 pub(super) fn refuted_message(device: &FenceDevice) -> String {
     format!(
         "Fence device {} confirmed that the machine was off, but the same boot registered again: the device switches \
-         another machine, or none. Its confirmations do not count until its definition changes",
+         another machine or no machine. Its confirmations do not count until its definition changes",
         device.name
     )
 }

@@ -88,7 +88,7 @@ pub(super) fn assign(
             Err(silent) => {
                 let message = format!(
                     "Node {} may still run a copy. Wait until the node is reachable again. WARNING: data loss if the copy \
-                     runs. Only after you confirm that it does not, run \"hactl start {} --not-on {}\"",
+                     runs. Only if you have checked that it does not run, run \"hactl start {} --not-on {}\"",
                     silent, service.name, silent
                 );
                 draft.add_wait(Reason::CopyRemains, message);

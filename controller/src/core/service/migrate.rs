@@ -283,8 +283,8 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         (SideState::Gone, SideState::Running) => {
             complete_migration(planner, service, draft, target, target_epoch_status);
         }
-        // The source has not handed over, and the target cannot continue or is lost: the service stays. The new
-        // assignment ends the source's right to hand over.
+        // The source has not handed over, and the target cannot continue or is lost: the service stays on the source.
+        // The new assignment ends the right of the source to hand over.
         (SideState::Running | SideState::NoReport, SideState::Gone | SideState::Unproven) => {
             if target_report.and_then(|report| report.value.failure) == Some(FailureClass::NeverHere) {
                 add_node(&mut draft.status.incompatible_nodes, target);

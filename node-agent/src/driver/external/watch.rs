@@ -185,7 +185,7 @@ impl Watched {
     }
 }
 
-/// A running `monitor`. Dropping it ends the process.
+/// A running `monitor`. Dropping this value ends the process.
 struct Stream {
     events: mpsc::Receiver<Result<Event, String>>,
     _reading: JoinSet<()>,

@@ -27,7 +27,7 @@ const SHUTDOWN_WINDOW: Duration = Duration::from_secs(10 * 60);
 /// Time limit for a poll of the list.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Watched services of a driver. Dropping it ends all watches.
+/// Watched services of a driver. Dropping this value ends all watches.
 #[derive(Debug)]
 pub(super) struct Watches {
     shared: Arc<Shared>,

@@ -48,7 +48,7 @@ pub(super) struct Call<'a> {
     limit: Duration,
 }
 
-/// An answer whose body has not been read yet. Dropping it closes the connection.
+/// An answer whose body has not been read yet. Dropping this value closes the connection.
 pub(super) struct Answer {
     pub(super) response: Response<Incoming>,
     _connection: Connection,

@@ -26,7 +26,7 @@ const REOPEN_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Durati
 /// Delay before a container between two states is queried again.
 const TRANSITION_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Watched services of the driver. Dropping it ends all watches.
+/// Watched services of the driver. Dropping this value ends all watches.
 #[derive(Debug)]
 pub(super) struct Watches {
     entries: Mutex<BTreeMap<ResourceName, Entry>>,
@@ -47,7 +47,7 @@ struct Entry {
     health: Option<Health>,
 }
 
-/// Task that checks a service's health; dropping this aborts it.
+/// Task that checks a service's health; dropping this value aborts the task.
 #[derive(Debug)]
 struct Health(AbortHandle);
 

@@ -81,7 +81,7 @@ pub(in crate::driver) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 /// Time after a program's end to wait for more output, if a process that it started still holds its standard output.
 const LATE_OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A running program. Dropping it kills the program with its process group.
+/// A running program. Dropping this value kills the program with its process group.
 pub(in crate::driver) struct Running {
     group: Group,
     output: Option<ChildStdout>,
