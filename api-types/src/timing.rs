@@ -1,8 +1,8 @@
 //! The timing arithmetic of the fencing protocol, in one place, with its proof.
 //!
 //! An agent reads its clock (`s`) and commits a heartbeat; its watchdog may be renewed until `D = s + Th`. An observer
-//! sees that commit no earlier than `s`. From then on, the observer waits `W` on its own clock, whose rate may differ by
-//! `ρ`.
+//! sees that commit no earlier than `s`. From then on, the observer waits `W` on its own clock, whose rate may differ
+//! by `ρ`.
 //!
 //! In that time the node reaches D (`Th (1 + ρ)` on the observer's clock), and the device's last period ends
 //! (`Tw' = Tw (1 + ρw) + δw`). Then the machine resets, and its last writes drain (`δio`). See [`wait_ms`] for the

@@ -47,7 +47,7 @@ async fn read_secret(field: &str, path: &str) -> Result<String, String> {
     Ok(line.to_owned())
 }
 
-/// Returns the innermost cause of an error, which is the most specific one.
+/// Returns the innermost cause of an error, which is the most specific cause.
 fn root_cause(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {

@@ -293,7 +293,7 @@ async fn watch_from_before_restore_is_expired() {
     let created = api.post("groups", &group("a")).await;
     let version: i64 = created.at("/metadata/resourceVersion").as_str().unwrap().parse().unwrap();
     for path in ["groups", "/api/v1/events"] {
-        // After a restore without `hactl restore`, the revision is lower than the one that the client has seen.
+        // After a restore without `hactl restore`, the revision is lower than the revision that the client has seen.
         let answer = api.get(&format!("{path}?watch=1&resourceVersion={}", version + 1000)).await;
         assert_eq!((answer.code, answer.at("/reason")), (410, &json!("Expired")), "{path}");
     }

@@ -1,4 +1,4 @@
-//! Objects from files: every document of every file is parsed and validated before the first one is used.
+//! Objects from files: every document of every file is parsed and validated before the first document is used.
 
 mod source;
 

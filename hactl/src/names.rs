@@ -29,7 +29,7 @@ impl TypedName {
         Ok(TypedName { type_name, name: name.to_owned() })
     }
 
-    /// Refuses an object whose type differs from the typed one. The error names the correct type.
+    /// Refuses an object whose type differs from the type that the user specified. The error names the correct type.
     pub(crate) fn check(&self, object: &Value) -> Result<(), Failure> {
         let actual = type_of(object);
         match &self.type_name {

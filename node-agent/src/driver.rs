@@ -78,7 +78,8 @@ pub trait Driver: Send + Sync {
         Box::pin(async { Err(no_migration(self.noun())) })
     }
 
-    /// Takes over the copy from the source. Called on the target of a live migration, once the source's copy is gone.
+    /// Takes over the copy from the source. Called on the target of a live migration, once the copy on the source has
+    /// ended.
     ///
     /// Called only if the service's driver takes over ([`ha_api_types::driver::DriverSpec::has_takeover`]). The caller
     /// probes afterwards whether the service runs here.

@@ -45,7 +45,7 @@ fn write<T: Serialize + PartialEq>(
     plan.add_action(Subject::Status(kind, name.to_owned()), transaction, events, OnApplied::None);
 }
 
-/// Removes the status of an object that is gone.
+/// Removes the status of an object that no longer exists.
 fn remove<T>(input: &PlanInput<'_>, plan: &mut Plan, kind: Kind, name: &str, stored: &Versioned<T>) {
     let keys = &input.cluster_view.keys;
     let spec = keys.spec(kind, name);

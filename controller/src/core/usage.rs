@@ -14,8 +14,8 @@ use ha_api_types::view::{NodeUsage, ResourceUsage, UsageOverview};
 use ha_scheduler::{NodeFacts, Services};
 use std::collections::BTreeMap;
 
-/// Returns the usage that was measured on a node under its open epoch. Figures of a closed epoch do not count,
-/// because its services are gone or in an unknown state.
+/// Returns the usage that was measured on a node under its open epoch. Figures of a closed epoch do not count, because
+/// its services have ended or are in an unknown state.
 pub fn node_usage<'a>(cluster_view: &'a ClusterView, node: &NodeName) -> Option<&'a UsageReport> {
     let fence = &cluster_view.fences.get(node)?.value;
     let report = &cluster_view.usage_reports.get(node)?.value;

@@ -34,7 +34,7 @@ impl Effects {
                     tracing::info!(node = %run.node, device = %run.device.name, action = ?run.action, "running fence device");
                     let outcome = fencer.run(&run).await;
                     tracing::info!(node = %run.node, device = %run.device.name, ?outcome, "fence device finished");
-                    // The receiver is gone once the loop has ended.
+                    // After the end of the loop, no receiver exists and the send fails.
                     let _ = inputs.send(Input::FencerDone { id: run.id, outcome });
                 });
             }
@@ -47,14 +47,14 @@ impl Effects {
                 tokio::spawn(async move {
                     let outcome = notifier::deliver(&delivery).await;
                     log_delivery(&delivery, &outcome);
-                    // The receiver is gone once the loop has ended.
+                    // After the end of the loop, no receiver exists and the send fails.
                     let _ = inputs.send(Input::Delivered { id: delivery.id, outcome });
                 });
             }
             Effect::AnswerHold { id, answer } => self.hold_requests.answer(id, answer),
             Effect::Count(metric_event) => self.metrics.count(&metric_event),
             Effect::UpdateElection(election_inputs) => {
-                // The receiver is gone once the election has ended.
+                // After the end of the election, no receiver exists and the send fails.
                 let _ = self.election.send(Input::ElectionInputs(election_inputs));
             }
             // Only the election has these effects.

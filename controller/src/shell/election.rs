@@ -72,7 +72,7 @@ fn begin(
         Effect::KeepAlive { lease } => link.keep_alive(lease),
         Effect::Revoke { lease } => link.revoke(lease),
         Effect::ReportElection(election_state) => {
-            // The receiver is gone once the planner has ended.
+            // After the end of the planner, no receiver exists and the send fails.
             let _ = planner.send(Input::ElectionState(election_state));
         }
         Effect::Ended => {

@@ -33,8 +33,8 @@ pub struct Answers {
 }
 
 impl DashboardQuerier<'_> {
-    /// Runs all queries. A variable takes its value in `chosen`. Without one, it takes the first value, or all values if it is a
-    /// multiple choice.
+    /// Runs all queries. A variable takes its value in `chosen`. If `chosen` has no value for it, the variable takes
+    /// the first value, or all values if it is a multiple choice.
     ///
     /// # Errors
     /// Fails if Prometheus refuses a query.

@@ -129,12 +129,12 @@ impl Watchdog {
         !self.connected
     }
 
-    /// Returns `true` if the daemon has been disconnected for so long that it counts as gone.
+    /// Returns `true` if the daemon has been disconnected for so long that it counts as ended.
     pub(super) fn is_gone(&self, now: &Now) -> bool {
         self.gone_at().is_some_and(|at| now.raw >= at)
     }
 
-    /// Returns the time at which the disconnected daemon counts as gone; it may be in the past.
+    /// Returns the time at which the disconnected daemon counts as ended. The time may be in the past.
     fn gone_at(&self) -> Option<Mono> {
         let disconnect_tolerance_ms =
             if self.is_running() { self.disconnect_tolerance_ms } else { DISCONNECT_TOLERANCE_MS };

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 /// The journal. The core has the journal written before it acts on the new content.
 ///
 /// Guarantees: an `actionUid` is in the journal before the driver receives the command. The entry stays until the
-/// resource is gone. Each `actionUid` is therefore begun at most once, even if the agent restarts (FENCING, section 6).
+/// resource no longer exists. Each `actionUid` is therefore begun at most once, even if the agent restarts (FENCING,
+/// section 6).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Journal {

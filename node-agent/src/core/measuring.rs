@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 const READ_INTERVAL_MS: Millis = 15_000;
 /// Time limit of a reading. After it, the agent no longer waits for the reading, and discards earlier readings.
 const READ_TIMEOUT_MS: Millis = 60_000;
-/// Shortest time between two writes, unless a service has appeared or gone.
+/// Shortest time between two writes, unless the set of services has changed.
 const MIN_WRITE_INTERVAL_MS: Millis = 30_000;
 /// Time after which figures are written even if they have changed little.
 const MAX_WRITE_INTERVAL_MS: Millis = 600_000;

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 /// Number of kills and probes of a service before an unarmed node registers with it as not stopped.
 const MAX_REGISTRATION_TRIES: u32 = 5;
-/// Interval at which the agent checks whether another machine of this name is gone.
+/// Interval at which the agent checks whether another machine of this name still runs.
 const DUPLICATE_RETRY_DELAY_MS: Millis = 5_000;
 
 impl AgentCore {
@@ -135,7 +135,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Returns `true` if every exclusive service is confirmed gone since clearing began.
+    /// Returns `true` if every exclusive service is confirmed to have ended since clearing began.
     pub(super) fn is_cleared(&self) -> bool {
         self.services.values().all(|service| {
             !self.is_exclusive(service) || self.is_ignored(&service.definition.name) || service.is_gone()

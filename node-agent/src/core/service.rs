@@ -81,8 +81,8 @@ pub(super) enum ProbePurpose {
     Interrupted { uid: ActionUid },
     /// Target of a migration: check whether the service has arrived.
     Received { uid: ActionUid },
-    /// A migration target whose source is gone is now ordered to start the service: check whether the service has
-    /// arrived.
+    /// The source of a live migration is proven gone, and this target is now ordered to start the service: check
+    /// whether the service has arrived.
     TakeOver { assignment: Box<Assignment> },
 }
 

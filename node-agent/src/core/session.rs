@@ -113,7 +113,8 @@ impl AgentCore {
         }
     }
 
-    /// Returns the epoch and the create revision of `alive`, while the key and the fence are this process's own.
+    /// Returns the epoch and the create revision of `alive`, while the fence contains the registration of this process
+    /// and the process has created the key.
     pub(super) fn active(&self) -> Option<(Epoch, Revision)> {
         let registered = self.registered()?;
         if !self.fence_is_own(registered) {
@@ -122,7 +123,8 @@ impl AgentCore {
         Some((registered.epoch, registered.created?))
     }
 
-    /// Returns `true` if epoch, boot id, machine id and request of the fence are this process's own (FENCING R3.29).
+    /// Returns `true` if the fence is open for this registration: epoch, boot id, machine id and request are equal
+    /// (FENCING R3.29).
     pub(super) fn fence_is_own(&self, registered: &Registered) -> bool {
         self.fence().is_some_and(|fence| {
             fence.state == FenceState::Open

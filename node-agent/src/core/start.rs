@@ -254,7 +254,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Continues under the permit once the remains of an earlier attempt are gone.
+    /// Continues under the permit once the remains of an earlier attempt are removed.
     pub(super) fn on_cleaned(
         &mut self,
         now: &Now,

@@ -121,7 +121,7 @@ pub(super) struct World {
     pub(super) proven_ms: Option<u64>,
     beats: BTreeMap<CommitId, u64>,
     actions: u64,
-    /// `true` if the process is gone and handles no input.
+    /// `true` if the process has ended and handles no input.
     pub(super) dead: bool,
     inbox: VecDeque<Input>,
     busy: bool,

@@ -68,7 +68,7 @@ pub enum Event {
     },
     /// The timeout of the device counts as fixed from now on: W must be computed again and committed.
     NotSliding(Status),
-    /// The daemon is gone. This is the last event of a connection.
+    /// The daemon has closed the connection. This is the last event of a connection.
     Lost,
 }
 

@@ -47,7 +47,7 @@ const EFFECT_QUEUE_CAPACITY: usize = 16;
 pub enum Input {
     /// The daemon serves a verified peer from now on; its requests are numbered from 1.
     Connected,
-    /// The peer is gone. A device that the peer armed stays armed until its last deadline.
+    /// The peer has disconnected. A device that the peer armed stays armed until its last deadline.
     Disconnected,
     /// The peer sent a request.
     Message {
@@ -423,7 +423,7 @@ impl Core {
         }));
     }
 
-    /// Answers the peer, unless the peer is gone.
+    /// Answers the peer, unless the peer has disconnected.
     fn reply(&mut self, answers: u64, outcome: Outcome) {
         let is_unrequested = answers == 0 && !matches!(outcome, Outcome::Notice(_));
         if self.connected && !is_unrequested {

@@ -59,7 +59,7 @@ pub struct Options {
     pub log: Option<PathBuf>,
 }
 
-/// Runs until the timer has fired, the targets are gone, or a signal requests the exit.
+/// Runs until the timer has fired, the targets have ended, or a signal requests the exit.
 pub fn run(options: &Options) -> Result<()> {
     let mut targets = Targets::of(options)?;
     let listener = seqpacket::listen_at(&options.socket)
@@ -178,7 +178,7 @@ impl EventLoop {
         while let Ok((peer, _)) = self.listener.accept() {
             if self.holder.is_some() {
                 let busy = Answer::Failed((Errno::EBUSY as i32).unsigned_abs());
-                // Sending fails if the peer is already gone, which needs no handling.
+                // Sending fails if the peer has already disconnected. This needs no handling.
                 let _ = seqpacket::send_now(&peer, &wire::encode_answer(0, busy));
             } else {
                 self.holder = Some(peer);

@@ -201,7 +201,7 @@ mod tests {
             &["RuntimeWatchdogSec=30", "10min"],
         );
         check(&[RUNNING, ("etc/systemd/system.conf", "[Manager]\nShutdownWatchdogSec = 0s\n")], &[]);
-        // The drop-in with the later name applies, and one in /etc hides the file of that name in /usr/lib.
+        // The drop-in with the later name applies. A drop-in in /etc hides the file of the same name in /usr/lib.
         let vendor = ("usr/lib/systemd/system.conf.d/50-ha-watchdogd.conf", "RuntimeWatchdogSec=20s\n");
         check(&[RUNNING, shipped, vendor], &[]);
         check(&[RUNNING, shipped, ("run/systemd/system.conf.d/60-x.conf", "RebootWatchdogSec=off\n")], &[]);

@@ -125,7 +125,7 @@ async fn daemons_without_supervisor_are_found() {
     for cgroups in [true, false] {
         let node = Node::new(cgroups);
         // Without control groups, a process with an empty environment in another session cannot be found once the
-        // supervisor is gone. The daemons write to /dev/null, because tail ends when its output is closed.
+        // supervisor has ended. The daemons write to /dev/null, because tail ends when its output is closed.
         let daemon = "tail -f $1/token >/dev/null 2>&1";
         let service = node.shell(&format!("(setsid {daemon} &) ; ({daemon} &) ; exec {daemon}"));
         node.driver.start(&service).await.unwrap();

@@ -43,7 +43,8 @@ pub(super) fn quick<'m>(model: &'m Model, trial: &Trial<'m>, units: &[Unit]) -> 
     attempt(model, trial, units, &by_size(model, units), Rule::Next)
 }
 
-/// Returns the best of several attempts: the first complete one, or else the one with the fewest remaining units.
+/// Returns the best of several attempts: the first complete attempt, or else the attempt with the fewest remaining
+/// units.
 pub(super) fn best<'m>(
     model: &'m Model,
     trial: &Trial<'m>,
@@ -232,7 +233,8 @@ pub(super) fn place_with_preemption<'m>(
     attempt
 }
 
-/// Removes and returns the unit of the highest priority; among equal units, the one with the fewest candidates.
+/// Removes and returns the unit of the highest priority; among units of equal priority, the unit with the fewest
+/// candidates.
 pub(super) fn remove_most_important(pending: &mut Vec<Unit>) -> Option<Unit> {
     let order = |unit: &Unit| (Reverse(unit.lowest_priority), unit.candidates.count(), unit.members.clone());
     let at = (0..pending.len()).min_by_key(|at| order(&pending[*at]))?;

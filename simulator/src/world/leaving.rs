@@ -105,7 +105,8 @@ impl World {
         }
     }
 
-    /// Replaces a machine by another one under the same name, which is switched on with an empty disk or a copy of the disk.
+    /// Replaces a machine by another machine with the same name. The new machine is switched on with an empty disk or a
+    /// copy of the disk.
     pub(super) fn replace(&mut self, node: &NodeName, clone: bool) {
         let replacement = if clone { "a machine with a copy of the disk" } else { "another machine" };
         self.log(node, "machine", &format!("is switched off and replaced by {replacement}"));

@@ -168,7 +168,7 @@ fn refuse_other_machine(
     }
 }
 
-/// Returns the Node object to create for a registration, or `None` if the node has one, even an unreadable one.
+/// Returns the Node object to create for a registration. `None` if the node has an object, even an unreadable object.
 fn missing_object(input: &PlanInput<'_>, name: &str, report: &Versioned<NodeReport>) -> Option<Node> {
     let cluster_view = input.cluster_view;
     if cluster_view.nodes.contains_key(name)

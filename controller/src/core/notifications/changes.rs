@@ -153,7 +153,7 @@ fn fences(input: &PlanInput<'_>, next: &mut SentFacts, items: &mut Items) {
     }
 }
 
-/// Returns the epoch of a node that does not send heartbeats: the open one, or the one that was closed last.
+/// Returns the epoch of a node that does not send heartbeats: the open epoch, or the epoch that was closed last.
 fn open_or_closed_epoch(fence: &Fence) -> Epoch {
     match fence.state {
         FenceState::Open => fence.epoch,
@@ -174,8 +174,8 @@ fn unconfirmed(
         let epoch = open_or_closed_epoch(fence);
         let reported = next.unconfirmed.get(name).copied();
         let Some((late_at, reason, message)) = proof_missing(nodes, name, stored_fence, plan) else {
-            // The node was fenced with a proof, which is reported once the status shows it. Or its fencing was never
-            // delayed, or the node is reachable again.
+            // One of three cases applies. The node was fenced with a proof: the fencing is reported once the status
+            // shows the proof. The fencing was never delayed. Or the node is reachable again.
             let is_reachable = nodes.get(name).is_some_and(NodeHealth::is_reachable);
             if reported.is_some() && fence.state == FenceState::Open && is_reachable {
                 next.unconfirmed.remove(name);

@@ -138,8 +138,8 @@ fn may_run_on(input: &PlanInput<'_>, service: &Service<'_>) -> BTreeSet<NodeName
     nodes
 }
 
-/// Returns the copies that the tombstone takes over: those of an earlier tombstone of the name, and one for each
-/// further node. The definition comes from the assignment or, without one, from the resource (FENCING, R7.15).
+/// Returns the copies that the tombstone takes over: the copies in an earlier tombstone of the name, and one copy for
+/// each further node. The definition comes from the assignment or, without one, from the resource (FENCING, R7.15).
 fn tombstone_copies(
     input: &PlanInput<'_>,
     service: &Service<'_>,
@@ -182,7 +182,7 @@ fn unguarded_copy(
     }
 }
 
-/// Removes the remaining records of resources whose spec is gone.
+/// Removes the remaining records of resources whose spec no longer exists.
 pub(super) fn plan_orphans(planner: &mut Planner<'_>) {
     let input = planner.input;
     let cluster_view = input.cluster_view;

@@ -409,7 +409,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         | (SideState::Running | SideState::Gone, SideState::HandingOver)
         | (SideState::Gone, SideState::NoReport)
         | (SideState::Receiving | SideState::Unproven, _) => {
-            // No order is needed for a side whose copy is gone.
+            // No order is needed for a node whose copy is gone.
             let next = if source_side == SideState::Gone { target } else { &source };
             planner.await_action(
                 draft,
@@ -473,7 +473,7 @@ fn cancel_migration(
     }
 }
 
-/// Enters Error: the service is gone from the source, and the target could not stop the copy that it received. The
+/// Enters Error: the service has ended on the source, and the target could not stop the copy that it received. The
 /// service counts as running on the target, whose agent is ordered to take no action on it.
 fn enter_error_on_target(
     planner: &mut Planner<'_>,

@@ -43,7 +43,8 @@ enum Cause {
     Services(String),
 }
 
-/// Plans the moves that begin now: those for the load or, if there are none, one off a node with too many services.
+/// Plans the moves that begin now: the moves that balance the load or, if no such move begins, a move off a node with
+/// too many services.
 pub(super) fn plan(
     planner: &mut Planner<'_>,
     operations: &BTreeMap<ResourceName, operation::ServiceRequest<'_>>,

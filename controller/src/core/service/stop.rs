@@ -119,7 +119,7 @@ pub(super) fn stopping(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
             error::stop_failed(planner, service, draft, report);
         }
         Some(_) | None => {
-            // An operator requests a faster stop than the one in progress.
+            // An operator requests a faster stop than the stop in progress.
             let requested_timeout_ms = operation::stop_timeout_ms(service);
             if requested_timeout_ms.is_some()
                 && assignment.action != (Action::Stop { timeout_ms: requested_timeout_ms })

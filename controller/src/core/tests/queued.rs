@@ -85,7 +85,7 @@ fn identity_of_an_existing_copy_stays_taken() {
     let mut lab = lab();
     named(&mut lab, "web", "vm1");
     lab.run_until(20_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
-    // After a restore, the running copy can have a different identity from the one in the spec.
+    // After a restore, the running copy can have a different identity from the identity in the spec.
     lab.edit::<ResourceSpec>("web", |resource| {
         resource.spec.driver.simulated.as_mut().unwrap().identity = "vm2".to_owned();
     });

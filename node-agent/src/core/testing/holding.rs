@@ -104,7 +104,8 @@ fn a_controller_that_left_needs_no_grant() {
     assert!(survives(&mut world), "{:#?}", world.logs);
 
     // The departure of c1 is the last change that the node sees, so c1 may have closed the epoch before it left. (c1 is
-    // the older candidate: the departure of the newest would also change the node's report, which also ends hold.)
+    // the older candidate. The departure of the newest candidate would also change the node's report, and this also
+    // ends hold.)
     let mut world = node_held_by(&["c1", "c2"]);
     world.controllers.insert("c2".to_owned(), granted());
     let key = world.keys.candidate("c1");

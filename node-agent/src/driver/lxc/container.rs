@@ -17,7 +17,7 @@ pub(super) struct Container {
     pub(super) name: String,
     /// Directory of all containers.
     pub(super) path: PathBuf,
-    /// Configuration file, if not the one in the container's directory.
+    /// Configuration file, if it is not the file in the container's directory.
     pub(super) config: Option<PathBuf>,
 }
 

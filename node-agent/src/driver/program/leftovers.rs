@@ -29,7 +29,7 @@ pub(in crate::driver) struct ProcessSearch {
     pub(in crate::driver) variable: &'static str,
     /// Directory of the service, which is the mark.
     pub(in crate::driver) mark: String,
-    /// Control groups of the service: the current one, and the one in the record.
+    /// Control groups of the service: the current group, and the group in the record.
     pub(in crate::driver) cgroups: Vec<ServiceCgroup>,
     /// Record of the supervised process of this boot.
     pub(in crate::driver) record: Option<ProcessRecord>,

@@ -273,7 +273,7 @@ impl EventLoop {
     }
 }
 
-/// Sends the reason to a peer that is not served. The peer may already be gone.
+/// Sends the reason to a peer that is not served. The peer may already have disconnected.
 fn refuse(connection: &UnixStream, core: &Core, refusal: Refusal) {
     let reply = Reply { answers: 0, outcome: Outcome::Refused(refusal), status: core.status() };
     let _ = seqpacket::send_now(connection, &encode_reply(&reply));

@@ -9,7 +9,7 @@ const TIMEOUT_SECONDS: std::ops::RangeInclusive<u32> = 1..=65_535;
 /// `EINVAL`, the kernel's answer to a timeout out of range.
 const INVALID_ARGUMENT: u32 = 22;
 
-/// `EIO`, the answer of a driver whose device is gone.
+/// `EIO`, the answer of a driver whose device no longer exists.
 const IO_ERROR: u32 = 5;
 
 /// The timer: it runs from its start until it is stopped or fires, independent of connections.
