@@ -297,7 +297,7 @@ pub struct ResourceStatus {
     pub incompatible_nodes: Vec<NodeName>,
     /// Number of relocations since the last successful start.
     pub relocations: u32,
-    /// Node that the service left for maintenance, and returns to afterwards.
+    /// Node that the service left for maintenance. The service returns to this node after the maintenance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maintenance_node: Option<NodeName>,
     /// In Error: whether the service is confirmed stopped. If not, it counts as running.

@@ -37,13 +37,13 @@ pub trait Power {
     /// Switches the machine off and verifies the result.
     ///
     /// # Errors
-    /// Fails if the machine is not off afterwards.
+    /// Fails if the machine is not off after the action.
     fn off(&self) -> Result<()>;
 
     /// Switches the machine on and verifies the result.
     ///
     /// # Errors
-    /// Fails if the machine is not on afterwards.
+    /// Fails if the machine is not on after the action.
     fn on(&self) -> Result<()>;
 }
 
@@ -158,7 +158,7 @@ mod tests {
 
     const AGENT: Agent = Agent { name: "fence_switch", description: "A switch", parameters: &["plug"] };
 
-    /// Checks the exit status of an action, and whether the machine is on afterwards. `on` is the state before.
+    /// Checks the exit status of an action, and whether the machine is on after it. `on` is the state before.
     fn check(input: &str, on: bool, expected: Result<(ExitCode, bool), &str>) {
         let state = Cell::new(on);
         let attributes = Attributes::read(input.as_bytes()).unwrap();

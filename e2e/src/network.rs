@@ -112,7 +112,7 @@ impl Network {
         ip(&["-n", &namespace, "link", "set", "lo", "up"])
     }
 
-    /// Gives a booting machine its own address and removes all others, like a real boot.
+    /// Gives a booting machine its own address and removes all other addresses, like a real boot.
     ///
     /// # Errors
     /// Fails if the kernel refuses. The error contains the output of `ip`.

@@ -247,7 +247,8 @@ fn watchdog_test_confirms_a_real_reset() -> Result<()> {
     let text = hactl(&scenario, &["node", "watchdog", &active_node], 0)?;
     assert!(text.contains("reset with a timeout"), "{text}");
 
-    // With requireTested, only the tested node is eligible for exclusive services. `hactl why` gives the reason for the others.
+    // With requireTested, only the tested node is eligible for exclusive services. `hactl why` gives the reason for the
+    // other nodes.
     hactl(&scenario, &["set", "cluster/default", "fencing.requireTested=true"], 0)?;
     hactl(&scenario, &["node", "maintenance", "disable", &active_node], 0)?;
     scenario.create_witness("late")?;

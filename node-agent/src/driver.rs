@@ -25,7 +25,7 @@ pub use log::{LogQuery, LogTail};
 
 /// A driver for one kind of service.
 ///
-/// Every command is idempotent and safe to cancel: a probe afterwards shows the actual state.
+/// Every command is idempotent and safe to cancel: a probe after the cancellation shows the actual state.
 ///
 /// Guarantees: after `stop` or `kill` returns `Ok`, no process of the service runs on this node. After `start` returns
 /// an error, the caller stops and probes the service before it reports Failed. Assumptions: commands for one service do
@@ -82,7 +82,7 @@ pub trait Driver: Send + Sync {
     /// ended.
     ///
     /// Called only if the service's driver takes over ([`ha_api_types::driver::DriverSpec::has_takeover`]). The caller
-    /// probes afterwards whether the service runs here.
+    /// then probes whether the service runs here.
     fn arrive<'a>(
         &'a self,
         service: &'a ServiceDefinition,

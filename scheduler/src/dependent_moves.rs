@@ -15,7 +15,7 @@ use ha_api_types::reason::Reason;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The next step of a service that blocks others or is blocked by others.
+/// The next step of a service that blocks other services or is blocked by them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MoveStep {
     /// The service moves now.
@@ -37,7 +37,7 @@ pub enum MoveStep {
     },
 }
 
-/// Returns the services whose moves depend on others, by name. All other services move independently.
+/// Returns the services whose moves depend on other services, by name. All other services move independently.
 ///
 /// Services are considered together in two cases:
 ///

@@ -38,7 +38,7 @@ pub struct Preemption {
     /// The node on which the service is to start.
     pub node: NodeName,
     /// Services that have to leave the node, by name. Empty if the service fits once the services in
-    /// [`PreemptionRequest::leaving`] are gone.
+    /// [`PreemptionRequest::leaving`] are removed.
     pub victims: BTreeSet<ResourceName>,
 }
 

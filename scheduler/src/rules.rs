@@ -81,7 +81,7 @@ pub struct RuleConflict {
 }
 
 impl Rules {
-    /// Returns the active rules among the declared rules, and the conflicts of the others.
+    /// Returns the active rules among the declared rules, and the conflicts of the other rules.
     ///
     /// Strict Positive rules that share a service are merged, transitively. A merged set counts as one unit, and may
     /// use only the nodes that all its members may use. These rules are in conflict and not applied:

@@ -1,5 +1,5 @@
 //! Conformance suite that every implementation of [`Store`] must pass, so that results with one implementation are
-//! valid for the others.
+//! valid for all implementations.
 
 mod guards;
 mod leases;

@@ -90,7 +90,7 @@ impl DriverSpec {
 }
 
 /// Returns the identity of a service: its name and all parameters. Without parameters, the name of the resource
-/// distinguishes the service from others.
+/// distinguishes the service from other services.
 fn with_parameters<T: Serialize>(
     named: &str,
     resource: &ResourceName,

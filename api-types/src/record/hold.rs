@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", default)]
 pub struct HoldRequest {
     /// Id of the addressed controller, as in its candidate key. Several controllers may share an address, and the grant
-    /// of one controller does not count for the others.
+    /// of one controller does not count for the other controllers.
     pub candidate: String,
     /// Sequence of the newest heartbeat that was sent, regardless of its outcome.
     pub sent_sequence: u64,

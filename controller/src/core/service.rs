@@ -58,7 +58,7 @@ pub struct Planner<'a> {
     pub nodes: &'a NodeTable,
     /// The scheduler's view, updated with planned changes.
     pub view: View,
-    /// Services whose moves depend on moves of others.
+    /// Services whose moves depend on moves of other services.
     pub dependent_moves: BTreeMap<ResourceName, MoveStep>,
     /// Services that this plan moves on an operator's request.
     pub moved_by_operator: BTreeSet<ResourceName>,

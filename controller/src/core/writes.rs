@@ -1,5 +1,5 @@
-//! Writes in progress: one per key, batched into few transactions, and sent separately if one of them delays the
-//! others.
+//! Writes in progress: one per key, batched into few transactions, and sent separately if one write delays the other
+//! writes.
 
 use super::interface::CommitId;
 use super::plan::{Action, OnApplied, Plan, Subject};
@@ -73,7 +73,7 @@ pub(super) struct Writes {
     batches: BTreeMap<CommitId, Batch>,
     busy: BTreeMap<Subject, WriteState>,
     /// Subjects whose last batched write conflicted. The next writes about these subjects are sent alone, so that a
-    /// conflicting write does not delay the others.
+    /// conflicting write does not delay other writes.
     send_alone: BTreeSet<Subject>,
     conflicts: BTreeMap<Subject, u32>,
     /// Nodes that an unknown commit may have closed, with the fence's revision before it.

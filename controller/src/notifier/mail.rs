@@ -44,7 +44,7 @@ pub(super) async fn send(smtp: &SmtpSpec, notification: &Notification) -> Delive
     }
 }
 
-/// Sends the mail to each address separately, so that a refused address does not affect the others.
+/// Sends the mail to each address separately, so that a refused address does not affect the other addresses.
 async fn send_separately(transport: &Transport, envelope: &Envelope, mail: &[u8]) -> DeliveryOutcome {
     let mut refused = Vec::new();
     for address in envelope.to() {

@@ -99,7 +99,7 @@ async fn response_excerpt(mut answer: reqwest::Response) -> String {
     if line.is_empty() { String::new() } else { format!(": {line}") }
 }
 
-/// Returns the signature in the format of GitHub and others.
+/// Returns the signature in the format of GitHub and other services.
 pub(super) fn signature(key: &[u8], body: &[u8]) -> String {
     let mut text = "sha256=".to_owned();
     // A key of any length is valid, so this never fails.

@@ -347,7 +347,7 @@ impl World {
                     self.finish(id, &command, &service);
                 }
             }
-            // A driver may take any time to end a cancelled command.
+            // A driver may take any time to end a canceled command.
             Effect::Cancel(_) if self.hold_cancels => {}
             Effect::Cancel(id) => {
                 if let Some(at) = self.held_commands.iter().position(|(held, _, _)| *held == id) {

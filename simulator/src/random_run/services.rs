@@ -31,7 +31,7 @@ impl Cluster {
         }
     }
 
-    /// Makes some services depend on one or two others.
+    /// Makes some services depend on one or two other services.
     fn add_dependencies(&mut self, random: &mut Random) {
         for index in 1..self.resources.len() {
             if random.chance(0.6) {

@@ -59,7 +59,7 @@ impl World {
         self.machines.get(node).is_some_and(|machine| machine.up && machine.network)
     }
 
-    /// Returns `true` if a packet from one machine reaches the other.
+    /// Returns `true` if a packet from one machine reaches the other machine.
     pub(super) fn delivers_messages(&self, from: &NodeName, to: &NodeName) -> bool {
         if from == to {
             return self.machines.get(from).is_some_and(|machine| machine.up);

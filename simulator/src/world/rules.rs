@@ -97,7 +97,7 @@ impl World {
         })
     }
 
-    /// Returns the amounts that a node lacks for a service in addition to others; empty if the service fits.
+    /// Returns the amounts that a node lacks for a service in addition to other services; empty if the service fits.
     pub(crate) fn lacking_capacity(
         &self,
         resource: &Resource,

@@ -127,7 +127,7 @@ fn start_node<'a>(action: &'a Action, node: &'a NodeName) -> Option<&'a str> {
     }
 }
 
-/// Returns at most five names and the number of the others, for a condition.
+/// Returns at most five names and the number of the remaining names, for a condition.
 pub(in crate::core) fn first_names(names: &[ResourceName]) -> String {
     const SHOWN: usize = 5;
     let more = names.len().saturating_sub(SHOWN);

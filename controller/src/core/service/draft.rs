@@ -54,7 +54,7 @@ pub(super) struct ServiceDraft {
     pub(super) is_stalled: bool,
     /// `true` if this move and others wait for each other, and no order of the moves resolves the deadlock.
     pub(super) is_deadlocked: bool,
-    /// Node on which this service preempts others.
+    /// Node on which this service preempts other services.
     pub(super) reserved_node: Option<NodeName>,
 }
 

@@ -34,7 +34,7 @@ pub(super) fn best_start_placement(
 }
 
 /// Places a set of companions that has no node yet on a node where all of them fit, if there is one. If each companion
-/// were placed alone, the first could block the others.
+/// were placed alone, the first companion could block the other companions.
 pub(super) fn place_with_companions(
     planner: &Planner<'_>,
     service: &Service<'_>,

@@ -97,7 +97,7 @@ fn parse(line: &str) -> Option<(&str, &str)> {
     Some((level, parts.nth(1)?))
 }
 
-/// Returns the first error in LXC's log, which is the cause of the others.
+/// Returns the first error in LXC's log, which is the cause of the later errors.
 pub(super) fn first_error(text: &str) -> Option<&str> {
     text.lines().filter_map(parse).find(|(level, _)| *level == "ERROR").map(|(_, message)| message)
 }

@@ -116,7 +116,7 @@ impl ProcessStatus {
         };
         match parse(pid, &String::from_utf8_lossy(&text)) {
             Some(mut status) => {
-                // If the first thread ends before the others, the process is still alive.
+                // If the first thread ends before the other threads, the process is still alive.
                 status.ended = status.ended && threads(pid) <= 1;
                 Ok(Some(status))
             }

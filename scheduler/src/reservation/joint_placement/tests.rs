@@ -51,7 +51,7 @@ fn important_services_are_placed_first() {
         cluster(&NODES, &["a node1 2Gi 3", "b node1 3Gi 1", "c node1 2Gi 2"]),
         "a node2, c node3",
     );
-    // A service that fits on no node does not delay the others.
+    // A service that fits on no node does not delay the other services.
     check_joint_placement(
         cluster(&NODES, &["a node1 2Gi", "b node1 3Gi", "c node1 9Gi 5"]),
         "a node3, b node2",
