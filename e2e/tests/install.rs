@@ -174,7 +174,12 @@ fn the_commands_of_the_installation_page_work() -> Result<()> {
     test.run_section("2. Certificates", None)?;
     // The page copies these files with scp.
     run_on_each_machine(|name| {
-        test.run(name, &format!("mkdir -p /etc/hactl && cp -p ca.pem {name}.pem {name}.key /etc/hactl/"))
+        let copy = format!(
+            "mkdir -p /etc/hactl /etc/etcd
+            cp -p ca.pem {name}.{{pem,key}} controller-{name}.{{pem,key}} /etc/hactl/
+            cp -p ca.pem peer-ca.pem etcd-{name}.{{pem,key}} peer-{name}.{{pem,key}} /etc/etcd/"
+        );
+        test.run(name, &copy)
     })?;
     test.run_section("3. etcd", None)?;
     test.run_section("4. Each machine", None).with_context(|| journals(&test))?;
