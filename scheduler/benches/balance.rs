@@ -21,6 +21,7 @@ use ha_scheduler::balance::score::{score, values};
 use ha_scheduler::balance::search::{Goal, search};
 use ha_scheduler::balance::state::State;
 use ha_scheduler::balance::text;
+use ha_scheduler::balance::time_limit::TimeLimit;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
@@ -124,7 +125,7 @@ fn line(name: &str, file: &str, (nodes, instances): (usize, usize), single: bool
         let (_, outcome, seconds) = planned(&problems, &|problem| {
             let mut state = State::new(problem, &problem.start);
             let start = state.score();
-            Plan { start, steps: steepest(&mut state, usize::MAX, &mut || 0.0) }
+            Plan { start, steps: steepest(&mut state, usize::MAX, &TimeLimit::unlimited()) }
         });
         let Outcome { score, steps, copies, .. } = outcome;
         print!("{score:9.4} {steps:5} {copies:6} {seconds:7.2} | ");
@@ -134,7 +135,8 @@ fn line(name: &str, file: &str, (nodes, instances): (usize, usize), single: bool
     }
     let ours = |problem: &Problem| {
         let begun = Instant::now();
-        search(problem, &Goal::default(), &mut || begun.elapsed().as_secs_f64() / BUDGET_SECONDS)
+        let time = TimeLimit::new(move || begun.elapsed().as_secs_f64() / BUDGET_SECONDS);
+        search(problem, &Goal::default(), &time)
     };
     let (plans, Outcome { score, steps, copies, gib }, seconds) = planned(&problems, &ours);
     let ratio = reached.map_or_else(|| "-".to_owned(), |single| format!("{:.2}", score / single));

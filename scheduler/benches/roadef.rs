@@ -16,6 +16,7 @@ mod landscape;
 
 use ha_scheduler::balance::cooling::cool;
 use ha_scheduler::balance::random::Random;
+use ha_scheduler::balance::time_limit::TimeLimit;
 use instance::Instance;
 use landscape::Places;
 use std::path::Path;
@@ -87,8 +88,8 @@ fn solve(name: &str, instance: &Instance, seconds: f64, seed: u64) -> Vec<usize>
     let before = evaluator::cost(instance, &instance.start);
     let mut places = Places::new(instance);
     let trials = instance.processes.len().saturating_mul(SEARCH_EFFORT);
-    let mut clock = || begun.elapsed().as_secs_f64() / seconds;
-    cool(&mut places, trials, &mut Random::new(seed), &mut clock);
+    let time = TimeLimit::new(|| begun.elapsed().as_secs_f64() / seconds);
+    cool(&mut places, trials, &mut Random::new(seed), &time);
     let (cost, found) = places.best();
     let took = begun.elapsed().as_secs_f64();
     let checked = evaluator::cost(instance, found);

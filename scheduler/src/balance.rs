@@ -25,3 +25,4 @@ pub mod state;
 mod tests;
 pub mod text;
 mod threads;
+pub mod time_limit;

@@ -21,7 +21,7 @@ use ha_api_types::names::count;
 use ha_scheduler::balance::plan::Step;
 use ha_scheduler::balance::problem::Guest;
 use options::Options;
-use planned::{GroupPlan, Source, budget_clock};
+use planned::{GroupPlan, Source, TIME_CUT_MESSAGE, time_limit};
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -92,8 +92,13 @@ fn plans(source: &Source, options: &Options, started_at: Instant) -> Vec<GroupPl
     let groups = source.groups.iter().enumerate();
     let mut plans: Vec<GroupPlan> = groups
         .map(|(nth, &group)| {
-            let mut used = budget_clock(started_at, options.budget, (nth, source.groups.len()));
-            GroupPlan::new(source, options, group, &mut used)
+            let position = (nth, source.groups.len());
+            GroupPlan::new(
+                source,
+                options,
+                group,
+                &time_limit(&source.cluster, started_at, options.budget, position),
+            )
         })
         .collect();
     plans.sort_by(|one, other| other.score_gain().total_cmp(&one.score_gain()));
@@ -124,6 +129,10 @@ fn text(source: &Source, group_plan: &GroupPlan, options: &Options) -> String {
         text += &steps::text(source, group_plan);
         text += &format!("Score after:  {:.8}\n", plan.end());
         text += &summary(source, group_plan);
+    }
+    if group_plan.is_time_cut {
+        text += TIME_CUT_MESSAGE;
+        text += "\n";
     }
     let placements = plan.placements(problem);
     if options.print_nodes.is_some() {
@@ -187,6 +196,7 @@ fn document(source: &Source, plans: &[GroupPlan], seconds: f64) -> Value {
             "diskCopies": plan.copies(),
             "copiedMiB": plan.copied_mib(problem),
             "migrations": plan.migrations(),
+            "timeLimited": group_plan.is_time_cut,
             "seconds": seconds,
         })
     };

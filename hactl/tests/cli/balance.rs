@@ -94,6 +94,26 @@ fn balance_reports_invalid_input_with_position() {
 }
 
 #[test]
+fn a_search_that_time_cuts_is_reported() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = file(directory.path(), "cluster", CLUSTER_TEXT);
+    let message = "The time limit cut the search. ";
+    for (budget, is_cut) in [("0s", true), ("1h", false)] {
+        let options = ["-t", &path, "-G", "g2", "--budget", budget];
+        let balance = run(&mut command(&[&["balance"], &options[..]].concat())).expect_stdout_parts(0, &[]);
+        assert_eq!(balance.stdout.contains(message), is_cut, "{}", balance.stdout);
+        let json = run(&mut command(&[&["balance", "-o", "json"], &options[..]].concat()));
+        let value: Value = serde_json::from_str(&json.expect_stdout_parts(0, &[]).stdout).expect("JSON");
+        assert_eq!(value["timeLimited"], json!(is_cut));
+        let check = run(&mut command(&[&["group", "check"], &options[..]].concat()));
+        assert_eq!(check.stdout.contains(message), is_cut, "{}", check.stdout);
+        // Scripts read standard output, which stays that of hbal.
+        let as_hbal = run(&mut hbal(&options)).expect_stdout_parts(0, &["Solution length="]);
+        assert_eq!((as_hbal.stderr.contains(message), as_hbal.stdout.contains(message)), (is_cut, false));
+    }
+}
+
+#[test]
 fn invoked_as_hbal_prints_hbal_output() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = file(directory.path(), "cluster", CLUSTER_TEXT);

@@ -4,13 +4,13 @@
 //! The final placement of an instance is its start or one step away from it. The cost of moves is a part of the
 //! minimized function.
 
-use super::cooling::{Landscape, cool};
+use super::cooling::{Landscape, cool, exponential};
 use super::moves::StepKind;
 use super::plan::Plan;
 use super::problem::{Placement, Problem};
 use super::random::Random;
-use super::search::Clock;
 use super::state::{Probe, State};
+use super::time_limit::TimeLimit;
 use kind_selector::KindSelector;
 use proposals::{Changes, KIND_COUNT, Proposals};
 
@@ -23,8 +23,8 @@ pub(super) struct SearchLimits {
     pub(super) max_copies: usize,
     /// Minimum gain in score for the copy of one disk.
     pub(super) min_gain_per_copy: f64,
-    /// Number of candidates to try.
-    pub(super) max_trials: usize,
+    /// Number of changes to evaluate.
+    pub(super) evaluations: usize,
 }
 
 /// Cost of a step without its copies, as a share of the price of a copy.
@@ -89,7 +89,7 @@ const PENALTY_GROWTH: f64 = 1.002;
 ///
 /// Afterwards `state` has at most as many disk copies as allowed, or as before. If `state` began within the limit, its cost
 /// does not increase.
-pub(super) fn anneal(state: &mut State<'_>, limits: SearchLimits, random: &mut Random, clock: Clock<'_>) {
+pub(super) fn anneal(state: &mut State<'_>, limits: SearchLimits, random: &mut Random, time: &TimeLimit<'_>) {
     let search = Search::new(state, limits);
     if search.proposals.is_empty() {
         return;
@@ -97,7 +97,7 @@ pub(super) fn anneal(state: &mut State<'_>, limits: SearchLimits, random: &mut R
     let before = (search.score + search.move_cost.required_gain(limits), search.move_cost.excess(limits));
     let placements = state.placements().to_vec();
     let mut landscape = PlacementLandscape { search, state };
-    cool(&mut landscape, limits.max_trials, random, clock);
+    cool(&mut landscape, limits.evaluations, random, time);
     let PlacementLandscape { search, state } = landscape;
     if before.1 == 0 && search.score + search.move_cost.required_gain(limits) > before.0 {
         for (guest, placement) in placements.into_iter().enumerate() {
@@ -213,7 +213,7 @@ impl<'a> Search<'a> {
         let worse = self.probe.score_after(state, &self.changes) - self.score + price(move_cost)
             - price(self.move_cost);
         let is_accepted = worse <= 0.0
-            || (worse < MAX_INCREASE * temperature && random.unit_f64() < (-worse / temperature).exp());
+            || (worse < MAX_INCREASE * temperature && random.unit_f64() < exponential(-worse / temperature));
         // Limits are checked last because the check is expensive and few changes reach it.
         if !is_accepted || !state.change(&self.changes) {
             return;

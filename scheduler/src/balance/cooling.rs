@@ -2,7 +2,7 @@
 //! Vecchi 1983).
 
 use super::random::Random;
-use super::search::Clock;
+use super::time_limit::TimeLimit;
 
 /// A search space, which proposes changes of its current state, and keeps or reverts them.
 pub trait Landscape {
@@ -23,50 +23,77 @@ pub trait Landscape {
 /// Initial temperature in multiples of the typical worsening.
 const INITIAL_TEMPERATURE: f64 = 5.0;
 
-/// Final temperature as a share of the initial temperature.
-const FINAL_TEMPERATURE_SHARE: f64 = 0.012;
+/// Natural logarithm of the final temperature as a share of the initial temperature, 0.012.
+const FINAL_TEMPERATURE_LOGARITHM: f64 = -4.422_848_629;
 
 /// Share of the available time after which this search stops, to leave time for the later phases.
 const SEARCH_TIME_SHARE: f64 = 0.95;
 
-/// Share of the time after which the clock may determine the cooling.
-const TRIAL_COUNT_TIME_SHARE: f64 = 0.5;
+/// Share of the time after which the search is known to be too slow for its time.
+const MEASURED_TIME_SHARE: f64 = 0.5;
 
 /// Length of the last phase, in which only improvements are kept, as a share of the search.
 const IMPROVEMENTS_ONLY_SHARE: f64 = 0.1;
 
-/// Tries up to `trials` changes while the temperature decreases. Stops earlier if the time runs short.
-pub fn cool(landscape: &mut impl Landscape, trials: usize, random: &mut Random, clock: Clock<'_>) {
-    let started = clock();
+/// Tries this number of changes while the temperature decreases. If the time is too short for them, time determines the
+/// cooling, and the search is cut.
+pub fn cool(landscape: &mut impl Landscape, evaluations: usize, random: &mut Random, time: &TimeLimit<'_>) {
+    let started = time.used_share();
     let initial_temperature = INITIAL_TEMPERATURE * landscape.typical_change(random);
     landscape.begin(initial_temperature);
-    let (mut time_progress, mut temperature) = (0.0, initial_temperature);
-    for trial in 0..trials {
+    let (mut time_progress, mut temperature) = (None, initial_temperature);
+    for trial in 0..evaluations {
+        let progress = trial as f64 / evaluations as f64;
         if trial % 512 == 0 {
-            let now = clock();
-            if now >= SEARCH_TIME_SHARE {
+            if time.cut_after(SEARCH_TIME_SHARE) {
                 break;
             }
-            // The number of trials determines the cooling, so that the same problem gives the same plan. The clock
-            // determines it only when time runs short.
-            time_progress = if now > TRIAL_COUNT_TIME_SHARE {
-                (now - started) / (SEARCH_TIME_SHARE - started)
-            } else {
-                0.0
-            };
+            let now = time.used_share();
+            let elapsed = (now - started) / (SEARCH_TIME_SHARE - started);
+            let is_too_slow =
+                now > MEASURED_TIME_SHARE && elapsed > MEASURED_TIME_SHARE && elapsed > progress;
+            if is_too_slow || time_progress.is_some() {
+                time.record_cut();
+                time_progress = Some(elapsed);
+            }
         }
         if trial % 64 == 0 {
             landscape.raise_penalties();
-            let progress = f64::max(trial as f64 / trials as f64, time_progress);
-            if progress >= 1.0 {
-                break;
-            }
+            let progress = time_progress.map_or(progress, |elapsed| progress.max(elapsed));
             temperature = if progress > 1.0 - IMPROVEMENTS_ONLY_SHARE {
                 0.0
             } else {
-                initial_temperature * FINAL_TEMPERATURE_SHARE.powf(progress)
+                initial_temperature * exponential(FINAL_TEMPERATURE_LOGARITHM * progress)
             };
         }
         landscape.trial(temperature, random);
+    }
+}
+
+/// Number of squarings in [`exponential`].
+const SQUARINGS: i32 = 8;
+
+/// Returns e to the power of a number from −20 to 0, with a relative error below 1e-8. Unlike `f64::exp`, the result has the
+/// same bits on every machine.
+pub(super) fn exponential(exponent: f64) -> f64 {
+    let part = exponent / f64::from(1 << SQUARINGS);
+    let series = 1.0
+        + part
+            * (1.0
+                + part / 2.0
+                    * (1.0 + part / 3.0 * (1.0 + part / 4.0 * (1.0 + part / 5.0 * (1.0 + part / 6.0)))));
+    (0..SQUARINGS).fold(series, |power, _| power * power)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::exponential;
+
+    #[test]
+    fn exponential_is_accurate_for_temperatures() {
+        for tenth in 0..=200 {
+            let exponent = f64::from(-tenth) / 10.0;
+            assert!((exponential(exponent) / exponent.exp() - 1.0).abs() < 1e-8, "{exponent}");
+        }
     }
 }

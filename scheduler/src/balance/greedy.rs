@@ -5,9 +5,9 @@ use super::moves::{destinations, execute};
 use super::plan::{Step, step};
 use super::problem::Placement;
 use super::random::Random;
-use super::search::Clock;
 use super::state::{Probe, State};
 use super::threads::{cores, run_in_parallel};
+use super::time_limit::TimeLimit;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
@@ -18,10 +18,10 @@ const SEARCH_TIME_SHARE: f64 = 0.4;
 pub(super) const MIN_GAIN: f64 = 1e-9;
 
 /// Repeats the best step of all until no step lowers the score, or `max_steps` steps are made, or the time is over.
-pub fn steepest(state: &mut State<'_>, max_steps: usize, clock: Clock<'_>) -> Vec<Step> {
+pub fn steepest(state: &mut State<'_>, max_steps: usize, time: &TimeLimit<'_>) -> Vec<Step> {
     let mut probe = Probe::new(state);
     let mut steps = Vec::new();
-    while steps.len() < max_steps && clock() < 1.0 {
+    while steps.len() < max_steps && !time.cut_after(1.0) {
         let mut better = better_steps(state, &probe);
         // Scores that differ by rounding only are equal, so that the first step is made, as in hbal.
         let rounded = |score: f64| (score / MIN_GAIN).round();
@@ -104,7 +104,7 @@ pub fn approximate_steepest(
     state: &mut State<'_>,
     random: &mut Random,
     max_steps: usize,
-    clock: Clock<'_>,
+    time: &TimeLimit<'_>,
 ) -> Vec<Step> {
     let guests: Vec<usize> =
         (0..state.problem().guests.len()).filter(|&guest| state.problem().guests[guest].movable).collect();
@@ -115,7 +115,7 @@ pub fn approximate_steepest(
     while steps.len() < max_steps {
         let mut round_robin = ROUND_ROBIN_INSTANCES.min(guests.len());
         let best = loop {
-            if clock() >= SEARCH_TIME_SHARE {
+            if time.cut_after(SEARCH_TIME_SHARE) {
                 return steps;
             }
             let position = if round_robin > 0 {
@@ -159,7 +159,7 @@ pub(super) fn polish(
     mut copies: usize,
     price: f64,
     random: &mut Random,
-    clock: Clock<'_>,
+    time: &TimeLimit<'_>,
 ) -> Vec<Step> {
     let guests: Vec<usize> =
         (0..state.problem().guests.len()).filter(|&guest| state.problem().guests[guest].movable).collect();
@@ -169,7 +169,7 @@ pub(super) fn polish(
         let mut heap: BinaryHeap<KnownGain> = guests.iter().copied().map(KnownGain::unknown).collect();
         let done = steps.len();
         while let Some(candidate) = heap.pop() {
-            if clock() >= POLISH_TIME_SHARE {
+            if time.cut_after(POLISH_TIME_SHARE) {
                 return steps;
             }
             let before = state.score();

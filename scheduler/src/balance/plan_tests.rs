@@ -8,15 +8,17 @@ use super::samples::sample;
 use super::score::{score, usages};
 use super::search::{Goal, search};
 use super::state::State;
+use super::time_limit::TimeLimit;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 fn plan(problem: &Problem, goal: &Goal) -> Plan {
-    search(problem, goal, &mut || 0.0)
+    search(problem, goal, &TimeLimit::unlimited())
 }
 
 fn quick() -> Goal {
-    Goal { effort: 90, ..Goal::default() }
+    Goal { evaluations: Some(4000), ..Goal::default() }
 }
 
 /// Returns random settings; each option that restricts moves is set in some of them.
@@ -121,7 +123,20 @@ proptest! {
         let before = Problem::new(&plain(cluster), 0, &problem.settings);
         prop_assert!((score(&after, &after.start) - score(&before, &plan.placements(&problem))).abs() < 1e-9);
         // The same search must give the same plan.
-        prop_assert_eq!(&search(&problem, &goal, &mut || 0.0), &plan);
+        prop_assert_eq!(&search(&problem, &goal, &TimeLimit::unlimited()), &plan);
+    }
+
+    #[test]
+    fn a_plan_that_time_did_not_cut_does_not_depend_on_the_clock(seed in any::<u64>(), reads in 1..4000_u32) {
+        let cluster = sample(seed);
+        let problem = Problem::new(&cluster, 0, &Settings::default());
+        let reads_so_far = AtomicU32::new(0);
+        let time = TimeLimit::new(|| {
+            f64::from(reads_so_far.fetch_add(1, Ordering::Relaxed)) / f64::from(reads)
+        });
+        let limited = search(&problem, &quick(), &time);
+        prop_assert!(time.has_cut() || limited == plan(&problem, &quick()));
+        check_plan(&problem, &limited);
     }
 
     #[test]
@@ -130,7 +145,7 @@ proptest! {
         let problem = Problem::new(&cluster, 0, &settings(bits));
         let mut state = State::new(&problem, &problem.start);
         let start = state.score();
-        let steps = steepest(&mut state, usize::MAX, &mut || 0.0);
+        let steps = steepest(&mut state, usize::MAX, &TimeLimit::unlimited());
         check_plan(&problem, &Plan { start, steps });
     }
 
@@ -140,7 +155,7 @@ proptest! {
         let problem = Problem::new(&cluster, 0, &settings(bits));
         let mut state = State::new(&problem, &problem.start);
         let start = state.score();
-        let single = Plan { start, steps: steepest(&mut state, usize::MAX, &mut || 0.0) };
+        let single = Plan { start, steps: steepest(&mut state, usize::MAX, &TimeLimit::unlimited()) };
         let goal = Goal { min_gain: 0.0, ..quick() };
         let plan = plan(&problem, &goal);
         prop_assert!(plan.copies() <= single.copies());
@@ -178,7 +193,9 @@ fn zero_time_limit_moves_no_instance() {
     );
     let cluster = super::text::read(&text).unwrap();
     let problem = Problem::new(&cluster, 0, &Settings::default());
-    assert_eq!(search(&problem, &Goal::default(), &mut || 1.0).steps, Vec::new());
+    let time = TimeLimit::new(|| 1.0);
+    assert_eq!(search(&problem, &Goal::default(), &time).steps, Vec::new());
+    assert!(time.has_cut());
     let plan = plan(&problem, &Goal::default());
     assert_eq!((plan.steps.len(), plan.copies(), plan.migrations()), (2, 0, 2));
     assert!(plan.end() < 1e-9);

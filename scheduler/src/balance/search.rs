@@ -9,7 +9,7 @@ use super::problem::{Placement, Problem};
 use super::random::Random;
 use super::state::State;
 use super::threads::run_in_parallel;
-use std::sync::atomic::{AtomicU64, Ordering};
+use super::time_limit::TimeLimit;
 
 /// The conditions under which a plan is good or long enough.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,23 +24,12 @@ pub struct Goal {
     pub max_length: usize,
     /// Seed of the random numbers.
     pub seed: u64,
-    /// Number of candidates to try per instance.
-    pub effort: usize,
+    /// Number of changes to evaluate in each search beyond single steps; `None` for a number that grows with the cluster.
+    pub evaluations: Option<usize>,
     /// `true` if the plan by single steps is kept unless another one ends lower or has fewer steps. Otherwise another plan
     /// that ends equal but copies fewer disks is preferred.
     pub keeps_single_steps: bool,
 }
-
-impl Goal {
-    /// Returns the effort that fits into this number of seconds.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-    pub fn effort_within(seconds: f64) -> usize {
-        (EFFORT_PER_SECOND * seconds).clamp(1.0, 1e7) as usize
-    }
-}
-
-/// Number of candidates per instance and second.
-const EFFORT_PER_SECOND: f64 = 600.0;
 
 impl Default for Goal {
     fn default() -> Goal {
@@ -50,7 +39,7 @@ impl Default for Goal {
             min_gain_limit: 0.1,
             max_length: usize::MAX,
             seed: 1,
-            effort: 6000,
+            evaluations: None,
             keeps_single_steps: false,
         }
     }
@@ -67,14 +56,14 @@ const COPIES_PER_SPARED: usize = 20;
 /// Ratio to the score after single steps above which the search beyond them counts as unsuccessful.
 const UNSUCCESSFUL_RATIO: f64 = 0.95;
 
-/// Share of the time after which an unsuccessful search is not repeated.
-const SECOND_SEARCH_TIME_SHARE: f64 = 0.2;
-
 /// Minimum gain for the copy of a disk, as a share of the score.
 const MIN_GAIN_PER_COPY_SHARE: f64 = 5e-4;
 
-/// Number of instances beyond which the number of candidates does not grow.
-const MAX_COUNTED_INSTANCES: usize = 2700;
+/// Default number of evaluations for each instance.
+const EVALUATIONS_PER_INSTANCE: usize = 6000;
+
+/// Maximum default number of evaluations.
+const MAX_EVALUATIONS: usize = 24_000_000;
 
 /// Number of instances up to which the search beyond single steps runs at least twice, in two threads.
 const MAX_INSTANCES_FOR_TWO_THREADS: usize = 1000;
@@ -82,9 +71,6 @@ const MAX_INSTANCES_FOR_TWO_THREADS: usize = 1000;
 /// Number of instances below which each thread repeats the search, as often as the instances fit into this number.
 const REPEATED_INSTANCES: usize = 240;
 const MAX_REPETITIONS: usize = 4;
-
-/// Share of the time after which the search is not repeated.
-const REPETITION_TIME_SHARE: f64 = 0.2;
 
 /// Maximum number of examined steps for the plan by the best single steps. A faster search replaces it in clusters that
 /// probably need more.
@@ -94,11 +80,8 @@ const MAX_EXAMINED_STEPS: usize = 5_000_000;
 /// their cost.
 const BALANCED_GAIN_SHARE: f64 = 0.01;
 
-/// A function that returns the used share of the time; at 1 the search ends.
-pub type Clock<'a> = &'a mut dyn FnMut() -> f64;
-
-/// Finds a plan. The same problem gives the same plan as long as less than 0.2 of the time is used.
-pub fn search(problem: &Problem, goal: &Goal, clock: Clock<'_>) -> Plan {
+/// Finds a plan. The same problem and goal give the same plan on every machine, unless time cuts the search.
+pub fn search(problem: &Problem, goal: &Goal, time: &TimeLimit<'_>) -> Plan {
     let mut random = Random::new(goal.seed);
     let mut state = State::new(problem, &problem.start);
     let start = state.score();
@@ -106,26 +89,25 @@ pub fn search(problem: &Problem, goal: &Goal, clock: Clock<'_>) -> Plan {
     if start < goal.min_score || goal.max_length == 0 {
         return empty;
     }
-    let (greedy, [copies, max_copies]) = by_single_steps(&mut state, goal, &mut random, clock);
+    let (greedy, [copies, max_copies]) = by_single_steps(&mut state, goal, &mut random, time);
     let limits = SearchLimits {
         max_copies: copies,
         min_gain_per_copy: MIN_GAIN_PER_COPY_SHARE * greedy.end(),
-        max_trials: problem.guests.len().min(MAX_COUNTED_INSTANCES).saturating_mul(goal.effort),
+        evaluations: goal
+            .evaluations
+            .unwrap_or_else(|| (problem.guests.len() * EVALUATIONS_PER_INSTANCE).min(MAX_EVALUATIONS)),
     };
     let final_search = FinalPlacementSearch { problem, start_placements: state.placements(), limits };
     let mut annealed = if problem.guests.len() <= MAX_INSTANCES_FOR_TWO_THREADS {
-        final_search.search_in_two_threads(&mut random, clock)
+        final_search.search_in_two_threads(&mut random, time)
     } else {
-        final_search.search_once(&mut random, clock)
+        final_search.search_once(&mut random, time)
     };
     // An unsuccessful search is repeated with all copies, because some counts have a high weight and one more step may
     // lower them.
-    if annealed.end() > UNSUCCESSFUL_RATIO * greedy.end()
-        && copies < max_copies
-        && clock() < SECOND_SEARCH_TIME_SHARE
-    {
+    if annealed.end() > UNSUCCESSFUL_RATIO * greedy.end() && copies < max_copies && !time.has_cut() {
         let limits = SearchLimits { max_copies, ..limits };
-        let other = FinalPlacementSearch { limits, ..final_search }.search_once(&mut random, clock);
+        let other = FinalPlacementSearch { limits, ..final_search }.search_once(&mut random, time);
         if other.end() < annealed.end() {
             annealed = other;
         }
@@ -155,10 +137,10 @@ struct FinalPlacementSearch<'b> {
 
 impl FinalPlacementSearch<'_> {
     /// Searches once, and returns the plan that leads to the result; without steps if it copies too many disks.
-    fn search_once(self, random: &mut Random, clock: Clock<'_>) -> Plan {
+    fn search_once(self, random: &mut Random, time: &TimeLimit<'_>) -> Plan {
         let FinalPlacementSearch { problem, start_placements, limits } = self;
         let mut state = State::new(problem, start_placements);
-        anneal(&mut state, limits, random, clock);
+        anneal(&mut state, limits, random, time);
         let targets = state.placements().to_vec();
         let mut state = State::new(problem, &problem.start);
         let start = state.score();
@@ -167,40 +149,28 @@ impl FinalPlacementSearch<'_> {
             return Plan { start, steps: Vec::new() };
         }
         let remaining_copies = limits.max_copies - plan.copies();
-        plan.steps.extend(polish(&mut state, remaining_copies, limits.min_gain_per_copy, random, clock));
+        plan.steps.extend(polish(&mut state, remaining_copies, limits.min_gain_per_copy, random, time));
         plan
     }
 
     /// Returns the best plan of several searches with different random numbers.
-    fn search_repeatedly(self, random: &mut Random, clock: Clock<'_>) -> Plan {
-        let mut best = self.search_once(random, clock);
+    fn search_repeatedly(self, random: &mut Random, time: &TimeLimit<'_>) -> Plan {
+        let mut best = self.search_once(random, time);
         for _ in 1..(REPEATED_INSTANCES / self.problem.guests.len().max(1)).clamp(1, MAX_REPETITIONS) {
-            if clock() > REPETITION_TIME_SHARE {
+            if time.has_cut() {
                 break;
             }
-            best = self.better(best, self.search_once(random, clock));
+            best = self.better(best, self.search_once(random, time));
         }
         best
     }
 
     /// Returns the better plan of searches in two threads. The result does not depend on the number of cores.
-    fn search_in_two_threads(self, random: &mut Random, clock: Clock<'_>) -> Plan {
-        // The other thread uses the last time that this thread read.
-        let now = AtomicU64::new(clock().to_bits());
+    fn search_in_two_threads(self, random: &mut Random, time: &TimeLimit<'_>) -> Plan {
         let mut other_random = Random::new(random.next_bits());
         let (one, other) = run_in_parallel(
-            || {
-                let mut clock = || {
-                    let seen = clock();
-                    now.store(seen.to_bits(), Ordering::Relaxed);
-                    seen
-                };
-                self.search_repeatedly(random, &mut clock)
-            },
-            || {
-                let mut clock = || f64::from_bits(now.load(Ordering::Relaxed));
-                self.search_repeatedly(&mut other_random, &mut clock)
-            },
+            || self.search_repeatedly(random, time),
+            || self.search_repeatedly(&mut other_random, time),
         );
         self.better(one, other)
     }
@@ -217,17 +187,17 @@ fn by_single_steps(
     state: &mut State<'_>,
     goal: &Goal,
     random: &mut Random,
-    clock: Clock<'_>,
+    time: &TimeLimit<'_>,
 ) -> (Plan, [usize; 2]) {
     let start = state.score();
     let (guests, hosts) = (state.problem().guests.len(), state.problem().hosts.len());
     // About half of the instances move. Before each step, every instance could move in four ways through every node.
     if (guests * guests * 2).saturating_mul(hosts) <= MAX_EXAMINED_STEPS {
-        let plan = Plan { start, steps: steepest(state, goal.max_length, clock) };
+        let plan = Plan { start, steps: steepest(state, goal.max_length, time) };
         let copies = plan.copies();
         return (plan, [copies - copies / COPIES_PER_SPARED, copies]);
     }
-    let mut plan = Plan { start, steps: approximate_steepest(state, random, goal.max_length, clock) };
+    let mut plan = Plan { start, steps: approximate_steepest(state, random, goal.max_length, time) };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than there are steps")]
     let copies = (plan.copies() as f64 * ALLOWED_COPIES_SHARE) as usize;
     // The search beyond single steps starts at the end of these steps. The plan itself keeps only the steps within the

@@ -5,6 +5,7 @@ use super::random::Random;
 use super::samples::sample;
 use super::score::{score, usages};
 use super::state::{Probe, State};
+use super::time_limit::TimeLimit;
 use proptest::prelude::*;
 
 /// Returns a random placement for an instance, which may be impossible.
@@ -122,7 +123,7 @@ fn offline_node_is_emptied_despite_n1_failure() {
     let instances = instance("i1", "e", "a") + &instance("i2", "a", "b") + &instance("i3", "b", "a");
     let cluster = super::text::read(&format!("g|u|preferred||\n\n{nodes}\n{instances}\n\n")).unwrap();
     let problem = Problem::new(&cluster, 0, &Settings::default());
-    let plan = super::search::search(&problem, &super::search::Goal::default(), &mut || 0.0);
+    let plan = super::search::search(&problem, &super::search::Goal::default(), &TimeLimit::unlimited());
     assert!(
         plan.placements(&problem).iter().all(|placement| !problem.must_leave(*placement)),
         "{:?}",

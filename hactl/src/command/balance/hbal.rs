@@ -2,7 +2,9 @@
 //! scripts continue to work.
 
 use super::options::Options;
-use super::planned::{GroupPlan, Source, apply_loads_and_offline, budget_clock, cluster_after, find_group};
+use super::planned::{
+    GroupPlan, Source, TIME_CUT_MESSAGE, apply_loads_and_offline, cluster_after, find_group, time_limit,
+};
 use super::{apply, commands, instances, nodes, steps};
 use crate::arguments::GlobalFlags;
 use crate::config::ConnectionFlags;
@@ -238,8 +240,11 @@ impl Arguments {
             &source,
             options,
             group,
-            &mut budget_clock(Instant::now(), options.budget, (0, 1)),
+            &time_limit(cluster, Instant::now(), options.budget, (0, 1)),
         );
+        if group_plan.is_time_cut {
+            terminal.error_line(TIME_CUT_MESSAGE);
+        }
         // The output has short names; commands and files have full names.
         let short_names = source.without_suffix(&suffix);
         if self.oneline {

@@ -95,10 +95,19 @@ pub(crate) struct Options {
     /// Count the memory of stopped instances, as in Ganeti before 2.10
     #[arg(long)]
     pub(crate) count_down_memory: bool,
-    /// Maximum search time
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = crate::duration::parse)]
-    pub(crate) budget: Duration,
-    /// Random seed; same plan for the same seed if the search ends in time
+    /// Maximum search time; default: 1m, or 20ms per instance if more
+    ///
+    /// The output reports whether this limit cut the search.
+    #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
+    pub(crate) budget: Option<Duration>,
+    /// Number of changes to evaluate; grows with the cluster by default
+    ///
+    /// The default is 6000 per instance, and at most 24 million.
+    #[arg(long, value_name = "N")]
+    pub(crate) evaluations: Option<usize>,
+    /// Random seed; the plan is the same for the same seed
+    ///
+    /// If --budget cuts the search, plans for the same seed can differ.
     #[arg(long, value_name = "N", default_value_t = 1, action = ArgAction::Set)]
     pub(crate) seed: u64,
     /// Keep the plan of single steps unless another plan has a lower score
@@ -151,7 +160,7 @@ impl Options {
             min_gain_limit: self.min_gain_limit,
             max_length: self.max_length.unwrap_or(usize::MAX),
             seed: self.seed,
-            effort: Goal::effort_within(self.budget.as_secs_f64()),
+            evaluations: self.evaluations,
             keeps_single_steps: self.keeps_single_steps,
         }
     }

@@ -9,8 +9,9 @@ use ha_scheduler::balance::model::{Cluster, Role};
 use ha_scheduler::balance::plan::{Plan, Step, job_sets};
 use ha_scheduler::balance::problem::{Placement, Problem};
 use ha_scheduler::balance::score::optimum;
-use ha_scheduler::balance::search::{Clock, Goal, search};
+use ha_scheduler::balance::search::{Goal, search};
 use ha_scheduler::balance::text::{self, TextError};
+use ha_scheduler::balance::time_limit::TimeLimit;
 use ha_scheduler::view::View;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -37,6 +38,8 @@ pub(crate) struct GroupPlan {
     /// Group as a problem of the balancer.
     pub(crate) problem: Problem,
     pub(crate) plan: Plan,
+    /// Whether time cut the search.
+    pub(crate) is_time_cut: bool,
 }
 
 impl Source {
@@ -132,17 +135,27 @@ pub(crate) fn find_group(cluster: &Cluster, name: &str) -> Result<usize, Failure
     group_index.ok_or_else(|| Failure::usage(format!("-G: group {name:?} not found")))
 }
 
-/// Returns a clock for one of several groups. The clock returns the used share of the group's time budget. Time that
-/// this group does not use is available to the next group.
-pub(crate) fn budget_clock(
+/// Smallest default of `--budget`, and the part of the default per instance.
+const MIN_BUDGET: Duration = Duration::from_secs(60);
+const BUDGET_PER_INSTANCE: Duration = Duration::from_millis(20);
+
+/// Returns the time limit for one of several groups. The next group also gets the time that this group does not use.
+pub(crate) fn time_limit(
+    cluster: &Cluster,
     started_at: Instant,
-    budget: Duration,
+    budget: Option<Duration>,
     (index, group_count): (usize, usize),
-) -> impl FnMut() -> f64 {
+) -> TimeLimit<'static> {
+    let instances = u32::try_from(cluster.instances.len()).unwrap_or(u32::MAX);
+    let budget = budget.unwrap_or_else(|| MIN_BUDGET.max(BUDGET_PER_INSTANCE.saturating_mul(instances)));
     let (begin, end) =
         (started_at.elapsed().as_secs_f64(), budget.as_secs_f64() * (index + 1) as f64 / group_count as f64);
-    move || (started_at.elapsed().as_secs_f64() - begin) / (end - begin).max(1e-9)
+    TimeLimit::new(move || (started_at.elapsed().as_secs_f64() - begin) / (end - begin).max(1e-9))
 }
+
+/// Message for a search that the time limit has cut.
+pub(crate) const TIME_CUT_MESSAGE: &str =
+    "The time limit cut the search. The plan may differ between runs; a longer --budget may lower the score.";
 
 /// Reads the usage of instances from a file, and marks some nodes as offline.
 pub(crate) fn apply_loads_and_offline(
@@ -169,12 +182,12 @@ fn read_text(path: &Path) -> Result<String, Failure> {
 
 impl GroupPlan {
     /// Searches for a plan of a group.
-    pub(crate) fn new(source: &Source, options: &Options, group: usize, clock: Clock<'_>) -> GroupPlan {
+    pub(crate) fn new(source: &Source, options: &Options, group: usize, time: &TimeLimit<'_>) -> GroupPlan {
         let problem = Problem::new(&source.cluster, group, &options.settings(&source.drained));
         let goal = options.goal();
         let goal = Goal { min_score: goal.min_score + optimum(&problem), ..goal };
-        let plan = search(&problem, &goal, clock);
-        GroupPlan { group, problem, plan }
+        let plan = search(&problem, &goal, time);
+        GroupPlan { group, problem, plan, is_time_cut: time.has_cut() }
     }
 
     /// Returns the decrease of the score.

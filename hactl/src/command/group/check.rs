@@ -1,7 +1,7 @@
 //! `hactl group check`: shows the health of groups, and the gain from balancing them.
 
 use super::input::{ClusterInput, LoadedCluster};
-use crate::command::balance::planned::{budget_clock, find_group};
+use crate::command::balance::planned::{TIME_CUT_MESSAGE, find_group, time_limit};
 use crate::failure::{Exit, Outcome};
 use crate::render::Format;
 use crate::render::table::{Cell, Table};
@@ -39,9 +39,9 @@ pub(super) struct Check {
     /// Score below which --min-gain applies
     #[arg(long, value_name = "SCORE", default_value_t = Goal::default().min_gain_limit)]
     min_gain_limit: f64,
-    /// Maximum search time
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = crate::duration::parse)]
-    budget: Duration,
+    /// Maximum search time; default: 1m, or 20ms per instance if more
+    #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
+    budget: Option<Duration>,
 }
 
 impl Check {
@@ -64,7 +64,7 @@ impl Check {
             &loaded.settings,
             &groups,
             (!self.no_simulation).then_some(&goal),
-            |nth| Box::new(budget_clock(started_at, self.budget, (nth, groups.len()))),
+            |nth| time_limit(&loaded.cluster, started_at, self.budget, (nth, groups.len())),
         );
         let needs_work = checked.iter().any(GroupCheck::needs_work);
         if format.is_some() {
@@ -108,6 +108,10 @@ fn text(session: &Session, loaded: &LoadedCluster, checked: &[GroupCheck], needs
             "Moves required. Within a group: hactl balance -G GROUP. Between groups: hactl group redistribute.\n"
         }
     };
+    if checked.iter().any(|one| one.is_time_cut) {
+        text += TIME_CUT_MESSAGE;
+        text += "\n";
+    }
     text
 }
 
@@ -155,6 +159,7 @@ fn document(loaded: &LoadedCluster, checked: &[GroupCheck], needs_work: bool) ->
             "initialScore": one.plan.as_ref().map(|plan| plan.start),
             "finalScore": one.plan.as_ref().map(ha_scheduler::balance::plan::Plan::end),
             "moves": one.plan.as_ref().map(|plan| plan.steps.len()),
+            "timeLimited": one.plan.as_ref().map(|_| one.is_time_cut),
         })
     };
     json!({ "groups": checked.iter().map(one).collect::<Vec<_>>(), "workNeeded": needs_work })

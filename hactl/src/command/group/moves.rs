@@ -61,7 +61,8 @@ impl<'a> Moves<'a> {
             view: None,
         };
         let plan = all_groups.plan(all_steps(planned_moves));
-        let group_plan = GroupPlan { group: 0, problem: all_groups.problem.clone(), plan };
+        let group_plan =
+            GroupPlan { group: 0, problem: all_groups.problem.clone(), plan, is_time_cut: false };
         Moves { source, group_plan, all_groups, planned: planned_moves, offline: loaded.offline.clone() }
     }
 

@@ -4,8 +4,9 @@ use super::all_groups::AllGroups;
 use crate::balance::model::Cluster;
 use crate::balance::plan::Plan;
 use crate::balance::problem::{Problem, Settings};
-use crate::balance::search::{Clock, Goal, search};
+use crate::balance::search::{Goal, search};
 use crate::balance::state::State;
+use crate::balance::time_limit::TimeLimit;
 
 /// Health of a group, with nodes by position in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub struct GroupCheck {
     pub health: Health,
     /// Plan that balances the group; without steps if it cannot be improved. `None` if no goal was given.
     pub plan: Option<Plan>,
+    /// `true` if time cut the search for the plan.
+    pub is_time_cut: bool,
 }
 
 impl GroupCheck {
@@ -80,30 +83,28 @@ pub fn health(all_groups: &AllGroups<'_>, state: &State<'_>, group: usize) -> He
     }
 }
 
-/// Checks groups, and with a goal also computes plans that balance them. `clock` returns the clock for each group by its
+/// Checks groups, and with a goal also computes plans that balance them. `time` returns the limit for each group by its
 /// index in `groups`.
-pub fn check<'c>(
+pub fn check<'t>(
     cluster: &Cluster,
     settings: &Settings,
     groups: &[usize],
     goal: Option<&Goal>,
-    mut clock: impl FnMut(usize) -> Box<dyn FnMut() -> f64 + 'c>,
+    time: impl Fn(usize) -> TimeLimit<'t>,
 ) -> Vec<GroupCheck> {
     let all_groups = AllGroups::new(cluster, settings, true);
     let state = State::new(&all_groups.problem, &all_groups.problem.start);
     let each = groups.iter().enumerate().map(|(nth, &group)| {
         let problem = Problem::new(cluster, group, settings);
-        let plan = goal.map(|goal| {
-            let mut clock = clock(nth);
-            let clock: Clock<'_> = &mut *clock;
-            search(&problem, goal, clock)
-        });
+        let time = time(nth);
+        let plan = goal.map(|goal| search(&problem, goal, &time));
         GroupCheck {
             group,
             nodes: problem.hosts.len(),
             instances: problem.guests.len(),
             health: health(&all_groups, &state, group),
             plan,
+            is_time_cut: time.has_cut(),
         }
     });
     each.collect()

@@ -8,6 +8,7 @@ use crate::balance::problem::{Placement, Problem, Settings};
 use crate::balance::search::{Goal, search};
 use crate::balance::state::State;
 use crate::balance::text;
+use crate::balance::time_limit::TimeLimit;
 use crate::rules::{RuleInput, Rules};
 use crate::services::ServiceGuard;
 use crate::view::{NodeFacts, ServiceFacts, View};
@@ -389,7 +390,7 @@ fn the_live_cluster_is_balanced_and_written_as_text() {
     view.services.get_mut(&"f".into()).unwrap().tags = names(&["tier:web"]);
     let view = with_rules(view, &[("apart", apart)]);
     let problem = problem(&view);
-    let plan = search(&problem, &Goal::default(), &mut || 0.0);
+    let plan = search(&problem, &Goal::default(), &TimeLimit::unlimited());
     assert_eq!((plan.steps.len(), plan.end() < 1e-6), (4, true));
     let cluster = live(&view);
     assert!(cluster.nodes.iter().all(|node| node.role == Role::Member));

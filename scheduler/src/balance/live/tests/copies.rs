@@ -80,7 +80,7 @@ fn stopped_services_and_units_keep_their_secondary() {
 fn secondaries_leave_a_drained_node() {
     let view = replicated(|view| n3(view).maintenance = true);
     let problem = problem(&view);
-    let plan = search(&problem, &Goal::default(), &mut || 0.0);
+    let plan = search(&problem, &Goal::default(), &TimeLimit::unlimited());
     let steps: Vec<(Option<usize>, Option<usize>)> =
         plan.steps.iter().map(|step| (step.from.secondary, step.to.secondary)).collect();
     assert_eq!(steps.first(), Some(&(Some(2), Some(1))), "{plan:?}");

@@ -1,0 +1,45 @@
+//! The ceiling in time of a search. Below it, the number of evaluations alone determines the result.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The maximum duration of a search, and whether it has cut the search.
+pub struct TimeLimit<'a> {
+    used_share: Box<dyn Fn() -> f64 + Send + Sync + 'a>,
+    has_cut: AtomicBool,
+}
+
+impl<'a> TimeLimit<'a> {
+    /// Returns a limit with a clock that returns the used share of the time; at 1 the search ends.
+    pub fn new(used_share: impl Fn() -> f64 + Send + Sync + 'a) -> TimeLimit<'a> {
+        TimeLimit { used_share: Box::new(used_share), has_cut: AtomicBool::new(false) }
+    }
+
+    /// Returns a limit that never cuts a search.
+    pub fn unlimited() -> TimeLimit<'static> {
+        TimeLimit::new(|| 0.0)
+    }
+
+    /// Returns `true` if a search ended before its evaluations, so that its result depends on the clock.
+    pub fn has_cut(&self) -> bool {
+        self.has_cut.load(Ordering::Relaxed)
+    }
+
+    /// Returns the used share of the time.
+    pub(super) fn used_share(&self) -> f64 {
+        (self.used_share)()
+    }
+
+    /// Records that the clock determines the result.
+    pub(super) fn record_cut(&self) {
+        self.has_cut.store(true, Ordering::Relaxed);
+    }
+
+    /// Cuts the search if this share of the time is used, and returns `true` then.
+    pub(super) fn cut_after(&self, share: f64) -> bool {
+        let is_over = self.used_share() >= share;
+        if is_over {
+            self.record_cut();
+        }
+        is_over
+    }
+}
