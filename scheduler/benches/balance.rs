@@ -1,10 +1,12 @@
-//! Quality and duration of plans:
-//! `cargo bench -p ha-scheduler --bench balance -- [--nodes N] [--single N] [--hbal N] [--family NAME]`.
+//! Quality and duration of plans: `cargo bench -p ha-scheduler --bench balance -- [--nodes N] [--single N] [--hbal N]
+//! [--interruptions N] [--family NAME]`.
 //!
 //! Each line compares the single-step search with the search of this project on one seeded cluster.
 //!
 //! - `--nodes` is the largest size (default 200).
 //! - `--single` is the greatest size for the exhaustive single-step search (default 100).
+//! - `--interruptions` is the number of steps after which each plan is interrupted and computed again (default 0). The
+//!   output contains the highest ratio to the score without an interruption, and the number of ratios above 1.02.
 //! - If Ganeti's `hbal` is installed, the score of every cluster is compared with that of `hbal`. Up to `--hbal` nodes
 //!   (default 20), `hbal` also plans the same file. Otherwise the output states that `hbal` is missing.
 
@@ -26,8 +28,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-const SIZES: [(usize, usize); 6] =
-    [(20, 80), (40, 200), (100, 600), (200, 1500), (400, 4000), (1000, 100_000)];
+const SIZES: [(usize, usize); 7] =
+    [(8, 32), (20, 80), (40, 200), (100, 600), (200, 1500), (400, 4000), (1000, 100_000)];
 
 /// Maximum duration of a search in seconds: the target for the largest size.
 const BUDGET_SECONDS: f64 = 60.0;
@@ -38,6 +40,7 @@ fn main() {
         words.next().and_then(|number| number.parse().ok()).unwrap_or(default)
     };
     let (largest, single, largest_other) = (most("--nodes", 200), most("--single", 100), most("--hbal", 20));
+    let interruptions = most("--interruptions", 0);
     let only = std::env::args().skip_while(|word| word != "--family").nth(1);
     let other = version();
     println!(
@@ -67,7 +70,7 @@ fn main() {
                 continue;
             }
             let file = cluster(family, nodes, instances, 1);
-            line(name, &file, (nodes, instances), nodes <= single);
+            line(name, &file, (nodes, instances), nodes <= single, interruptions);
             if other.is_some() {
                 print!(" {}", compared(&file, nodes <= largest_other, &own_values(&file)));
             }
@@ -108,7 +111,7 @@ impl Outcome {
     }
 }
 
-fn line(name: &str, file: &str, (nodes, instances): (usize, usize), single: bool) {
+fn line(name: &str, file: &str, (nodes, instances): (usize, usize), single: bool, interruptions: usize) {
     let cluster = text::read(file).expect("what the generator writes can be read");
     let problems: Vec<Problem> =
         (0..cluster.groups.len()).map(|group| Problem::new(&cluster, group, &Settings::default())).collect();
@@ -145,7 +148,59 @@ fn line(name: &str, file: &str, (nodes, instances): (usize, usize), single: bool
         .into_iter()
         .map(|(problem, plan)| Problem { start: plan.placements(&problem), ..problem })
         .collect();
-    print!(" {:5} |", planned(&after, &ours).1.steps);
+    let again = planned(&after, &ours).1;
+    print!(" {:5} {:7.4} |", again.steps, score - again.score);
+    if interruptions > 0 {
+        let Interrupted { worst, above, count, returns } = problems
+            .iter()
+            .fold(Interrupted::default(), |sum, problem| sum.add(problem, &ours, interruptions));
+        print!(" interrupted: worst {worst:.3}, {above} of {count} above 1.02, {returns} returns |");
+    }
+}
+
+/// Results of plans that are interrupted and computed again.
+#[derive(Default)]
+struct Interrupted {
+    /// Highest ratio of the final score to that without an interruption.
+    worst: f64,
+    /// Number of interruptions after which the ratio is above 1.02.
+    above: usize,
+    count: usize,
+    /// Number of steps back to a node that the same instance left before the interruption.
+    returns: usize,
+}
+
+impl Interrupted {
+    /// Interrupts a plan at this number of evenly distributed steps.
+    fn add(
+        mut self,
+        problem: &Problem,
+        search: &dyn Fn(&Problem) -> Plan,
+        interruptions: usize,
+    ) -> Interrupted {
+        let plan = search(problem);
+        for index in 1..=interruptions.min(plan.steps.len().saturating_sub(1)) {
+            let at = (plan.steps.len() * index / (interruptions + 1)).max(1);
+            let done = Plan { start: plan.start, steps: plan.steps[..at].to_vec() };
+            let rest = search(&Problem { start: done.placements(problem), ..problem.clone() });
+            let ratio = rest.end() / plan.end().max(1e-9);
+            self.worst = self.worst.max(ratio);
+            self.above += usize::from(ratio > 1.02);
+            self.count += 1;
+            self.returns += rest
+                .steps
+                .iter()
+                .filter(|step| {
+                    let earlier = done.steps.iter().filter(|earlier| earlier.guest == step.guest);
+                    let left: Vec<usize> = earlier
+                        .flat_map(|one| one.from.nodes().filter(|&node| !one.to.contains(node)))
+                        .collect();
+                    step.to.nodes().any(|node| !step.from.contains(node) && left.contains(&node))
+                })
+                .count();
+        }
+        self
+    }
 }
 
 /// Returns the peak memory use of this process.

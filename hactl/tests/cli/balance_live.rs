@@ -107,7 +107,7 @@ fn live_balance_plan_lists_commands_without_changes() {
     assert_eq!((&plan["moves"][0]["instance"], &plan["moves"][1]), (&json!("b"), &Value::Null));
     hactl(&server, &["balance", "--exclude-instances", "x"]).expect_stderr(2, "instance \"x\" not found");
     hactl(&server, &["balance", "-l1"])
-        .expect_stdout_parts(0, &["1 move in 1 job set: 0 disk copies (0 MiB), 1 migration,"]);
+        .expect_stdout_parts(0, &["1 move in 1 job set: 0 disk copies (0 MiB), 1 migration"]);
     hactl(&server, &["balance", "-G", "elsewhere"]).expect_stderr(2, "-G: group \"elsewhere\" not found");
     hactl(&server, &["balance", "-X", "-t", "file"]).expect_stderr(2, "cannot be used with");
 }

@@ -17,10 +17,9 @@ use proposals::{Changes, KIND_COUNT, Proposals};
 mod kind_selector;
 mod proposals;
 
+/// The price of moves, and the length of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SearchLimits {
-    /// Maximum number of disk copies.
-    pub(super) max_copies: usize,
     /// Minimum gain in score for the copy of one disk.
     pub(super) min_gain_per_copy: f64,
     /// Number of changes to evaluate.
@@ -45,11 +44,6 @@ impl MoveCost {
             * (self.copies as f64
                 + STEP_COST_SHARE * self.steps as f64
                 + 0.1 * STEP_COST_SHARE * self.migrations as f64)
-    }
-
-    /// Returns the number of copies beyond the limit.
-    fn excess(self, limits: SearchLimits) -> usize {
-        self.copies.saturating_sub(limits.max_copies)
     }
 
     fn replace(&mut self, old: MoveCost, new: MoveCost) {
@@ -79,27 +73,18 @@ fn cost(problem: &Problem, guest: usize, to: Placement) -> MoveCost {
     }
 }
 
-/// Initial penalty for a copy beyond the limit, in multiples of the first temperature.
-const INITIAL_PENALTY: f64 = 3.0;
-
-/// Factor by which the penalty for copies beyond the limit grows every 64 trials.
-const PENALTY_GROWTH: f64 = 1.002;
-
-/// Searches for the final placements of all instances, from the placement in `state`.
-///
-/// Afterwards `state` has at most as many disk copies as allowed, or as before. If `state` began within the limit, its cost
-/// does not increase.
+/// Searches for the final placements of all instances, from the placement in `state`. The cost does not increase.
 pub(super) fn anneal(state: &mut State<'_>, limits: SearchLimits, random: &mut Random, time: &TimeLimit<'_>) {
     let search = Search::new(state, limits);
     if search.proposals.is_empty() {
         return;
     }
-    let before = (search.score + search.move_cost.required_gain(limits), search.move_cost.excess(limits));
+    let cost_before = search.cost();
     let placements = state.placements().to_vec();
     let mut landscape = PlacementLandscape { search, state };
     cool(&mut landscape, limits.evaluations, random, time);
     let PlacementLandscape { search, state } = landscape;
-    if before.1 == 0 && search.score + search.move_cost.required_gain(limits) > before.0 {
+    if search.cost() > cost_before {
         for (guest, placement) in placements.into_iter().enumerate() {
             if state.placement(guest) != placement {
                 state.restore(guest, placement);
@@ -123,17 +108,6 @@ impl Landscape for PlacementLandscape<'_, '_, '_> {
         self.search.typical_change(self.state, random)
     }
 
-    fn begin(&mut self, initial_temperature: f64) {
-        self.search.penalty = INITIAL_PENALTY * initial_temperature;
-    }
-
-    fn raise_penalties(&mut self) {
-        // The penalty grows until the number of copies is within the limit.
-        if self.search.move_cost.excess(self.search.limits) > 0 {
-            self.search.penalty *= PENALTY_GROWTH;
-        }
-    }
-
     fn trial(&mut self, temperature: f64, random: &mut Random) {
         self.search.trial(self.state, temperature, random);
     }
@@ -146,8 +120,6 @@ struct Search<'a> {
     probe: Probe,
     move_cost: MoveCost,
     limits: SearchLimits,
-    /// Penalty for each copy beyond the limit.
-    penalty: f64,
     score: f64,
     changes: Changes,
     before: Changes,
@@ -163,7 +135,6 @@ impl<'a> Search<'a> {
             probe: Probe::new(state),
             move_cost: MoveCost::default(),
             limits,
-            penalty: 0.0,
             score: state.score(),
             changes: Changes::new(),
             before: Changes::new(),
@@ -172,6 +143,11 @@ impl<'a> Search<'a> {
             search.move_cost.replace(MoveCost::default(), cost(problem, guest, state.placement(guest)));
         }
         search
+    }
+
+    /// Returns the score plus the price of the moves.
+    fn cost(&self) -> f64 {
+        self.score + self.move_cost.required_gain(self.limits)
     }
 
     /// Returns a typical worsening of the score by a change: the lowest decile of 1000 samples.
@@ -203,15 +179,11 @@ impl<'a> Search<'a> {
             self.before.push((guest, from));
             move_cost.replace(cost(self.problem, guest, from), cost(self.problem, guest, to));
         }
-        let too_many = move_cost.copies > self.limits.max_copies && move_cost.copies > self.move_cost.copies;
-        if too_many || self.before == self.changes {
+        if self.before == self.changes {
             return;
         }
-        let price = |move_cost: MoveCost| {
-            move_cost.required_gain(self.limits) + move_cost.excess(self.limits) as f64 * self.penalty
-        };
-        let worse = self.probe.score_after(state, &self.changes) - self.score + price(move_cost)
-            - price(self.move_cost);
+        let worse =
+            self.probe.score_after(state, &self.changes) + move_cost.required_gain(self.limits) - self.cost();
         let is_accepted = worse <= 0.0
             || (worse < MAX_INCREASE * temperature && random.unit_f64() < exponential(-worse / temperature));
         // Limits are checked last because the check is expensive and few changes reach it.

@@ -9,12 +9,6 @@ pub trait Landscape {
     /// Returns a typical worsening by a change, in units of the minimized function; it is one of the smaller ones.
     fn typical_change(&mut self, random: &mut Random) -> f64;
 
-    /// Announces the temperature at the start of the search.
-    fn begin(&mut self, _initial_temperature: f64) {}
-
-    /// Raises penalties for temporary violations. Called every 64 trials.
-    fn raise_penalties(&mut self) {}
-
     /// Tries a change, and keeps it if it is good enough for this temperature. At temperature 0 only changes that do
     /// not worsen the result are kept.
     fn trial(&mut self, temperature: f64, random: &mut Random);
@@ -40,7 +34,6 @@ const IMPROVEMENTS_ONLY_SHARE: f64 = 0.1;
 pub fn cool(landscape: &mut impl Landscape, evaluations: usize, random: &mut Random, time: &TimeLimit<'_>) {
     let started = time.used_share();
     let initial_temperature = INITIAL_TEMPERATURE * landscape.typical_change(random);
-    landscape.begin(initial_temperature);
     let (mut time_progress, mut temperature) = (None, initial_temperature);
     for trial in 0..evaluations {
         let progress = trial as f64 / evaluations as f64;
@@ -58,7 +51,6 @@ pub fn cool(landscape: &mut impl Landscape, evaluations: usize, random: &mut Ran
             }
         }
         if trial % 64 == 0 {
-            landscape.raise_penalties();
             let progress = time_progress.map_or(progress, |elapsed| progress.max(elapsed));
             temperature = if progress > 1.0 - IMPROVEMENTS_ONLY_SHARE {
                 0.0

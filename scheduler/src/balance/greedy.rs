@@ -156,7 +156,6 @@ const POLISH_TIME_SHARE: f64 = 0.97;
 /// Makes final steps, each of which gains more than `price`, until no such step is left.
 pub(super) fn polish(
     state: &mut State<'_>,
-    mut copies: usize,
     price: f64,
     random: &mut Random,
     time: &TimeLimit<'_>,
@@ -173,11 +172,7 @@ pub(super) fn polish(
                 return steps;
             }
             let before = state.score();
-            let via = if copies == 0 && state.placement(candidate.guest).secondary.is_some() {
-                Vec::new()
-            } else {
-                targets(state, random, POLISH_TARGETS)
-            };
+            let via = targets(state, random, POLISH_TARGETS);
             let Some((score, to)) = best_step(state, &mut probe, candidate.guest, &via) else { continue };
             let gain = before - score;
             if gain <= price {
@@ -186,7 +181,6 @@ pub(super) fn polish(
             if heap.peek().is_some_and(|next| next.gain > gain) {
                 heap.push(KnownGain { gain, guest: candidate.guest });
             } else if let Some(done) = step(state, candidate.guest, to) {
-                copies = copies.saturating_sub(done.kind.copies());
                 steps.push(done);
                 probe.refresh(state);
                 heap.push(KnownGain { gain, guest: candidate.guest });

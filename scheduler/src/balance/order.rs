@@ -8,47 +8,142 @@ use super::problem::Placement;
 use super::state::{Probe, State};
 use std::collections::BinaryHeap;
 
-/// Moves instances to these placements, the greatest gain first.
-///
-/// A blocked instance is tried again after other steps. If blocked instances wait for each other in a cycle, one makes its
-/// best possible step instead, or stays.
-pub(super) fn order(state: &mut State<'_>, targets: &[Placement]) -> Vec<Step> {
-    let hosts: Vec<usize> = (0..state.problem().hosts.len()).collect();
-    let mut steps = Vec::new();
-    let mut heap: BinaryHeap<KnownGain> = (0..targets.len())
-        .filter(|&guest| targets[guest] != state.placement(guest))
-        .map(KnownGain::unknown)
-        .collect();
-    let mut blocked: Vec<KnownGain> = Vec::new();
-    loop {
-        while let Some(mut pending) = heap.pop() {
-            let before = state.score();
-            let from = state.placement(pending.guest);
-            let target = targets[pending.guest];
-            let Some(done) = step(state, pending.guest, target) else {
-                match start_route(state, pending.guest, target) {
-                    Some(done) => {
-                        steps.push(done);
-                        heap.push(KnownGain::unknown(pending.guest));
-                        heap.extend(blocked.drain(..));
-                    }
-                    None => blocked.push(pending),
-                }
-                continue;
-            };
-            pending.gain = before - done.score;
-            if heap.peek().is_some_and(|next| next.gain > pending.gain) {
-                state.restore(pending.guest, from);
-                heap.push(pending);
-            } else {
+/// An order in which instances move to their targets.
+#[derive(Clone, Debug)]
+pub(super) struct Order {
+    /// Instances in phases. A phase begins when no instance of the earlier phases can move.
+    phases: Vec<Vec<usize>>,
+}
+
+impl Order {
+    /// Returns the order in which most steps lower the score, and great gains come first.
+    pub(super) fn descending(state: &State<'_>, targets: &[Placement]) -> Order {
+        Order { phases: vec![descending_guests(state, targets)] }
+    }
+
+    /// Returns orders that make two great gains late, given the steps of the descending order. No order is returned if each
+    /// of these steps lowers the score.
+    ///
+    /// An exchange of instances raises the score in passing. A plan that begins below the highest score of the exchange
+    /// cannot make it, because no step may end above the initial score. A great gain that is still to be made leaves room for
+    /// the exchange, also after an interruption. Therefore one order makes both gains last, and the other one makes one gain
+    /// first and one last.
+    pub(super) fn with_late_gains(&self, start: f64, steps: &[Step], min_gain: f64) -> Vec<Order> {
+        let (mut peak, mut rise) = (f64::NEG_INFINITY, 0.0_f64);
+        let scores = || std::iter::once(start).chain(steps.iter().map(|step| step.score));
+        for score in scores().collect::<Vec<_>>().into_iter().rev() {
+            rise = rise.max(peak - score);
+            peak = peak.max(score);
+        }
+        if rise <= MIN_GAIN {
+            return Vec::new();
+        }
+        let mut gains: Vec<KnownGain> = scores()
+            .zip(steps)
+            .map(|(before, step)| KnownGain { gain: before - step.score, guest: step.guest })
+            .collect();
+        gains.sort_by(|one, other| other.cmp(one));
+        let great = gains.iter().take_while(|known| known.gain >= rise.max(min_gain)).count();
+        let late: Vec<usize> =
+            gains[great.saturating_sub(2)..].iter().take(2).map(|known| known.guest).collect();
+        let [first, last] = late.as_slice() else { return Vec::new() };
+        let others: Vec<usize> =
+            self.phases.concat().into_iter().filter(|guest| guest != first && guest != last).collect();
+        vec![
+            Order { phases: vec![others.clone(), vec![*first], vec![*last]] },
+            Order { phases: vec![vec![*first], others, vec![*last]] },
+        ]
+    }
+
+    /// Moves instances to these placements, as far as possible.
+    ///
+    /// A blocked instance is tried again after other steps. If blocked instances wait for each other in a cycle, one makes its
+    /// best possible step instead, or stays.
+    pub(super) fn run(&self, state: &mut State<'_>, targets: &[Placement]) -> Vec<Step> {
+        let hosts: Vec<usize> = (0..state.problem().hosts.len()).collect();
+        let (mut steps, mut pending) = (Vec::new(), Vec::new());
+        for (index, phase) in self.phases.iter().enumerate() {
+            pending.extend(phase);
+            let is_last = index + 1 == self.phases.len();
+            loop {
+                let first_pending = &pending[..pending.len().min(MAX_RETRIES)];
+                let next = next_step(state, targets, first_pending, |score, before| score <= before)
+                    .or_else(|| next_step(state, targets, &pending, |_, _| true))
+                    .or_else(|| is_last.then(|| detour(state, targets, &mut pending, &hosts))?);
+                let Some(done) = next else { break };
+                pending.retain(|&guest| guest != done.guest || targets[guest] != state.placement(guest));
                 steps.push(done);
-                heap.extend(blocked.drain(..));
             }
         }
-        let Some(detour) = detour(state, targets, &mut blocked, &hosts) else { return steps };
-        steps.push(detour);
-        heap.extend(blocked.drain(..));
+        steps
     }
+}
+
+/// Returns the instances that move, in an order in which every step lowers the score if the limits allow it.
+///
+/// The order is found from its end: the last step is the one that gains least, given that all others are made. Thus an
+/// instance moves before others that depend on it, and steps with great gains come first.
+fn descending_guests(state: &State<'_>, targets: &[Placement]) -> Vec<usize> {
+    let mut end = State::new(state.problem(), targets);
+    let mut probe = Probe::new(&end);
+    let moving = (0..targets.len()).filter(|&guest| targets[guest] != state.placement(guest));
+    // The heap returns the greatest gain first, so the gains are negated.
+    let mut heap: BinaryHeap<KnownGain> = moving.map(KnownGain::unknown).collect();
+    let mut without_gain: Vec<KnownGain> = Vec::new();
+    let mut backwards = Vec::new();
+    loop {
+        let Some(KnownGain { gain: known, guest }) = heap.pop() else {
+            // None of the remaining steps gains in this context.
+            let Some(next) = without_gain.pop() else { break };
+            end.restore(next.guest, state.placement(next.guest));
+            probe.refresh(&end);
+            backwards.push(next.guest);
+            retry(&mut heap, &mut without_gain);
+            continue;
+        };
+        let loss = probe.score() - probe.score_after(&end, &[(guest, state.placement(guest))]);
+        if loss >= 0.0 {
+            without_gain.push(KnownGain { gain: loss, guest });
+        } else if loss < known && heap.peek().is_some_and(|next| next.gain > loss) {
+            heap.push(KnownGain { gain: loss, guest });
+        } else {
+            end.restore(guest, state.placement(guest));
+            probe.refresh(&end);
+            backwards.push(guest);
+            retry(&mut heap, &mut without_gain);
+        }
+    }
+    backwards.reverse();
+    backwards
+}
+
+/// Maximum number of instances that are tried again after each step, so that the order of a large plan is found in linear
+/// time.
+const MAX_RETRIES: usize = 64;
+
+/// Moves the last instances of a list back to the heap.
+fn retry(heap: &mut BinaryHeap<KnownGain>, list: &mut Vec<KnownGain>) {
+    heap.extend(list.drain(list.len().saturating_sub(MAX_RETRIES)..));
+}
+
+/// Makes the first possible step of the pending instances whose score, compared with the score before, is wanted.
+fn next_step(
+    state: &mut State<'_>,
+    targets: &[Placement],
+    pending: &[usize],
+    is_wanted: impl Fn(f64, f64) -> bool,
+) -> Option<Step> {
+    let before = state.score();
+    pending.iter().find_map(|&guest| {
+        let from = state.placement(guest);
+        let done =
+            step(state, guest, targets[guest]).or_else(|| start_route(state, guest, targets[guest]))?;
+        if is_wanted(done.score, before) {
+            return Some(done);
+        }
+        state.restore(guest, from);
+        None
+    })
 }
 
 /// Makes the first step of a two-step route to a target that one step cannot reach.
@@ -66,20 +161,19 @@ fn start_route(state: &mut State<'_>, guest: usize, target: Placement) -> Option
 fn detour(
     state: &mut State<'_>,
     targets: &[Placement],
-    blocked: &mut Vec<KnownGain>,
+    pending: &mut Vec<usize>,
     hosts: &[usize],
 ) -> Option<Step> {
     let mut probe = Probe::new(state);
     let before = probe.score();
-    while let Some(pending) = blocked.pop() {
-        let Some((score, to)) = best_step(state, &mut probe, pending.guest, hosts) else { continue };
+    while let Some(guest) = pending.pop() {
+        let Some((score, to)) = best_step(state, &mut probe, guest, hosts) else { continue };
         if score < before - MIN_GAIN {
-            let from = state.placement(pending.guest);
-            let copies =
-                |to| StepKind::between(state.problem(), pending.guest, from, to).map_or(0, StepKind::copies);
+            let from = state.placement(guest);
+            let copies = |to| StepKind::between(state.problem(), guest, from, to).map_or(0, StepKind::copies);
             // The step must not copy more disks than the step to the target.
-            if copies(to) <= copies(targets[pending.guest]) {
-                return step(state, pending.guest, to);
+            if copies(to) <= copies(targets[guest]) {
+                return step(state, guest, to);
             }
         }
     }

@@ -319,6 +319,16 @@ impl Problem {
         problem
     }
 
+    /// Begins at other placements, with the instances that may still move there.
+    pub(super) fn restart_at(&mut self, placements: Vec<Placement>) {
+        if self.settings.evacuate {
+            for (guest, placement) in self.guests.iter_mut().zip(&placements) {
+                guest.movable &= placement.nodes().any(|host| self.hosts[host].offline);
+            }
+        }
+        self.start = placements;
+    }
+
     /// Returns the name of a host's node.
     pub fn node_name<'c>(&self, cluster: &'c Cluster, host: usize) -> &'c str {
         &cluster.nodes[self.hosts[host].node].name

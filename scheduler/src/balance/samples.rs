@@ -72,6 +72,52 @@ pub(super) fn sample(seed: u64) -> Cluster {
     cluster
 }
 
+/// Kinds of clusters: the storage of instances, and differences between nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Shared,
+    Replicated,
+    Mixed,
+    Uneven,
+    Offline,
+}
+
+impl Kind {
+    pub(super) const ALL: [Kind; 5] =
+        [Kind::Shared, Kind::Replicated, Kind::Mixed, Kind::Uneven, Kind::Offline];
+}
+
+/// Returns a cluster of a kind with 8 nodes and 32 running instances, determined by the seed.
+pub(super) fn sample_of_kind(kind: Kind, seed: u64) -> Cluster {
+    let mut random = Random::new(seed);
+    let mut lines = Vec::new();
+    let memory: Vec<i64> =
+        (0..8).map(|node| if kind == Kind::Uneven && node % 3 == 0 { 65_536 } else { 32_768 }).collect();
+    let (mut memory_free, mut disk_free) = (memory.clone(), vec![1_000_000; 8]);
+    for index in 0..32 {
+        let (primary, size) = (random.below(8), [512, 1024, 2048][random.below(3)]);
+        let secondary = (primary + 1 + random.below(7)) % 8;
+        let replicated = kind != Kind::Shared && (kind != Kind::Mixed || random.below(2) == 0);
+        memory_free[primary] -= size;
+        let (second, template) = if replicated {
+            disk_free[primary] -= 4 * size;
+            disk_free[secondary] -= 4 * size;
+            (format!("n{secondary}"), "drbd")
+        } else {
+            (String::new(), "rbd")
+        };
+        lines.push(format!("i{index}|{size}|{}|1|running|Y|n{primary}|{second}|{template}||1\n", 4 * size));
+    }
+    let instances = lines.concat();
+    let node = |node: usize| {
+        let role = if kind == Kind::Offline && node == 5 { "Y" } else { "N" };
+        let (memory, memory_free, disk_free) = (memory[node], memory_free[node], disk_free[node]);
+        format!("n{node}|{memory}|0|{memory_free}|1000000|{disk_free}|16|{role}|u|1||N|0|0|1.0\n")
+    };
+    let nodes: String = (0..8).map(node).collect();
+    super::text::read(&format!("g|u|preferred||\n\n{nodes}\n{instances}\n\n")).unwrap()
+}
+
 /// Adds constraints as on live clusters: one ineligible node for each instance, and units of instances with equal
 /// placements.
 fn bind(cluster: &mut Cluster, random: &mut Random) {

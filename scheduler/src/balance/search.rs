@@ -3,7 +3,7 @@
 
 use super::anneal::{SearchLimits, anneal};
 use super::greedy::{MIN_GAIN, approximate_steepest, polish, steepest};
-use super::order::order;
+use super::order::Order;
 use super::plan::{Plan, Step, step};
 use super::problem::{Placement, Problem};
 use super::random::Random;
@@ -45,22 +45,15 @@ impl Default for Goal {
     }
 }
 
-/// Share of the disk copies of the faster search that another plan may make, because that search copies a few more than
-/// single steps need.
-const ALLOWED_COPIES_SHARE: f64 = 0.88;
+/// Minimum gain in score for the copy of a disk, multiplied by the number of online nodes.
+///
+/// Nothing that a step changes affects the price, so that moves that pay from the start also pay from every later
+/// placement: a plan that is interrupted is continued and not reverted.
+const COPY_PRICE: f64 = 0.08;
 
-/// Number of disk copies of the plan by single steps for which the other search should save one copy. Another choice
-/// among equal steps often needs fewer copies.
-const COPIES_PER_SPARED: usize = 20;
-
-/// Ratio to the score after single steps above which the search beyond them counts as unsuccessful.
-const UNSUCCESSFUL_RATIO: f64 = 0.95;
-
-/// Minimum gain for the copy of a disk, as a share of the score.
-const MIN_GAIN_PER_COPY_SHARE: f64 = 5e-4;
-
-/// Default number of evaluations for each instance.
-const EVALUATIONS_PER_INSTANCE: usize = 6000;
+/// Default number of evaluations for each instance of a small cluster. With this number of instances, it is doubled.
+const EVALUATIONS_PER_INSTANCE: usize = 3000;
+const DOUBLED_INSTANCES: usize = 2000;
 
 /// Maximum default number of evaluations.
 const MAX_EVALUATIONS: usize = 24_000_000;
@@ -81,39 +74,45 @@ const MAX_EXAMINED_STEPS: usize = 5_000_000;
 const BALANCED_GAIN_SHARE: f64 = 0.01;
 
 /// Finds a plan. The same problem and goal give the same plan on every machine, unless time cuts the search.
+///
+/// The search is repeated from the end of the plan as long as it gains at least `min_gain`, so that a later search on the
+/// result gains less.
 pub fn search(problem: &Problem, goal: &Goal, time: &TimeLimit<'_>) -> Plan {
+    let mut plan = search_once(problem, goal, time);
+    let mut from = problem.clone();
+    while !plan.steps.is_empty() && plan.steps.len() < goal.max_length && !time.has_cut() {
+        from.restart_at(plan.placements(problem));
+        let rest = Goal { max_length: goal.max_length - plan.steps.len(), ..*goal };
+        let next = search_once(&from, &rest, time);
+        if next.start - next.end() < goal.min_gain.max(MIN_GAIN) {
+            break;
+        }
+        plan.steps.extend(next.steps);
+    }
+    plan
+}
+
+/// Searches once, by single steps and beyond them.
+fn search_once(problem: &Problem, goal: &Goal, time: &TimeLimit<'_>) -> Plan {
     let mut random = Random::new(goal.seed);
     let mut state = State::new(problem, &problem.start);
     let start = state.score();
-    let empty = Plan { start, steps: Vec::new() };
     if start < goal.min_score || goal.max_length == 0 {
-        return empty;
+        return Plan { start, steps: Vec::new() };
     }
-    let (greedy, [copies, max_copies]) = by_single_steps(&mut state, goal, &mut random, time);
+    let greedy = by_single_steps(&mut state, goal, &mut random, time);
+    let online = problem.hosts.iter().filter(|host| !host.offline).count();
     let limits = SearchLimits {
-        max_copies: copies,
-        min_gain_per_copy: MIN_GAIN_PER_COPY_SHARE * greedy.end(),
-        evaluations: goal
-            .evaluations
-            .unwrap_or_else(|| (problem.guests.len() * EVALUATIONS_PER_INSTANCE).min(MAX_EVALUATIONS)),
+        min_gain_per_copy: COPY_PRICE / online.max(1) as f64,
+        evaluations: goal.evaluations.unwrap_or_else(|| default_evaluations(problem.guests.len())),
     };
-    let final_search = FinalPlacementSearch { problem, start_placements: state.placements(), limits };
-    let mut annealed = if problem.guests.len() <= MAX_INSTANCES_FOR_TWO_THREADS {
+    let final_search = FinalPlacementSearch { problem, start_placements: state.placements(), limits, goal };
+    let annealed = if problem.guests.len() <= MAX_INSTANCES_FOR_TWO_THREADS {
         final_search.search_in_two_threads(&mut random, time)
     } else {
         final_search.search_once(&mut random, time)
     };
-    // An unsuccessful search is repeated with all copies, because some counts have a high weight and one more step may
-    // lower them.
-    if annealed.end() > UNSUCCESSFUL_RATIO * greedy.end() && copies < max_copies && !time.has_cut() {
-        let limits = SearchLimits { max_copies, ..limits };
-        let other = FinalPlacementSearch { limits, ..final_search }.search_once(&mut random, time);
-        if other.end() < annealed.end() {
-            annealed = other;
-        }
-    }
-    let [annealed, greedy] =
-        [annealed, greedy].map(|plan| without_small_gains(problem, truncate_at_best(plan, goal), goal));
+    let greedy = finish(problem, greedy, goal);
     let balanced = start - greedy.end() < BALANCED_GAIN_SHARE * start;
     let better = if balanced {
         limits.cost(&annealed) <= limits.cost(&greedy)
@@ -123,8 +122,13 @@ pub fn search(problem: &Problem, goal: &Goal, time: &TimeLimit<'_>) -> Plan {
     let is_kept = goal.keeps_single_steps
         && annealed.end() >= greedy.end() - MIN_GAIN
         && greedy.steps.len() <= annealed.steps.len();
-    let better = better && !is_kept;
-    if better { annealed } else { greedy }
+    if better && !is_kept { annealed } else { greedy }
+}
+
+/// Returns the default number of evaluations for this number of instances.
+fn default_evaluations(instances: usize) -> usize {
+    let per_instance = EVALUATIONS_PER_INSTANCE * (DOUBLED_INSTANCES + instances) / DOUBLED_INSTANCES;
+    (instances * per_instance).min(MAX_EVALUATIONS)
 }
 
 /// Searches for final placements beyond single steps, from one placement.
@@ -133,24 +137,34 @@ struct FinalPlacementSearch<'b> {
     problem: &'b Problem,
     start_placements: &'b [Placement],
     limits: SearchLimits,
+    goal: &'b Goal,
 }
 
 impl FinalPlacementSearch<'_> {
-    /// Searches once, and returns the plan that leads to the result; without steps if it copies too many disks.
+    /// Searches once, and returns the plan that leads to the result.
     fn search_once(self, random: &mut Random, time: &TimeLimit<'_>) -> Plan {
-        let FinalPlacementSearch { problem, start_placements, limits } = self;
+        let FinalPlacementSearch { problem, start_placements, limits, goal } = self;
         let mut state = State::new(problem, start_placements);
         anneal(&mut state, limits, random, time);
         let targets = state.placements().to_vec();
-        let mut state = State::new(problem, &problem.start);
-        let start = state.score();
-        let mut plan = Plan { start, steps: order(&mut state, &targets) };
-        if plan.copies() > limits.max_copies {
-            return Plan { start, steps: Vec::new() };
+        let begin = State::new(problem, &problem.start);
+        let start = begin.score();
+        let run = |order: &Order| {
+            let steps = order.run(&mut begin.clone(), &targets);
+            (finish(problem, Plan { start, steps: steps.clone() }, goal), steps)
+        };
+        let descending = Order::descending(&begin, &targets);
+        let (mut plan, steps) = run(&descending);
+        // Of orders with the same end, one that leaves room for exchanges is preferred.
+        for order in descending.with_late_gains(start, &steps, goal.min_gain_limit).iter().rev() {
+            let (other, _) = run(order);
+            if other.end() <= plan.end() + MIN_GAIN {
+                plan = other;
+            }
         }
-        let remaining_copies = limits.max_copies - plan.copies();
-        plan.steps.extend(polish(&mut state, remaining_copies, limits.min_gain_per_copy, random, time));
-        plan
+        let mut state = State::new(problem, &plan.placements(problem));
+        plan.steps.extend(polish(&mut state, limits.min_gain_per_copy, random, time));
+        finish(problem, plan, goal)
     }
 
     /// Returns the best plan of several searches with different random numbers.
@@ -181,35 +195,22 @@ impl FinalPlacementSearch<'_> {
     }
 }
 
-/// Returns the plan by single steps, and the numbers of copies that another plan should and may make. Takes the best step
-/// each time if the cluster is small enough.
-fn by_single_steps(
-    state: &mut State<'_>,
-    goal: &Goal,
-    random: &mut Random,
-    time: &TimeLimit<'_>,
-) -> (Plan, [usize; 2]) {
+/// Returns the plan by single steps. Takes the best step each time if the cluster is small enough.
+fn by_single_steps(state: &mut State<'_>, goal: &Goal, random: &mut Random, time: &TimeLimit<'_>) -> Plan {
     let start = state.score();
     let (guests, hosts) = (state.problem().guests.len(), state.problem().hosts.len());
     // About half of the instances move. Before each step, every instance could move in four ways through every node.
-    if (guests * guests * 2).saturating_mul(hosts) <= MAX_EXAMINED_STEPS {
-        let plan = Plan { start, steps: steepest(state, goal.max_length, time) };
-        let copies = plan.copies();
-        return (plan, [copies - copies / COPIES_PER_SPARED, copies]);
-    }
-    let mut plan = Plan { start, steps: approximate_steepest(state, random, goal.max_length, time) };
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than there are steps")]
-    let copies = (plan.copies() as f64 * ALLOWED_COPIES_SHARE) as usize;
-    // The search beyond single steps starts at the end of these steps. The plan itself keeps only the steps within the
-    // allowed copies.
-    let mut copies_so_far = 0;
-    let within = plan.steps.iter().take_while(|step| {
-        copies_so_far += step.kind.copies();
-        copies_so_far <= copies
-    });
-    let within = within.count();
-    plan.steps.truncate(within);
-    (plan, [copies; 2])
+    let steps = if (guests * guests * 2).saturating_mul(hosts) <= MAX_EXAMINED_STEPS {
+        steepest(state, goal.max_length, time)
+    } else {
+        approximate_steepest(state, random, goal.max_length, time)
+    };
+    Plan { start, steps }
+}
+
+/// Drops the steps that a plan must not or need not make.
+fn finish(problem: &Problem, plan: Plan, goal: &Goal) -> Plan {
+    truncate_at_best(without_small_gains(problem, truncate_at_best(plan, goal), goal), goal)
 }
 
 /// Drops steps that gain less than `min_gain` once the score is below `min_gain_limit`, and steps that are not possible

@@ -102,7 +102,7 @@ pub(crate) struct Options {
     pub(crate) budget: Option<Duration>,
     /// Number of changes to evaluate; grows with the cluster by default
     ///
-    /// The default is 6000 per instance, and at most 24 million.
+    /// The default is 3000 per instance, more in large clusters, and at most 24 million.
     #[arg(long, value_name = "N")]
     pub(crate) evaluations: Option<usize>,
     /// Random seed; the plan is the same for the same seed
