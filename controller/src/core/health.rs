@@ -298,9 +298,13 @@ fn silence_fencing_delay(
 
 fn active_services(cluster_view: &ClusterView) -> BTreeMap<NodeName, BTreeSet<ResourceName>> {
     let mut active: BTreeMap<NodeName, BTreeSet<ResourceName>> = BTreeMap::new();
-    // A deleted resource is no longer managed. A resource with an unreadable spec is still managed.
+    // A deleted resource is no longer managed. A resource with an unreadable spec is still managed, and so is an Ignored
+    // resource whose assignment has not ended: its agent guards it until then.
     let managed = |name: &ResourceName| match cluster_view.resources.get(name) {
-        Some(resource) => resource.value.spec.state != RequestedState::Ignored,
+        Some(resource) => {
+            resource.value.spec.state != RequestedState::Ignored
+                || cluster_view.assignments.contains_key(name)
+        }
         None => cluster_view.unreadable.contains_key(&cluster_view.keys.spec(Kind::Resource, name)),
     };
     for (name, reports) in &cluster_view.service_reports {

@@ -427,8 +427,8 @@ fn plan_service(planner: &mut Planner<'_>, service: &Service<'_>) {
 }
 
 /// Applies the overrides of every state: a new object under the name, Ignored, a service that a registering node
-/// could not stop, a disarmed cluster. Returns `true` if a disarmed cluster freezes the service, so that no state
-/// function follows.
+/// could not stop, a disarmed cluster. Returns `true` if a disarmed cluster freezes the service, or if an agent has not
+/// confirmed Ignored, so that no state function follows.
 fn apply_overrides(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) -> bool {
     let input = planner.input;
     if let Some((node, epoch, message)) = service.not_stopped(&input) {
@@ -436,8 +436,7 @@ fn apply_overrides(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut
         return false;
     }
     if service.requested_state() == RequestedState::Ignored && draft.status.state != ServiceState::Ignored {
-        ignore::enter(&input, service, draft);
-        return false;
+        return ignore::enter(&input, service, draft);
     }
     match input.cluster_view.settings().disarmed {
         Some(disarmed) => disarm::freeze_if_disarmed(planner, service, draft, disarmed),

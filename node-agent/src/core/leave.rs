@@ -95,7 +95,7 @@ impl AgentCore {
         self.services.values().any(|other| {
             other.definition.depends_on.iter().any(|dependency| dependency == service.name())
                 && self.may_be_here(other)
-                && !self.is_ignored(other.name())
+                && !self.is_unmanaged(other.name())
                 && !self.reports_stop_failed(other)
                 && !self.depends_transitively_on(service, other.name())
         })
@@ -254,7 +254,7 @@ impl AgentCore {
         let Some((_, _)) = self.active() else { return };
         let settled = self.services.values().all(|service| {
             let name = service.name();
-            let ignored = self.is_ignored(name) && service.task.is_none() && !service.replacing.is_busy();
+            let ignored = self.is_unmanaged(name) && service.task.is_none() && !service.replacing.is_busy();
             let confirmed = service.desired.is_none()
                 && service.write.is_none()
                 && service.cancelling.is_empty()

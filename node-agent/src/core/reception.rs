@@ -60,7 +60,7 @@ impl AgentCore {
                 .journal
                 .receptions
                 .iter()
-                .any(|(name, reception)| reception.exclusive && !self.is_ignored(name) && !is_gone(name))
+                .any(|(name, reception)| reception.exclusive && !self.is_unmanaged(name) && !is_gone(name))
     }
 
     /// Handles a service that is confirmed dead. A reception before a reset, or before registering, is also closed.

@@ -85,7 +85,7 @@ impl AgentCore {
         // Services that became desired, assigned or managed after clearing began are probed and killed like the rest.
         for name in self.service_names() {
             self.with_service(&name, |core, service| {
-                let concerns = core.is_exclusive(service) && !core.is_ignored(&name);
+                let concerns = core.is_exclusive(service) && !core.is_unmanaged(&name);
                 if !concerns || is_killing(&service.step) {
                     return;
                 }
@@ -99,7 +99,7 @@ impl AgentCore {
         let mut all_done = true;
         let mut not_stopped = Vec::new();
         for service in self.services.values() {
-            if !self.is_exclusive(service) || self.is_ignored(&service.definition.name) {
+            if !self.is_exclusive(service) || self.is_unmanaged(&service.definition.name) {
                 continue;
             }
             if service.kill_tries() >= MAX_REGISTRATION_TRIES {
@@ -138,7 +138,7 @@ impl AgentCore {
     /// Returns `true` if every exclusive service is confirmed to have ended since clearing began.
     pub(super) fn is_cleared(&self) -> bool {
         self.services.values().all(|service| {
-            !self.is_exclusive(service) || self.is_ignored(&service.definition.name) || service.is_gone()
+            !self.is_exclusive(service) || self.is_unmanaged(&service.definition.name) || service.is_gone()
         })
     }
 

@@ -59,8 +59,14 @@ impl AgentCore {
         }
     }
 
-    /// Returns `true` if the service must be left unchanged, because it is Ignored. A hand-over in progress ends first
-    /// (FENCING 8).
+    /// Returns `true` if the service is Ignored and the leader has ended its assignment. Until then the leader relies on
+    /// this node's guard, because the leader may not have read Ignored (FENCING, R7.18).
+    pub(super) fn is_unmanaged(&self, name: &ResourceName) -> bool {
+        self.is_ignored(name) && self.role(name) == Role::Unassigned
+    }
+
+    /// Returns `true` if nothing may be begun for the service: it is Ignored, and no hand-over is in progress, which ends
+    /// first (FENCING 8).
     pub(super) fn is_ignored(&self, name: &ResourceName) -> bool {
         self.view.resources.value(name).is_some_and(|resource| resource.spec.state == RequestedState::Ignored)
             && !self.is_handing_over(name)

@@ -39,10 +39,10 @@ impl AgentCore {
             || (service.task.is_some() && !matches!(service.step, Step::Probe { .. }))
     }
 
-    /// Returns `true` unless the service is confirmed stopped, Ignored, or `exclusive: false`. A permit in progress
+    /// Returns `true` unless the service is confirmed stopped, unmanaged, or `exclusive: false`. A permit in progress
     /// counts as active (FENCING 4).
     pub(super) fn is_active(&self, service: &Service) -> bool {
-        if !self.is_exclusive(service) || self.is_ignored(service.name()) {
+        if !self.is_exclusive(service) || self.is_unmanaged(service.name()) {
             return false;
         }
         let under_way = match &service.step {
@@ -92,7 +92,7 @@ impl AgentCore {
     fn is_empty(&self) -> bool {
         self.services.values().all(|service| {
             !self.is_exclusive(service)
-                || self.is_ignored(service.name())
+                || self.is_unmanaged(service.name())
                 || !(self.may_be_here(service) || service.replacing.is_busy())
         })
     }
@@ -173,7 +173,7 @@ impl AgentCore {
         let mut killed = 0;
         for name in self.service_names() {
             self.with_service(&name, |core, service| {
-                let concerns = core.is_exclusive(service) && !core.is_ignored(&name);
+                let concerns = core.is_exclusive(service) && !core.is_unmanaged(&name);
                 let is_being_killed = matches!(
                     service.step,
                     Step::Kill { why: KillReason::BeforeReset(_), .. }
@@ -213,7 +213,7 @@ impl AgentCore {
     /// Writes a shutdown record that names the services that have not ended.
     fn record_remaining_services(&mut self, now: &Now, cause: &str) {
         let is_left = |service: &&Service| {
-            self.is_exclusive(service) && !self.is_ignored(service.name()) && self.may_be_here(service)
+            self.is_exclusive(service) && !self.is_unmanaged(service.name()) && self.may_be_here(service)
         };
         let remaining_services: Vec<&str> =
             self.services.values().filter(is_left).map(|service| service.name().as_str()).collect();

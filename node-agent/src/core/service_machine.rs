@@ -201,14 +201,15 @@ impl AgentCore {
         if role == Role::Unassigned && (self.is_ignored(&name) || self.view.resources.get(&name).is_none()) {
             return self.forget(now, service);
         }
-        if self.is_ignored(&name) {
+        let stops_for_shutdown = self.is_leaving() && !self.awaits_moves();
+        if self.is_ignored(&name) && !stops_for_shutdown {
             return;
         }
         if self.is_exclusive(service) && !self.is_before_margin(now) && !self.has_acknowledged_disarm() {
             // From D − Ts on, exclusive services here are killed, and no other action begins.
             return;
         }
-        if self.is_leaving() && !self.awaits_moves() {
+        if stops_for_shutdown {
             return self.stop_for_shutdown(now, service);
         }
         if self.disarmed() == Some(Disarmed::Ignore) {

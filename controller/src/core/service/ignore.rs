@@ -1,31 +1,68 @@
 //! Ignored services: not managed, and left unchanged.
 
-use super::{AssignmentChange, EpochStatus, Service, ServiceDraft};
+use super::assign::assigned_nodes;
+use super::{AssignmentChange, EpochStatus, Service, ServiceDraft, report_guard};
 use crate::core::plan_input::PlanInput;
 use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Action, Phase};
+use ha_api_types::record::{Action, Phase, ServiceReport};
 use ha_api_types::resource::{RequestedState, ServiceState};
 
-/// Stops managing the service and leaves it unchanged. A cutover in progress ends first.
-pub(super) fn enter(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+/// Stops managing the service and leaves it unchanged. A cutover in progress ends first. Then the assignment is deleted,
+/// and the service is Queued until no agent acts on it any more. Returns `true` if no state function follows.
+pub(super) fn enter(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) -> bool {
     if is_handing_over(input, service) {
         draft.add_wait(Reason::Waiting, "Waiting for the cutover of the live migration to end");
-        return;
+        return false;
     }
     if let Some(target) = draft.status.target.take()
         && target_phase(input, service) == Some(Phase::Running)
     {
         draft.status.node = Some(target);
     }
-    draft.assignment_change = AssignmentChange::Delete;
-    super::copies::mark_unguarded(&mut draft.status.copies);
     draft.clear_all_failures();
     draft.status.maintenance_node = None;
     draft.status.preempted_by = None;
     draft.status.epoch = None;
     draft.status.action_uid = None;
+    super::copies::mark_unguarded(&mut draft.status.copies);
+    if let Some(assignment) = service.assignment {
+        draft.assignment_change = AssignmentChange::Delete;
+        // A permit that is committed before the assignment is deleted must be seen first.
+        for (node, _) in assigned_nodes(&assignment.value) {
+            draft.guards.extend([report_guard(input, node, service.name)]);
+        }
+    }
+    if let Some(node) = managing_node(input, service, draft.status.node.as_ref()) {
+        let message =
+            format!("Waiting for node {node} to confirm that its agent no longer manages the service");
+        draft.status.probe_generation = Some(service.resource.value.metadata.generation);
+        if draft.status.state != ServiceState::Queued {
+            draft.transition_to(ServiceState::Queued, Reason::Waiting, message.clone());
+        }
+        draft.add_wait(Reason::Waiting, message);
+        return true;
+    }
+    draft.status.probe_generation = None;
     draft.transition_to(ServiceState::Ignored, Reason::Unmanaged, String::new());
+    false
+}
+
+/// Returns a node whose agent may still act on the service: its report is that of an order, and its epoch has no proof.
+/// The agent deletes that report once it has read both the spec and the end of the assignment.
+fn managing_node<'a>(
+    input: &PlanInput<'a>,
+    service: &Service<'_>,
+    assigned_node: Option<&NodeName>,
+) -> Option<&'a NodeName> {
+    let reports = input.cluster_view.service_reports.get(service.name)?;
+    let acts = |node: &NodeName, report: &ServiceReport| {
+        let is_of_order = report.action_uid.is_some() && assigned_node == Some(node);
+        report.uid == service.uid()
+            && (report.phase.is_permitted() || is_of_order)
+            && Service::epoch_status(input, node, report.epoch) != EpochStatus::Released
+    };
+    reports.iter().find(|(node, report)| acts(node, &report.value)).map(|(node, _)| node)
 }
 
 /// Returns `true` if the service may be on either of two nodes right now.

@@ -315,6 +315,7 @@ impl Agent {
             let uid = resource.metadata.uid.clone();
             if resource.spec.state == RequestedState::Ignored {
                 self.probed.remove(&name);
+                self.delete_report(state, keys, fence, &name);
                 continue;
             }
             let generation = resource.metadata.generation;
@@ -345,6 +346,17 @@ impl Agent {
                 self.probed.insert(name);
             }
         }
+    }
+
+    /// Deletes the report of an Ignored service whose assignment has ended.
+    fn delete_report(&self, state: &mut MemoryState, keys: &Keys, fence: &Read<Fence>, name: &ResourceName) {
+        let key = keys.service_report(&self.name, name);
+        let Some(report) = read::<ServiceReport>(state, &key) else { return };
+        let transaction = Transaction::new()
+            .delete(key, Guard::Unchanged(report.modified))
+            .guard(keys.fence(&self.name), Guard::Unchanged(fence.modified))
+            .guard(keys.assignment(name), Guard::Absent);
+        state.commit(&transaction);
     }
 
     pub(super) fn commit_report(

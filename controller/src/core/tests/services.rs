@@ -295,23 +295,47 @@ fn clearing_an_unconfirmed_error_stops_the_service() {
 #[test]
 fn ignored_is_not_managed_and_later_probed_again() {
     let (mut lab, node) = started(&["node1", "node2"]);
+    // The target keeps its report from before the service was unmanaged.
+    let target = other(&lab, &node);
+    lab.agent(&target).faults.ignores_probes = true;
     lab.set_requested_state("web", RequestedState::Ignored);
     lab.run_until(2_000, "ignored", |lab| lab.is_in_state("web", ServiceState::Ignored));
     assert!(lab.assignment("web").is_none());
     assert_eq!(lab.running_nodes("web"), std::slice::from_ref(&node), "left as it is");
     // The service is moved by hand while it is unmanaged.
-    let target = other(&lab, &node);
     lab.agent(&node).running.clear();
     lab.agent(&target).running.insert("web".into());
     lab.run(1_000);
-    // A report from before the service was unmanaged does not count as the target's answer.
-    lab.agent(&target).faults.ignores_probes = true;
+    // That report does not count as the target's answer.
     lab.set_requested_state("web", RequestedState::Started);
     lab.run(3_000);
     assert!(lab.is_in_state("web", ServiceState::Queued), "{}", lab.show());
     lab.agent(&target).faults.ignores_probes = false;
     lab.run_until(3_000, "adopted", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(lab.running_nodes("web"), [target]);
+}
+
+#[test]
+fn a_service_is_not_ignored_before_its_agent_confirms() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    lab.agent(&node).faults.ignores_probes = true;
+    lab.set_requested_state("web", RequestedState::Ignored);
+    lab.run(2_000);
+    assert!(lab.is_in_state("web", ServiceState::Queued) && lab.assignment("web").is_none());
+    // Managed again: the node may still run the service, so no other node starts it.
+    lab.set_requested_state("web", RequestedState::Started);
+    lab.run(3_000);
+    assert!(lab.is_in_state("web", ServiceState::Queued), "{}", lab.show());
+    lab.agent(&node).faults.ignores_probes = false;
+    lab.run_until(3_000, "adopted", |lab| lab.is_in_state("web", ServiceState::Started));
+    assert_eq!(lab.running_nodes("web"), std::slice::from_ref(&node));
+    // The node is lost before it confirms: the watchdog is the proof.
+    lab.agent(&node).faults.ignores_probes = true;
+    lab.set_requested_state("web", RequestedState::Ignored);
+    lab.run(2_000);
+    lab.agent(&node).isolated = true;
+    lab.run_until(30_000, "ignored", |lab| lab.is_in_state("web", ServiceState::Ignored));
+    assert_ne!(lab.fence(&node).state, FenceState::Open);
 }
 
 #[test]

@@ -248,7 +248,7 @@ fn ignored_resource_begins_no_cutover() {
         world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
         world.advance(2_000);
         world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
-        assert_eq!(world.report().armed, in_progress, "the service is guarded until the hand-over has ended");
+        assert!(world.report().armed, "the service is guarded until its assignment has ended");
         world.commands_to_hold.clear();
         world.finish_held_commands();
         world.advance(3_000);
@@ -259,6 +259,8 @@ fn ignored_resource_begins_no_cutover() {
             "begun: {in_progress}"
         );
         assert_eq!(world.count("web", "migrate"), usize::from(in_progress));
+        world.delete(&world.keys.assignment(&"web".into()));
+        world.advance(2_000);
         assert!(!world.report().armed);
     }
 }
@@ -275,6 +277,8 @@ fn target_reports_arrival_of_ignored_service() {
         world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
         world.advance(2_000);
         assert_eq!((world.service("web").phase, world.copies["web"].running), (phase, arrives));
+        world.delete(&world.keys.assignment(&"web".into()));
+        world.advance(2_000);
         assert!(!world.report().armed, "from now on, the service is not touched");
     }
 }

@@ -219,6 +219,17 @@ fn an_ignored_resource_is_not_touched_and_does_not_arm() {
     assert!(world.copies["web"].running && !world.reset);
 }
 
+#[test]
+fn an_ignored_resource_is_guarded_until_its_assignment_ends() {
+    let mut world = World::running();
+    world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
+    world.advance(2_000);
+    assert!(world.copies["web"].running && world.report().armed);
+    world.net = Net::Down;
+    world.advance(30_000);
+    assert!(!world.copies["web"].running && !world.reset, "killed before the deadline");
+}
+
 fn set_disarmed(world: &mut World, disarmed: Option<Disarmed>) {
     let cluster = Cluster::new("default", ClusterSpec { disarmed, ..ClusterSpec::default() });
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
