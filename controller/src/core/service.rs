@@ -118,6 +118,13 @@ impl<'a> Planner<'a> {
                 facts.waits_for_others = true;
             }
         }
+        for name in ordering::services_without_restart(&planner) {
+            if let Some(mut facts) = planner.view.services.get_mut(&name) {
+                // No move of another service counts on the return of this one.
+                facts.failback = false;
+                facts.maintenance_node = None;
+            }
+        }
         planner.dependent_moves = ha_scheduler::dependent_moves(&planner.view);
         planner
     }

@@ -254,6 +254,13 @@ pub(super) fn begin(
         draft.transition_to(ServiceState::Migrate, reason, message);
         return true;
     }
+    if let Some(message) =
+        ordering::unscheduled_dependency(planner, service.name).filter(|_| is_optional(reason))
+    {
+        // The service would not start again on the target.
+        draft.add_wait(Reason::WaitingForDependency, format!("Move to {target} is deferred: {message}"));
+        return false;
+    }
     if !ordering::stop_dependents_first(planner, service, draft) || !stop_on(planner, service, draft, &node) {
         return false;
     }
@@ -264,6 +271,14 @@ pub(super) fn begin(
     }
     draft.transition_to(ServiceState::Relocate, reason, message);
     true
+}
+
+/// Returns `true` if a move only improves the placement, so that the service may also stay where it runs.
+fn is_optional(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Preferred | Reason::Failback | Reason::ReturningFromMaintenance | Reason::Rebalanced
+    )
 }
 
 /// Returns the number of live migrations and replacements of secondaries in progress on a node, in either role,
@@ -358,7 +373,8 @@ fn start_on_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut
     if mark_stopped_if_unrequested(service, draft) {
         return;
     }
-    if let Some(message) = ordering::stop_reason(planner, service) {
+    let unscheduled = || ordering::unscheduled_dependency(planner, service.name);
+    if let Some(message) = ordering::stop_reason(planner, service).or_else(unscheduled) {
         draft.transition_to(ServiceState::RequestStart, Reason::WaitingForDependency, message);
         return;
     }

@@ -18,6 +18,27 @@ pub(super) fn start_blocker(planner: &Planner<'_>, service: &Service<'_>) -> Opt
     start_blocker_of(planner, service.name)
 }
 
+/// Returns why the service cannot start before a dependency is scheduled. The dependency uses no node yet, and may need
+/// one that this service uses.
+pub(super) fn unscheduled_dependency(planner: &Planner<'_>, name: &ResourceName) -> Option<String> {
+    let services = &planner.view.services;
+    planner
+        .order
+        .dependencies(name)
+        .filter(|dependency| services.get(dependency.as_str()).is_some_and(|facts| facts.uses.is_empty()))
+        .find_map(|dependency| dependency_blocker(planner, dependency))
+}
+
+/// Returns the running services that would not start again after a relocation, and cannot move live.
+pub(super) fn services_without_restart(planner: &Planner<'_>) -> Vec<ResourceName> {
+    let services = planner.view.services.iter();
+    services
+        .filter(|(_, facts)| facts.wanted && !facts.moves_live && !facts.uses.is_empty())
+        .map(|(name, _)| name.clone())
+        .filter(|name| unscheduled_dependency(planner, name).is_some())
+        .collect()
+}
+
 /// Time within which an agent reports all services that it stopped together, in milliseconds.
 const STOP_REPORT_MS: Millis = 5_000;
 
