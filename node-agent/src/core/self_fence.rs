@@ -334,7 +334,9 @@ impl AgentCore {
         let (Step::Kill { why, .. } | Step::KillVerify { why, .. }) = &service.step else { return };
         let belongs_to_action = match why {
             KillReason::NotReceived | KillReason::MigrationRemnant | KillReason::AssignedElsewhere => true,
-            KillReason::BeforeReset(_) | KillReason::Clearing => false,
+            // A heartbeat was committed in time, so the leader may order a stop again.
+            KillReason::BeforeReset(_) => self.is_before_margin(now),
+            KillReason::Clearing => false,
         };
         if !belongs_to_action || service.task.is_some() || service.kill_tries() < FAILED_KILLS_TO_REPORT {
             return;
