@@ -97,14 +97,16 @@ impl World {
         is_on_node
             && match status.state {
                 ServiceState::Starting => !self.has_ended(node, name, &status, &[Phase::Failed]),
+                // A service that was stopped before the cluster was disarmed uses no capacity while it is frozen.
                 ServiceState::RequestStop
                 | ServiceState::Stopping
                 | ServiceState::Migrate
-                | ServiceState::Relocate => {
+                | ServiceState::Relocate
+                | ServiceState::Freeze => {
                     let end_phases = [Phase::Stopped, Phase::Failed, Phase::HandedOver];
                     !self.has_ended(node, name, &status, &end_phases)
                 }
-                ServiceState::Started | ServiceState::Freeze | ServiceState::Fence => true,
+                ServiceState::Started | ServiceState::Fence => true,
                 ServiceState::Queued
                 | ServiceState::RequestStart
                 | ServiceState::Stopped

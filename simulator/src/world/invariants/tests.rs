@@ -210,11 +210,11 @@ fn placement_without_capacity_is_a_violation() {
 
 #[test]
 fn capacity_of_stopped_service_is_free() {
-    let is_exceeded = |phase: Phase| {
+    let is_exceeded = |state: ServiceState, phase: Phase| {
         let mut world = healthy_world();
         let key = world.keys.status(Kind::Resource, "b");
         let status: ResourceStatus = stored_record(&world, &key);
-        overwrite(&mut world, &key, &ResourceStatus { state: ServiceState::Stopping, ..status });
+        overwrite(&mut world, &key, &ResourceStatus { state, ..status });
         let key = world.keys.service_report(&"node2".into(), &"b".into());
         let report: ServiceReport = stored_record(&world, &key);
         overwrite(&mut world, &key, &ServiceReport { phase, ..report });
@@ -224,8 +224,11 @@ fn capacity_of_stopped_service_is_free() {
         overwrite(&mut world, &key, &start_on_node2);
         world.violations().iter().any(|violation| violation.invariant == "capacity is never exceeded")
     };
-    assert!(is_exceeded(Phase::Stopping));
-    assert!(!is_exceeded(Phase::Stopped), "the leader's writes are committed in any order");
+    assert!(is_exceeded(ServiceState::Stopping, Phase::Stopping));
+    let in_any_order = "the leader's writes are committed in any order";
+    assert!(!is_exceeded(ServiceState::Stopping, Phase::Stopped), "{in_any_order}");
+    assert!(is_exceeded(ServiceState::Freeze, Phase::Running));
+    assert!(!is_exceeded(ServiceState::Freeze, Phase::Stopped), "the service was stopped before the disarm");
 }
 
 #[test]
