@@ -1,8 +1,12 @@
 //! Deletion of resources: management ends, the service is left unchanged, and a tombstone names the nodes where the
 //! service may still run.
 
-use super::ignore::is_handing_over;
-use super::{EpochStatus, Planner, Service, ServiceDraft, record_guard, replacement};
+use super::assign::assigned_nodes;
+use super::ignore::{is_handing_over, managing_nodes, unconfirmed_message};
+use super::probe::is_unreachable;
+use super::{
+    AssignmentChange, EpochStatus, Planner, Service, ServiceDraft, record_guard, replacement, report_guard,
+};
 use crate::core::plan::{OnApplied, Subject, event, stored};
 use crate::core::plan_input::PlanInput;
 use ha_api_types::event::EventType;
@@ -46,10 +50,23 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
         );
         return;
     }
+    // An unreachable agent starts nothing more, and the tombstone covers the copy there.
+    let managing_node = managing_nodes(&input, service, None).find(|node| !is_unreachable(planner, node));
+    if let Some(node) = managing_node {
+        if let Some(known) = planner.nodes.get(node) {
+            draft.wake_after(known.late_at, 0, "a node that manages a deleted service is unreachable");
+        }
+        end_management(planner, service, draft, unconfirmed_message(node));
+        return;
+    }
     let mut transaction = Transaction::new()
         .delete(keys.spec(Kind::Resource, name), Guard::Unchanged(service.resource.modified));
     if service.assignment.is_some() {
         transaction = transaction.delete(keys.assignment(name), record_guard(service.assignment));
+        // A permit that is committed before that must be seen first.
+        for (node, _) in service.assignment.iter().flat_map(|assignment| assigned_nodes(&assignment.value)) {
+            draft.guards.extend([report_guard(&input, node, name)]);
+        }
     } else {
         // A write of an assignment with an unknown outcome must not be applied after the deletion.
         transaction = transaction.guard(keys.assignment(name), Guard::Absent);
@@ -82,9 +99,27 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
     );
 }
 
+/// Deletes the assignment. The resource exists until no reachable agent acts on the service: once it is gone, an operator
+/// may start the service on any node.
+fn end_management(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    mut draft: ServiceDraft,
+    message: String,
+) {
+    if service.assignment.is_some() {
+        draft.assignment_change = AssignmentChange::Delete;
+    }
+    super::copies::mark_unguarded(&mut draft.status.copies);
+    show_deleting(planner, service, draft, message);
+}
+
 /// Shows the service as Deleting, and begins no further action.
 fn wait_in_deleting(planner: &mut Planner<'_>, service: &Service<'_>, message: String) {
-    let mut draft = ServiceDraft::of(service);
+    show_deleting(planner, service, ServiceDraft::of(service), message);
+}
+
+fn show_deleting(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: ServiceDraft, message: String) {
     if draft.status.state != ServiceState::Deleting {
         draft.transition_to(ServiceState::Deleting, Reason::Waiting, message.clone());
     }

@@ -33,9 +33,9 @@ pub(super) fn enter(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut Se
             draft.guards.extend([report_guard(input, node, service.name)]);
         }
     }
-    if let Some(node) = managing_node(input, service, draft.status.node.as_ref()) {
-        let message =
-            format!("Waiting for node {node} to confirm that its agent no longer manages the service");
+    let managing_node = managing_nodes(input, service, draft.status.node.as_ref()).next();
+    if let Some(node) = managing_node {
+        let message = unconfirmed_message(node);
         draft.status.probe_generation = Some(service.resource.value.metadata.generation);
         if draft.status.state != ServiceState::Queued {
             draft.transition_to(ServiceState::Queued, Reason::Waiting, message.clone());
@@ -48,21 +48,27 @@ pub(super) fn enter(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut Se
     false
 }
 
-/// Returns a node whose agent may still act on the service: its report is that of an order, and its epoch has no proof.
-/// The agent deletes that report once it has read both the spec and the end of the assignment.
-fn managing_node<'a>(
+/// Returns the message about a node that does not confirm the end of the assignment.
+pub(super) fn unconfirmed_message(node: &NodeName) -> String {
+    format!("Waiting for node {node} to confirm that its agent no longer manages the service")
+}
+
+/// Returns the nodes whose agents may still act on the service: the report is that of an order, and its epoch has no
+/// proof. Once an agent has read the end of the assignment, it deletes the report of an Ignored service, and answers for
+/// another service as for one that is not assigned.
+pub(super) fn managing_nodes<'a>(
     input: &PlanInput<'a>,
     service: &Service<'_>,
     assigned_node: Option<&NodeName>,
-) -> Option<&'a NodeName> {
-    let reports = input.cluster_view.service_reports.get(service.name)?;
-    let acts = |node: &NodeName, report: &ServiceReport| {
+) -> impl Iterator<Item = &'a NodeName> {
+    let reports = input.cluster_view.service_reports.get(service.name).into_iter().flatten();
+    let acts = move |node: &NodeName, report: &ServiceReport| {
         let is_of_order = report.action_uid.is_some() && assigned_node == Some(node);
         report.uid == service.uid()
             && (report.phase.is_permitted() || is_of_order)
             && Service::epoch_status(input, node, report.epoch) != EpochStatus::Released
     };
-    reports.iter().find(|(node, report)| acts(node, &report.value)).map(|(node, _)| node)
+    reports.filter(move |(node, report)| acts(node, &report.value)).map(|(node, _)| node)
 }
 
 /// Returns `true` if the service may be on either of two nodes right now.

@@ -205,8 +205,12 @@ fn tombstone_of_moving_resource_names_both_nodes() {
     lab.operate("move", OperationSpec { action, resource, node: target, ..OperationSpec::default() });
     lab.run_until(5_000, "moving", |lab| lab.is_in_state("web", ServiceState::Migrate));
     lab.run(500);
+    // The target cannot confirm that it no longer manages the service.
+    lab.agent(other).isolated = true;
     lab.delete("web");
     lab.run(1_000);
+    assert!(lab.is_in_state("web", ServiceState::Deleting));
+    lab.run(7_000);
     let tombstone: Tombstone = lab.read(&lab.keys.tombstone(&"web".into())).expect("a tombstone");
     assert_eq!(tombstone.nodes.len(), 2, "{tombstone:?}");
 }
