@@ -292,7 +292,7 @@ impl Controller {
 
     /// Sends changed inputs to the election.
     fn update_election(&mut self) {
-        let election_inputs = ElectionInputs::of(&self.cluster_view.timings(), self.yields_until());
+        let election_inputs = ElectionInputs::of(&self.cluster_view, self.yields_until());
         if self.sent_election_inputs.as_ref() != Some(&election_inputs) {
             self.sent_election_inputs = Some(election_inputs.clone());
             self.effects.push_back(Effect::UpdateElection(election_inputs));

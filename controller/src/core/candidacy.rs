@@ -5,12 +5,12 @@
 //! contains ([`ElectionInputs`]).
 
 use super::interface::{CommitId, Config, Effect, Input};
+use super::world::ClusterView;
 use ha_api_types::id::Revision;
 use ha_api_types::keys::Keys;
 use ha_api_types::protocol::Protocol;
 use ha_api_types::record::Candidate;
 use ha_api_types::time::{Millis, Mono, Now};
-use ha_api_types::timing::Timings;
 use ha_store::election::{
     CommitGaps, Election, ElectionView, Leadership, Membership, ReadTracker, Step, WriteKind,
 };
@@ -40,7 +40,7 @@ pub struct ElectionState {
 /// Facts that the election needs from the planner's view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElectionInputs {
-    /// Heartbeat interval (Ki) of the cluster, in milliseconds.
+    /// Longest interval between commits of this process, in milliseconds.
     pub interval_ms: Millis,
     /// Time in milliseconds for which a refresh is valid (Th).
     pub valid_ms: Millis,
@@ -54,9 +54,10 @@ pub struct ElectionInputs {
 }
 
 impl ElectionInputs {
-    pub(super) fn of(timings: &Timings, yields_until: Option<Mono>) -> ElectionInputs {
+    pub(super) fn of(cluster_view: &ClusterView, yields_until: Option<Mono>) -> ElectionInputs {
+        let timings = cluster_view.timings();
         ElectionInputs {
-            interval_ms: timings.heartbeat_interval_ms,
+            interval_ms: cluster_view.commit_interval_ms(),
             valid_ms: timings.heartbeat_valid_ms,
             lease_seconds: timings.leader_lease_seconds(),
             yields_until,

@@ -32,7 +32,7 @@ impl Controller {
 
     /// Asks the election to resign in favor of an older controller, if allowed (R9.29).
     pub(super) fn request_yield_to_older(&mut self) {
-        let election_inputs = ElectionInputs::of(&self.cluster_view.timings(), self.yields_until());
+        let election_inputs = ElectionInputs::of(&self.cluster_view, self.yields_until());
         self.effects
             .push_back(Effect::UpdateElection(ElectionInputs { yields_now: true, ..election_inputs }));
     }

@@ -74,6 +74,20 @@ impl ClusterView {
         )
     }
 
+    /// Returns the longest interval in milliseconds between commits of a controller: the shortest heartbeat interval (Ki)
+    /// of the cluster and of the nodes with an open epoch.
+    ///
+    /// The silence of a node is evidence only if the leader's commits have no gap longer than half of the node's Th (R5.8).
+    /// A node that was lost before it read a slower profile keeps its own Th.
+    pub fn commit_interval_ms(&self) -> Millis {
+        let is_open = |node: &NodeName| {
+            self.fences.get(node).is_some_and(|fence| fence.value.state == FenceState::Open)
+        };
+        let reports = self.node_reports.iter().filter(|(node, _)| is_open(node));
+        let intervals = reports.map(|(_, report)| report.value.timings.heartbeat_interval_ms);
+        intervals.fold(self.timings().heartbeat_interval_ms, Millis::min)
+    }
+
     /// Observes a fence. The time in which a newly admitted node must send its first heartbeat begins now.
     pub(super) fn observe_fence(&mut self, node: &NodeName, now: Mono) {
         let Some(fence) = self.fences.get(node) else { return };
