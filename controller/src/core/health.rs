@@ -2,6 +2,7 @@
 
 use super::fencing::devices::{declared_devices, is_proving};
 use super::plan_input::PlanInput;
+use super::stored_view::status_of;
 use super::world::ClusterView;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
@@ -299,11 +300,11 @@ fn silence_fencing_delay(
 fn active_services(cluster_view: &ClusterView) -> BTreeMap<NodeName, BTreeSet<ResourceName>> {
     let mut active: BTreeMap<NodeName, BTreeSet<ResourceName>> = BTreeMap::new();
     // A deleted resource is no longer managed. A resource with an unreadable spec is still managed, and so is an Ignored
-    // resource whose assignment has not ended: its agent guards it until then.
+    // resource until its state is Ignored: until then, an agent may still act on it and guards it (R7.18, R7.19).
     let managed = |name: &ResourceName| match cluster_view.resources.get(name) {
         Some(resource) => {
             resource.value.spec.state != RequestedState::Ignored
-                || cluster_view.assignments.contains_key(name)
+                || status_of(cluster_view, &resource.value).state != ServiceState::Ignored
         }
         None => cluster_view.unreadable.contains_key(&cluster_view.keys.spec(Kind::Resource, name)),
     };
