@@ -33,13 +33,10 @@ pub fn controller_permissions(keys: &Keys) -> Vec<Permission> {
     vec![Permission::write(keys.root().to_owned())]
 }
 
-/// Returns the permissions of a node's agent: it writes only its own keys.
-///
-/// The agent reads the definitions of all services, because it must recognize each of them on its machine, and the
-/// reports of other nodes, for migrations. The agent reads no Node object except its own, and therefore no fence devices
-/// of other nodes.
-pub fn agent_permissions(keys: &Keys, node: &NodeName) -> Vec<Permission> {
-    let reads = [
+/// Returns the selectors of the keys that the agent of a node watches: prefixes, which end in `/`, and the key of its own
+/// Node. The agent does not see the fence devices of other nodes.
+pub fn agent_selectors(keys: &Keys, node: &NodeName) -> Vec<String> {
+    vec![
         keys.specs_of(Kind::Cluster),
         keys.spec(Kind::Node, node),
         keys.specs_of(Kind::Resource),
@@ -49,17 +46,27 @@ pub fn agent_permissions(keys: &Keys, node: &NodeName) -> Vec<Permission> {
         keys.assignments(),
         keys.fences(),
         keys.candidates(),
-        keys.reports(),
-        keys.incarnation(),
-        keys.log_requests_of(node),
-    ];
+        keys.reports_of(node),
+    ]
+}
+
+/// Returns the permissions of a node's agent: it writes only its own keys.
+///
+/// The agent reads the definitions of all services, because it must recognize each of them on its machine, and the
+/// reports of other nodes, for migrations. The agent reads no Node object except its own, and therefore no fence devices
+/// of other nodes.
+pub fn agent_permissions(keys: &Keys, node: &NodeName) -> Vec<Permission> {
+    let others = [keys.reports(), keys.incarnation(), keys.log_requests_of(node)];
     let writes = [
         keys.alive(node),
         keys.reports_of(node),
         keys.event(&format!("agent-{node}"), ""),
         keys.log_answers_of(node),
     ];
-    reads.into_iter().map(Permission::read).chain(writes.into_iter().map(Permission::write)).collect()
+    let reads = agent_selectors(keys, node).into_iter().chain(others).filter(|key| !writes.contains(key));
+    let mut permissions: Vec<Permission> = reads.map(Permission::read).collect();
+    permissions.extend(writes.into_iter().map(Permission::write));
+    permissions
 }
 
 #[cfg(test)]

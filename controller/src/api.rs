@@ -55,6 +55,7 @@ use ha_api_types::names;
 use ha_api_types::record::LOG_LEASE_SECONDS;
 use ha_api_types::time::Timestamp;
 use ha_api_types::view::StoreMember;
+use ha_runtime::clock::wall_unix_ms;
 use ha_runtime::http::admin::ReadState;
 use ha_store::{ShortLease, Store};
 pub use hold::AskHold;
@@ -63,7 +64,6 @@ use metrics::WatchPermit;
 use observer::Observer;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -202,8 +202,7 @@ impl<S> ApiState<S> {
     /// Returns the wall clock time, for timestamps that people read.
     #[expect(clippy::unused_self, reason = "the clock belongs to the state of the API")]
     fn timestamp(&self) -> Timestamp {
-        let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp::from_unix_ms(i128::try_from(elapsed.as_millis()).unwrap_or(0))
+        Timestamp::from_unix_ms(wall_unix_ms())
     }
 
     fn now_seconds(&self) -> i64 {

@@ -25,6 +25,11 @@ pub fn run<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[S]) -> Resu
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Returns the whole output of a command.
+pub fn output_text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
 /// Runs `program` and returns its status and output, even if it failed.
 ///
 /// # Errors

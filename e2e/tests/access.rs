@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use ha_e2e::binaries;
+use ha_e2e::command::output_text;
 use ha_e2e::plan::{TOKEN_FILE, api_socket, audit_log};
 use ha_e2e::scenario::{STEP_TIMEOUT, Scenario};
 use ha_e2e::wait::{wait_for, wait_until};
@@ -15,11 +16,6 @@ use serde_json::Value;
 /// Settings of `openssl ca`, as in docs/tasks/rotate-certificates.md.
 const OPENSSL_SETTINGS: &str = "[ca]\ndefault_ca = hactl\n[hactl]\ndatabase = index.txt\ncrlnumber = crlnumber\n\
     default_md = sha256\ndefault_crl_days = 3650\ncertificate = ca.pem\nprivate_key = ca.key\n";
-
-/// Returns the whole output of a command.
-fn output_text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
 
 fn check(output: &Output, expected: i32, parts: &[&str]) -> Result<()> {
     let text = output_text(output);

@@ -1,19 +1,14 @@
 //! Tests of hactl on a whole cluster: output, exit status and effects.
 
 use std::path::PathBuf;
-use std::process::Output;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ha_e2e::command::output_text;
 use ha_e2e::machine::Role;
 use ha_e2e::scenario::{STEP_TIMEOUT, Scenario, WITNESS, witness_spec};
 use ha_e2e::wait::{check_holds_for, wait_until};
 use serde_json::json;
-
-/// Returns the whole output of a command.
-fn output_text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
 
 /// Runs hactl, checks its exit status and returns its output.
 fn hactl(scenario: &Scenario, arguments: &[&str], expected: i32) -> Result<String> {

@@ -18,6 +18,11 @@ pub(crate) const SYSTEM_FILE: &str = "/etc/hactl/config.yaml";
 /// Default server: the controller on this machine, which root can reach without a certificate.
 pub(crate) const LOCAL_SERVER: &str = "unix:/run/hactl-controller/api.sock";
 
+/// Returns the path of the socket in [`LOCAL_SERVER`], which is in the directory that the unit of ha-controller creates.
+pub(crate) fn local_socket() -> &'static str {
+    LOCAL_SERVER.trim_start_matches("unix:")
+}
+
 /// Flags that select the cluster.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Connection")]

@@ -1,6 +1,6 @@
 //! Durations as users write them: `37s`, `10m`, `2h`, `500ms`. A number needs a unit, except 0.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Parses a duration of one or several units (`1h30m`).
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
@@ -35,6 +35,11 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         total = total.checked_add(part).ok_or_else(wrong)?;
     }
     Ok(total)
+}
+
+/// Returns the time since 1970 on the wall clock; zero before.
+pub(crate) fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Returns a duration for a table with at most two units: `5d`, `3h12m`, `45s`.

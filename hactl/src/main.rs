@@ -7,6 +7,7 @@
 )]
 
 mod arguments;
+mod atomic_file;
 mod client;
 mod command;
 mod config;

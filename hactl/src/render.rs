@@ -14,7 +14,6 @@ use custom_columns::CustomColumns;
 use ha_api_types::time::Timestamp;
 use serde_json::Value;
 use std::ffi::OsStr;
-use std::time::{SystemTime, UNIX_EPOCH};
 use template::Template;
 
 /// The form of the output.
@@ -145,10 +144,7 @@ pub(crate) fn age(timestamp: Option<&Timestamp>) -> String {
     }
 }
 
-fn now_seconds() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .ok()
-        .and_then(|since| i64::try_from(since.as_secs()).ok())
-        .unwrap_or(0)
+/// Returns the seconds since 1970 on the wall clock.
+pub(crate) fn now_seconds() -> i64 {
+    i64::try_from(crate::duration::since_1970().as_secs()).unwrap_or(0)
 }

@@ -63,8 +63,8 @@ pub use usage::{Meter, Sample};
 use crate::watchdog::Moment;
 use arming::Watchdog;
 use commits::Purpose;
-use ha_api_types::id::{NodeName, ResourceName, Revision};
-use ha_api_types::keys::{Key, Keys};
+use ha_api_types::id::{ResourceName, Revision};
+use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::record::NotStopped;
 use ha_api_types::resource::ServiceDefinition;
@@ -87,23 +87,6 @@ const CLOCK_CHECK_MS: Millis = 500;
 /// Maximum number of rounds after an input. Every round makes progress, so this limit is never reached.
 const MAX_ROUNDS: usize = 64;
 
-/// Returns the selectors of the etcd keys that the agent of `node` must see: prefixes, which end in `/`, and the key of
-/// its own Node. The fence devices of other nodes stay unknown to it.
-pub fn prefixes(keys: &Keys, node: &NodeName) -> Vec<String> {
-    vec![
-        keys.specs_of(Kind::Cluster),
-        keys.spec(Kind::Node, node),
-        keys.specs_of(Kind::Resource),
-        keys.specs_of(Kind::Operation),
-        keys.statuses_of(Kind::Cluster),
-        keys.statuses_of(Kind::Operation),
-        keys.assignments(),
-        keys.fences(),
-        keys.candidates(),
-        keys.reports_of(node),
-    ]
-}
-
 /// The agent's state machine.
 ///
 /// Guarantees: the core orders a start only under a permit that was committed with every guard of FENCING, section 6.
@@ -115,7 +98,8 @@ pub fn prefixes(keys: &Keys, node: &NodeName) -> Vec<String> {
 ///
 /// ```
 /// use ha_api_types::{id::Revision, keys::Keys, time::Now};
-/// use ha_node_agent::core::{AgentCore, Config, Effect, Input, Journal, prefixes};
+/// use ha_node_agent::core::{AgentCore, Config, Effect, Input, Journal};
+/// use ha_api_types::etcd_access::agent_selectors;
 ///
 /// let keys = Keys::new("lab");
 /// # let config = Config {
@@ -132,7 +116,7 @@ pub fn prefixes(keys: &Keys, node: &NodeName) -> Vec<String> {
 /// #     version: "1".to_owned(),
 /// # };
 /// let mut agent = AgentCore::new(config, Journal::default());
-/// for prefix in prefixes(&keys, &"node1".into()) {
+/// for prefix in agent_selectors(&keys, &"node1".into()) {
 ///     let synced = Input::Synced { prefix, entries: Vec::new(), revision: Revision(1) };
 ///     agent.handle(&Now::default(), synced);
 /// }

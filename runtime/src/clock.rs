@@ -39,9 +39,14 @@ impl Clock for SystemClock {
         Now {
             raw: Mono(read_ms(ClockId::CLOCK_MONOTONIC_RAW)),
             boot: Mono(read_ms(ClockId::CLOCK_BOOTTIME)),
-            wall_unix_ms: i128::from(read_ms(ClockId::CLOCK_REALTIME)),
+            wall_unix_ms: wall_unix_ms(),
         }
     }
+}
+
+/// Returns the wall clock in milliseconds since 1970, for times that people read.
+pub fn wall_unix_ms() -> i128 {
+    i128::from(read_ms(ClockId::CLOCK_REALTIME))
 }
 
 /// Returns the time of a clock in milliseconds, rounded down.

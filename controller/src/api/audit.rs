@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use ha_api_types::id::Revision;
 use ha_api_types::kind::{GROUP, Kind};
 use ha_api_types::time::Timestamp;
+use ha_runtime::clock::wall_unix_ms;
 use ha_runtime::http::Peer;
 use ha_runtime::problems::Problems;
 use serde::Serialize;
@@ -16,7 +17,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A change of one object that a request has made, or would make without dry run.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -136,7 +136,7 @@ impl AuditLog {
         }
         for change in &changes {
             let line = Line {
-                time: now(),
+                time: Timestamp::precise(wall_unix_ms()),
                 user: user.map_or("", |user| &user.name),
                 groups: user.map_or(&[], |user| &user.groups),
                 source: source.map_or_else(String::new, |source| source.to_string()),
@@ -158,13 +158,16 @@ impl AuditLog {
     }
 
     fn write(&self, line: &str) {
-        let Some(path) = &self.file else {
+        if !self.file.as_deref().is_some_and(|path| self.write_to_file(path, line)) {
             tracing::info!(target: "audit", record = line, "API request");
-            return;
-        };
+        }
+    }
+
+    /// Returns `true` if the file has the record.
+    fn write_to_file(&self, path: &Path, line: &str) -> bool {
         // The file is opened for each line, so that a rotated file is replaced at once. Writes are rare.
         let written = open(path).and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
-        match written {
+        match &written {
             Ok(()) => {
                 if self.failing.record(&(), None) {
                     tracing::info!(path = %path.display(), "writing the audit log again");
@@ -174,19 +177,14 @@ impl AuditLog {
                 if self.failing.record(&(), Some(error.to_string())) {
                     tracing::error!(path = %path.display(), %error, "cannot write the audit log, the journal gets the records");
                 }
-                tracing::info!(target: "audit", record = line, "API request");
             }
         }
+        written.is_ok()
     }
 }
 
 fn open(path: &Path) -> io::Result<std::fs::File> {
     OpenOptions::new().append(true).create(true).mode(0o640).open(path)
-}
-
-fn now() -> Timestamp {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::precise(i128::try_from(elapsed.as_millis()).unwrap_or(0))
 }
 
 impl Attributes {

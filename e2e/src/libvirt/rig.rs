@@ -1,7 +1,6 @@
 //! A cluster of two nodes with libvirt, one guest, and the guest's consoles.
 
 use std::path::Path;
-use std::process::Output;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -10,6 +9,7 @@ use serde_json::{Value, json};
 use super::console::{Consoles, GuestLine};
 use super::{guest, host};
 use crate::cluster::Cluster;
+use crate::command::output_text;
 use crate::machine::Role;
 use crate::plan::Plan;
 use crate::process;
@@ -243,8 +243,4 @@ fn merge(value: &mut Value, patch: &Value) {
         }
         (value, patch) => *value = patch.clone(),
     }
-}
-
-fn output_text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }

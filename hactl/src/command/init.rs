@@ -16,6 +16,8 @@ use std::path::PathBuf;
 
 /// Directory in which ha-controller and ha-node-agent search for their settings, as their units are installed.
 const CONFIG_DIRECTORY: &str = "/etc/hactl";
+/// Group with which the package runs ha-controller.
+pub(super) const CONTROLLER_GROUP: &str = "_hactl";
 
 /// Generate the initial configuration of this host
 #[derive(Args, Clone, Debug)]

@@ -4,6 +4,7 @@ mod backup_facts;
 mod credentials;
 mod private_etcd;
 
+use crate::duration::since_1970;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
 use backup_facts::{BackupFacts, WARNING, confirm};
@@ -17,7 +18,6 @@ use ha_api_types::time::Timestamp;
 use private_etcd::{PrivateEtcd, Programs};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Prepare an etcd backup for the restore of a cluster
 #[derive(Args, Debug)]
@@ -108,8 +108,7 @@ impl Restore {
             Some(backup) => backup.clone(),
             None => empty_backup(programs, scratch).await?,
         };
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let revision_increase = revision_raise(i128::try_from(since_1970.as_micros()).unwrap_or_default());
+        let revision_increase = revision_raise(i128::try_from(since_1970().as_micros()).unwrap_or_default());
         let revision = programs.restore(&backup, &data, revision_increase, self.skip_hash_check).await?;
         let etcd = PrivateEtcd::start(programs, scratch, &data).await?;
         let keys = etcd.keys(ALL_CLUSTERS).await?;
@@ -214,8 +213,7 @@ async fn rewrite_keys(
     for part in &keys_deleted_by_restore {
         etcd.delete(part).await?;
     }
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let at = Timestamp::from_unix_ms(i128::try_from(since_1970.as_millis()).unwrap_or_default());
+    let at = Timestamp::from_unix_ms(i128::try_from(since_1970().as_millis()).unwrap_or_default());
     let incarnation = Incarnation::restored(uuid::Uuid::new_v4().to_string(), facts.incarnation);
     let value = serde_json::to_string(&incarnation).map_err(|error| Failure::refused(error.to_string()))?;
     etcd.put(&keys.incarnation(), &value).await?;

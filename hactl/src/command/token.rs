@@ -1,6 +1,9 @@
 //! `hactl token`: the bearer tokens that controllers accept, in a file on each controller.
 
+use super::init::CONTROLLER_GROUP;
+use crate::duration::since_1970;
 use crate::failure::{Exit, Failure, Outcome};
+use crate::render::now_seconds;
 use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
@@ -12,15 +15,13 @@ use nix::unistd::{Group, chown};
 use rand::Rng;
 use std::fmt::Write as _;
 use std::fs::Permissions;
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Default of `--file`, and of `--token-file` of the controllers in the documentation.
 const DEFAULT_FILE: &str = "/etc/hactl/tokens.yaml";
-/// Group with which the package runs ha-controller.
-const CONTROLLER_GROUP: &str = "_hactl";
 
 /// Manage the tokens that controllers accept, in a file on each controller
 #[derive(Args, Debug)]
@@ -104,8 +105,8 @@ impl TokenCommand {
                 .help(format!("run \"hactl token revoke {name}\" first, or use another name")));
         }
         let text = random_token();
-        let expires = now_unix_ms() + i128::try_from(valid.as_millis()).unwrap_or(0);
-        let expires = Timestamp::from_unix_ms(expires);
+        let expires = since_1970().saturating_add(valid).as_millis();
+        let expires = Timestamp::from_unix_ms(i128::try_from(expires).unwrap_or(i128::MAX));
         file.tokens.push(Token {
             name: name.to_owned(),
             role,
@@ -122,10 +123,9 @@ impl TokenCommand {
     }
 
     fn list(&self, session: &Session) -> Outcome {
-        let now_seconds = i64::try_from(now_unix_ms() / 1000).unwrap_or(0);
         let mut table = Table::new(&["NAME", "ROLE", "EXPIRES", "STATE"]);
         for token in read(&self.file)?.tokens {
-            let state = if token.has_expired(now_seconds) { "Expired" } else { "Valid" };
+            let state = if token.has_expired(now_seconds()) { "Expired" } else { "Valid" };
             table.add_row(vec![
                 Cell::plain(&token.name),
                 Cell::plain(token.role.name()),
@@ -165,11 +165,6 @@ fn random_token() -> String {
     })
 }
 
-fn now_unix_ms() -> i128 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i128::try_from(elapsed.as_millis()).unwrap_or(0)
-}
-
 /// Reads the file; a missing file has no tokens.
 fn read(path: &Path) -> Result<TokenFile, Failure> {
     let wrong = |message: String| Failure::usage(format!("{}: {message}", path.display()));
@@ -189,16 +184,13 @@ fn write(path: &Path, file: &TokenFile) -> Result<(), Failure> {
     };
     let value = serde_json::to_value(file).map_err(|error| Failure::refused(error.to_string()))?;
     let text = yaml::to_text(&value).map_err(|error| Failure::refused(error.to_string()))?;
-    let directory =
-        path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut temporary = tempfile::NamedTempFile::new_in(directory).map_err(failed)?;
-    temporary.write_all(text.as_bytes()).map_err(failed)?;
     let (mode, owner, group) = match std::fs::metadata(path) {
         Ok(existing) => (existing.mode(), Some(existing.uid().into()), Some(existing.gid().into())),
         Err(_) => (0o640, None, Group::from_name(CONTROLLER_GROUP).ok().flatten().map(|group| group.gid)),
     };
-    chown(temporary.path(), owner, group).map_err(|error| failed(error.into()))?;
-    temporary.as_file().set_permissions(Permissions::from_mode(mode & 0o7777)).map_err(failed)?;
-    temporary.as_file().sync_all().map_err(failed)?;
-    temporary.persist(path).map(|_| ()).map_err(|error| failed(error.error))
+    crate::atomic_file::replace(path, &text, |file| {
+        chown(file.path(), owner, group)?;
+        file.as_file().set_permissions(Permissions::from_mode(mode & 0o7777))
+    })
+    .map_err(failed)
 }

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::names::most_similar;
 use ha_api_types::yaml;
 use serde::{Deserialize, Serialize};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// A configuration file.
@@ -109,11 +109,7 @@ impl ConfigFile {
             Some(_) | None => Path::new("."),
         };
         std::fs::create_dir_all(directory).map_err(failed)?;
-        let mut temporary = tempfile::NamedTempFile::new_in(directory).map_err(failed)?;
-        temporary.write_all(text.as_bytes()).map_err(failed)?;
-        temporary.as_file().sync_all().map_err(failed)?;
-        temporary.persist(path).map_err(|error| failed(error.error))?;
-        Ok(())
+        crate::atomic_file::replace(path, &text, |_| Ok(())).map_err(failed)
     }
 }
 

@@ -15,11 +15,11 @@ use ha_store::{Change, Entry, LeaseId, Outcome};
 /// Every input is safe at any time: the core ignores an answer to a request that is no longer open.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// A complete linearizable read of one of [`super::prefixes`]; it replaces the known state of that prefix.
+    /// A complete linearizable read of one of the `agent_selectors`; it replaces the known state of these keys.
     Synced {
-        /// The prefix that was read.
+        /// The selector that was read.
         prefix: String,
-        /// All entries under the prefix.
+        /// All entries that it selects.
         entries: Vec<Entry>,
         /// The etcd revision of the read.
         revision: Revision,

@@ -85,8 +85,7 @@ impl AgentCore {
         // Services that became desired, assigned or managed after clearing began are probed and killed like the rest.
         for name in self.service_names() {
             self.with_service(&name, |core, service| {
-                let concerns = core.is_exclusive(service) && !core.is_unmanaged(&name);
-                if !concerns || is_killing(&service.step) {
+                if !core.is_guarded(service) || is_killing(&service.step) {
                     return;
                 }
                 if service.is_gone() {
@@ -99,7 +98,7 @@ impl AgentCore {
         let mut all_done = true;
         let mut not_stopped = Vec::new();
         for service in self.services.values() {
-            if !self.is_exclusive(service) || self.is_unmanaged(&service.definition.name) {
+            if !self.is_guarded(service) {
                 continue;
             }
             if service.kill_tries() >= MAX_REGISTRATION_TRIES {
@@ -137,9 +136,7 @@ impl AgentCore {
 
     /// Returns `true` if every exclusive service is confirmed to have ended since clearing began.
     pub(super) fn is_cleared(&self) -> bool {
-        self.services.values().all(|service| {
-            !self.is_exclusive(service) || self.is_unmanaged(&service.definition.name) || service.is_gone()
-        })
+        self.services.values().all(|service| !self.is_guarded(service) || service.is_gone())
     }
 
     fn registering_report(&self) -> NodeReport {

@@ -108,6 +108,11 @@ impl AgentCore {
                 .is_some_and(|assignment| assignment.definition.exclusive)
     }
 
+    /// Returns `true` if this node guards the copies of the service: they are exclusive, and the service is managed.
+    pub(super) fn is_guarded(&self, service: &Service) -> bool {
+        self.is_exclusive(service) && !self.is_unmanaged(service.name())
+    }
+
     pub(super) fn migration_target(assignment: &Assignment) -> Option<NodeName> {
         match &assignment.action {
             Action::Migrate { target, .. } => Some(target.clone()),

@@ -42,7 +42,7 @@ impl AgentCore {
     /// Returns `true` unless the service is confirmed stopped, unmanaged, or `exclusive: false`. A permit in progress
     /// counts as active (FENCING 4).
     pub(super) fn is_active(&self, service: &Service) -> bool {
-        if !self.is_exclusive(service) || self.is_unmanaged(service.name()) {
+        if !self.is_guarded(service) {
             return false;
         }
         let under_way = match &service.step {
@@ -173,7 +173,7 @@ impl AgentCore {
         let mut killed = 0;
         for name in self.service_names() {
             self.with_service(&name, |core, service| {
-                let concerns = core.is_exclusive(service) && !core.is_unmanaged(&name);
+                let concerns = core.is_guarded(service);
                 let is_being_killed = matches!(
                     service.step,
                     Step::Kill { why: KillReason::BeforeReset(_), .. }
@@ -212,9 +212,7 @@ impl AgentCore {
 
     /// Writes a shutdown record that names the services that have not ended.
     fn record_remaining_services(&mut self, now: &Now, cause: &str) {
-        let is_left = |service: &&Service| {
-            self.is_exclusive(service) && !self.is_unmanaged(service.name()) && self.may_be_here(service)
-        };
+        let is_left = |service: &&Service| self.is_guarded(service) && self.may_be_here(service);
         let remaining_services: Vec<&str> =
             self.services.values().filter(is_left).map(|service| service.name().as_str()).collect();
         let message = if remaining_services.is_empty() {

@@ -307,7 +307,7 @@ impl AgentCore {
                 service.begun = None;
                 service.write = None;
                 service.cleared.clear();
-                if core.is_exclusive(service) && !core.is_unmanaged(&service.definition.name) {
+                if core.is_guarded(service) {
                     // Every service is verified again, even if it is known to be stopped, because the registration
                     // depends on it.
                     if service.presence == Presence::Stopped {

@@ -30,14 +30,16 @@ use super::*;
 use crate::watchdog::core as daemon;
 use crate::watchdog::protocol;
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
+use ha_api_types::etcd_access::agent_selectors;
 use ha_api_types::id::{NodeName, ResourceName};
+use ha_api_types::keys::Keys;
 use ha_api_types::record::{
     Action, Alive, Assignment, FailureClass, Fence, FenceState, HoldAnswer, HoldRequest, NodeReport,
     Observed, Phase, Replacement, ReplacementPhase, ServiceReport,
 };
 use ha_api_types::resource::{Resource, ResourceSpec};
 use ha_store::memory_state::MemoryState;
-use ha_store::{Change, Guard, LeaseId, Outcome, Transaction};
+use ha_store::{Change, Guard, LeaseId, Outcome, Transaction, selects};
 use serde::de::DeserializeOwned;
 use starting_points::config;
 use std::collections::BTreeSet;
@@ -211,7 +213,7 @@ impl World {
     }
 
     pub(super) fn sync(&mut self) {
-        for prefix in prefixes(&self.keys, &own_node()) {
+        for prefix in agent_selectors(&self.keys, &own_node()) {
             let reading = self.state.list(&prefix);
             self.input(Input::Synced { prefix, entries: reading.entries, revision: reading.revision });
         }
@@ -261,7 +263,7 @@ impl World {
                     Change::Put(entry) => &entry.key,
                     Change::Delete { key, .. } => key,
                 };
-                prefixes(&self.keys, &own_node()).iter().any(|prefix| key.starts_with(prefix))
+                agent_selectors(&self.keys, &own_node()).iter().any(|selector| selects(selector, key))
             }));
         }
         self.delivered_revision = revision;

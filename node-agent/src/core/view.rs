@@ -4,6 +4,7 @@ mod cluster;
 
 use super::unreadable::own_report;
 use ha_api_types::cluster::{Cluster, ClusterStatus};
+use ha_api_types::etcd_access::agent_selectors;
 use ha_api_types::id::{NodeName, OperationName, ResourceName, Revision};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
@@ -188,7 +189,7 @@ impl View {
         View {
             keys: keys.clone(),
             node: node.to_owned(),
-            unsynced_prefixes: super::prefixes(keys, node).into_iter().collect(),
+            unsynced_prefixes: agent_selectors(keys, node).into_iter().collect(),
             revision: Revision(0),
             clusters: Table::default(),
             active: None,
@@ -219,7 +220,7 @@ impl View {
 
     pub(super) fn on_synced(&mut self, prefix: &str, entries: &[Entry], revision: Revision) {
         let was_syncing = self.unsynced_prefixes.remove(prefix)
-            || super::prefixes(&self.keys, &self.node).iter().any(|p| p == prefix);
+            || agent_selectors(&self.keys, &self.node).iter().any(|p| p == prefix);
         if !was_syncing {
             return;
         }

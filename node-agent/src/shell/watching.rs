@@ -6,19 +6,19 @@ use futures::StreamExt;
 use ha_runtime::http::admin::Checks;
 use ha_store::etcd::EtcdStore;
 use ha_store::reflector::{Item, Options, WatchLog, reflector};
-use ha_store::{FollowedData, Store, StoreError, Verdict};
+use ha_store::{FollowedData, Store, StoreError, Verdict, selects};
 
-/// Watches these prefixes for as long as the loop runs. Data that this node must not follow is not passed to the core
+/// Watches the keys of these selectors for as long as the loop runs. Data that this node must not follow is not passed to the core
 /// (FENCING, R1.30 to R1.32).
 pub(super) fn spawn(
     store: EtcdStore,
     followed: FollowedData,
-    prefixes: Vec<String>,
+    selectors: Vec<String>,
     inputs: Inputs,
     ready: Checks,
 ) {
     tokio::spawn(async move {
-        let (_refresher, mut items) = reflector(store.clone(), prefixes.clone(), Options::default());
+        let (_refresher, mut items) = reflector(store.clone(), selectors.clone(), Options::default());
         let mut log = WatchLog::default();
         while let Some(item) = items.next().await {
             log.log_transition(&item);
@@ -26,12 +26,12 @@ pub(super) fn spawn(
                 Item::Synced(reading) => match follow(&store, &followed, &inputs).await {
                     Ok(()) => {
                         ready.set("store", Ok(()));
-                        prefixes.iter().all(|prefix| {
+                        selectors.iter().all(|selector| {
                             let entries =
-                                reading.entries.iter().filter(|entry| entry.key.starts_with(prefix.as_str()));
+                                reading.entries.iter().filter(|entry| selects(selector, &entry.key));
                             inputs
                                 .send(Input::Synced {
-                                    prefix: prefix.clone(),
+                                    prefix: selector.clone(),
                                     entries: entries.cloned().collect(),
                                     revision: reading.revision,
                                 })

@@ -5,6 +5,7 @@ use super::event::{Event, Sender};
 use super::network::Direction;
 use super::process::{Client, Generation};
 use super::recorded::Step;
+use ha_api_types::etcd_access::agent_selectors;
 use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::keys::Key;
 use ha_api_types::time::{Millis, Mono};
@@ -49,7 +50,7 @@ pub(crate) enum Request {
     Keep(LeaseId),
     /// Revoke a lease.
     Revoke(LeaseId),
-    /// Read all keys with these prefixes.
+    /// Read all keys with these selectors.
     List(Vec<String>),
 }
 
@@ -244,8 +245,8 @@ impl World {
                 }
                 Answer::Revoked
             }
-            Request::List(prefixes) => {
-                let lists = prefixes
+            Request::List(selectors) => {
+                let lists = selectors
                     .into_iter()
                     .map(|prefix| (prefix.clone(), self.store.list(&prefix).entries))
                     .collect();
@@ -436,12 +437,12 @@ impl World {
         generation: Generation,
         answers: controller::RefreshId,
     ) {
-        let prefixes = match client {
-            Client::Agent(node) => agent::prefixes(&self.keys, node),
+        let selectors = match client {
+            Client::Agent(node) => agent_selectors(&self.keys, node),
             Client::Controller(_) => vec![self.keys.root().to_owned()],
         };
         self.count_syncs(client, |syncs| syncs + 1);
-        self.send_request(client, generation, Purpose::Sync(answers), Request::List(prefixes), None);
+        self.send_request(client, generation, Purpose::Sync(answers), Request::List(selectors), None);
     }
 
     /// Changes the number of unanswered full reads of a process.
@@ -520,11 +521,13 @@ impl World {
             self.queue.push(self.now + WATCH_RETRY_MS, Event::Watch(client.clone(), generation));
             return;
         }
-        let prefixes = match client {
-            Client::Agent(node) => self.agents.get(node).map(|process| process.prefixes.as_slice()),
-            Client::Controller(node) => self.controllers.get(node).map(|process| process.prefixes.as_slice()),
+        let selectors = match client {
+            Client::Agent(node) => self.agents.get(node).map(|process| process.selectors.as_slice()),
+            Client::Controller(node) => {
+                self.controllers.get(node).map(|process| process.selectors.as_slice())
+            }
         };
-        let Ok(changes) = self.store.changes_of(prefixes.unwrap_or_default(), cursor + 1) else {
+        let Ok(changes) = self.store.changes_of(selectors.unwrap_or_default(), cursor + 1) else {
             self.set_cursor(client, None);
             self.schedule_failed_sync(client, generation, 0);
             return;

@@ -6,6 +6,7 @@ use super::invariants::Bound;
 use super::process::{Client, Generation, Process};
 use super::version::Version;
 use crate::scenario::action::ProcessVerb;
+use ha_api_types::etcd_access::agent_selectors;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::record::SleepProtection;
 use ha_api_types::time::Millis;
@@ -166,8 +167,8 @@ impl World {
                 };
                 let core = AgentCore::new(config, machine.journal.clone());
                 self.generation_count = generation;
-                let prefixes = ha_node_agent::core::prefixes(&self.keys, node);
-                self.agents.insert(node.clone(), Process::new(core, generation, prefixes));
+                let selectors = agent_selectors(&self.keys, node);
+                self.agents.insert(node.clone(), Process::new(core, generation, selectors));
                 self.log(node, "agent", "starts");
                 self.connect_watchdog(node, generation);
             }
@@ -185,10 +186,10 @@ impl World {
                     is_only_process: true,
                 };
                 self.generation_count = generation;
-                let prefixes = vec![self.keys.root().to_owned()];
+                let selectors = vec![self.keys.root().to_owned()];
                 let mut core = Replica::new(config);
                 core.plan_slowly(machine.plan_ms > 0);
-                let process = Process::new(core, generation, prefixes);
+                let process = Process::new(core, generation, selectors);
                 self.controllers.insert(node.clone(), process);
                 self.log(node, "controller", "starts");
             }

@@ -6,7 +6,7 @@ use ha_api_types::time::{Mono, Now};
 use ha_controller::core::RefreshId;
 use ha_controller::core::replica::{Replica, is_election_refresh};
 use ha_node_agent::core::AgentCore;
-use ha_store::Change;
+use ha_store::{Change, selects};
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -83,7 +83,7 @@ pub(crate) struct Process<C: Core> {
     /// Revision up to which the process has read etcd; `None`: the first full read is not complete.
     pub cursor: Option<Revision>,
     /// Prefixes that the process watches.
-    pub prefixes: Vec<String>,
+    pub selectors: Vec<String>,
     /// `true` if a notification of the watch is already scheduled.
     pub watching: bool,
     /// Number of unanswered full reads.
@@ -96,7 +96,7 @@ pub(crate) struct Process<C: Core> {
 
 impl<C: Core> Process<C> {
     /// Creates a process that has just started.
-    pub(super) fn new(core: C, generation: Generation, prefixes: Vec<String>) -> Process<C> {
+    pub(super) fn new(core: C, generation: Generation, selectors: Vec<String>) -> Process<C> {
         Process {
             core,
             generation,
@@ -106,7 +106,7 @@ impl<C: Core> Process<C> {
             inbox: Vec::new(),
             outstanding: BTreeSet::new(),
             cursor: None,
-            prefixes,
+            selectors,
             watching: false,
             syncs: 0,
             pending_refreshes: BTreeSet::new(),
@@ -158,7 +158,7 @@ impl<C: Core> Process<C> {
         if self.watching || self.cursor.is_none() {
             return false;
         }
-        let watched = |key: &str| self.prefixes.iter().any(|prefix| key.starts_with(prefix.as_str()));
+        let watched = |key: &str| self.selectors.iter().any(|selector| selects(selector, key));
         if changes.iter().any(|change| watched(change.key())) {
             self.watching = true;
         } else {

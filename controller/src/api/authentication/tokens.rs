@@ -3,11 +3,12 @@
 use ha_api_types::role::Role;
 use ha_api_types::token::{Token, TokenFile, TokenHash};
 use ha_runtime::changed_file::FileStamp;
+use ha_runtime::clock::wall_unix_ms;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Interval at which a long answer checks whether its token is still accepted.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -117,8 +118,7 @@ fn read(path: &Path) -> Result<BTreeMap<TokenHash, Token>, TokenFileError> {
 }
 
 fn unix_seconds() -> i64 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX)
+    i64::try_from(wall_unix_ms() / 1000).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

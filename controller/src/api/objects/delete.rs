@@ -50,8 +50,8 @@ pub(super) async fn delete_object<S: Store>(
     preconditions.dry_run |= parameters.dry_run;
     Ok(match delete(state, kind, name, &preconditions, &Changes::of_request(parts)).await? {
         DeletionOutcome::Deleted(uid) => Json(deleted_status(kind, name, &uid)).into_response(),
-        DeletionOutcome::Marked(object) => {
-            let object = User::of_request(parts).secret_values(kind).in_object(object);
+        DeletionOutcome::Marked(stored) => {
+            let object = User::of_request(parts).secret_values(kind).in_object(stored.object(kind));
             answer::object_response(state, shape, object, StatusCode::OK, &[])
         }
     })
@@ -108,7 +108,7 @@ enum DeletionOutcome {
     /// Deleted; contains the uid.
     Deleted(String),
     /// Deleted once its finalizers are removed; contains the object as it is now.
-    Marked(Value),
+    Marked(Stored),
 }
 
 async fn delete<S: Store>(
@@ -150,11 +150,10 @@ async fn delete<S: Store>(
         match outcome {
             Some(deletion) => {
                 let after = match &deletion {
-                    DeletionOutcome::Deleted(_) => None,
-                    DeletionOutcome::Marked(marked) => marked
-                        .pointer("/metadata/resourceVersion")
-                        .and_then(Value::as_str)
-                        .and_then(|text| text.parse().ok()),
+                    DeletionOutcome::Marked(marked) if !preconditions.dry_run => {
+                        Some(marked.resource_version())
+                    }
+                    DeletionOutcome::Marked(_) | DeletionOutcome::Deleted(_) => None,
                 };
                 changes.add(Change {
                     resource_version_before: Some(stored.resource_version()),
@@ -193,7 +192,7 @@ async fn mark_for_deletion<S: Store>(
             }
         }
     }
-    Ok(Some(DeletionOutcome::Marked(marked.object(kind))))
+    Ok(Some(DeletionOutcome::Marked(marked)))
 }
 
 /// Removes the object. Returns `false` if another write came first.

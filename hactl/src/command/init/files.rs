@@ -1,10 +1,11 @@
 //! The configuration files: their content, and the effect on existing files.
 
-use super::settings::{API_SOCKET, Settings, Tls};
+use super::settings::{Settings, Tls};
+use crate::config::local_socket;
 use crate::failure::Failure;
 use ha_api_types::yaml;
 use serde_json::{Map, Value, json};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -48,7 +49,7 @@ pub(super) fn configuration_files(settings: &Settings, directory: &Path) -> Resu
     if let Some(controller) = &settings.controller {
         let mut map = common_settings(settings);
         map.insert("authorization".to_owned(), json!("Roles"));
-        map.insert("socket".to_owned(), json!(API_SOCKET));
+        map.insert("socket".to_owned(), json!(local_socket()));
         if let Some((listen, advertise_url)) = &controller.tcp {
             map.insert("listen".to_owned(), json!(listen.to_string()));
             map.insert("advertiseUrl".to_owned(), json!(advertise_url));
@@ -152,10 +153,8 @@ impl File {
     fn replace(&self) -> std::io::Result<()> {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         std::fs::create_dir_all(directory)?;
-        let mut temporary = tempfile::NamedTempFile::new_in(directory)?;
-        temporary.write_all(self.text.as_bytes())?;
-        temporary.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
-        temporary.as_file().sync_all()?;
-        temporary.persist(&self.path).map(|_| ()).map_err(|error| error.error)
+        crate::atomic_file::replace(&self.path, &self.text, |file| {
+            file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! The validated settings of a machine, completed with derived values.
 
-use super::{Init, Role};
-use crate::config::ConnectionFlags;
+use super::{CONTROLLER_GROUP, Init, Role};
+use crate::config::{ConnectionFlags, LOCAL_SERVER};
 use crate::failure::Failure;
 use ha_api_types::names::{MAX_NODE_NAME_LENGTH, problem};
 use ha_api_types::timing::Profile;
@@ -13,10 +13,6 @@ use std::path::{Path, PathBuf};
 
 /// Default port of the API.
 const API_PORT: u16 = 7443;
-/// Unix socket of the API, in the directory that the unit of ha-controller creates.
-pub(super) const API_SOCKET: &str = "/run/hactl-controller/api.sock";
-/// Group with which the package runs ha-controller.
-const CONTROLLER_GROUP: &str = "_hactl";
 
 /// The settings of a machine.
 #[derive(Debug)]
@@ -241,7 +237,7 @@ fn client(
 ) -> Result<Option<Client>, Failure> {
     let servers = match (flags.server.as_slice(), own_controller) {
         ([], None) => return Ok(None),
-        ([], Some(_)) => vec![format!("unix:{API_SOCKET}")],
+        ([], Some(_)) => vec![LOCAL_SERVER.to_owned()],
         (given, _) => given.to_vec(),
     };
     let identity = certificate_and_key(

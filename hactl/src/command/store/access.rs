@@ -224,7 +224,11 @@ mod tests {
         let mut present = desired.clone();
         let role = present.roles.get_mut("hactl-lab-node-n1").expect("the role of the node");
         role.insert(KeyRange::from(Permission { selector: "/hactl/lab/v1/".to_owned(), is_write: true }));
-        let alive = role.iter().find(|range| range.key.ends_with("alive/n1")).expect("its own key").clone();
+        let alive = role
+            .iter()
+            .find(|range| range.key.ends_with("alive/n1"))
+            .expect("the heartbeat of node n1")
+            .clone();
         role.remove(&alive);
         role.insert(KeyRange { is_write: false, ..alive });
         assert_eq!(

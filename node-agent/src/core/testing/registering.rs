@@ -1,6 +1,7 @@
 //! Tests of registration (FENCING 3): the services that stop first, the guards, and the accepted request.
 
 use super::*;
+use ha_api_types::etcd_access::agent_selectors;
 use ha_api_types::id::Epoch;
 use ha_api_types::record::Mode;
 
@@ -185,7 +186,7 @@ fn another_machine_with_same_name_waits() {
     world.config.instance = "other".into();
     let mut second_core = AgentCore::new(world.config.clone(), Journal::default());
     let now = world.now();
-    for prefix in prefixes(&world.keys, &own_node()) {
+    for prefix in agent_selectors(&world.keys, &own_node()) {
         let reading = world.state.list(&prefix);
         second_core
             .handle(&now, Input::Synced { prefix, entries: reading.entries, revision: reading.revision });

@@ -1,0 +1,22 @@
+//! Atomic replacement of files: readers see the previous or the new content, also after a crash.
+
+use std::io::{self, Write};
+use std::path::Path;
+use tempfile::NamedTempFile;
+
+/// Replaces a file. `prepare` sets the owner and the permissions of the new file, which only its owner can read before.
+///
+/// # Errors
+/// Fails if the directory is missing or not writable; the previous file then stays.
+pub(crate) fn replace(
+    path: &Path,
+    text: &str,
+    prepare: impl FnOnce(&NamedTempFile) -> io::Result<()>,
+) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut temporary = NamedTempFile::new_in(directory)?;
+    temporary.write_all(text.as_bytes())?;
+    prepare(&temporary)?;
+    temporary.as_file().sync_all()?;
+    temporary.persist(path).map(drop).map_err(|error| error.error)
+}
