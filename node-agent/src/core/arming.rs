@@ -320,7 +320,13 @@ impl AgentCore {
                 }
             }
             Request::Stay => {
-                self.log(Level::Warning, "no exclusive service remains on this node: ha-watchdogd renews the watchdog without a deadline and will not reset the node".to_owned());
+                let consequence = if self.watchdog.takes_pets() {
+                    "ha-watchdogd renews the watchdog without a deadline and will not reset the node"
+                } else {
+                    "the watchdog rejects renewals and may reset the node if its countdown continues"
+                };
+                let message = format!("no exclusive service remains on this node: {consequence}");
+                self.log(Level::Warning, message);
             }
             Request::Release => {
                 self.watchdog.armed_with = None;

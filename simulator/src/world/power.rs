@@ -5,7 +5,7 @@ use super::event::Event;
 use super::invariants::Bound;
 use super::process::{Client, Generation, Process};
 use super::version::Version;
-use crate::scenario::action::ProcessVerb;
+use crate::scenario::action::{PetBehavior, ProcessVerb};
 use ha_api_types::etcd_access::agent_selectors;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::record::SleepProtection;
@@ -105,7 +105,10 @@ impl World {
         // The restore removed the agent's reports, so the active services are unknown until the agent reports again.
         let store_was_restored = !self.store.get(&self.keys.restored()).entries.is_empty();
         let is_watchdog_test = self.machines.get(node).is_some_and(|machine| machine.journal.trial.is_some());
-        if !guards_something && !is_watchdog_test && !store_was_restored {
+        // Nothing can stop the countdown of a device that rejects renewals.
+        let rejects_renewals =
+            self.machines.get(node).is_some_and(|machine| machine.watchdog.pets != PetBehavior::Accept);
+        if !guards_something && !is_watchdog_test && !store_was_restored && !rejects_renewals {
             self.violate("no unnecessary resets", format!("{node} was reset with nothing active"));
         }
         self.lose_everything(node);

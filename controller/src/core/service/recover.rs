@@ -105,22 +105,20 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
             if let Some(message) =
                 start_blocker.filter(|_| service.requested_state() == RequestedState::Started)
             {
-                // A service that may run twice keeps running on a lost node. If that node is reachable again, the
-                // service is adopted on it without a start, because a strict rule may place a dependency on the same
-                // node.
-                match service.node_running_non_exclusive(&planner.input) {
-                    Some(node) if planner.nodes.get(node).is_some_and(NodeHealth::is_online) => {
-                        start_on(planner, service, draft, node, Reason::Adopted);
-                    }
-                    Some(_) | None => draft.add_wait(Reason::WaitingForDependency, message),
+                // A strict rule may place the dependency on the node of the copy.
+                if !adopt_copy(planner, service, draft) {
+                    draft.add_wait(Reason::WaitingForDependency, message);
                 }
                 return;
             }
             let chosen = best_placement(planner, service, draft);
             let (placement, explanation) = resolve_placement(planner, service, draft, chosen);
             let Some(node) = placement.node.clone() else {
-                preemption::preempt_or_wait(planner, service, draft, &placement);
-                preemption::explain_preemption(draft, &placement);
+                let is_started = service.requested_state() == RequestedState::Started;
+                if !(is_started && adopt_copy(planner, service, draft)) {
+                    preemption::preempt_or_wait(planner, service, draft, &placement);
+                    preemption::explain_preemption(draft, &placement);
+                }
                 return;
             };
             if service.requested_state() == RequestedState::Started {
@@ -138,6 +136,18 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         }
         RequestedState::Ignored => {}
     }
+}
+
+/// Adopts a copy that still runs on a node that is reachable again, and returns `true` if there is such a copy. Only a
+/// service that may run twice kept running there. Like any running service, it stays on a node that its rules exclude
+/// until another node is eligible.
+fn adopt_copy(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) -> bool {
+    let copy = service
+        .node_running_non_exclusive(&planner.input)
+        .filter(|node| planner.nodes.get(*node).is_some_and(NodeHealth::is_online));
+    let Some(node) = copy else { return false };
+    start_on(planner, service, draft, node, Reason::Adopted);
+    true
 }
 
 /// Takes no action on a frozen service until its agent is active again, or until the wait for its node has ended.

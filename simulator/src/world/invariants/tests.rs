@@ -6,7 +6,7 @@ use super::super::link::{Purpose, Request};
 use super::super::machine::{Activity, Present};
 use super::super::process::Client;
 use crate::scenario::Scenario;
-use crate::scenario::action::ProcessVerb;
+use crate::scenario::action::{PetBehavior, ProcessVerb};
 use ha_api_types::id::{NodeName, Term};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{Action, Assignment, Fence, FenceState, Phase, Proof, ServiceReport};
@@ -236,6 +236,14 @@ fn needless_reset_is_a_violation() {
     let mut world = healthy_world();
     world.reset(&"node3".into());
     assert_violated(&world, "no unnecessary resets");
+}
+
+#[test]
+fn reset_by_a_device_that_rejects_renewals_is_no_violation() {
+    let mut world = healthy_world();
+    world.set_pets(&"node3".into(), PetBehavior::FailCounting);
+    world.reset(&"node3".into());
+    assert_eq!(world.violations(), []);
 }
 
 #[test]
