@@ -53,11 +53,11 @@ error_reasons! {
     Conflict = 409, "The object has changed since it was read, another manager owns the field, or its state does not allow the change.",
         "resolve the listed causes, read the object again and retry";
     Expired = 410, "The revision to watch or list from has been compacted.", "list again";
-    RequestEntityTooLarge = 413, "The request body is too large.", "split the request into smaller requests";
+    RequestEntityTooLarge = 413, "The request body, or the object that it results in, is too large.", "split the request into smaller requests, or shorten the part that the message names";
     UnsupportedMediaType = 415, "The request body has an unsupported format.", "send one of the formats that the \
      message lists";
     Invalid = 422, "Fields have invalid values.", "correct the fields that the causes name";
-    TooManyRequests = 429, "Too many watches or requests for logs are open.", "wait for the time in `Retry-After`";
+    TooManyRequests = 429, "Too many connections, watches or requests for logs are open.", "wait for the time in `Retry-After`";
     InternalError = 500, "An agent could not read a log, or the controller has an internal error (a bug).", "follow the message; report a bug with the \
      journal of the controller";
     ServiceUnavailable = 503, "The controller is not ready, etcd is unreachable, or the agent of a node is not online.", "use another controller, or \

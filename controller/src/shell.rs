@@ -38,6 +38,7 @@ use ha_store::event_writer::EventWriter;
 use hold_requests::HoldRequests;
 use measured::MeasuredController;
 use metrics::{ControllerMetrics, CoreMetrics};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -51,12 +52,28 @@ pub(crate) type Inputs = mpsc::UnboundedSender<Input>;
 /// Maximum time that the shutdown waits for the deletion of the leader key.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
+/// Number of open files that suffices for the limits of the connections.
+const OPEN_FILES: u64 = 65_536;
+
 /// Runs the program: reads its options, runs until a shutdown is requested, and returns the exit status.
 pub fn main() -> ExitCode {
     ha_runtime::program::main(run)
 }
 
+/// Raises the limit of open files as far as permitted. The usual limit of 1,024 is lower than the limits of the
+/// connections, so that clients without credentials could use it up.
+fn raise_file_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
+        let limit = OPEN_FILES.min(hard);
+        if soft < limit { setrlimit(Resource::RLIMIT_NOFILE, limit, hard) } else { Ok(()) }
+    });
+    if let Err(error) = raised {
+        tracing::warn!(%error, "cannot raise the limit of open files");
+    }
+}
+
 async fn run(options: Options) -> anyhow::Result<()> {
+    raise_file_limit();
     let lock = match lock_state_dir(&options.state_dir) {
         Ok(lock) => Some(lock),
         Err(error @ LockError::Held(_)) => return Err(invalid_settings(error)),

@@ -210,6 +210,18 @@ async fn all_mistakes_are_reported_at_once() {
 }
 
 #[tokio::test]
+async fn object_that_etcd_cannot_store_is_refused_with_its_largest_part() {
+    let api = Api::over(MemoryStore::new());
+    let mut wide = group("g");
+    wide["metadata"]["labels"] = (0..60_000).map(|at| (format!("l{at}"), json!("v"))).collect();
+    let refused = api.post("groups", &wide).await;
+    assert_eq!(refused.code, 413, "{}", refused.body);
+    let message = refused.at("/message").as_str().unwrap();
+    assert!(message.contains("shorten metadata."), "{message}");
+    assert_eq!(refused.at("/details/retryAfterSeconds"), &Value::Null, "a retry cannot help");
+}
+
+#[tokio::test]
 async fn server_side_apply_creates_objects_and_owns_fields() {
     let api = Api::over(MemoryStore::new());
     let no_manager = api.call("PATCH", "groups/g", APPLY, &group("g")).await;

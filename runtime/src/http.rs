@@ -1,6 +1,7 @@
 //! HTTP server: on a Unix socket, on loopback without TLS, or with TLS and client certificates; with a graceful shutdown.
 
 pub mod admin;
+mod connections;
 mod http_version;
 mod unix_socket;
 
@@ -9,6 +10,8 @@ use crate::shutdown::Shutdown;
 use crate::tls::{ClientIdentity, ReloadingTls, TlsError, TlsFiles};
 use axum::Router;
 use axum::extract::Request;
+pub use connections::{ConnectionHandle, ConnectionLimits, TooManyConnections};
+use connections::{Connections, OpenConnection};
 use futures::{Stream, StreamExt};
 use http_version::Version;
 use hyper::body::Incoming;
@@ -19,19 +22,27 @@ use hyper_util::service::TowerToHyperService;
 use std::fmt;
 use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tower::ServiceExt;
 
 /// Interval of the checks for changed TLS files. A revoked certificate loses its open connections after this time.
 const TLS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Maximum size of the head of an HTTP/1 request, in bytes.
+const MAX_HEADER_BYTES: usize = 64 * 1024;
+/// Maximum size of the header fields of an HTTP/2 request, in bytes.
+const MAX_HEADER_LIST_BYTES: u32 = 64 * 1024;
+/// Maximum number of concurrent requests on an HTTP/2 connection.
+const MAX_STREAMS: u32 = 250;
+/// Maximum number of streams that a client has reset and that are not yet released, before the connection is closed.
+const MAX_RESET_STREAMS: usize = 100;
 
 /// Place at which a server listens.
 #[derive(Clone, Debug)]
@@ -52,9 +63,11 @@ pub enum Endpoint {
 pub struct ServeOptions {
     /// Place at which the server listens.
     pub endpoint: Endpoint,
-    /// Maximum number of connections; further connections wait in the kernel's queue.
-    pub connections: usize,
-    /// Time limit for a client's TLS handshake, and for the head of a request.
+    /// Limits of the open connections.
+    pub limits: ConnectionLimits,
+    /// Time limit for a client's TLS handshake.
+    pub handshake_timeout: Duration,
+    /// Time limit for the head of a request, also of the next request on a connection.
     pub header_read_timeout: Duration,
     /// Time limit for answers in progress after a shutdown was requested.
     pub grace: Duration,
@@ -74,7 +87,8 @@ impl ServeOptions {
     fn at(endpoint: Endpoint) -> ServeOptions {
         ServeOptions {
             endpoint,
-            connections: 1024,
+            limits: ConnectionLimits::default(),
+            handshake_timeout: Duration::from_secs(5),
             header_read_timeout: Duration::from_secs(15),
             grace: Duration::from_secs(5),
         }
@@ -184,13 +198,13 @@ impl Server {
 
     /// Serves until a shutdown is requested, then completes the answers in progress.
     ///
-    /// Every request has [`ClientIdentity`], [`Peer`] and [`Shutdown`] in its extensions. After the request for a
+    /// Every request has [`ClientIdentity`], [`Peer`], [`ConnectionHandle`] and [`Shutdown`] in its extensions. After the request for a
     /// shutdown, no new connection is accepted, and connections are closed after the grace period. Long answers such
     /// as watches must end themselves by [`until_shutdown`]. A forced shutdown closes all connections immediately.
     ///
     /// A connection is closed as soon as the client's certificate is revoked or expires, or its authority is removed.
     pub async fn serve(self, router: Router, shutdown: Shutdown) {
-        let slots = Arc::new(Semaphore::new(self.options.connections));
+        let open_connections = Arc::new(Connections::new(self.options.limits.clone()));
         let graceful = GracefulShutdown::new();
         let exhausted = Problems::default();
         let mut connections = JoinSet::new();
@@ -205,19 +219,19 @@ impl Server {
                     self.listener.reload_tls();
                     continue;
                 }
-                accepted = accept(&self.listener, &slots, &exhausted) => accepted,
+                accepted = accept(&self.listener, &exhausted) => accepted,
             };
-            let Some((stream, slot)) = accepted else { continue };
+            let Some(accepted) = accepted else { continue };
+            let open = open_connections.add(accepted.address());
             let connection = Connection {
+                handshake_timeout: self.options.handshake_timeout,
                 header_read_timeout: self.options.header_read_timeout,
+                handle: open.handle(),
                 router: router.clone(),
                 watcher: graceful.watcher(),
                 shutdown: shutdown.clone(),
             };
-            connections.spawn(async move {
-                connection.run(stream).await;
-                drop(slot);
-            });
+            connections.spawn(run_until_displaced(connection, accepted, open));
         }
         drop(self.listener);
         tokio::select! {
@@ -259,22 +273,22 @@ pub fn until_shutdown<S: Stream>(stream: S, shutdown: Shutdown) -> impl Stream<I
     stream.take_until(async move { shutdown.requested().await })
 }
 
-type Slot = tokio::sync::OwnedSemaphorePermit;
+/// Handles a connection until it ends, or until it must be closed in favor of newer ones.
+async fn run_until_displaced(connection: Connection, accepted: Accepted, open: OpenConnection) {
+    tokio::select! {
+        () = connection.run(accepted) => {}
+        () = open.displaced() => tracing::debug!("closing the connection of an unknown client, too many are open"),
+    }
+}
 
-/// Accepts the next connection, once the number of connections permits it.
-async fn accept(
-    listener: &Listener,
-    slots: &Arc<Semaphore>,
-    exhausted: &Problems<()>,
-) -> Option<(Accepted, Slot)> {
-    // The semaphore is never closed.
-    let slot = Arc::clone(slots).acquire_owned().await.ok()?;
+/// Accepts the next connection.
+async fn accept(listener: &Listener, exhausted: &Problems<()>) -> Option<Accepted> {
     match listener.accept().await {
         Ok(accepted) => {
             if exhausted.record(&(), None) {
                 tracing::info!("accepting connections again");
             }
-            Some((accepted, slot))
+            Some(accepted)
         }
         Err(error) => {
             if exhausted.record(&(), Some(error.to_string())) {
@@ -294,9 +308,20 @@ enum Accepted {
     Unix(UnixStream),
 }
 
+impl Accepted {
+    fn address(&self) -> Option<IpAddr> {
+        match self {
+            Accepted::Tcp { address, .. } => Some(address.ip()),
+            Accepted::Unix(_) => None,
+        }
+    }
+}
+
 /// The handling of one connection.
 struct Connection {
+    handshake_timeout: Duration,
     header_read_timeout: Duration,
+    handle: ConnectionHandle,
     router: Router,
     watcher: Watcher,
     shutdown: Shutdown,
@@ -327,7 +352,7 @@ impl Connection {
 
     async fn run_tls(self, stream: TcpStream, peer: SocketAddr, tls: &ReloadingTls) {
         let handshake = tokio_rustls::TlsAcceptor::from(tls.settings().config()).accept(stream);
-        let stream = match timeout(self.header_read_timeout, handshake).await {
+        let stream = match timeout(self.handshake_timeout, handshake).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return tracing::debug!(%peer, %error, "TLS handshake failed"),
             Err(_) => return tracing::debug!(%peer, "TLS handshake took too long"),
@@ -346,6 +371,10 @@ impl Connection {
             // The handshake refuses such a client, unless the files make certificates optional.
             None => ClientIdentity::Anonymous,
         };
+        if let ClientIdentity::Certificate { name, groups } = &identity {
+            // Beyond the limits, the client remains unknown, and the check of each request repeats this.
+            let _ = self.handle.identify(name, groups);
+        }
         let user = identity.clone();
         let invalidated = async {
             let error = tls.invalidated(&certificates).await;
@@ -362,13 +391,14 @@ impl Connection {
         identity: ClientIdentity,
         ended: impl Future<Output = ()>,
     ) {
-        let Connection { header_read_timeout, router, watcher, shutdown } = self;
+        let Connection { header_read_timeout, handle, router, watcher, shutdown, .. } = self;
         let ending = shutdown.clone();
         let service = router.map_request(move |request: Request<Incoming>| {
             let mut request = request.map(axum::body::Body::new);
             let extensions = request.extensions_mut();
             extensions.insert(identity.clone());
             extensions.insert(peer);
+            extensions.insert(handle.clone());
             extensions.insert(ending.clone());
             request
         });
@@ -382,10 +412,18 @@ impl Connection {
             Err(_) => return tracing::debug!(%peer, "closing a connection without a request"),
         };
         let mut builder = Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(header_read_timeout);
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(header_read_timeout)
+            .max_buf_size(MAX_HEADER_BYTES);
         builder
             .http2()
             .timer(TokioTimer::new())
+            .max_header_list_size(MAX_HEADER_LIST_BYTES)
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
+            .max_local_error_reset_streams(Some(MAX_RESET_STREAMS))
             .keep_alive_interval(Duration::from_secs(30))
             .keep_alive_timeout(Duration::from_secs(20));
         let builder = match version {

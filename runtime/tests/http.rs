@@ -331,12 +331,12 @@ async fn slow_requests_and_silent_clients_are_disconnected() {
     let mut options = ServeOptions::new(loopback(), None);
     options.grace = Duration::from_millis(50);
     options.header_read_timeout = Duration::from_millis(100);
-    options.connections = 1;
+    options.limits.unknown = 1;
     let server = bind(options).await.unwrap();
     let address = server.address().unwrap();
     let (trigger, shutdown) = Shutdown::manual();
     let serving = tokio::spawn(server.serve(router, shutdown));
-    // The only slot is taken by clients that send half a request or nothing; the server closes their connections.
+    // Clients that send half a request or nothing: the server closes their connections.
     for sent in ["GET / HTTP/1.1\r\nHost:", "PRI * HTTP", ""] {
         let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
         silent.write_all(sent.as_bytes()).await.unwrap();
@@ -348,6 +348,36 @@ async fn slow_requests_and_silent_clients_are_disconnected() {
     serving.await.unwrap();
     assert!(ever.await.unwrap().is_err());
     assert!(!matches!(idle.read(&mut [0; 1]).await, Ok(1..)), "never served");
+}
+
+#[tokio::test]
+async fn silent_connections_do_not_keep_a_client_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::new("ours");
+    let mut options = ServeOptions::new(loopback(), Some(write_server(directory.path(), &authority)));
+    // Only displacement can close these connections during the test.
+    options.handshake_timeout = Duration::from_secs(3600);
+    options.limits.unknown = 20;
+    let server = bind(options).await.unwrap();
+    let address = server.address().unwrap();
+    let (trigger, shutdown) = Shutdown::manual();
+    let serving = tokio::spawn(server.serve(identity_router(), shutdown));
+    let url = format!("https://localhost:{}/who", address.port());
+    let known = client(Some(&authority), Some(authority.client("ada", &[])));
+    let answer = known.get(&url).send().await.unwrap();
+    assert_eq!(answer.text().await.unwrap(), r#"Certificate { name: "ada", groups: [] }"#);
+    let mut silent = Vec::new();
+    for _ in 0..60 {
+        silent.push(tokio::net::TcpStream::connect(address).await.unwrap());
+    }
+    assert!(known.get(&url).send().await.unwrap().status().is_success(), "an open connection stays open");
+    let other = client(Some(&authority), Some(authority.client("bob", &[])));
+    assert!(other.get(&url).send().await.unwrap().status().is_success(), "a new client is served");
+    let mut closed = silent.swap_remove(0);
+    let ended = tokio::time::timeout(Duration::from_secs(60), closed.read(&mut [0; 1])).await.unwrap();
+    assert_eq!(ended.unwrap_or(0), 0, "the oldest silent connection was closed");
+    trigger.request();
+    serving.await.unwrap();
 }
 
 #[tokio::test]

@@ -35,4 +35,6 @@ pub use followed::{FollowedData, Verdict};
 pub use memory::MemoryStore;
 pub use short_lease::ShortLease;
 pub use store::{Change, Reading, Store, StoreError, WatchItem, selects};
-pub use transaction::{Entry, Guard, LeaseId, MAX_OPERATIONS, Outcome, Transaction, Write};
+pub use transaction::{
+    Entry, Guard, LeaseId, MAX_OPERATIONS, MAX_REQUEST_BYTES, Outcome, Transaction, Write,
+};

@@ -14,7 +14,7 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
-use ha_runtime::http::Peer;
+use ha_runtime::http::{ConnectionHandle, Peer};
 use ha_runtime::tls::ClientIdentity;
 
 /// Authenticator and audit log of the checks. Cheap to clone.
@@ -50,10 +50,15 @@ pub(crate) async fn check(State(checks): State<RequestChecks>, request: Request,
     response
 }
 
-/// Identifies the user of a request that no web page of another origin has sent.
+/// Identifies the user of a request that no web page of another origin has sent, as the owner of its connection.
 fn identify(authenticator: &Authenticator, parts: &Parts) -> Result<Authenticated, ApiError> {
     check_origin(parts.extensions.get::<ClientIdentity>(), authority(parts), &parts.headers)?;
-    authenticator.authenticate(parts)
+    let authenticated = authenticator.authenticate(parts)?;
+    if let Some(connection) = parts.extensions.get::<ConnectionHandle>() {
+        let User { name, groups, .. } = &authenticated.user;
+        connection.identify(name, groups).map_err(|reached| ApiError::too_many_connections(&reached))?;
+    }
+    Ok(authenticated)
 }
 
 /// Decides whether the handler of a request may run. A request without attributes has no route, so the answer is 404.

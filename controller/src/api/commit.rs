@@ -2,7 +2,8 @@
 
 use super::error::ApiError;
 use ha_api_types::id::Revision;
-use ha_store::{Outcome, Store, Transaction};
+use ha_store::{MAX_REQUEST_BYTES, Outcome, Store, Transaction};
+use serde_json::Value;
 
 /// Outcome of a write, after an unknown outcome was resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,11 @@ pub(crate) async fn commit<S: Store>(
     key: &str,
     value: Option<&[u8]>,
 ) -> Result<Written, ApiError> {
+    let size = transaction.size();
+    if size > MAX_REQUEST_BYTES {
+        let object: Value = value.and_then(|value| serde_json::from_slice(value).ok()).unwrap_or_default();
+        return Err(ApiError::too_large_for_store(size, MAX_REQUEST_BYTES, largest_part(&object)));
+    }
     match store.commit(transaction).await {
         Outcome::Applied(revision) => Ok(Written::Applied(revision)),
         Outcome::Conflict(_) => Ok(Written::Conflict),
@@ -41,4 +47,17 @@ pub(crate) async fn commit<S: Store>(
             }
         }
     }
+}
+
+/// Returns the path of the largest part of an object.
+fn largest_part(object: &Value) -> &'static str {
+    const PARTS: [(&str, &str); 5] = [
+        ("spec", "/spec"),
+        ("status", "/status"),
+        ("metadata.labels", "/metadata/labels"),
+        ("metadata.annotations", "/metadata/annotations"),
+        ("metadata.managedFields", "/metadata/managedFields"),
+    ];
+    let size = |pointer: &str| object.pointer(pointer).map_or(0, |part| part.to_string().len());
+    PARTS.into_iter().max_by_key(|(_, pointer)| size(pointer)).map_or("spec", |(name, _)| name)
 }

@@ -7,6 +7,7 @@ use ha_api_types::error_reason::ErrorReason;
 use ha_api_types::id::Revision;
 use ha_api_types::kind::{GROUP, Kind};
 use ha_api_types::problem::Problem;
+use ha_runtime::http::TooManyConnections;
 use ha_store::StoreError;
 use serde_json::{Value, json};
 
@@ -123,8 +124,23 @@ impl ApiError {
         )
     }
 
+    /// Refuses an object whose entry in etcd would exceed etcd's limit, and names its largest part.
+    pub(crate) fn too_large_for_store(size: usize, limit: usize, largest: &str) -> ApiError {
+        ApiError::new(
+            ErrorReason::RequestEntityTooLarge,
+            format!(
+                "object needs {size} bytes in etcd, and the limit is {limit}: shorten {largest}, its largest part"
+            ),
+        )
+    }
+
     pub(crate) fn too_many_watches() -> ApiError {
         ApiError::new(ErrorReason::TooManyRequests, "too many open watches: try again later").retry_after(5)
+    }
+
+    pub(crate) fn too_many_connections(reached: &TooManyConnections) -> ApiError {
+        let message = format!("too many connections: {reached}. Close some, or try again later");
+        ApiError::new(ErrorReason::TooManyRequests, message).retry_after(5)
     }
 
     pub(crate) fn too_many_logs() -> ApiError {

@@ -4,12 +4,23 @@ use super::error::ApiError;
 use axum::body::Body;
 use axum::extract::Query;
 use axum::http::{HeaderMap, Uri, header};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use ha_api_types::error_reason::ErrorReason;
 use ha_api_types::table::IncludeObject;
+use http_body_util::BodyExt;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 
 /// Maximum size of a request body, in bytes.
 pub(crate) const MAX_BODY_LENGTH: usize = 1024 * 1024;
+/// Size at which the rest of a body that is too large is no longer read, in bytes.
+const MAX_DROPPED_LENGTH: usize = 64 * 1024 * 1024;
+/// Time limit for a whole body.
+const MAX_BODY_TIME: Duration = Duration::from_secs(60);
+/// Time after which a body must have arrived at the minimum rate.
+const SLOW_BODY_GRACE: Duration = Duration::from_secs(5);
+/// Minimum rate of a body.
+const MIN_BODY_BYTES_PER_SECOND: u64 = 1024;
 /// Maximum length of a field manager, as in Kubernetes.
 const MAX_MANAGER_LENGTH: usize = 128;
 
@@ -165,18 +176,33 @@ pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     text.split(';').next().unwrap_or_default().trim()
 }
 
-/// Reads the whole body, unless it is too large.
-pub(crate) async fn read_body(body: Body) -> Result<Bytes, ApiError> {
-    axum::body::to_bytes(body, MAX_BODY_LENGTH).await.map_err(|error| {
-        let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
-        while let Some(cause) = source {
-            if cause.is::<http_body_util::LengthLimitError>() {
-                return ApiError::too_large(MAX_BODY_LENGTH);
-            }
-            source = cause.source();
+/// Reads the whole body, unless it is too large or arrives too slowly. Of a body that is too large, the rest is read
+/// and dropped up to a limit, because most clients read the response only after they have sent the body.
+pub(crate) async fn read_body(mut body: Body) -> Result<Bytes, ApiError> {
+    let start_time = Instant::now();
+    let mut received: usize = 0;
+    let mut content = BytesMut::new();
+    loop {
+        let arrived = Duration::from_secs(received as u64 / MIN_BODY_BYTES_PER_SECOND);
+        let limit = MAX_BODY_TIME.min(SLOW_BODY_GRACE + arrived);
+        let frame = timeout_at(start_time + limit, body.frame()).await.map_err(|_| {
+            ApiError::bad_request(format!(
+                "request body arrived too slowly: {received} bytes in {} s",
+                limit.as_secs()
+            ))
+        })?;
+        let Some(frame) = frame else { break };
+        let frame =
+            frame.map_err(|error| ApiError::bad_request(format!("cannot read the request body: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        received += data.len();
+        if received <= MAX_BODY_LENGTH {
+            content.extend_from_slice(&data);
+        } else if received > MAX_DROPPED_LENGTH {
+            break;
         }
-        ApiError::bad_request(format!("cannot read the request body: {error}"))
-    })
+    }
+    if received > MAX_BODY_LENGTH { Err(ApiError::too_large(MAX_BODY_LENGTH)) } else { Ok(content.freeze()) }
 }
 
 /// Returns the field manager of a write: the parameter, or the program name in `User-Agent`.
@@ -191,6 +217,7 @@ pub(crate) fn manager(parameters: &Parameters, headers: &HeaderMap) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::StreamExt;
 
     fn check(accept: &str, expected: Option<Form>) {
         let mut headers = HeaderMap::new();
@@ -228,5 +255,25 @@ mod tests {
         {
             assert!(of(invalid).is_err(), "{invalid}");
         }
+    }
+
+    /// Reads a body of this many parts, one every 900 ms.
+    async fn read_in_parts(count: usize, part: &'static [u8]) -> Result<usize, String> {
+        let parts = futures::stream::iter(0..count).then(move |_| async move {
+            tokio::time::sleep(Duration::from_millis(900)).await;
+            Ok::<_, std::io::Error>(part)
+        });
+        let read = read_body(Body::from_stream(parts)).await;
+        read.map(|bytes| bytes.len()).map_err(|error| error.to_string())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn body_that_arrives_too_slowly_is_refused() {
+        assert_eq!(read_in_parts(4, b"x").await, Ok(4), "within the first seconds");
+        assert_eq!(read_in_parts(40, &[b'x'; 1024]).await, Ok(40 * 1024), "at the minimum rate");
+        let slow = read_in_parts(1000, b"x").await.unwrap_err();
+        assert!(slow.contains("too slowly: 5 bytes in 5 s"), "{slow}");
+        let long = read_in_parts(100, &[b'x'; 4096]).await.unwrap_err();
+        assert!(long.contains("in 60 s"), "{long}");
     }
 }

@@ -1,6 +1,7 @@
 //! The command-line options of the controller.
 
 use crate::api::AuthorizationMode;
+use ha_api_types::role::Role;
 use ha_runtime::http::ServeOptions;
 use ha_runtime::logging::LogOptions;
 use ha_runtime::program::{ProgramOptions, check_name};
@@ -132,7 +133,12 @@ impl Options {
     pub fn servers(&self) -> Vec<ServeOptions> {
         let tls = self.tls();
         let is_on_tcp = tls.is_some() || self.insecure_loopback;
-        let tcp = is_on_tcp.then(|| ServeOptions::new(self.listen, tls));
+        let mut tcp = is_on_tcp.then(|| ServeOptions::new(self.listen, tls));
+        if let Some(options) = &mut tcp {
+            // Holds, health and metrics stay reachable if users have opened as many connections as permitted.
+            options.limits.reserved_groups =
+                [Role::Node, Role::Controller, Role::Metrics].map(Role::group).to_vec();
+        }
         tcp.into_iter().chain(self.socket.as_deref().map(ServeOptions::unix)).collect()
     }
 
