@@ -100,6 +100,7 @@ impl Cluster {
         let authority = Authority::create(&cluster.state.plan.certificates())?;
         authority.issue("admin", "hactl:admin", &[])?;
         authority.issue("root", "etcd", &[])?;
+        let peer_authority = Authority::create(&cluster.state.plan.peer_certificates())?;
         cluster.mount_disks()?;
         for machine in &cluster.state.machines {
             let settings = cluster.state.plan.disk_settings(machine, &cluster.state.network);
@@ -113,6 +114,9 @@ impl Cluster {
             };
             if let Some(organisation) = organisation {
                 authority.issue(&machine.name, organisation, &[machine.address.into()])?;
+            }
+            if machine.role == Role::Etcd {
+                peer_authority.issue(&machine.name, "etcd", &[machine.address.into()])?;
             }
             if let Some(settings) = settings {
                 disk::make(machine, &settings)?;

@@ -164,6 +164,12 @@ impl Plan {
         self.directory.join("tls")
     }
 
+    /// Returns the directory with the certificates of etcd's peers. They have an authority of their own, because etcd's
+    /// users and roles do not apply to the peer port.
+    pub fn peer_certificates(&self) -> PathBuf {
+        self.certificates().join("peers")
+    }
+
     /// Returns the directory that all nodes share, as a path on the host.
     pub fn shared(&self) -> PathBuf {
         self.directory.join("shared")
@@ -194,6 +200,7 @@ impl Layout<'_> {
         let client = format!("https://{address}:{ETCD_CLIENT_PORT}");
         let peer = format!("https://{address}:{ETCD_PEER_PORT}");
         let data = self.plan.directory.join("machines").join(&name).join("data");
+        let peer_certificates = self.plan.peer_certificates();
         let mut command = vec![text(&binaries::etcd()?)];
         command.extend(flags(&[
             ("name", &name),
@@ -209,9 +216,9 @@ impl Layout<'_> {
             ("cert-file", &self.certificate(&name)),
             ("key-file", &self.key(&name)),
             ("trusted-ca-file", &self.certificate("ca")),
-            ("peer-cert-file", &self.certificate(&name)),
-            ("peer-key-file", &self.key(&name)),
-            ("peer-trusted-ca-file", &self.certificate("ca")),
+            ("peer-cert-file", &text(&peer_certificates.join(format!("{name}.pem")))),
+            ("peer-key-file", &text(&peer_certificates.join(format!("{name}.key")))),
+            ("peer-trusted-ca-file", &text(&peer_certificates.join("ca.pem"))),
             ("log-level", "warn"),
         ]));
         command.extend(["--client-cert-auth", "--peer-client-cert-auth"].map(str::to_owned));

@@ -2,15 +2,17 @@
 //! the audit log.
 
 use std::fs;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use ha_e2e::binaries;
 use ha_e2e::command::output_text;
-use ha_e2e::plan::{TOKEN_FILE, api_socket, audit_log};
+use ha_e2e::plan::{API_PORT, ETCD_PEER_PORT, TOKEN_FILE, api_socket, audit_log};
 use ha_e2e::scenario::{STEP_TIMEOUT, Scenario};
 use ha_e2e::wait::{wait_for, wait_until};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::Value;
 
 /// Settings of `openssl ca`, as in docs/tasks/rotate-certificates.md.
@@ -135,6 +137,24 @@ fn the_certificate_of_a_node_opens_only_its_own_keys_in_etcd() -> Result<()> {
     let kept =
         cluster.etcdctl().get(&cluster.keys().alive(&"node2".into()))?.context("node2 has no heartbeat")?;
     ensure!(kept.lease == heartbeat.lease, "the lease of node2 is unchanged");
+
+    // On the peer port, users and roles do not apply, so its authority must be another one.
+    let member = cluster.machine("etcd1")?.address;
+    let peer_request = |machine: &str, certificates: &Path, name: &str| -> Result<Output> {
+        let [pem, key] = ["pem", "key"]
+            .map(|extension| certificates.join(format!("{name}.{extension}")).to_string_lossy().into_owned());
+        let url = format!("https://{member}:{ETCD_PEER_PORT}/members");
+        // etcd compares the address of a peer with the names in its certificate.
+        let curl = ["curl", "--silent", "--show-error", "--fail", "--http1.1", "--insecure"];
+        cluster.as_client(machine, &[&curl[..], &["--cert", &pem, "--key", &key, &url]].concat())
+    };
+    check(&peer_request("etcd2", &certificates.join("peers"), "etcd2")?, 0, &["clientURLs"])?;
+    for (machine, name) in
+        [("node1", "node1"), ("controller1", "controller1"), ("etcd2", "etcd2"), ("node1", "root")]
+    {
+        let refused = peer_request(machine, &certificates, name)?;
+        ensure!(!refused.status.success(), "{name} on the peer port: {}", output_text(&refused));
+    }
     scenario.finish()
 }
 
@@ -267,5 +287,23 @@ fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result
             format!("{expected:?} is missing: {}", fs::read_to_string(&log_path).unwrap_or_default())
         })?;
     }
+
+    // 1,100 connections of unknown clients keep neither a user nor an agent out.
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    let address = (cluster.machine("controller1")?.address, API_PORT);
+    let silent: Vec<TcpStream> = (0..1100).map(|_| TcpStream::connect(address)).collect::<Result<_, _>>()?;
+    let client =
+        |name: &str| ["pem", "key"].map(|extension| file(&certificates.join(format!("{name}.{extension}"))));
+    let [pem, key] = client("admin");
+    let admin = ["--client-certificate", pem.as_str(), "--client-key", key.as_str()];
+    check(&as_client(&admin, &["get", "resources"])?, 0, &["witness"])?;
+    let [pem, key] = client("node1");
+    let hold = Command::new("curl")
+        .args(["--silent", "--show-error", "--cacert", &authority, "--cert", &pem, "--key", &key])
+        .args(["--json", r#"{"candidate": "another"}"#, &format!("{url}/apis/hactl.io/v1/nodes/node1/hold")])
+        .output()?;
+    check(&hold, 0, &["granted"])?;
+    drop(silent);
     scenario.finish()
 }
