@@ -70,6 +70,7 @@ fn cases<S: Subject>() -> Vec<(&'static str, Case<S>)> {
         guards::an_empty_value_is_a_value,
         guards::several_selectors_are_read_at_one_revision,
         guards::a_prefix_ends_at_its_slash,
+        guards::an_earlier_revision_is_read_until_it_is_compacted,
         leases::a_put_attaches_or_detaches_a_lease,
         leases::a_missing_lease_is_its_own_outcome,
         leases::a_broken_guard_comes_before_a_missing_lease,

@@ -253,43 +253,56 @@ async fn revoke_lease(inner: &Arc<Inner>, lease: LeaseId) -> Result<(), StoreErr
     settled.await.and_then(|result| result).map_err(Failure::into_store_error)
 }
 
+/// Reads all keys under any of the selectors, now or at an earlier revision.
+async fn list(
+    inner: &Arc<Inner>,
+    selectors: &[String],
+    earlier_revision: Option<Revision>,
+) -> Result<Reading, StoreError> {
+    // A transaction that only reads is linearizable and reads all keys at one revision.
+    let gets: Vec<TxnOp> = selectors
+        .iter()
+        .map(|selector| {
+            let options = GetOptions::new().with_revision(earlier_revision.map_or(0, |revision| revision.0));
+            let options = if selector.is_empty() {
+                options.with_all_keys()
+            } else if selector.ends_with('/') {
+                options.with_prefix()
+            } else {
+                options
+            };
+            TxnOp::get(selector.as_str(), Some(options))
+        })
+        .collect();
+    inner.check_followed(selectors).map_err(Failure::into_store_error)?;
+    let read = Txn::new().and_then(gets);
+    let caller = inner.clone();
+    let call: Call<Reading> = Arc::new(move |client| {
+        let (read, inner) = (read.clone(), caller.clone());
+        Box::pin(async move {
+            let response = reader(&client).txn(read).await?;
+            inner.accept(response.header())?;
+            let mut entries = BTreeMap::new();
+            for operation in response.op_responses() {
+                if let TxnOpResponse::Get(got) = operation {
+                    entries.extend(got.kvs().iter().map(to_entry).map(|entry| (entry.key.clone(), entry)));
+                }
+            }
+            let newest_revision = response.header().map_or(0, etcd_client::ResponseHeader::revision);
+            let revision = earlier_revision.unwrap_or(Revision(newest_revision));
+            Ok(Reading { entries: entries.into_values().collect(), revision })
+        })
+    });
+    request(inner, call).await
+}
+
 impl Store for EtcdStore {
     async fn list_all(&self, selectors: &[String]) -> Result<Reading, StoreError> {
-        // A transaction that only reads is linearizable and reads all keys at one revision.
-        let gets: Vec<TxnOp> = selectors
-            .iter()
-            .map(|selector| {
-                let options = GetOptions::new();
-                let options = if selector.is_empty() {
-                    options.with_all_keys()
-                } else if selector.ends_with('/') {
-                    options.with_prefix()
-                } else {
-                    options
-                };
-                TxnOp::get(selector.as_str(), Some(options))
-            })
-            .collect();
-        self.inner.check_followed(selectors).map_err(Failure::into_store_error)?;
-        let read = Txn::new().and_then(gets);
-        let inner = self.inner.clone();
-        let call: Call<Reading> = Arc::new(move |client| {
-            let (read, inner) = (read.clone(), inner.clone());
-            Box::pin(async move {
-                let response = reader(&client).txn(read).await?;
-                inner.accept(response.header())?;
-                let mut entries = BTreeMap::new();
-                for operation in response.op_responses() {
-                    if let TxnOpResponse::Get(got) = operation {
-                        entries
-                            .extend(got.kvs().iter().map(to_entry).map(|entry| (entry.key.clone(), entry)));
-                    }
-                }
-                let revision = response.header().map_or(0, etcd_client::ResponseHeader::revision);
-                Ok(Reading { entries: entries.into_values().collect(), revision: Revision(revision) })
-            })
-        });
-        request(&self.inner, call).await
+        list(&self.inner, selectors, None).await
+    }
+
+    async fn list_at(&self, selectors: &[String], revision: Revision) -> Result<Reading, StoreError> {
+        list(&self.inner, selectors, Some(revision)).await
     }
 
     fn watch_all(

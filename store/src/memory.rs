@@ -142,6 +142,10 @@ impl Store for MemoryStore {
         Ok(self.shared.update(|state, _| state.list_all(selectors)))
     }
 
+    async fn list_at(&self, selectors: &[String], revision: Revision) -> Result<Reading, StoreError> {
+        self.shared.update(|state, _| state.list_at(selectors, revision))
+    }
+
     fn watch_all(
         &self,
         selectors: &[String],

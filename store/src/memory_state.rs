@@ -15,6 +15,8 @@ pub struct MemoryState {
     revision: Revision,
     compacted: Revision,
     entries: BTreeMap<String, Entry>,
+    /// The entries at the compacted revision.
+    compacted_entries: BTreeMap<String, Entry>,
     history: BTreeMap<Revision, Vec<Change>>,
     leases: BTreeMap<LeaseId, Lease>,
     next_lease: LeaseId,
@@ -46,6 +48,7 @@ impl Default for MemoryState {
             revision: Revision(1),
             compacted: Revision(0),
             entries: BTreeMap::new(),
+            compacted_entries: BTreeMap::new(),
             history: BTreeMap::new(),
             leases: BTreeMap::new(),
             next_lease: 1,
@@ -70,6 +73,7 @@ impl MemoryState {
             }
             state.entries.insert(entry.key.clone(), entry);
         }
+        state.compacted_entries = state.entries.clone();
         state
     }
 
@@ -108,6 +112,20 @@ impl MemoryState {
             .map(|entry| (entry.key.clone(), entry))
             .collect();
         Reading { entries: selected_entries.into_values().collect(), revision: self.revision }
+    }
+
+    /// Reads all keys under any of the selectors as they were at an earlier revision, sorted by key.
+    ///
+    /// Errors: [`StoreError::Compacted`] if the revision is before the compacted one.
+    pub fn list_at(&self, selectors: &[String], revision: Revision) -> Result<Reading, StoreError> {
+        if revision < self.compacted {
+            return Err(StoreError::Compacted { oldest: self.compacted });
+        }
+        let mut entries = self.compacted_entries.clone();
+        let changes = self.history.range(..=revision).flat_map(|(_, changes)| changes);
+        changes.for_each(|change| apply_change(&mut entries, change.clone()));
+        entries.retain(|key, _| selectors.iter().any(|selector| selects(selector, key)));
+        Ok(Reading { entries: entries.into_values().collect(), revision })
     }
 
     /// Fills the store as etcd is at its quota (FENCING, R1.10). From now on, transactions with puts are answered
@@ -252,7 +270,10 @@ impl MemoryState {
     /// Compacts history up to and including a revision.
     pub fn compact(&mut self, revision: Revision) {
         self.compacted = revision.clamp(self.compacted, self.revision);
-        self.history = self.history.split_off(&(self.compacted + 1));
+        let kept = self.history.split_off(&(self.compacted + 1));
+        for change in std::mem::replace(&mut self.history, kept).into_values().flatten() {
+            apply_change(&mut self.compacted_entries, change);
+        }
     }
 
     /// Returns the state after a restore from this state as a backup. As in etcd, the revision is raised, history is
@@ -277,6 +298,7 @@ impl MemoryState {
         restored.write(&key, &Write::Put { value: value.into(), lease: 0 });
         restored.history.clear();
         restored.compacted = restored.revision;
+        restored.compacted_entries = restored.entries.clone();
         restored
     }
 
@@ -326,5 +348,12 @@ impl MemoryState {
     /// Returns the time at which the next lease expires.
     pub fn next_expiry(&self) -> Option<Mono> {
         self.leases.values().map(|lease| lease.expires).min()
+    }
+}
+
+fn apply_change(entries: &mut BTreeMap<String, Entry>, change: Change) {
+    match change {
+        Change::Put(entry) => drop(entries.insert(entry.key.clone(), entry)),
+        Change::Delete { key, .. } => drop(entries.remove(&key)),
     }
 }

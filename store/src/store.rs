@@ -117,6 +117,16 @@ pub trait Store: Send + Sync + 'static {
     /// Reads all keys under any of the selectors at one revision, sorted by key.
     fn list_all(&self, selectors: &[String]) -> impl Future<Output = Result<Reading, StoreError>> + Send;
 
+    /// Reads all keys under any of the selectors as they were at an earlier revision, sorted by key.
+    ///
+    /// Errors: [`StoreError::Compacted`] if etcd no longer has that revision. The caller must know that etcd has reached
+    /// the revision.
+    fn list_at(
+        &self,
+        selectors: &[String],
+        revision: Revision,
+    ) -> impl Future<Output = Result<Reading, StoreError>> + Send;
+
     /// Returns the changes of the keys under any of the selectors, from a revision on (inclusive). Each item is
     /// complete up to its revision over all selectors: no later item has an older change.
     fn watch_all(
@@ -162,6 +172,14 @@ pub trait Store: Send + Sync + 'static {
 impl<S: Store> Store for Arc<S> {
     fn list_all(&self, selectors: &[String]) -> impl Future<Output = Result<Reading, StoreError>> + Send {
         self.as_ref().list_all(selectors)
+    }
+
+    fn list_at(
+        &self,
+        selectors: &[String],
+        revision: Revision,
+    ) -> impl Future<Output = Result<Reading, StoreError>> + Send {
+        self.as_ref().list_at(selectors, revision)
     }
 
     fn watch_all(

@@ -1,7 +1,7 @@
 //! Cases: guards, atomicity, revisions, reading, maximum size of a transaction.
 
 use super::{Subject, Verdict, apply, check_that, conflict, create, expect};
-use crate::store::Store as _;
+use crate::store::{Store as _, StoreError};
 use crate::transaction::{Guard, MAX_OPERATIONS, MAX_REQUEST_BYTES, Outcome, Transaction};
 use ha_api_types::id::Revision;
 
@@ -158,6 +158,32 @@ pub(super) async fn several_selectors_are_read_at_one_revision(
     check_that("revision of the reading is older than its entries", Some(found.revision) > last)?;
     let now = apply(&store, Transaction::new().guard(format!("{prefix}none"), Guard::Absent)).await?;
     expect("revision", &found.revision, &now)
+}
+
+pub(super) async fn an_earlier_revision_is_read_until_it_is_compacted(
+    subject: impl Subject,
+    prefix: String,
+) -> Verdict {
+    let store = subject.store();
+    let (changed, deleted) = (format!("{prefix}b"), format!("{prefix}c"));
+    create(&store, &format!("{prefix}a"), "first").await?;
+    let changed_at = create(&store, &changed, "first").await?;
+    let deleted_at = create(&store, &deleted, "first").await?;
+    let before = store.list(&prefix).await.map_err(|error| error.to_string())?;
+    let change = Transaction::new()
+        .put(&changed, Guard::Unchanged(changed_at), b"second".to_vec())
+        .delete(&deleted, Guard::Unchanged(deleted_at));
+    apply(&store, change).await?;
+    let newest = create(&store, &format!("{prefix}d"), "later").await?;
+    let read = || store.list_at(std::slice::from_ref(&prefix), before.revision);
+    expect("reading", &read().await.map_err(|error| error.to_string())?, &before)?;
+    subject.compact(before.revision).await?;
+    expect("reading at the compacted revision", &read().await.map_err(|error| error.to_string())?, &before)?;
+    subject.compact(newest).await?;
+    match read().await {
+        Err(StoreError::Compacted { .. }) => Ok(()),
+        other => Err(format!("reading after the compaction: {other:?}")),
+    }
 }
 
 pub(super) async fn a_prefix_ends_at_its_slash(subject: impl Subject, prefix: String) -> Verdict {

@@ -59,6 +59,10 @@ impl Store for FaultyStore {
         reading
     }
 
+    async fn list_at(&self, selectors: &[String], revision: Revision) -> Result<Reading, StoreError> {
+        self.store.list_at(selectors, revision).await
+    }
+
     fn watch_all(
         &self,
         selectors: &[String],
@@ -310,6 +314,10 @@ impl ReplaceableStore {
 impl Store for ReplaceableStore {
     async fn list_all(&self, selectors: &[String]) -> Result<Reading, StoreError> {
         self.store().list_all(selectors).await
+    }
+
+    async fn list_at(&self, selectors: &[String], revision: Revision) -> Result<Reading, StoreError> {
+        self.store().list_at(selectors, revision).await
     }
 
     fn watch_all(
