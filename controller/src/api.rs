@@ -66,6 +66,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::normalize_path::NormalizePath;
 
 /// Maximum number of log requests that this process answers at the same time; more are refused with 429.
 const LOG_REQUESTS_MAX: usize = 8;
@@ -276,10 +277,12 @@ pub fn router<S: Store>(state: ApiState<S>, process_routes: Router) -> Router {
         .merge(process_routes)
         .layer(CatchPanicLayer::custom(panicked))
         .layer(axum::middleware::from_fn_with_state(checks, checks::check));
-    match metrics {
+    let router = match metrics {
         Some(metrics) => router.layer(axum::middleware::from_fn_with_state(metrics, metrics::count_request)),
         None => router,
-    }
+    };
+    // Some clients end paths with a slash.
+    Router::new().fallback_service(NormalizePath::trim_trailing_slash(router))
 }
 
 /// Answers with the current resource usage of nodes and services.

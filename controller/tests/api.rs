@@ -20,7 +20,7 @@ use ha_api_types::record::{keys_deleted_by_restore, revision_raise};
 use ha_api_types::time::Mono;
 use ha_store::{MemoryStore, Store};
 use http::{APPLY, Api, group, resource};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 #[tokio::test]
 async fn clients_cannot_change_server_owned_fields() {
@@ -30,6 +30,11 @@ async fn clients_cannot_change_server_owned_fields() {
 #[tokio::test]
 async fn deletion_waits_for_leader_and_empty_node() {
     suite::deletion_waits_for_leader_and_empty_node(MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn a_list_has_the_requested_version() {
+    suite::a_list_has_the_requested_version(MemoryStore::new()).await;
 }
 
 #[tokio::test]
@@ -210,14 +215,52 @@ async fn all_mistakes_are_reported_at_once() {
 }
 
 #[tokio::test]
+async fn requests_that_kubernetes_refuses_or_accepts_get_the_same_answer() {
+    let api = Api::over(MemoryStore::new());
+    let path_with_slash = api.get("/version/").await;
+    assert_eq!((path_with_slash.code, path_with_slash.body), (200, api.get("/version").await.body));
+    assert_eq!(api.get("/apis/hactl.io/v1/").await.code, 200);
+    let mut owned = group("g");
+    owned["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "hactl.io/v1", "kind": "Group", "name": "x", "uid": "1"}]);
+    let refused = api.post("groups", &owned).await;
+    assert_eq!(
+        (refused.code, refused.at("/details/causes/0/field")),
+        (422, &json!("metadata.ownerReferences"))
+    );
+    let mut wide = group("g");
+    wide["metadata"]["labels"] = (0..600).map(|at| (format!("l{at}"), json!("v"))).collect();
+    assert_eq!(api.post("groups", &wide).await.at("/details/causes/0/field"), "metadata.labels");
+
+    assert_eq!(api.post("groups", &group("g")).await.code, 201);
+    for options in [json!({"dryRun": ["Some"]}), json!({"propagationPolicy": "Nope"})] {
+        assert_eq!(api.call("DELETE", "groups/g", "application/json", &options).await.code, 400, "{options}");
+    }
+    let mut one = api.watch("groups/g?watch=1").await;
+    assert_eq!(one.next().await.unwrap().1["metadata"]["name"], "g");
+    api.post("groups", &group("other")).await;
+    api.merge("groups/g", &json!({"metadata": {"finalizers": ["x/y"]}})).await;
+    assert_eq!(one.next().await.unwrap().1["metadata"]["finalizers"], json!(["x/y"]), "only this object");
+    api.delete("groups/g").await;
+    let added = api.merge("groups/g", &json!({"metadata": {"finalizers": ["x/y", "x/z"]}})).await;
+    assert_eq!((added.code, added.at("/details/causes/0/field")), (422, &json!("metadata.finalizers")));
+    assert_eq!(api.merge("groups/g", &json!({"metadata": {"finalizers": []}})).await.code, 200);
+    assert_eq!(api.get("groups/g").await.code, 404);
+}
+
+#[tokio::test]
 async fn object_that_etcd_cannot_store_is_refused_with_its_largest_part() {
     let api = Api::over(MemoryStore::new());
-    let mut wide = group("g");
-    wide["metadata"]["labels"] = (0..60_000).map(|at| (format!("l{at}"), json!("v"))).collect();
-    let refused = api.post("groups", &wide).await;
+    // The record of the field manager repeats the names of all fields.
+    let long_name = "V".repeat(900);
+    let environment: Map<String, Value> =
+        (0..1000).map(|at| (format!("{long_name}{at}"), json!("x"))).collect();
+    let wide = json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web"},
+        "spec": {"driver": {"exec": {"command": ["true"], "environment": environment}}}});
+    let refused = api.post("resources", &wide).await;
     assert_eq!(refused.code, 413, "{}", refused.body);
     let message = refused.at("/message").as_str().unwrap();
-    assert!(message.contains("shorten metadata."), "{message}");
+    assert!(message.contains("shorten metadata.managedFields"), "{message}");
     assert_eq!(refused.at("/details/retryAfterSeconds"), &Value::Null, "a retry cannot help");
 }
 

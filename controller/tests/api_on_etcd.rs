@@ -34,6 +34,12 @@ async fn deletion_waits_for_leader_and_empty_node() {
 }
 
 #[tokio::test]
+async fn a_list_has_the_requested_version() {
+    let (_cluster, store) = store().await;
+    suite::a_list_has_the_requested_version(store).await;
+}
+
+#[tokio::test]
 async fn watch_continues_from_list_revision() {
     let (_cluster, store) = store().await;
     suite::watch_continues_from_list_revision(store).await;

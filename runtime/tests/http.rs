@@ -401,8 +401,13 @@ async fn the_admin_endpoints_answer() {
         ask("/readyz").await,
         (503, "[+]cache ok\n[-]store failed: not yet\nreadyz check failed\n".to_owned())
     );
+    assert_eq!(ask("/readyz/store").await, (503, "store check failed: not yet\n".to_owned()));
+    assert_eq!(ask("/readyz/cache").await, (200, "ok\n".to_owned()));
+    assert_eq!(ask("/readyz/other").await.0, 404);
+    assert_eq!(ask("/healthz").await.0, 503);
     ready.set("store", Ok(()));
     assert_eq!(ask("/readyz").await.0, 200);
+    assert_eq!(ask("/healthz").await.0, 200);
     assert!(ask("/metrics").await.1.contains("hactl_build_info"));
     assert_eq!(ask("/state").await, (200, "{\"epoch\":3}".to_owned()));
     trigger.request();

@@ -10,6 +10,10 @@ use serde_json::Value;
 /// Maximum total size of annotations in bytes, as in Kubernetes.
 const MAX_ANNOTATIONS_LENGTH: usize = 256 * 1024;
 
+/// Maximum number of labels, of annotations and of finalizers. Kubernetes limits only their size, but each of them is
+/// checked, compared and stored several times.
+const MAX_METADATA_ENTRIES: usize = 512;
+
 pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &mut Context) {
     let name = metadata.name.as_str();
     match kind {
@@ -30,6 +34,19 @@ pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &
     if !namespace.is_empty() {
         context
             .invalid("metadata.namespace", "must be empty: objects of hactl.io belong to the whole cluster");
+    }
+    for (path, count) in [
+        ("metadata.labels", metadata.labels.len()),
+        ("metadata.annotations", metadata.annotations.len()),
+        ("metadata.finalizers", metadata.finalizers.len()),
+    ] {
+        if count > MAX_METADATA_ENTRIES {
+            context.invalid(path, format!("must have at most {MAX_METADATA_ENTRIES} entries, got {count}"));
+        }
+    }
+    let owners = value.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    if owners.is_some_and(|owners| !owners.is_empty()) {
+        context.invalid("metadata.ownerReferences", "must be empty: objects are not deleted with an owner");
     }
     for (key, text) in &metadata.labels {
         let path = member("metadata.labels", key);

@@ -2,10 +2,12 @@
 
 use super::ApiState;
 use super::error::ApiError;
-use super::request::{Form, Parameters, form, not_acceptable};
+use super::request::{Form, Parameters, VersionMatch, form, not_acceptable};
 use axum::Json;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ha_api_types::id::Revision;
 use ha_api_types::table::{IncludeObject, Rows, partial, table};
 use serde::{Deserialize, Serialize};
@@ -84,43 +86,114 @@ pub(crate) struct Page {
 /// Position at which the next page begins.
 #[derive(Debug, Serialize, Deserialize)]
 struct Token {
-    /// Revision of the first page. A watch from this revision misses no change on any page.
+    /// Revision of the first page, at which all pages are read.
     revision: Revision,
     /// Last name of the previous page.
     after: String,
 }
 
-/// Returns the page of a list, sorted by key, that the parameters ask for.
-pub(crate) fn select_page(
-    items: Vec<(String, Value)>,
-    revision: Revision,
-    parameters: &Parameters,
-) -> Result<Page, ApiError> {
-    let token = parameters
-        .continue_token
-        .as_ref()
-        .map(|text| {
-            serde_json::from_str::<Token>(text)
-                .map_err(|_| ApiError::bad_request("continue: must be a token from an earlier list response"))
-        })
-        .transpose()?;
-    let revision = token.as_ref().map_or(revision, |token| token.revision);
-    let mut remaining_items: Vec<(String, Value)> =
-        items.into_iter().filter(|(key, _)| token.as_ref().is_none_or(|token| *key > token.after)).collect();
-    let limit = parameters.limit.unwrap_or(usize::MAX);
-    let mut metadata = json!({"resourceVersion": revision.to_string()});
-    if remaining_items.len() > limit {
-        let remaining = remaining_items.len() - limit;
-        remaining_items.truncate(limit);
-        if let Some((after, _)) = remaining_items.last() {
-            let token = Token { revision, after: after.clone() };
-            let text =
-                serde_json::to_string(&token).map_err(|error| ApiError::internal(error.to_string()))?;
-            metadata["continue"] = json!(text);
-            metadata["remainingItemCount"] = json!(remaining);
-        }
+impl Token {
+    fn encode(&self) -> Result<String, ApiError> {
+        let text = serde_json::to_vec(self).map_err(|error| ApiError::internal(error.to_string()))?;
+        Ok(URL_SAFE_NO_PAD.encode(text))
     }
-    Ok(Page { items: remaining_items.into_iter().map(|(_, object)| object).collect(), metadata })
+
+    fn decode(text: &str) -> Option<Token> {
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()
+    }
+}
+
+/// The list that a client requests: its version, and the position of its first item.
+#[derive(Debug)]
+pub(crate) struct ListRequest {
+    pub(crate) version: ListVersion,
+    /// Name after which the page begins; `None` for the first page.
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+/// Version of a requested list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListVersion {
+    /// The newest one.
+    Newest,
+    /// The newest one, which must have reached this revision.
+    AtLeast(Revision),
+    /// That of this revision.
+    At(Revision),
+}
+
+impl ListRequest {
+    /// Reads the parameters of a list, with the meaning that Kubernetes gives to their combinations.
+    ///
+    /// # Errors
+    /// 400 for a combination that Kubernetes refuses, and for a token that no list response contained.
+    pub(crate) fn of(parameters: &Parameters) -> Result<ListRequest, ApiError> {
+        let limit = parameters.limit;
+        let version = match parameters.resource_version.as_deref() {
+            None => None,
+            Some(text) => {
+                let revision = text.parse::<Revision>().ok().filter(|revision| *revision >= Revision(0));
+                let wrong = || ApiError::bad_request(format!("resourceVersion={text}: must be a revision"));
+                Some(revision.ok_or_else(wrong)?)
+            }
+        };
+        let version_match = parameters.resource_version_match;
+        if let Some(text) = &parameters.continue_token {
+            if version.is_some_and(|revision| revision > Revision(0)) || version_match.is_some() {
+                return Err(ApiError::bad_request(
+                    "continue: the token selects the version, so resourceVersion and resourceVersionMatch are not permitted",
+                ));
+            }
+            let token = Token::decode(text).ok_or_else(|| {
+                ApiError::bad_request("continue: must be a token from an earlier list response")
+            })?;
+            return Ok(ListRequest {
+                version: ListVersion::At(token.revision),
+                after: Some(token.after),
+                limit,
+            });
+        }
+        let version = match (version, version_match) {
+            (None, Some(_)) => {
+                return Err(ApiError::bad_request("resourceVersionMatch: requires resourceVersion"));
+            }
+            (Some(Revision(0)), Some(VersionMatch::Exact)) => {
+                return Err(ApiError::bad_request(
+                    "resourceVersionMatch=Exact: requires a resourceVersion above 0",
+                ));
+            }
+            (None | Some(Revision(0)), _) => ListVersion::Newest,
+            // Without a match, the pages of a list are those of the version, as in Kubernetes.
+            (Some(revision), None) if limit.is_some() => ListVersion::At(revision),
+            (Some(revision), Some(VersionMatch::Exact)) => ListVersion::At(revision),
+            (Some(revision), None | Some(VersionMatch::NotOlderThan)) => ListVersion::AtLeast(revision),
+        };
+        Ok(ListRequest { version, after: None, limit })
+    }
+
+    /// Returns the requested page of a list that was read at a revision, sorted by key.
+    pub(crate) fn select_page(
+        self,
+        items: Vec<(String, Value)>,
+        revision: Revision,
+    ) -> Result<Page, ApiError> {
+        let mut remaining_items: Vec<(String, Value)> = items
+            .into_iter()
+            .filter(|(key, _)| self.after.as_ref().is_none_or(|after| key > after))
+            .collect();
+        let limit = self.limit.unwrap_or(usize::MAX);
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if remaining_items.len() > limit {
+            let remaining = remaining_items.len() - limit;
+            remaining_items.truncate(limit);
+            if let Some((after, _)) = remaining_items.last() {
+                metadata["continue"] = json!(Token { revision, after: after.clone() }.encode()?);
+                metadata["remainingItemCount"] = json!(remaining);
+            }
+        }
+        Ok(Page { items: remaining_items.into_iter().map(|(_, object)| object).collect(), metadata })
+    }
 }
 
 pub(crate) fn list_response<S>(

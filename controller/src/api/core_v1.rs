@@ -1,11 +1,11 @@
 //! The part of core/v1 that clients of hactl objects need: Events, converted from hactl's events, and their
 //! namespace.
 
-use super::answer::{self, Shape};
+use super::answer::{self, ListRequest, ListVersion, Shape};
 use super::error::ApiError;
 use super::request::Parameters;
 use super::selector::Selector;
-use super::{ApiState, watch};
+use super::{ApiState, read, watch};
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::http::request::Parts;
@@ -43,7 +43,8 @@ pub(crate) async fn namespaces<S: Store>(
 ) -> Result<Response, ApiError> {
     let parameters = Parameters::of(request.uri())?;
     let shape = Shape::of(request.headers(), &parameters, Rows::Namespaces)?;
-    let page = answer::select_page(vec![(NAMESPACE.to_owned(), namespace())], Revision(1), &parameters)?;
+    let request = ListRequest::of(&parameters)?;
+    let page = request.select_page(vec![(NAMESPACE.to_owned(), namespace())], Revision(1))?;
     Ok(answer::list_response(&state, shape, "NamespaceList", "v1", page))
 }
 
@@ -79,7 +80,7 @@ pub(crate) async fn one_event<S: Store>(
 ) -> Result<Response, ApiError> {
     let (parts, _) = request.into_parts();
     let shape = Shape::of(&parts.headers, &Parameters::of(&parts.uri)?, Rows::Events)?;
-    let (mut events, _) = read(&state).await?;
+    let (mut events, _) = read_events(&state, ListVersion::Newest).await?;
     let requested_event = events.remove(&name).filter(|_| namespace == NAMESPACE);
     let event = requested_event
         .ok_or_else(|| ApiError::new(ErrorReason::NotFound, format!("events {name:?} not found")))?;
@@ -93,15 +94,10 @@ async fn events<S: Store>(state: &ApiState<S>, parts: &Parts, shown: bool) -> Re
     if parameters.watch {
         return watch_events(state, parts, &parameters, shape, selector).await;
     }
-    let (events, revision) = read(state).await?;
+    let request = ListRequest::of(&parameters)?;
+    let (events, revision) = read_events(state, request.version).await?;
     let items = events.into_iter().filter(|(_, event)| shown && matches_event(&selector, event)).collect();
-    Ok(answer::list_response(
-        state,
-        shape,
-        "EventList",
-        "v1",
-        answer::select_page(items, revision, &parameters)?,
-    ))
+    Ok(answer::list_response(state, shape, "EventList", "v1", request.select_page(items, revision)?))
 }
 
 /// Returns `true` if a selector matches an event. Clients disagree on the namespace of a cluster-scoped object, so
@@ -116,8 +112,11 @@ fn matches_event(selector: &Selector, event: &Value) -> bool {
 }
 
 /// Reads all events by name, oldest first, in the form of core/v1.
-async fn read<S: Store>(state: &ApiState<S>) -> Result<(BTreeMap<String, Value>, Revision), ApiError> {
-    let reading = state.store().list(&state.keys().events()).await?;
+async fn read_events<S: Store>(
+    state: &ApiState<S>,
+    version: ListVersion,
+) -> Result<(BTreeMap<String, Value>, Revision), ApiError> {
+    let reading = read::read_version(state.store(), &[state.keys().events()], version).await?;
     let events = reading.entries.iter().filter_map(|entry| shown(state, entry)).collect();
     Ok((events, reading.revision))
 }
@@ -208,7 +207,7 @@ async fn watch_events<S: Store>(
 ) -> Result<Response, ApiError> {
     let permit = state.watch_permit()?;
     let from = watch::start_revision(parameters)?;
-    let (mut events, revision) = read(state).await?;
+    let (mut events, revision) = read_events(state, ListVersion::Newest).await?;
     watch::check_start(from, revision)?;
     let length = watch::watch_duration(parameters);
     let state = state.clone();

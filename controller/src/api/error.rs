@@ -107,6 +107,20 @@ impl ApiError {
         )
     }
 
+    /// Returns the error for a list of a version that etcd has not reached, in the words that Kubernetes clients search
+    /// for.
+    pub(crate) fn version_too_large(requested: Revision, newest: Revision) -> ApiError {
+        let mut error = ApiError::new(
+            ErrorReason::Timeout,
+            format!("Too large resource version: {requested}, current: {newest}. List without a version"),
+        )
+        .retry_after(1);
+        error.details = Some(Box::new(json!({
+            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+        })));
+        error
+    }
+
     pub(crate) fn unsupported_media_type(got: &str, accepted: &[&str]) -> ApiError {
         ApiError::new(
             ErrorReason::UnsupportedMediaType,

@@ -4,7 +4,7 @@ mod delete;
 mod requested;
 mod write;
 
-use super::answer::{self, Shape};
+use super::answer::{self, ListRequest, Shape};
 use super::authentication::User;
 use super::error::ApiError;
 use super::read;
@@ -18,6 +18,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use ha_api_types::document;
 use ha_api_types::kind::Kind;
+use ha_api_types::names;
 use ha_api_types::table::Rows;
 use ha_store::Store;
 use serde_json::{Value, json};
@@ -58,6 +59,9 @@ pub(crate) async fn handle_object<S: Store>(
     let (parts, body) = request.into_parts();
     let parameters = Parameters::of(&parts.uri)?;
     match parts.method {
+        Method::GET | Method::HEAD if parameters.watch => {
+            watch::objects(&state, kind, &only_named(parameters, &name), &parts).await
+        }
         Method::GET | Method::HEAD => get_object(&state, kind, &name, &parameters, &parts).await,
         Method::PUT => write::replace(&state, kind, &name, &parameters, &parts, body).await,
         Method::PATCH => write::patch(&state, kind, &name, &parameters, &parts, body).await,
@@ -85,6 +89,14 @@ pub(crate) async fn handle_status<S: Store>(
     }
 }
 
+/// Returns the parameters of a watch for the object with this name only.
+fn only_named(parameters: Parameters, name: &str) -> Parameters {
+    let by_name = format!("metadata.name={}", names::bare(name));
+    let other = Some(parameters.field_selector).filter(|selector| !selector.is_empty());
+    let field_selector = other.into_iter().chain([by_name]).collect::<Vec<_>>().join(",");
+    Parameters { field_selector, ..parameters }
+}
+
 async fn get_object<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
@@ -106,14 +118,15 @@ async fn list_objects<S: Store>(
 ) -> Result<Response, ApiError> {
     let shape = Shape::of(&parts.headers, parameters, Rows::Of(kind))?;
     let selector = Selector::parse(Rows::Of(kind), &parameters.label_selector, &parameters.field_selector)?;
-    let (objects, revision) = read::list(state.store(), state.keys(), kind).await?;
+    let request = ListRequest::of(parameters)?;
+    let (objects, revision) = read::list_version(state.store(), state.keys(), kind, request.version).await?;
     // Selectors see the objects as the user may read them, so that they reveal no secret value.
     let secret_values = User::of_request(parts).secret_values(kind);
     let items = objects
         .iter()
         .map(|(name, stored)| (name.clone(), secret_values.in_object(stored.object(kind))))
         .filter(|(_, object)| selector.matches(object));
-    let page = answer::select_page(items.collect(), revision, parameters)?;
+    let page = request.select_page(items.collect(), revision)?;
     Ok(answer::list_response(state, shape, &format!("{kind}List"), ha_api_types::kind::API_VERSION, page))
 }
 

@@ -1,5 +1,6 @@
 //! Objects as stored in etcd: the JSON of the spec, kept whole, and the status.
 
+use super::answer::ListVersion;
 use super::error::ApiError;
 use ha_api_types::id::Revision;
 use ha_api_types::keys::{Key, Keys};
@@ -8,7 +9,7 @@ use ha_api_types::names::{self, TypedName};
 use ha_api_types::renamed;
 use ha_api_types::resource::ResourceSpec;
 use ha_runtime::problems::Problems;
-use ha_store::{Entry, Store};
+use ha_store::{Entry, Reading, Store};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -154,8 +155,39 @@ pub(crate) async fn list<S: Store>(
     keys: &Keys,
     kind: Kind,
 ) -> Result<(BTreeMap<String, Stored>, Revision), ApiError> {
-    let reading = store.list_all(&selectors(keys, kind)).await?;
+    list_version(store, keys, kind, ListVersion::Newest).await
+}
+
+/// Returns all objects of a kind by name, at the requested version.
+pub(crate) async fn list_version<S: Store>(
+    store: &S,
+    keys: &Keys,
+    kind: Kind,
+    version: ListVersion,
+) -> Result<(BTreeMap<String, Stored>, Revision), ApiError> {
+    let reading = read_version(store, &selectors(keys, kind), version).await?;
     Ok((join(keys, &reading.entries), reading.revision))
+}
+
+/// Reads the keys under the selectors at the requested version.
+///
+/// # Errors
+/// 410 if etcd no longer has that version, 504 if etcd has not reached it.
+pub(crate) async fn read_version<S: Store>(
+    store: &S,
+    selectors: &[String],
+    version: ListVersion,
+) -> Result<Reading, ApiError> {
+    let newest = store.list_all(selectors).await?;
+    match version {
+        // The reading is linearizable, so waiting for a later one cannot help.
+        ListVersion::AtLeast(revision) | ListVersion::At(revision) if revision > newest.revision => {
+            Err(ApiError::version_too_large(revision, newest.revision))
+        }
+        ListVersion::Newest | ListVersion::AtLeast(_) => Ok(newest),
+        ListVersion::At(revision) if revision == newest.revision => Ok(newest),
+        ListVersion::At(revision) => Ok(store.list_at(selectors, revision).await?),
+    }
 }
 
 /// Returns the key prefixes of the objects of a kind.

@@ -36,12 +36,22 @@ pub(crate) enum FieldValidation {
     Ignore,
 }
 
+/// Meaning of the parameter `resourceVersion` of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VersionMatch {
+    /// The list is that of this version.
+    Exact,
+    /// The list is at least as new as this version.
+    NotOlderThan,
+}
+
 /// The supported query parameters; others are ignored, as in Kubernetes.
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches of the protocol")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parameters {
     pub(crate) watch: bool,
     pub(crate) resource_version: Option<String>,
+    pub(crate) resource_version_match: Option<VersionMatch>,
     pub(crate) limit: Option<usize>,
     pub(crate) continue_token: Option<String>,
     pub(crate) label_selector: String,
@@ -72,6 +82,14 @@ impl Parameters {
         match name {
             "watch" => self.watch = parse_flag(&value),
             "resourceVersion" => self.resource_version = (!value.is_empty()).then_some(value),
+            "resourceVersionMatch" => {
+                self.resource_version_match = match value.as_str() {
+                    "" => None,
+                    "Exact" => Some(VersionMatch::Exact),
+                    "NotOlderThan" => Some(VersionMatch::NotOlderThan),
+                    _ => return Err(wrong("Exact or NotOlderThan")),
+                };
+            }
             "limit" => {
                 let limit: usize = value.parse().map_err(|_| wrong("a number"))?;
                 self.limit = (limit > 0).then_some(limit);

@@ -8,7 +8,7 @@ use super::authentication::User;
 use super::error::ApiError;
 use super::metrics::WatchPermit;
 use super::read;
-use super::request::Parameters;
+use super::request::{Parameters, VersionMatch};
 use super::selector::Selector;
 use axum::body::Body;
 use axum::http::header;
@@ -44,6 +44,7 @@ pub(crate) async fn objects<S: Store>(
     let selector = Selector::parse(Rows::Of(kind), &parameters.label_selector, &parameters.field_selector)?;
     let permit = state.watch_permit()?;
     let from = start_revision(parameters)?;
+    check_initial_events(parameters)?;
     let (objects, revision) = read::list(state.store(), state.keys(), kind).await?;
     check_start(from, revision)?;
     let secret_values = User::of_request(parts).secret_values(kind);
@@ -77,6 +78,19 @@ pub(crate) fn start_revision(parameters: &Parameters) -> Result<Option<Revision>
     }
 }
 
+/// Checks the parameters of a watch that begins with the existing objects (WatchList), as Kubernetes does.
+fn check_initial_events(parameters: &Parameters) -> Result<(), ApiError> {
+    match (parameters.send_initial_events, parameters.resource_version_match) {
+        (true, Some(VersionMatch::NotOlderThan)) | (false, None) => Ok(()),
+        (true, _) => {
+            Err(ApiError::bad_request("sendInitialEvents: requires resourceVersionMatch=NotOlderThan"))
+        }
+        (false, Some(_)) => Err(ApiError::bad_request(
+            "resourceVersionMatch: not permitted for a watch without sendInitialEvents",
+        )),
+    }
+}
+
 /// Refuses to resume from a revision that etcd has not reached: it belongs to the data before a restore (FENCING,
 /// R10.19). The current revision must come from a linearizable read that was made after the request arrived.
 pub(crate) fn check_start(from: Option<Revision>, present: Revision) -> Result<(), ApiError> {
@@ -87,8 +101,17 @@ pub(crate) fn check_start(from: Option<Revision>, present: Revision) -> Result<(
 }
 
 pub(crate) fn watch_duration(parameters: &Parameters) -> Duration {
-    let seconds = parameters.timeout_seconds.filter(|seconds| *seconds > 0);
-    seconds.map_or(MAX_WATCH_DURATION, Duration::from_secs).min(MAX_WATCH_DURATION)
+    match parameters.timeout_seconds.filter(|seconds| *seconds > 0) {
+        Some(seconds) => Duration::from_secs(seconds).min(MAX_WATCH_DURATION),
+        None => default_duration(),
+    }
+}
+
+/// Returns a random duration from half the maximum to the maximum, so that clients that began together do not all
+/// return together.
+fn default_duration() -> Duration {
+    let share = f64::from(uuid::Uuid::new_v4().as_bytes()[0]) / 255.0;
+    MAX_WATCH_DURATION.mul_f64(0.5 + share / 2.0)
 }
 
 /// Returns a streamed response. The stream ends when the process shuts down.

@@ -1,6 +1,6 @@
 //! Properties of the API that must hold over every store.
 
-use crate::http::{Api, MERGE, group, resource};
+use crate::http::{Answer, Api, MERGE, group, resource};
 use futures::StreamExt;
 use ha_api_types::id::Epoch;
 use ha_api_types::keys::Key;
@@ -125,6 +125,54 @@ pub(crate) async fn watch_continues_from_list_revision<S: Store>(store: S) {
     assert_eq!(api.get("groups?watch=1").await.code, 429);
     drop((events, other));
     assert_eq!(api.watch("groups?watch=1").await.next().await.unwrap().0, "ADDED");
+}
+
+/// The parameters `resourceVersion`, `resourceVersionMatch`, `limit` and `continue`, as in Kubernetes.
+pub(crate) async fn a_list_has_the_requested_version<S: Store>(store: S) {
+    let api = Api::over(store);
+    for name in ["a", "b", "c"] {
+        assert_eq!(api.post("groups", &group(name)).await.code, 201);
+    }
+    let names = |answer: &Answer| -> Vec<String> {
+        let items = answer.at("/items").as_array().unwrap();
+        items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let first = api.get("groups?limit=1").await;
+    let version = first.at("/metadata/resourceVersion").as_str().unwrap();
+    let token = first.at("/metadata/continue").as_str().unwrap();
+    assert_eq!((names(&first), first.at("/metadata/remainingItemCount")), (vec!["a".to_owned()], &json!(2)));
+    // The later pages are those of the first page's version.
+    api.delete("groups/b").await;
+    api.post("groups", &group("b2")).await;
+    let rest = api.get(&format!("groups?limit=9&continue={token}")).await;
+    assert_eq!(names(&rest), ["b", "c"]);
+    assert_eq!(rest.at("/metadata/resourceVersion"), version);
+    let exact = format!("groups?resourceVersion={version}&resourceVersionMatch=Exact");
+    assert_eq!(names(&api.get(&exact).await), ["a", "b", "c"]);
+    let newest = format!("groups?resourceVersion={version}&resourceVersionMatch=NotOlderThan");
+    assert_eq!(names(&api.get(&newest).await), ["a", "b2", "c"]);
+    for newest in ["groups", "groups?resourceVersion=0", "groups?resourceVersion=1"] {
+        assert_eq!(names(&api.get(newest).await), ["a", "b2", "c"], "{newest}");
+    }
+    for refused in [
+        "groups?resourceVersion=abc",
+        "groups?resourceVersion=-1",
+        "groups?resourceVersionMatch=Exact",
+        "groups?resourceVersion=0&resourceVersionMatch=Exact",
+        "groups?resourceVersion=5&resourceVersionMatch=Bogus",
+        "groups?continue=eyJyZXZpc2lvbiI6MX0",
+        &format!("groups?continue={token}&resourceVersion={version}"),
+        &format!("groups?continue={token}&resourceVersionMatch=NotOlderThan"),
+        "groups?watch=1&sendInitialEvents=true",
+        "groups?watch=1&resourceVersion=1&resourceVersionMatch=Exact",
+    ] {
+        assert_eq!(api.get(refused).await.code, 400, "{refused}");
+    }
+    for future in ["", "&resourceVersionMatch=Exact", "&resourceVersionMatch=NotOlderThan"] {
+        let refused = api.get(&format!("groups?resourceVersion=99999999{future}")).await;
+        assert_eq!(refused.code, 504, "{future}");
+        assert_eq!(refused.at("/details/causes/0/reason"), "ResourceVersionTooLarge");
+    }
 }
 
 pub(crate) async fn concurrent_patches_are_all_applied<S: Store>(store: S) {

@@ -1,7 +1,7 @@
-//! The admin endpoints of every daemon: /livez, /readyz with named checks, /metrics, and /state of its core.
+//! The admin endpoints of every daemon: /livez, /readyz and /healthz with named checks, /metrics, and /state of its core.
 
 use crate::metrics::{self, Metrics};
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -56,6 +56,17 @@ impl Checks {
         let _ = writeln!(text, "{endpoint} check {verdict}");
         (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
     }
+
+    /// Returns status 200 if one check succeeds, 503 if it fails, and 404 if there is no such check.
+    fn answer_one(&self, name: &str) -> Response {
+        match self.results().into_iter().find(|(check, _)| *check == name) {
+            Some((_, Ok(()))) => "ok\n".into_response(),
+            Some((_, Err(why))) => {
+                (StatusCode::SERVICE_UNAVAILABLE, format!("{name} check failed: {why}\n")).into_response()
+            }
+            None => StatusCode::NOT_FOUND.into_response(),
+        }
+    }
 }
 
 /// Reads the state of the process's core as a document; `None` if the core has ended.
@@ -73,7 +84,17 @@ struct Admin {
 pub fn router(live: Checks, ready: Checks, metrics: Metrics, state: ReadState) -> Router {
     Router::new()
         .route("/livez", get(async |State(admin): State<Admin>| admin.live.answer("livez")))
+        .route(
+            "/livez/{check}",
+            get(async |State(admin): State<Admin>, Path(check): Path<String>| admin.live.answer_one(&check)),
+        )
         .route("/readyz", get(async |State(admin): State<Admin>| admin.ready.answer("readyz")))
+        .route(
+            "/readyz/{check}",
+            get(async |State(admin): State<Admin>, Path(check): Path<String>| admin.ready.answer_one(&check)),
+        )
+        // The name of /readyz in older versions of Kubernetes.
+        .route("/healthz", get(async |State(admin): State<Admin>| admin.ready.answer("healthz")))
         .route("/metrics", get(async |State(admin): State<Admin>| encoded(&admin.metrics)))
         .route("/state", get(async |State(admin): State<Admin>| document((admin.state)().await)))
         .with_state(Admin { live, ready, metrics, state })

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
 const WRITE_VERBS: [&str; 5] = ["create", "delete", "deletecollection", "patch", "update"];
-const HEALTH_PATHS: [&str; 2] = ["/livez", "/readyz"];
+const HEALTH_PATHS: [&str; 5] = ["/livez", "/livez/*", "/readyz", "/readyz/*", "/healthz"];
 const DISCOVERY_PATHS: [&str; 6] = ["/version", "/api", "/api/*", "/apis", "/apis/*", "/openapi/*"];
 
 /// A permission: some verbs on some resources, or on some paths that are no resources.
@@ -40,7 +40,7 @@ fn build_rules(role: Role) -> Vec<Rule> {
     let mut rules = Vec::new();
     match role {
         Role::Viewer => rules.extend(viewer_rules()),
-        Role::Metrics => rules.push(Rule::of_paths(&["/metrics", HEALTH_PATHS[0], HEALTH_PATHS[1]])),
+        Role::Metrics => rules.extend([Rule::of_paths(&["/metrics"]), Rule::of_paths(&HEALTH_PATHS)]),
         Role::Operator => {
             rules.extend(viewer_rules());
             rules.push(Rule::of(&["delete", "deletecollection"], GROUP, [Kind::Operation.plural()]));

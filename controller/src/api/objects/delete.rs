@@ -27,6 +27,9 @@ use serde_json::{Value, json};
 /// Maximum number of attempts of a deletion when other writes come first.
 const MAX_ATTEMPTS: usize = 8;
 
+/// Accepted values of `propagationPolicy`. They have no effect, because no object has an owner.
+const PROPAGATION_POLICIES: [&str; 3] = ["Background", "Foreground", "Orphan"];
+
 /// Preconditions on the object that the client sets.
 #[derive(Clone, Debug, Default)]
 struct Preconditions {
@@ -96,7 +99,16 @@ fn preconditions(bytes: &[u8]) -> Result<Preconditions, ApiError> {
     let options =
         ha_api_types::document::json(bytes).map_err(|error| ApiError::bad_request(error.message))?.value;
     let text = |pointer: &str| options.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-    let dry_run = options.get("dryRun").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    let dry_run_values = options.get("dryRun").and_then(Value::as_array).cloned().unwrap_or_default();
+    if dry_run_values.iter().any(|value| value != "All") {
+        return Err(ApiError::bad_request("dryRun: must be [\"All\"]"));
+    }
+    let policy = options.get("propagationPolicy").and_then(Value::as_str).unwrap_or("Background");
+    if !PROPAGATION_POLICIES.contains(&policy) {
+        let allowed = PROPAGATION_POLICIES.join(", ");
+        return Err(ApiError::bad_request(format!("propagationPolicy={policy}: must be one of {allowed}")));
+    }
+    let dry_run = !dry_run_values.is_empty();
     Ok(Preconditions {
         uid: text("/preconditions/uid"),
         resource_version: text("/preconditions/resourceVersion"),

@@ -27,6 +27,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::node::NodeStatus;
 use ha_api_types::operation::{OperationAction, OperationSpec};
+use ha_api_types::problem::Problem;
 use ha_api_types::renamed;
 use ha_api_types::table::Rows;
 use ha_api_types::time::Timestamp;
@@ -205,6 +206,7 @@ impl<'a, S: Store> Writer<'a, S> {
         let status = current.status.as_ref();
         let mut stored = Stored { spec: current.spec.clone(), status: status.cloned() };
         if value != current.spec.value {
+            refuse_new_finalizers(self.kind, &name, &current.spec.value, &value)?;
             self.require_content(&name, Some(&current.spec.value), &value)?;
             self.refuse_maintenance(&name, current, &value).await?;
             dependency_cycle::check(self.state, self.kind, &name, Some(&current.spec.value), &value).await?;
@@ -537,4 +539,18 @@ fn refused(kind: Kind, name: &str, conflicts: Vec<managed::Conflict>) -> ApiErro
         .map(|one| ("FieldManagerConflict".to_owned(), one.path, format!("conflict with {:?}", one.manager)))
         .collect();
     ApiError::new(ErrorReason::Conflict, text).with_object(kind, name).with_causes(causes)
+}
+
+/// Refuses to add a finalizer to an object that is being deleted, because its deletion might then never end.
+fn refuse_new_finalizers(kind: Kind, name: &str, current: &Value, value: &Value) -> Result<(), ApiError> {
+    let finalizers = |object: &Value| -> Vec<Value> {
+        object.pointer("/metadata/finalizers").and_then(Value::as_array).cloned().unwrap_or_default()
+    };
+    let known = finalizers(current);
+    let is_deleted = current.pointer("/metadata/deletionTimestamp").is_some();
+    if !is_deleted || finalizers(value).iter().all(|finalizer| known.contains(finalizer)) {
+        return Ok(());
+    }
+    let message = "no finalizer can be added: the object is being deleted";
+    Err(ApiError::invalid(kind, name, &[Problem::invalid("metadata.finalizers", message)]))
 }
