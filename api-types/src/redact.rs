@@ -1,6 +1,8 @@
-//! Removal of secrets from objects and collected data, by the names of fields and options; pure.
+//! Removal of secrets from objects and collected data, by the names of fields, variables, options and headers; pure.
 
+use regex::{Captures, Regex};
 use serde_json::Value;
+use std::sync::LazyLock;
 
 /// Replacement for a secret.
 const REDACTED: &str = "(redacted)";
@@ -8,6 +10,8 @@ const REDACTED: &str = "(redacted)";
 const SECRET_NAME_PARTS: [&str; 6] = ["passw", "secret", "token", "credential", "apikey", "privatekey"];
 /// Fields whose values are all secrets: the environment of services, and the attributes of fence devices.
 const SECRET_MAPS: [&str; 2] = ["environment", "attributes"];
+/// Options whose value has the form `user:password`, such as those of `curl`.
+const USER_OPTIONS: [&str; 4] = ["-u", "--user", "-U", "--proxy-user"];
 
 /// Replaces the values of environment variables, the values of fence attributes, and every other value whose name
 /// identifies it as a secret.
@@ -20,7 +24,7 @@ pub fn redact(value: &mut Value) {
                 if name == "managedFields" {
                     continue;
                 }
-                if is_secret(name) {
+                if is_secret_name(name) {
                     redact_value(field);
                 } else if SECRET_MAPS.contains(&name.as_str()) {
                     redact_leaves(field);
@@ -29,27 +33,40 @@ pub fn redact(value: &mut Value) {
                 }
             }
         }
-        Value::Array(items) => {
-            let mut is_option_value = false;
-            for item in items {
-                // `--password x`: the value follows the option as a separate item.
-                let is_option =
-                    item.as_str().is_some_and(|text| text.starts_with('-') && !text.contains('='));
-                let next = is_option && item.as_str().is_some_and(is_secret);
-                if is_option_value && !is_option {
-                    redact_value(item);
-                } else {
-                    redact(item);
-                }
-                is_option_value = next;
-            }
-        }
+        Value::Array(items) => redact_arguments(items),
         Value::String(text) => *text = redacted_text(text),
         Value::Null | Value::Bool(_) | Value::Number(_) => (),
     }
 }
 
-fn is_secret(name: &str) -> bool {
+/// Redacts a list, which may be a command line: the value of an option may follow the option as a separate item.
+fn redact_arguments(items: &mut [Value]) {
+    let takes_short_password = items.first().and_then(Value::as_str).is_some_and(has_short_password_option);
+    let mut option = String::new();
+    for item in items {
+        let text = item.as_str().unwrap_or_default().to_owned();
+        let is_option = text.starts_with('-') && !text.contains('=');
+        let is_short_password = takes_short_password && text.len() > 2 && text.starts_with("-p");
+        let is_user = USER_OPTIONS.contains(&option.as_str()) && text.contains(':');
+        if (is_secret_name(&option) || is_user) && !is_option {
+            redact_value(item);
+        } else if is_short_password {
+            *item = format!("-p{REDACTED}").into();
+        } else {
+            redact(item);
+        }
+        option = if is_option && !is_short_password { text } else { String::new() };
+    }
+}
+
+/// Returns `true` if the password of a program directly follows the option `-p`.
+fn has_short_password_option(program: &str) -> bool {
+    let name = program.rsplit('/').next().unwrap_or_default();
+    ["mysql", "mariadb", "sshpass"].iter().any(|known| name.starts_with(known))
+}
+
+/// Returns `true` if a value with this name is probably a secret, by the parts of the name.
+pub fn is_secret_name(name: &str) -> bool {
     let plain: String =
         name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect();
     plain == "pass" || SECRET_NAME_PARTS.iter().any(|word| plain.contains(word))
@@ -70,58 +87,79 @@ fn redact_leaves(value: &mut Value) {
     }
 }
 
-/// Returns a text without secrets: in options such as `--password=x`, in JSON (the last applied object), in XML attributes.
+/// Returns a text without secrets, such as a shell command, an XML definition, a URL or the last applied object in JSON.
 fn redacted_text(text: &str) -> String {
-    if let Some(url) = redacted_url(text) {
-        return url;
-    }
-    if let Some((option, _)) =
-        text.split_once('=').filter(|(option, _)| !option.contains(char::is_whitespace))
-        && is_secret(option)
-    {
-        return format!("{option}={REDACTED}");
-    }
     if text.starts_with('{')
         && let Ok(mut inner) = serde_json::from_str::<Value>(text)
     {
         redact(&mut inner);
         return inner.to_string();
     }
-    let mut remaining = text;
-    let mut redacted = String::new();
-    // The earliest match is used, so that the text before it is kept.
-    while let Some(at) = ["passwd=", "password="].iter().filter_map(|name| remaining.find(name)).min() {
-        let value_start = at + remaining[at..].find('=').unwrap_or(0) + 1;
-        redacted.push_str(&remaining[..value_start]);
-        remaining = &remaining[value_start..];
-        let quote = remaining.chars().next().filter(|first| ['"', '\''].contains(first));
-        let length = match quote {
-            Some(quote) => remaining[1..].find(quote).map_or(remaining.len(), |end| end + 2),
-            None => remaining.find(char::is_whitespace).unwrap_or(remaining.len()),
-        };
-        redacted.push_str(REDACTED);
-        remaining = &remaining[length..];
+    // An item of a command line, such as `--password=x y`: white space belongs to the value.
+    if let Some((name, _)) = text.split_once('=').filter(|(name, _)| !name.contains(char::is_whitespace))
+        && is_secret_name(name)
+    {
+        return format!("{name}={REDACTED}");
     }
-    redacted + remaining
+    let mut redacted = text.to_owned();
+    for pattern in PATTERNS.iter() {
+        let replaced =
+            pattern.expression.replace_all(&redacted, |found: &Captures<'_>| pattern.replacement(found));
+        redacted = replaced.into_owned();
+    }
+    redacted
 }
 
-/// Returns a URL without its password and its query, which may contain tokens; `None` if the text is not a URL.
-fn redacted_url(text: &str) -> Option<String> {
-    let (scheme, rest) = text.split_once("://")?;
-    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-        && scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter));
-    if !is_scheme || text.contains(char::is_whitespace) {
-        return None;
-    }
-    let (address, end) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
-    let (authority, path) = address.split_at(address.find('/').unwrap_or(address.len()));
-    let authority = match authority.rsplit_once('@') {
-        Some((user, host)) if user.contains(':') => format!("{REDACTED}@{host}"),
-        Some(_) | None => authority.to_owned(),
-    };
-    let end = if end.is_empty() { String::new() } else { format!("?{REDACTED}") };
-    Some(format!("{scheme}://{authority}{path}{end}"))
+/// Condition on a match.
+type Condition = fn(&Captures<'_>) -> bool;
+
+/// A form of a secret in a text. Group `kept` stays, the rest of the match is replaced.
+struct Pattern {
+    expression: Regex,
+    /// Condition for a replacement.
+    applies: Condition,
 }
+
+impl Pattern {
+    fn replacement(&self, found: &Captures<'_>) -> String {
+        let text = |name: &str| found.name(name).map_or("", |part| part.as_str());
+        let (whole, kept, end) = (text("whole"), text("kept"), text("end"));
+        if (self.applies)(found) { format!("{kept}{REDACTED}{end}") } else { whole.to_owned() }
+    }
+}
+
+/// The forms, in order of application. A value ends at white space or at the sign that ends a shell word, unless it is
+/// quoted.
+static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
+    const VALUE: &str = r#"(?:"[^"]*"?|'[^']*'?|[^\s;&|"'<>]+)"#;
+    let named = |found: &Captures<'_>| is_secret_name(found.name("name").map_or("", |name| name.as_str()));
+    let always = |_: &Captures<'_>| true;
+    let forms: [(String, Condition); 7] = [
+        // The password and the query of a URL.
+        (r"[A-Za-z][A-Za-z0-9+.-]*://)[^\s/@:?#]*:[^\s/@]*(?<end>@".to_owned(), always),
+        (r#"[A-Za-z][A-Za-z0-9+.-]*://[^\s?#"'<>]*\?)[^\s"'<>]+"#.to_owned(), always),
+        // Headers.
+        (r#"(?i:authorization|cookie)\s*[:=]\s*)[^\s"'][^"'\r\n]*"#.to_owned(), always),
+        (r#"(?<name>[A-Za-z0-9-]+):\s+)[^\s"'][^"'\r\n]*"#.to_owned(), named),
+        // Variables, options and attributes.
+        (format!(r"(?<name>[A-Za-z0-9_.-]+)\s?=\s?){VALUE}"), named),
+        (format!(r"(?<name>--?[A-Za-z][A-Za-z0-9_-]*)[ \t]+){VALUE}"), |found| {
+            let text = |name: &str| found.name(name).map_or("", |part| part.as_str());
+            let value = text("whole").trim_start_matches(text("kept"));
+            let is_user = USER_OPTIONS.contains(&text("name")) && value.contains(':');
+            (is_secret_name(text("name")) || is_user) && !value.starts_with('-')
+        }),
+        // The option -p of some programs.
+        (format!(r"\b(?:mysql|mariadb|sshpass)[A-Za-z0-9_-]*\s(?:[^;&|\n]*\s)?-p){VALUE}"), always),
+    ];
+    let compile = |(form, applies): (String, Condition)| {
+        // A form opens no group `kept`, but closes it; `end` is open at the end of a form that has it.
+        let close = if form.contains("(?<end>") { "))" } else { ")" };
+        let expression = Regex::new(&format!("(?<whole>(?<kept>{form}{close}"));
+        expression.map(|expression| Pattern { expression, applies })
+    };
+    forms.into_iter().filter_map(|form| compile(form).ok()).collect()
+});
 
 #[cfg(test)]
 mod tests {
@@ -175,5 +213,56 @@ mod tests {
             ]),
         );
         check(json!("why: node1 does not fit, memory=2Gi"), json!("why: node1 does not fit, memory=2Gi"));
+        check(
+            json!([
+                "/usr/bin/curl",
+                "-u",
+                "ada:secret1",
+                "-H",
+                "Authorization: Bearer secret2",
+                "-p",
+                "80:80"
+            ]),
+            json!([
+                "/usr/bin/curl",
+                "-u",
+                REDACTED,
+                "-H",
+                format!("Authorization: {REDACTED}"),
+                "-p",
+                "80:80"
+            ]),
+        );
+        check(json!(["mysql", "-psecret", "db"]), json!(["mysql", format!("-p{REDACTED}"), "db"]));
+    }
+
+    #[test]
+    fn every_form_is_an_expression() {
+        assert_eq!(PATTERNS.len(), 7);
+    }
+
+    #[test]
+    fn shell_commands_are_redacted() {
+        for (command, expected) in [
+            ("export PGPASSWORD=hunter2a; run", "export PGPASSWORD=(redacted); run"),
+            ("cd /; DB_TOKEN='hunter 2b' run --port 1", "cd /; DB_TOKEN=(redacted) run --port 1"),
+            ("DB_TOKEN=hunter2b more", "DB_TOKEN=(redacted)"),
+            ("curl -u ada:hunter2c http://h/", "curl -u (redacted) http://h/"),
+            (
+                "curl --header \"Authorization: Bearer hunter2d\" -H 'X-Api-Key: hunter2e' http://h/",
+                "curl --header \"Authorization: (redacted)\" -H 'X-Api-Key: (redacted)' http://h/",
+            ),
+            ("wget https://ada:hunter2f@h/x && ok", "wget https://(redacted)@h/x && ok"),
+            ("wget 'https://h/x?key=hunter2g' -q", "wget 'https://h/x?(redacted)' -q"),
+            ("mysql -h db -phunter2h -e 'select 1'", "mysql -h db -p(redacted) -e 'select 1'"),
+            ("sshpass -phunter2i ssh host", "sshpass -p(redacted) ssh host"),
+            ("run --password hunter2j --verbose", "run --password (redacted) --verbose"),
+            ("run --password=\"hunter 2k\" -v", "run --password=(redacted) -v"),
+            ("docker run -p 80:80 -u 1000 x", "docker run -p 80:80 -u 1000 x"),
+            ("ls -p /tmp; echo a: b", "ls -p /tmp; echo a: b"),
+        ] {
+            assert_eq!(redacted_text(command), expected, "{command}");
+            assert_eq!(redacted_text(expected), expected, "unchanged by a second pass");
+        }
     }
 }

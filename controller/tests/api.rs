@@ -249,6 +249,18 @@ async fn requests_that_kubernetes_refuses_or_accepts_get_the_same_answer() {
 }
 
 #[tokio::test]
+async fn literal_secrets_cause_a_warning() {
+    let api = Api::over(MemoryStore::new());
+    let web = json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web"},
+        "spec": {"driver": {"exec": {"command": ["true"], "environment": {"DB_PASSWORD": "x", "PORT": "80"}}}}});
+    let created = api.post("resources", &web).await;
+    assert_eq!((created.code, created.warnings.len()), (201, 1), "{:?}", created.warnings);
+    assert!(
+        created.warnings[0].contains("spec.driver.exec.environment.DB_PASSWORD: is stored in plain text")
+    );
+}
+
+#[tokio::test]
 async fn object_that_etcd_cannot_store_is_refused_with_its_largest_part() {
     let api = Api::over(MemoryStore::new());
     // The record of the field manager repeats the names of all fields.

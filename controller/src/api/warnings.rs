@@ -9,6 +9,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::names::{self, TypedName};
 use ha_api_types::operation::{OperationAction, OperationSpec};
 use ha_api_types::placement::{AffinityRuleSpec, GroupSpec};
+use ha_api_types::redact::is_secret_name;
 use ha_api_types::resource::{RequestedState, ResourceSpec};
 use ha_scheduler::Rules;
 use ha_store::Store;
@@ -33,7 +34,7 @@ pub(crate) async fn object_warnings<S: Store>(
     value: &Value,
     dry_run: bool,
 ) -> Vec<String> {
-    let mut warnings = Vec::new();
+    let mut warnings = literal_secrets(kind, value);
     warnings.extend(stopped_with_it(state, kind, name, value).await);
     for reference in references(kind, value).into_iter().take(MAX_REFERENCES) {
         warnings.extend(missing(state, &reference).await);
@@ -49,6 +50,38 @@ pub(crate) async fn object_warnings<S: Store>(
         warnings.extend(conflicts(state, kind, name).await);
     }
     warnings
+}
+
+/// Returns a warning for each variable or attribute that contains a secret, by its name.
+fn literal_secrets(kind: Kind, value: &Value) -> Vec<String> {
+    let maps: Vec<(String, &Value)> = match kind {
+        Kind::Resource => {
+            let drivers = value.pointer("/spec/driver").and_then(Value::as_object);
+            let fields = drivers.into_iter().flatten().flat_map(|(driver, settings)| {
+                ["environment", "parameters"]
+                    .map(|field| (format!("spec.driver.{driver}.{field}"), &settings[field]))
+            });
+            fields.collect()
+        }
+        Kind::Node => {
+            let devices = value.pointer("/spec/fencing/devices").and_then(Value::as_array);
+            let fields = devices.into_iter().flatten().enumerate();
+            fields
+                .map(|(at, device)| (format!("spec.fencing.devices[{at}].attributes"), &device["attributes"]))
+                .collect()
+        }
+        Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Cluster | Kind::Operation => Vec::new(),
+    };
+    let names = maps.into_iter().flat_map(|(path, map)| {
+        let names = map.as_object().into_iter().flatten().map(|(name, _)| name.clone());
+        names.map(move |name| (path.clone(), name))
+    });
+    names
+        .filter(|(_, name)| is_secret_name(name))
+        .map(|(path, name)| {
+            format!("{path}.{name}: is stored in plain text in etcd and its backups; use a file on the nodes if it is a secret")
+        })
+        .collect()
 }
 
 /// Returns a warning that names the services that stop together with a resource, if the change stops that resource.
