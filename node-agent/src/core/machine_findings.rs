@@ -11,9 +11,9 @@ use crate::doctor::{CheckContext, MachineFacts, run_checks};
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::id::BootId;
 use ha_api_types::kind::Kind;
-use ha_api_types::node::FenceDevice;
+use ha_api_types::node::{FenceDevice, FenceKind};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{DoctorReport, LastEnd, Mode, WatchdogReport, WatchdogSeen};
+use ha_api_types::record::{DoctorReport, FenceState, LastEnd, Mode, Proof, WatchdogReport, WatchdogSeen};
 use ha_store::{Guard, Outcome, Transaction};
 
 /// Findings outside the protocol.
@@ -32,6 +32,8 @@ pub(super) struct MachineFindings {
 struct PreviousBoot {
     boot_id: BootId,
     shutdown_record: Option<ShutdownRecord>,
+    /// Proof in the fence record of this boot; `None` if the leader did not fence it.
+    proof: Option<Proof>,
 }
 
 impl MachineFindings {
@@ -42,8 +44,11 @@ impl MachineFindings {
         let test = journal.trial.as_ref().filter(|trial| trial.boot_id != config.boot_id);
         let of_another_boot = test.map(watchdog_test::shutdown_record_of).or(of_another_boot);
         let is_another = !journal.boot_id.is_empty() && journal.boot_id != config.boot_id;
-        let previous = is_another
-            .then(|| PreviousBoot { boot_id: journal.boot_id.clone(), shutdown_record: of_another_boot });
+        let previous = is_another.then(|| PreviousBoot {
+            boot_id: journal.boot_id.clone(),
+            shutdown_record: of_another_boot,
+            proof: None,
+        });
         MachineFindings { previous, ..MachineFindings::default() }
     }
 }
@@ -58,6 +63,7 @@ impl AgentCore {
 
     /// Reports how the previous boot ended, once this node is active again, and judges facts that were not judged yet.
     pub(super) fn machine_findings_step(&mut self, now: &Now) {
+        self.store_fencing_proof();
         let Some((_, created)) = self.active() else { return };
         self.report_previous_boot(now);
         if self.commits.values().any(|purpose| matches!(purpose, Purpose::Doctor { .. })) {
@@ -157,13 +163,41 @@ impl AgentCore {
         }
     }
 
+    /// Stores the proof with which the leader fenced the previous boot. The registration of this boot overwrites the
+    /// fence record, so the proof is read before.
+    fn store_fencing_proof(&mut self) {
+        let Some(previous) = &mut self.machine_findings.previous else { return };
+        let Some(fence) = self.view.fences.value(&self.config.node) else { return };
+        if fence.state == FenceState::Fenced && fence.boot_id == previous.boot_id {
+            previous.proof.clone_from(&fence.proof);
+        }
+    }
+
+    /// Returns `true` if a fence device of this node with this name switches the power of the machine.
+    fn is_power_device(&self, name: &str) -> bool {
+        let node = self.view.nodes.value(&self.config.node);
+        node.is_some_and(|node| {
+            let mut devices = node.spec.fencing.devices.iter();
+            devices.any(|device| device.name == name && device.kind == FenceKind::Power)
+        })
+    }
+
     fn report_previous_boot(&mut self, now: &Now) {
         // The first examination runs directly after the start. The records on the machine are therefore those of the
         // previous boot.
         let Some(previous) = self.machine_findings.previous.take() else { return };
         let facts = self.machine_findings.facts.clone().unwrap_or_default();
+        let fencing = previous
+            .proof
+            .as_ref()
+            .filter(|proof| matches!(proof, Proof::Silence { .. } | Proof::Device { .. }))
+            .map(|proof| format!("hactl fenced the node ({})", proof.sentence()));
+        let is_powered_off_by_hactl =
+            matches!(&previous.proof, Some(Proof::Device { name }) if self.is_power_device(name));
         let mut sentences = match &previous.shutdown_record {
             Some(shutdown_record) => vec![shutdown_record.message.clone()],
+            // The power-off by hactl is the cause of the missing record.
+            None if is_powered_off_by_hactl => Vec::new(),
             None => vec!["no shutdown record: power loss, kernel panic or hang".to_owned()],
         };
         if facts.was_reset_by_watchdog {
@@ -173,6 +207,7 @@ impl AgentCore {
             let records = facts.crash_records.join(", ");
             sentences.push(format!("kernel crash record in /sys/fs/pstore: {records}"));
         }
+        sentences.extend(fencing);
         let message = sentences.join("; ");
         let at = previous.shutdown_record.map(|shutdown_record| shutdown_record.at).unwrap_or_default();
         self.machine_findings.last_end =

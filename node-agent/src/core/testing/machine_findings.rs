@@ -10,7 +10,7 @@ use ha_api_types::event::Event;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{FenceDevice, FenceKind, FencePart, Node, NodeSpec};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::DoctorReport;
+use ha_api_types::record::{DoctorReport, Fence, FenceState, Proof};
 
 impl World {
     fn doctor(&self) -> Option<DoctorReport> {
@@ -163,6 +163,50 @@ fn shutdown_record_is_reported_by_next_boot() {
     world.examine(MachineFacts { crash_records: vec!["x".to_owned()], ..MachineFacts::default() });
     assert_eq!(world.doctor().and_then(|report| report.last_end), Some(last_end));
     assert_eq!(world.unclean_shutdown_events().len(), 1);
+}
+
+/// Boots a node again after the leader has fenced it with this proof, and returns the message about the previous boot.
+fn message_after_fencing(proof: Proof, kind: FenceKind) -> String {
+    let mut world = World::active();
+    let mut node = Node::new(NODE, NodeSpec::default());
+    node.spec.fencing.devices = vec![FenceDevice { name: "bmc".to_owned(), kind, ..FenceDevice::default() }];
+    world.write(&world.keys.spec(Kind::Node, NODE), &node);
+    world.net = Net::Down;
+    let fence = world.fence();
+    let fenced = Fence { epoch: fence.epoch + 1, state: FenceState::Fenced, proof: Some(proof), ..fence };
+    world.write(&world.keys.fence(&own_node()), &fenced);
+    world.net = Net::Up;
+    world.restart_agent("boot-2");
+    world.examine(MachineFacts::default());
+    world.advance(500);
+    world.open();
+    world.advance(2_000);
+    let events = world.unclean_shutdown_events();
+    assert_eq!(events.len(), 1, "{:?}", world.events);
+    events[0].message.clone()
+}
+
+#[test]
+fn fencing_by_hactl_is_reported_by_the_next_boot() {
+    let device = || Proof::Device { name: "bmc".to_owned() };
+    let fenced_by_device = "hactl fenced the node (fence device bmc confirmed that the node is off)";
+    assert_eq!(
+        message_after_fencing(device(), FenceKind::Power),
+        format!("Node returned after an unclean shutdown: {fenced_by_device}")
+    );
+    // A fabric device does not switch the machine off, so the cause of the shutdown is not known.
+    assert_eq!(
+        message_after_fencing(device(), FenceKind::Fabric),
+        format!(
+            "Node returned after an unclean shutdown: no shutdown record: power loss, kernel panic or hang; \
+             {fenced_by_device}"
+        )
+    );
+    let silence = message_after_fencing(Proof::Silence { waited_ms: 13_200 }, FenceKind::Power);
+    assert!(silence.contains("; hactl fenced the node (no heartbeat for 13.2 s, "), "{silence}");
+    let operator = Proof::Operator { operation: "confirm".into(), by: "ada".to_owned() };
+    let operator = message_after_fencing(operator, FenceKind::Power);
+    assert!(!operator.contains("hactl fenced"), "{operator}");
 }
 
 #[test]
