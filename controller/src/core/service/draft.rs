@@ -138,6 +138,12 @@ impl ServiceDraft {
         self.waiting.clear();
     }
 
+    /// Enters a state without an event, for a transition that another event reports.
+    pub(super) fn transition_without_event(&mut self, state: ServiceState, reason: Reason, message: String) {
+        self.transition_to(state, reason, message);
+        self.events.pop();
+    }
+
     /// Sets the reason and message of the current state, without an event.
     pub(super) fn set_message(&mut self, reason: Reason, message: impl Into<String>) {
         self.reason = Some(reason);

@@ -205,7 +205,8 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     }
     match (running_node, service.requested_state()) {
         (None, RequestedState::Started) => {
-            draft.transition_to(
+            // The choice of a node, or the reason why no node is eligible, has an event.
+            draft.transition_without_event(
                 ServiceState::RequestStart,
                 Reason::Scheduled,
                 "Not running yet, scheduling".to_owned(),

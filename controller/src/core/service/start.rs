@@ -144,7 +144,8 @@ pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
             if draft.status.maintenance_node.as_ref() == Some(&assignment.node) {
                 draft.status.maintenance_node = None;
             }
-            draft.transition_to(
+            // The agent has emitted the event of the start.
+            draft.transition_without_event(
                 ServiceState::Started,
                 Reason::Running,
                 format!("Running on {}", assignment.node),
@@ -287,7 +288,7 @@ pub(super) fn multiple_active_message(name: &ResourceName, first: &str, second: 
 }
 
 /// Ends a series of failures after the service has run for `stableSeconds`. A crash before that time counts as a failed
-/// start (SEMANTICS, section 3), so a crash loop over several nodes ends in Error.
+/// start, so a crash loop over several nodes ends in Error.
 fn clear_failures_if_stable(service: &Service<'_>, draft: &mut ServiceDraft, since: Mono, now: Mono) {
     if draft.status.failed_nodes.is_empty() && draft.status.relocations == 0 {
         return;

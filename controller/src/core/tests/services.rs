@@ -1,4 +1,4 @@
-//! Tests of the rules of SEMANTICS, sections 2 to 7, and of FENCING, sections 6 to 8, by name.
+//! Tests of service states, start failures, placement, commands and shutdown, and of FENCING, sections 6 to 8.
 
 use super::lab::Lab;
 use ha_api_types::id::{Epoch, NodeName};
@@ -97,6 +97,31 @@ fn new_resource_counts_closed_node_as_empty() {
     lab.resource("web");
     lab.run_until(10_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(condition(&lab, "web", "Probed"), (ConditionStatus::False, Reason::NotProbed));
+}
+
+/// The leader emits one event for the start of a service. The agent emits the event about the running service.
+#[test]
+fn a_start_has_one_event_of_the_leader() {
+    let mut lab = lab(&["node1"]);
+    lab.start("web");
+    let messages: Vec<&str> = lab
+        .events
+        .iter()
+        .filter(|event| event.kind == Kind::Resource)
+        .map(|event| event.message.as_str())
+        .collect();
+    assert!(matches!(messages[..], [message] if message.starts_with("Starting on node1: ")), "{messages:?}");
+}
+
+/// A service without an eligible node has an event with the blocking reasons.
+#[test]
+fn an_unschedulable_service_has_an_event() {
+    let mut lab = lab(&["node1"]);
+    group(&mut lab, &[("node9", 0)], true);
+    start_in_group(&mut lab, "web");
+    lab.run(5_000);
+    let mut events = lab.events.iter().filter(|event| event.kind == Kind::Resource);
+    assert!(events.any(|event| event.reason == Reason::Unschedulable), "{:?}", lab.events);
 }
 
 #[test]
