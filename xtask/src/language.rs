@@ -28,6 +28,12 @@ const EXCLUDED_PATHS: [&str; 6] = [
 /// lack the commit.
 const GUIDE_EFFECTIVE_TIME: &str = "2026-11-24T18:00:00Z";
 
+/// Time from which the words and the columns of whole commit messages are checked, not only the form of the subject.
+const BODY_EFFECTIVE_TIME: &str = "2026-11-27T06:00:00Z";
+
+/// Separates the commits in the output of git, because a message can contain any line.
+const COMMIT_SEPARATOR: char = '\u{1e}';
+
 /// Checks every tracked file and the commit messages, and reports all violations.
 ///
 /// # Errors
@@ -53,9 +59,11 @@ pub(crate) fn check() -> Result<()> {
             found.extend(violations.iter().map(|message| format!("{path}:{}: {message}", text.line)));
         }
     }
-    for (hash, subject) in commits(&root)? {
+    let mut commit_texts = commits(&root)?;
+    commit_texts.extend(commit_messages(&root)?);
+    for (hash, text) in commit_texts {
         found.extend(
-            rules::violations(&subject, &glossary).iter().map(|message| format!("commit {hash}: {message}")),
+            rules::violations(&text, &glossary).iter().map(|message| format!("commit {hash}: {message}")),
         );
     }
     for violation in &found {
@@ -83,6 +91,32 @@ fn commits(root: &Path) -> Result<Vec<(String, Text)>> {
     Ok(parse_commits(&String::from_utf8_lossy(&output.stdout)))
 }
 
+/// Returns the lines of each commit message since [`BODY_EFFECTIVE_TIME`], except merges.
+///
+/// # Errors
+/// Fails if git cannot be run. A directory without history has no commits.
+fn commit_messages(root: &Path) -> Result<Vec<(String, Text)>> {
+    let output = Command::new("git")
+        .args(["log", "--no-merges", "--format=%x1e%h%n%B", "--since", BODY_EFFECTIVE_TIME])
+        .current_dir(root)
+        .output()
+        .context("git log")?;
+    Ok(parse_commit_messages(&String::from_utf8_lossy(&output.stdout)))
+}
+
+fn parse_commit_messages(output: &str) -> Vec<(String, Text)> {
+    let mut texts = Vec::new();
+    let messages = output.split(COMMIT_SEPARATOR).filter_map(|commit| commit.split_once('\n'));
+    for (hash, message) in messages {
+        for (line, words) in (1..).zip(message.trim().lines()) {
+            for kind in [Kind::Comment, Kind::Line] {
+                texts.push((hash.to_owned(), Text { kind, line, words: words.to_owned() }));
+            }
+        }
+    }
+    texts
+}
+
 fn parse_commits(output: &str) -> Vec<(String, Text)> {
     let commits = output.lines().filter_map(|line| line.split_once(' '));
     let text = |words: &str| Text { kind: Kind::Commit, line: 1, words: words.to_owned() };
@@ -101,7 +135,26 @@ mod tests {
     }
 
     #[test]
+    fn each_line_of_a_commit_message_is_checked() {
+        let text =
+            |kind, line, words: &str| ("1a2b".to_owned(), Text { kind, line, words: words.to_owned() });
+        assert_eq!(
+            parse_commit_messages("\u{1e}1a2b\ndocs: fix a link\n\nThe link\n"),
+            [
+                text(Kind::Comment, 1, "docs: fix a link"),
+                text(Kind::Line, 1, "docs: fix a link"),
+                text(Kind::Comment, 2, ""),
+                text(Kind::Line, 2, ""),
+                text(Kind::Comment, 3, "The link"),
+                text(Kind::Line, 3, "The link"),
+            ]
+        );
+        assert_eq!(parse_commit_messages(""), []);
+    }
+
+    #[test]
     fn a_directory_without_history_has_no_commits() {
         assert_eq!(commits(Path::new("/")).unwrap(), []);
+        assert_eq!(commit_messages(Path::new("/")).unwrap(), []);
     }
 }
