@@ -2,8 +2,8 @@
 //! act.
 //!
 //! The interface is `handle`, `poll_effect` and `deadline`. The core never awaits, reads a clock or draws a random
-//! number. The shell and the simulator run the same core. The rules are those of FENCING.md; each file names the rules
-//! that it implements.
+//! number. The shell and the simulator run the same core. The rules are those of docs/fencing.md (FENCING); each file
+//! names the rules that it implements.
 
 #![warn(clippy::disallowed_types)]
 
@@ -346,7 +346,7 @@ impl AgentCore {
         let named = [
             clock,
             self.heartbeat_due().map(|at| (at, "a heartbeat or the lease is due")),
-            self.hold_due().map(|at| (at, "the agent asks the controllers for hold")),
+            self.hold_due().map(|at| (at, "the agent asks the controllers for the etcd-outage hold")),
             self.margin_due(self.last_input_at)
                 .map(|at| (at, "the self-fence margin begins: exclusive services are killed")),
             self.watchdog
@@ -355,8 +355,8 @@ impl AgentCore {
             self.journal_due().map(|at| (at, "the journal is written again")),
             requesting.map(|at| (at, "the registration is tried again")),
             self.read_retry_at.map(|at| (at, "etcd is read again")),
-            restart.map(|at| (at, "the time to wait for commands is over")),
-            moves.map(|at| (at, "the time for services to move away is over")),
+            restart.map(|at| (at, "the time limit for commands has passed")),
+            moves.map(|at| (at, "the time limit for services to move away has passed")),
             self.watchdog_test.due().map(|at| (at, "the watchdog should have reset this machine")),
             services.map(|at| (at, "a service is waiting")),
         ];

@@ -134,7 +134,8 @@ impl State {
                     found.map_or("no incarnation".to_owned(), |found| format!("incarnation {}", found.value));
                 let remedy = &self.remedy;
                 Verdict::Refused(format!(
-                    "etcd contains other data ({found}) than this process followed before (incarnation {remembered}): if this is the correct etcd, {remedy}"
+                    "etcd contains different data ({found}) from the data that this process used before (incarnation \
+                     {remembered}): if this is the correct etcd, {remedy}"
                 ))
             }
             (Some(found), None) => Verdict::Follows(Some(found.value.clone())),

@@ -13,7 +13,7 @@ reasons! {
         NotProbed => "Waiting for a node to report whether the service runs there",
             "check the node named in the message: start its agent, or fence the node",
         /// Another resource, or a service that a deleted resource left running, has the same identity on the nodes.
-        IdentityTaken => "Another resource names the same unit, domain or container",
+        IdentityTaken => "Another resource specifies the same unit, domain or container",
             "delete one of the resources, or give one of them another unit, domain or container",
         /// A copy of the service was authorized to start on a node that has not confirmed that the copy has stopped.
         CopyRemains => "A node may still run a copy of the service",

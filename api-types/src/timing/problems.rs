@@ -48,7 +48,7 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
             "heartbeatValidSeconds",
             format!(
                 "is {}, must be more than 2 × heartbeatIntervalSeconds + stopMarginSeconds (2 × {} + {} = {}), or one slow \
-                 heartbeat stops services: raise it by more than {}, or lower one of those by as much",
+                 heartbeat stops services: raise it by more than {}, or lower one of those by the same amount",
                 shown(t.heartbeat_valid_ms),
                 shown(t.heartbeat_interval_ms),
                 shown(t.stop_margin_ms),

@@ -1,4 +1,4 @@
-//! Refusals of commands that the current state does not allow (SEMANTICS, section 5).
+//! Refusals of commands that the current state does not allow (docs/services.md, Commands).
 
 use ha_api_types::id::NodeName;
 use ha_api_types::node::NodeState;
@@ -20,8 +20,8 @@ pub fn maintenance_refusal(node: &NodeName, state: NodeState, disarmed: bool) ->
         NodeState::Online | NodeState::Maintenance => None,
         NodeState::Offline | NodeState::Unknown | NodeState::Fence | NodeState::Gone => {
             let message = format!(
-                "cannot drain {node} in state {state:?}: wait until it is Online, or repair it without \
-                 a drain"
+                "cannot drain {node} in state {state:?}: wait until the node is Online, or repair the node without a \
+                 drain"
             );
             Some((Reason::NodeNotOnline, message))
         }

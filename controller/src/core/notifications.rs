@@ -82,7 +82,7 @@ fn remove_delivered(next: &mut Notified, targets: &[Target]) {
     next.queue.retain(|queued| targets.iter().any(|target| !queued.done.contains(&target.key())));
 }
 
-/// Adds new notifications to the queue once the collection time is over. Returns the target kinds and the events of
+/// Adds new notifications to the queue once the collection time has passed. Returns the target kinds and the events of
 /// dropped notifications.
 fn queue_notifications(
     input: &PlanInput<'_>,
@@ -102,7 +102,7 @@ fn queue_notifications(
     plan.unreported = true;
     let due_at = input.deliveries.unreported_since().unwrap_or(input.now.raw) + COLLECTION_MS;
     if input.now.raw < due_at {
-        plan.wake_at(input, due_at, "the collection time of a notification is over");
+        plan.wake_at(input, due_at, "the collection time of a notification has passed");
         return (Vec::new(), Vec::new());
     }
     next.sent = sent_facts;

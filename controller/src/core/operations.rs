@@ -251,7 +251,7 @@ fn confirm_fenced(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationR
         let has_heartbeat_since =
             cluster_view.alive.contains_key(name) && node.observed > request.operation.seen;
         if has_heartbeat_since {
-            let message = format!("Node {name} is reachable: a heartbeat was just received");
+            let message = format!("Node {name} is reachable (heartbeat received): power the node off first");
             write(input, request, &new_status(refused, Reason::NodeAlive, message), plan);
         } else {
             // A heartbeat alone causes no plan, so set a wake-up to check for it.
@@ -351,7 +351,7 @@ fn follow_store(input: &PlanInput<'_>, request: &OperationRequest<'_>, plan: &mu
     let done = new_status(
         OperationPhase::Succeeded,
         Reason::Completed,
-        format!("Node {name} is permitted to follow this etcd"),
+        format!("Node {name} is permitted to use the data in this etcd"),
     );
     let Some(transaction) = incarnation::allow_to_follow(input, name) else {
         return write(input, request, &done, plan);

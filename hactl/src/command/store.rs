@@ -36,7 +36,7 @@ pub(crate) struct StoreCommand {
 enum Subcommands {
     /// Create the users and roles of etcd, and enable authentication
     Secure(Secure),
-    /// Try what the identity of a controller or a node may do; writes nothing
+    /// Check the permissions of a controller or a node; write nothing
     Verify(verify::Verify),
 }
 
@@ -92,10 +92,10 @@ impl EtcdFlags {
 /// Create the users and roles of etcd, and enable authentication
 #[derive(Args, Debug)]
 #[command(
-    after_help = "The common name of each client certificate is its etcd user. etcd must run with client-cert-auth. The \
-        command prints the steps before it takes them, and can be repeated: later runs add and remove users. After \
-        enabling authentication, the command checks that every controller and node still writes, and otherwise disables \
-        authentication again.\n\n\
+    after_help = "The common name of each client certificate is its etcd user. etcd must run with client-cert-auth. \
+                  The command prints the steps before it runs them, and can be repeated: later runs add and remove \
+                  users. After enabling authentication, the command checks that every controller and node can still \
+                  write, and otherwise disables authentication again.\n\n\
         Examples:\n  hactl store secure --controller controller-c1,controller-c2,controller-c3 --node c1,c2,c3 \\\n    \
         --etcd-endpoints https://c1:2379 --etcd-ca ca.pem --etcd-cert root.pem --etcd-key root.key"
 )]
@@ -111,7 +111,7 @@ struct Secure {
     /// Users to remove, such as those of removed nodes
     #[arg(long = "remove", value_delimiter = ',', value_name = "NAME")]
     removed: Vec<String>,
-    /// Print the steps without taking them
+    /// Print the steps without running them
     #[arg(long)]
     dry_run: bool,
     /// Do not ask for confirmation
@@ -142,7 +142,7 @@ impl Secure {
         if self.dry_run {
             return Ok(Exit::Done);
         }
-        let question = "Each client that is not listed loses its access to etcd. Take these steps?";
+        let question = "Each client that is not listed loses its access to etcd. Run these steps?";
         if !self.yes && !Terminal::confirm(question)? {
             return Err(Failure::refused("not confirmed: nothing was changed"));
         }
@@ -165,7 +165,7 @@ impl Secure {
         Ok(Exit::Done)
     }
 
-    /// Returns the desired access: the given names, those that etcd already knows, and every node with an object or a
+    /// Returns the desired access: the given names, the existing users of etcd, and every node with an object or a
     /// fence record.
     async fn desired(
         &self,

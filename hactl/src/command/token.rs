@@ -26,8 +26,8 @@ const DEFAULT_FILE: &str = "/etc/hactl/tokens.yaml";
 /// Manage the tokens that controllers accept, in a file on each controller
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Controllers accept the tokens of the file that their option --token-file names, and read a changed file \
-        within a second. Copy the file to every controller.\n\n\
+    after_help = "Controllers accept the tokens in the file of their option --token-file, and read a changed file \
+                  within a second. Copy the file to every controller.\n\n\
         Examples:\n  hactl token create ada --role viewer\n  hactl token create ci --role editor --valid 24h\n  \
         hactl token revoke ci"
 )]
@@ -72,7 +72,7 @@ enum Role {
     Editor,
     /// Read metrics
     Metrics,
-    /// Everything
+    /// All permissions
     Admin,
 }
 

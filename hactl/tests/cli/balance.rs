@@ -97,7 +97,7 @@ fn balance_reports_invalid_input_with_position() {
 fn a_search_that_time_cuts_is_reported() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = file(directory.path(), "cluster", CLUSTER_TEXT);
-    let message = "The time limit cut the search. ";
+    let message = "The search ended at the time limit. ";
     for (budget, is_cut) in [("0s", true), ("1h", false)] {
         let options = ["-t", &path, "-G", "g2", "--budget", budget];
         let balance = run(&mut command(&[&["balance"], &options[..]].concat())).expect_stdout_parts(0, &[]);

@@ -214,7 +214,7 @@ fn imported_rules_apply_to_listed_guests() {
         &[
             "rules.cfg:3: vm:101 of rule a is ct:101 in resources.cfg; omitted",
             "rules.cfg:7: ct:100 of rule b is vm:100 in resources.cfg; omitted",
-            "rules.cfg:5: rule b has no resources left; omitted",
+            "rules.cfg:5: rule b has no remaining resources; omitted",
         ],
     );
     assert!(!result.stderr.contains("in group gone; keep"), "{}", result.stderr);

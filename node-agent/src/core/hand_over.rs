@@ -64,7 +64,7 @@ impl AgentCore {
                 service.transition_to(Step::Migrate { uid: checked, target, deadline });
                 core.changed = true;
             } else {
-                let text = format!("{target} changed before the driver started the migration");
+                let text = format!("State of {target} changed before the driver started the migration");
                 core.report_never_began(now, service, &checked, &text);
             }
         });

@@ -267,7 +267,7 @@ fn blocked(
             "Waiting to move to {to}: {}. No order of moves is possible because no node is free as an intermediate \
              step. Allow one of these services on another node, or stop one of them temporarily",
             if in_the_way.is_empty() {
-                "other services are in the way".to_owned()
+                "other services block the move".to_owned()
             } else {
                 in_the_way.join(", ")
             }

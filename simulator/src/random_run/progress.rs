@@ -161,7 +161,7 @@ fn progress_problem(
         }
         (ServiceState::Stopped, RequestedState::Stopped)
         | (ServiceState::Disabled, RequestedState::Disabled) => {
-            (!nodes.is_empty()).then_some("service runs although it is stopped")
+            (!nodes.is_empty()).then_some("service runs although its state is Stopped or Disabled")
         }
         (ServiceState::Ignored, RequestedState::Ignored) => None,
         (

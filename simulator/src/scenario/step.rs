@@ -93,7 +93,10 @@ fn moment(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Moment> {
         .and_then(|value| reader.duration(value, &fields.path_of("within")))
         .unwrap_or(DEFAULT_WITHIN);
     if fields.get("within").is_some() && fields.get("when").is_none() {
-        reader.add_problem(&fields.path_of("within"), "requires `when`, whose duration it limits");
+        reader.add_problem(
+            &fields.path_of("within"),
+            "requires `when`: limits the time until that condition holds",
+        );
     }
     match (fields.get("at"), fields.get("after"), fields.get("when")) {
         (Some(at), None, None) => reader.duration(at, &fields.path_of("at")).map(Moment::At),

@@ -145,7 +145,9 @@ impl Member {
                 let page = self.page(inner, "/version").await;
                 page.as_deref().ok().and_then(server_version).ok_or_else(|| {
                     Failure::Unsupported(format!(
-                        "etcd member {} does not report its version, neither to this user ({refusal}) nor at /version of its client URL ({}): serve HTTP at this URL too, or accept that services may run twice with --allow-old-store",
+                        "etcd member {} does not report its version, neither to this user ({refusal}) nor at \
+                         /version of its client URL ({}): serve HTTP at this URL too, or set --allow-old-store \
+                         (services may then run twice)",
                         self.endpoint,
                         page.err().unwrap_or_else(|| "no version in the answer".to_owned())
                     ))

@@ -7,7 +7,9 @@ pub(super) fn check_version(endpoint: &str, version: &str) -> Result<(), String>
         return Ok(());
     }
     Err(format!(
-        "etcd member {endpoint} has version {version:?}, but 3.5.30 or later in the 3.5 series, or 3.6.11 or later, is required (older versions have lease, stale-read and authorization defects): upgrade the member, or accept that services may run twice with --allow-old-store"
+        "etcd member {endpoint} has version {version:?}, but 3.5.30 or later in the 3.5 series, or 3.6.11 or later, \
+         is required (older versions have lease, stale-read and authorization defects): upgrade the member, or set \
+         --allow-old-store (services may then run twice)"
     ))
 }
 

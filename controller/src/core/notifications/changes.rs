@@ -195,7 +195,7 @@ fn unconfirmed(
             continue;
         }
         if input.now.raw < late_at {
-            plan.wake_at(input, late_at, "fencing has not been confirmed for a long time");
+            plan.wake_at(input, late_at, "the confirmation of fencing is late enough to be reported");
             continue;
         }
         next.unconfirmed.insert(name.clone(), epoch);

@@ -45,7 +45,7 @@ pub(super) fn plan(
                 let message = format!("{name} was not reset: check the log of its agent");
                 new_status(OperationPhase::Failed, Reason::TimedOut, message)
             } else {
-                plan.wake_at(input, over_at, "the time for a watchdog reset is over");
+                plan.wake_at(input, over_at, "the time in which the watchdog must reset the node has passed");
                 in_progress(name)
             }
         }

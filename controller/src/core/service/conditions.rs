@@ -74,7 +74,7 @@ pub(super) fn set_conditions(input: &PlanInput<'_>, service: &Service<'_>, draft
                 format!("{identity}, exclusive {}", definition.exclusive)
             };
             let message = format!(
-                "Node {} runs {}; the spec names {}. The copy continues until the resource is stopped",
+                "Node {} runs {}; the spec defines {}. The copy continues until the resource is stopped",
                 copy.node,
                 definition_text(&copy.definition),
                 definition_text(&desired_definition)

@@ -124,7 +124,7 @@ pub(super) fn error(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mu
         };
         draft.transition_to(state, reason, "Error cleared".to_owned());
     } else {
-        let message = "Error cleared, stopping first".to_owned();
+        let message = "Error cleared, stopping the service before the next start".to_owned();
         draft.transition_to(ServiceState::RequestStop, Reason::Stopping, message);
     }
 }

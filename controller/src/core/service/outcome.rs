@@ -82,7 +82,7 @@ pub(super) fn set_outcome(input: &PlanInput<'_>, service: &Service<'_>, draft: &
             }
             (_, RequestedState::Started) if is_superseded => end(failed, Reason::Refused, &change_message),
             (_, RequestedState::Started) => {
-                let message = "Waiting for the requested state to become Stopped";
+                let message = "Waiting for the leader to read the requested state Stopped";
                 end(OperationPhase::Running, Reason::Waiting, message);
             }
             (_, RequestedState::Stopped | RequestedState::Disabled | RequestedState::Ignored) => {}

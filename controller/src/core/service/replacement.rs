@@ -112,7 +112,7 @@ fn wait_for_answer(
     let in_place =
         request.present.as_ref().map(|present| format!(" in place of {present}")).unwrap_or_default();
     let message = match (request.is_canceled, begun) {
-        (true, _) => format!("Canceling on {node}: {new} does not become the secondary"),
+        (true, _) => format!("Node {node} is canceling the replacement of the secondary by {new}"),
         (false, true) => format!("Node {node} is making {new} the secondary{in_place}"),
         (false, false) => format!("Waiting for node {node} to make {new} the secondary{in_place}"),
     };

@@ -87,7 +87,7 @@ fn tombstone_keeps_the_recorded_copies() {
             (recorded_copy.epoch, &recorded_copy.boot_id, &recorded_copy.definition),
             (copy.epoch, &copy.boot_id, &copy.definition)
         );
-        assert!(recorded_copy.is_unguarded, "no watchdog guards the copy any more");
+        assert!(recorded_copy.is_unguarded, "the watchdog no longer guards the copy");
     }
     // A resource of that name starts only once the last copy is known to have ended.
     lab.resource("web");

@@ -38,7 +38,7 @@ pub(crate) struct GroupPlan {
     /// Group as a problem of the balancer.
     pub(crate) problem: Problem,
     pub(crate) plan: Plan,
-    /// Whether time cut the search.
+    /// Whether the search ended at its time limit.
     pub(crate) is_time_cut: bool,
 }
 
@@ -153,9 +153,9 @@ pub(crate) fn time_limit(
     TimeLimit::new(move || (started_at.elapsed().as_secs_f64() - begin) / (end - begin).max(1e-9))
 }
 
-/// Message for a search that the time limit has cut.
-pub(crate) const TIME_CUT_MESSAGE: &str =
-    "The time limit cut the search. The plan may differ between runs; a longer --budget may lower the score.";
+/// Message for a search that ended at its time limit.
+pub(crate) const TIME_CUT_MESSAGE: &str = "The search ended at the time limit. The plan may differ between runs; \
+                                           a longer --budget may lower the score.";
 
 /// Reads the usage of instances from a file, and marks some nodes as offline.
 pub(crate) fn apply_loads_and_offline(

@@ -89,7 +89,7 @@ pub(super) async fn start(
         Ok(Err(failure)) => Err(failure),
         Err(_) => {
             kill(context, service).await?;
-            Err(failed(Reason::TimedOut, "service was not running in time and was killed"))
+            Err(failed(Reason::TimedOut, "service did not start within startSeconds and was killed"))
         }
     }
 }
@@ -200,7 +200,7 @@ pub(super) async fn stop(
     kill(context, service).await
 }
 
-/// Runs the stop command or sends SIGTERM, and waits until the supervisor has ended or the time is over.
+/// Runs the stop command or sends SIGTERM, and waits until the supervisor has ended or the time limit has passed.
 async fn request_stop(
     context: &Context,
     service: &ServiceDefinition,

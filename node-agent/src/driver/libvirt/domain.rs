@@ -87,7 +87,9 @@ impl Domain {
         let state = match (reported.state.as_str(), job) {
             ("shut off", _) => DomainState::Off,
             (_, Some(job)) => DomainState::of_active(&reported, &job, self.receiving().exists()),
-            (_, None) => DomainState::Changing("state of the domain in libvirt is unclear".to_owned()),
+            (_, None) => {
+                DomainState::Changing("libvirt does not report a usable state of the domain".to_owned())
+            }
         };
         Ok(DomainObservation { uuid, state })
     }

@@ -125,7 +125,7 @@ pub(super) async fn start(context: &Arc<Context>, service: &ServiceDefinition) -
         Ok(Err(failure)) => Err(failure),
         Err(_) => {
             stop(context, service, 0).await?;
-            Err(retry_here(Reason::TimedOut, "service was not running in time and was killed"))
+            Err(retry_here(Reason::TimedOut, "service did not start within startSeconds and was killed"))
         }
     }
 }

@@ -140,7 +140,7 @@ pub(super) async fn start(context: &Arc<Context>, service: &ServiceDefinition) -
         Ok(Err(failure)) => Err(failure),
         Err(_) => {
             kill(context, service).await?;
-            Err(retry_here(Reason::TimedOut, "service was not running in time and was killed"))
+            Err(retry_here(Reason::TimedOut, "service did not start within startSeconds and was killed"))
         }
     }
 }
@@ -381,7 +381,7 @@ async fn end(context: &Context, target: &Target<'_>, graceful_ms: Millis) -> Res
                 return Ok(());
             }
             Ok(Found::Container(container, ContainerState::Runs(_))) => match client.kill(name).await {
-                // In some versions of podman, a paused container dies of the signal only after it is resumed.
+                // In some versions of podman, the signal ends a paused container only after the container is resumed.
                 Err(_) if container.is_paused() => client.unpause(name).await,
                 stop_result => stop_result,
             },

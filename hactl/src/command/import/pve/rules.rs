@@ -35,7 +35,8 @@ pub(super) fn read(
             }
         };
         let Some(spec) = rule_spec(&section, affinity, known_guests, path, imported)? else {
-            imported.add_note(&location, &format!("rule {} has no resources left; omitted", section.name));
+            imported
+                .add_note(&location, &format!("rule {} has no remaining resources; omitted", section.name));
             continue;
         };
         let name = names.assign(&section.name);
