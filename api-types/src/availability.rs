@@ -1,5 +1,5 @@
-//! The availability of a service: the share of the desired time in which it ran. It is stored by day in the service's
-//! status, so that it survives a change of the leader.
+//! The availability of a service: the share of the desired time in which it ran. The availability is stored by day in
+//! the service's status, so that the record survives a change of the leader.
 
 use crate::time::Timestamp;
 use schemars::JsonSchema;

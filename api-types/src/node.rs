@@ -406,7 +406,7 @@ impl WatchdogStatus {
         matches!(self.kind.as_str(), "Simulated" | "StandIn")
     }
 
-    /// Returns whether the watchdog is armed, and whether it is simulated, as tables show it.
+    /// Returns the arming state of the watchdog, and whether the watchdog is simulated, in the form of tables.
     pub fn summary(&self) -> &'static str {
         match (self.kind.as_str(), self.armed) {
             ("" | "None", _) => "none",

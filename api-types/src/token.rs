@@ -99,7 +99,7 @@ impl TokenFile {
     /// Reads the content of a file. An empty file has no tokens.
     ///
     /// # Errors
-    /// Fails with what is wrong and where.
+    /// Fails with the problem and its location.
     pub fn parse(text: &str) -> Result<TokenFile, String> {
         let documents = yaml::documents(text).map_err(|error| match error.line {
             Some(line) => format!("line {line}: {}", error.message),

@@ -96,7 +96,7 @@ impl Fencer {
         if exit.code == Some(0) { Ok(()) } else { Err(exit.sentence(verb)) }
     }
 
-    /// Queries the status until the part has the desired state, or the time is over.
+    /// Queries the status until the part has the desired state, or the time limit has passed.
     async fn wait_for_state(
         &self,
         part: &FencePart,

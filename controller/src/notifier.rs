@@ -26,7 +26,7 @@ pub async fn deliver(delivery: &Delivery) -> DeliveryOutcome {
     })
 }
 
-/// Reads a file that the object names. It is read for each attempt, because it may have changed.
+/// Reads a file that the object names, again for each attempt, because the content may have changed.
 async fn read_file(field: &str, path: &str) -> Result<Vec<u8>, String> {
     let wrong = |error: std::io::Error| format!("{field} {path} cannot be read on this controller: {error}");
     let metadata = tokio::fs::metadata(path).await.map_err(wrong)?;

@@ -48,7 +48,7 @@ impl PowerSupply {
             move |stop| {
                 while !stop.is_requested() {
                     match listener.accept() {
-                        // An error here means that the client has disconnected. It repeats its request.
+                        // An error here means that the client has disconnected. The client repeats its request.
                         Ok((connection, _)) => drop(serve(&connection, &directory, &shared)),
                         Err(_) => thread::sleep(POLL_INTERVAL),
                     }

@@ -6,7 +6,7 @@ use ha_api_types::time::{Mono, Now};
 use std::pin::pin;
 use std::time::Duration;
 
-/// A pure core from the view of its shell (DESIGN, section 3).
+/// A pure core, as its shell drives it.
 pub trait Core {
     /// All inputs of the core.
     type Input;

@@ -27,8 +27,8 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// File with the authorities whose client certificates are accepted; at least one is required.
     pub client_ca: PathBuf,
-    /// File with certificate revocation lists of these authorities. The certificates of an authority without a list
-    /// are not revoked. A list stays in effect after its time of the next update.
+    /// File with certificate revocation lists of these authorities. The certificates of an authority without a list are
+    /// not revoked. A list stays in effect after its `nextUpdate` time.
     pub client_crl: Option<PathBuf>,
     /// Treatment of clients without a certificate.
     pub without_certificate: WithoutCertificate,

@@ -4,7 +4,7 @@
 //! Each line compares the single-step search with the search of this project on one seeded cluster.
 //!
 //! - `--nodes` is the largest size (default 200).
-//! - `--single` is the greatest size for the exhaustive single-step search (default 100).
+//! - `--single` is the largest size for the exhaustive single-step search (default 100).
 //! - `--interruptions` is the number of steps after which each plan is interrupted and computed again (default 0). The
 //!   output contains the highest ratio to the score without an interruption, and the number of ratios above 1.02.
 //! - If Ganeti's `hbal` is installed, the score of every cluster is compared with that of `hbal`. Up to `--hbal` nodes

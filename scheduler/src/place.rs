@@ -34,7 +34,7 @@ pub struct Placement {
 
 /// Chooses the node for a service.
 ///
-/// Order (SEMANTICS section 4):
+/// Order (docs/placement.md):
 ///
 /// 1. the highest priority tier that has an eligible node;
 /// 2. within that tier, the node group of the service;

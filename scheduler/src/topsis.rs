@@ -1,7 +1,8 @@
 //! The score of modes Static and Dynamic. For each candidate, TOPSIS combines the root mean square and the maximum of
 //! the nodes' load with the service on that candidate.
 //!
-//! Source: Hwang and Yoon, Multiple Attribute Decision Making, 1981; SCHEDULING section 1 for columns and weights.
+//! Source: Hwang and Yoon, Multiple Attribute Decision Making, 1981; docs/placement.md describes the columns and
+//! weights.
 
 use crate::placement_query::{Candidate, PlacementQuery};
 use crate::rebalance::Move;
@@ -72,7 +73,7 @@ struct OnlineNodes<'a> {
     nodes: Vec<OnlineNode<'a>>,
     /// Sum of squares of the shares of cpu and of memory.
     squares: [f64; 2],
-    /// The three greatest shares of cpu and of memory, with the indexes of their nodes.
+    /// The three largest shares of cpu and of memory, with the indexes of their nodes.
     greatest: [[Option<(f64, usize)>; 3]; 2],
 }
 

@@ -39,7 +39,7 @@ pub struct Fence {
     pub request: Option<Revision>,
     /// State of the epoch: open, or how it was closed.
     pub state: FenceState,
-    /// Proof that the old incarnation is gone; set when `state` leaves Fencing.
+    /// Proof that the services of the closed epoch no longer run; set when `state` leaves Fencing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
     /// `true` if the leader closed the epoch because of missed heartbeats while services were active. `maxFencing` limits

@@ -35,8 +35,8 @@ impl Incarnation {
         Incarnation { value, predecessors, continues_any: backup.continues_any, followers: Vec::new() }
     }
 
-    /// Returns `true` if a process with this stored incarnation may follow the data. A process without a stored
-    /// incarnation may follow any data.
+    /// Returns `true` if a process that has stored the incarnation `remembered` may use the data of this incarnation. A
+    /// process without a stored incarnation may use any data.
     pub fn continues(&self, remembered: Option<&str>) -> bool {
         remembered.is_none_or(|remembered| {
             self.continues_any

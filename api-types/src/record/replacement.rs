@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Replacement {
-    /// Unique id of this request; the agent's answer contains it, and the agent starts it at most once.
+    /// Unique id of this request; the agent's answer contains it, and the agent starts the replacement at most once.
     pub uid: String,
     /// Current secondary.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,11 +40,11 @@ pub struct ReplacementReport {
 /// The phase of a replacement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplacementPhase {
-    /// Committed before the driver is called: from here on it may be in progress.
+    /// Committed before the driver is called: from here on, the replacement may be in progress.
     #[default]
     Begun,
     /// The new secondary is in use.
     Done,
-    /// The replacement failed or was canceled, and no process of it is left running.
+    /// The replacement failed or was canceled, and none of its processes runs any longer.
     Failed,
 }

@@ -106,7 +106,7 @@ pub enum Phase {
     Receiving,
     /// Source of a migration: the node may transfer the service, which may run on either node from here on.
     HandingOver,
-    /// Source of a migration: the service is confirmed gone from this node.
+    /// Source of a migration: the service is confirmed not to run on this node.
     HandedOver,
     /// Source of a migration: the migration failed, and the service is confirmed still running on this node.
     MoveFailed,

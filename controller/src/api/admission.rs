@@ -61,7 +61,7 @@ pub(crate) fn admit(
     }
     let mut warnings = Vec::new();
     if let Some(map) = proposed.as_object_mut() {
-        // Users do not write status. A client may send back the status that it read: it is ignored.
+        // Users do not write status. A client may send back the status that it read: that status is ignored.
         map.shift_remove("status");
     }
     check_fields(context, current, &mut proposed, duplicates, &mut warnings)?;

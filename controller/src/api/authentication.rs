@@ -100,7 +100,7 @@ impl User {
         })
     }
 
-    /// Returns whether the user may read secret values in the objects of a kind. Editors need those of the objects
+    /// Returns `true` if the user may read secret values in the objects of a kind. Editors need the values in objects
     /// that they write.
     pub(crate) fn secret_values(&self, kind: Kind) -> SecretValues {
         let is_written_by_editors = match kind {
@@ -113,7 +113,7 @@ impl User {
         self.secret_values_of_cluster()
     }
 
-    /// Returns whether the user may read secret values in documents about the whole cluster.
+    /// Returns `true` if the user may read secret values in documents about the whole cluster.
     pub(crate) fn secret_values_of_cluster(&self) -> SecretValues {
         if self.roles.contains(&Role::Admin) { SecretValues::Shown } else { SecretValues::Redacted }
     }

@@ -1,4 +1,4 @@
-//! `/apis/hactl.io/v1/controllers/ID`. Controllers are not objects, but the key of a controller that is gone can be
+//! `/apis/hactl.io/v1/controllers/ID`. Controllers are not objects, but the key of a controller that was removed can be
 //! deleted.
 
 use super::ApiState;
@@ -18,8 +18,8 @@ use ha_api_types::timing::Timings;
 use ha_store::Store;
 use serde_json::json;
 
-/// Handles DELETE. The deletion is refused while the controller refreshes its key. It is guarded by both keys of the
-/// controller, so a refresh in between refuses it too.
+/// Handles DELETE. The deletion is refused while the controller refreshes its key. The deletion guards both keys of the
+/// controller, so a refresh in the meantime also causes a refusal.
 pub(crate) async fn delete<S: Store>(
     State(state): State<ApiState<S>>,
     Path(id): Path<String>,

@@ -162,7 +162,7 @@ fn yaml(bytes: &[u8]) -> Result<document::Json, ApiError> {
     }
 }
 
-/// Returns the response to DELETE of an object that is gone.
+/// Returns the response to DELETE of an object that was removed.
 fn deleted_status(kind: Kind, name: &str, uid: &str) -> Value {
     json!({
         "kind": "Status",

@@ -10,8 +10,8 @@ use ha_api_types::problem::Problem;
 use ha_api_types::protocol::{Protocol, Word, newer_words};
 use ha_store::Store;
 
-/// Refuses an object with a word newer than the version that the cluster reads. A word that is already stored is not
-/// refused again.
+/// Refuses an object with a value that needs a later protocol version than every component reads. A value that is
+/// already stored is not refused again.
 pub(super) async fn check<S: Store>(
     state: &ApiState<S>,
     kind: Kind,

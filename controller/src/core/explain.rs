@@ -19,7 +19,7 @@ use ha_scheduler::topsis::describe_load;
 use ha_scheduler::{Placement, ServiceFacts, Unit, Verdict as Judged, View, place};
 use std::collections::BTreeSet;
 
-/// Returns the explanation of a service. It uses only stored state, so every controller can compute it.
+/// Returns the explanation of a service. The explanation uses only stored state, so every controller can compute it.
 pub fn explain(cluster_view: &ClusterView, resource: &Resource) -> Explanation {
     let name = &ResourceName::from(resource.name());
     let status = status_of(cluster_view, resource);

@@ -177,8 +177,7 @@ fn node_facts(cluster_view: &ClusterView, nodes: &NodeTable, name: &NodeName) ->
     })
 }
 
-/// Returns `true` if services leave a node: it is in maintenance, or it shuts down under the policy Migrate
-/// (SEMANTICS, section 7).
+/// Returns `true` if services leave a node: it is in maintenance, or it shuts down under the policy Migrate.
 fn is_being_vacated(cluster_view: &ClusterView, nodes: &NodeTable, name: &NodeName) -> bool {
     let shuts_down = nodes.get(name).is_some_and(|node| match node.health {
         Health::ShuttingDown(_) => true,
@@ -311,8 +310,8 @@ pub(super) fn replicas(resource: &Resource, status: &ResourceStatus) -> BTreeSet
 
 /// Returns the nodes that a service uses: its node and the target of its move. Confirmed-stopped, disabled, ignored and
 /// error services use none, nor does a stopped service that is frozen because the cluster is disarmed. A service that
-/// could not be stopped counts as running (SEMANTICS, section 2). A service that is being probed counts on its last
-/// known node.
+/// could not be stopped counts as running (FENCING, R7.17). A service that is being probed counts on its last known
+/// node.
 pub fn used_nodes(status: &ResourceStatus) -> BTreeSet<NodeName> {
     match status.state {
         ServiceState::Error if status.stop_confirmed == Some(false) => status.node.iter().cloned().collect(),

@@ -12,7 +12,7 @@ use ha_store::election::{Leadership, ReadTracker};
 use ha_store::{Outcome, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of batches in progress; more would only queue in front of etcd.
+/// Maximum number of batches in progress; additional batches would only wait at etcd.
 const MAX_BATCHES: usize = 16;
 /// Pause after etcd refused a write, in milliseconds.
 const REFUSED_PAUSE_MS: Millis = 1_000;

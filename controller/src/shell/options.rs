@@ -56,10 +56,10 @@ pub struct Options {
     /// Tokens of clients without a certificate, from "hactl token create"
     #[arg(long, value_name = "FILE", help_heading = "HTTP")]
     pub token_file: Option<PathBuf>,
-    /// File for a line about each write and each refusal; default: the log
+    /// Audit log: a line for each write and each refusal; default: the log
     #[arg(long, value_name = "FILE", help_heading = "HTTP")]
     pub audit_log: Option<PathBuf>,
-    /// Permissions of clients: all for each certificate, or by its groups
+    /// Give every certificate all permissions, or select roles by its groups
     #[arg(long, value_enum, default_value = "AlwaysAllow", value_name = "MODE", help_heading = "HTTP")]
     pub authorization: AuthorizationMode,
     /// Directory that is searched first for fence agents

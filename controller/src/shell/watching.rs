@@ -52,7 +52,7 @@ pub(super) fn spawn_election(store: EtcdStore, config: &Config, inputs: Inputs) 
                 },
                 Item::Changes { changes, revision } => Input::Changed { changes, revision },
                 Item::Progress(revision) => Input::Progress(revision),
-                // The other watch reports that.
+                // The watch of the other keys reports that etcd is unreachable.
                 Item::Unavailable(_) => continue,
             };
             if inputs.send(input).is_err() {

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::host::CONSOLE;
 use crate::binaries;
 
-/// Name of the resource and of the domain. It looks like a number on purpose: libvirt must not take it for a domain id.
+/// Name of the resource and of the domain. The name is a number, to test that libvirt does not take the name for a
+/// domain id.
 pub const NAME: &str = "100";
 /// Memory of the guest, in mebibytes.
 pub const MEBIBYTES: u32 = 128;

@@ -1,4 +1,4 @@
-//! Disarm and arm of the cluster, as an agent follows them (SEMANTICS 8, FENCING 10).
+//! Disarm and arm of the cluster, as an agent follows them (FENCING 10).
 
 use super::AgentCore;
 use ha_api_types::cluster::{CLUSTER_NAME, Disarmed};

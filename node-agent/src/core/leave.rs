@@ -49,7 +49,7 @@ impl AgentCore {
     }
 
     /// Returns `true` if mode Restart is to be committed now: no command is in progress, or the time limit of the wait
-    /// is over.
+    /// has passed.
     pub(super) fn is_ready_to_restart(&self) -> bool {
         self.restart_ready
     }

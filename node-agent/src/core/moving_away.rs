@@ -1,4 +1,4 @@
-//! Shutdown under the policy Migrate or in maintenance: the machine waits for its services to move away (SEMANTICS 7).
+//! Shutdown under the policy Migrate or in maintenance: the machine waits for its services to move away.
 
 use super::role::Role;
 use super::service::Service;

@@ -359,8 +359,7 @@ impl AgentCore {
         }
     }
 
-    /// Keeps a service stopped after its report has stated that it ended here (SEMANTICS 2: Stopped is always
-    /// enforced).
+    /// Keeps a service stopped after its report has stated that the service ended here.
     fn keep_stopped(&mut self, now: &Now, service: &mut Service, uid: &ActionUid) {
         match service.presence {
             Presence::Stopped => {}

@@ -86,8 +86,8 @@ impl AgentCore {
         self.view.fences.value(&self.config.node)
     }
 
-    /// Returns `true` if resources counted this node as empty while it was unreachable, and it has not yet answered for
-    /// them.
+    /// Returns `true` if resources counted this node as empty while it was unreachable, and this node has not yet
+    /// answered for these resources.
     pub(super) fn is_to_verify(&self) -> bool {
         self.fence().is_some_and(|fence| fence.verify)
     }

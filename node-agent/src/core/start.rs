@@ -1,4 +1,5 @@
-//! From a permit to a running service: journal, start, failures, crashes, restarts in place (FENCING 6, SEMANTICS 3).
+//! From a permit to a running service: journal, start, failures, crashes, restarts in place (FENCING 6;
+//! docs/services.md, Start failures).
 
 use super::command::{CommandResult, DriverFailure};
 use super::effect::JournalWriteId;
@@ -21,7 +22,7 @@ impl AgentCore {
         self.journal.services.get(service.name()).is_some_and(|entry| entry.begun == *uid)
     }
 
-    /// Returns `true` if the service of this action was killed before a deadline, so the action is spent (FENCING 4).
+    /// Returns `true` if this action is spent (not begun again): its service was killed before a deadline (FENCING 4).
     pub(super) fn is_spent(&self, service: &Service, uid: &ActionUid) -> bool {
         self.journal.services.get(service.name()).is_some_and(|entry| entry.begun == *uid && entry.spent)
     }
@@ -178,8 +179,8 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Handles a failed start. SEMANTICS 3: a node makes `maxRestart + 1` attempts with a back-off; some failures allow
-    /// only one.
+    /// Handles a failed start. A node makes `maxRestart + 1` attempts with a back-off; some failures allow only one
+    /// attempt.
     pub(super) fn on_start_failed(
         &mut self,
         now: &Now,
@@ -219,7 +220,7 @@ impl AgentCore {
             .started_at
             .is_none_or(|started_at| now.raw.since(started_at) >= service.definition.timeouts.stable_ms());
         let reason = if stopped_externally { Reason::StoppedExternally } else { Reason::Crashed };
-        // SEMANTICS 3: a crash within the stable time counts as a failed start only if it follows another crash.
+        // A crash within the stable time counts as a failed start only if it follows another crash.
         if stable || stopped_externally {
             service.failures = 0;
         } else if service.crashed_before {
@@ -280,7 +281,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Reports Failed only if no part of the service is left running, otherwise StopFailed (FENCING 6).
+    /// Reports Failed only if no part of the service still runs, otherwise StopFailed (FENCING 6).
     pub(super) fn on_unwound(
         &mut self,
         now: &Now,

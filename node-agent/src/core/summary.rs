@@ -6,7 +6,7 @@ use super::{AgentCore, Now};
 use ha_api_types::id::{Epoch, ResourceName};
 use ha_api_types::time::Millis;
 
-/// The agent's state, in the words of SEMANTICS, section 9.
+/// The agent's state, in the words that ha-manager uses for its local resource manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentState {
     /// The agent has no epoch yet.

@@ -1,5 +1,5 @@
 //! Shutdown announcements of systemd-logind: received before the shutdown begins, and delayed until this node has left
-//! (SEMANTICS 7).
+//! the cluster.
 //!
 //! `systemd-inhibit` holds the delay lock, for at most `InhibitDelayMaxSec`. After that time, and on a machine without
 //! systemd-logind, only the unit's own ordering and stop timeout apply.

@@ -29,7 +29,7 @@ use super::protocol::{
 };
 use std::collections::VecDeque;
 
-/// Interval between pets, milliseconds; `FENCING.md` 4 requires 250 or less.
+/// Interval between pets, milliseconds; FENCING 4 requires 250 or less.
 pub const PET_INTERVAL_MS: u64 = 200;
 
 /// Interval at which a failed reset is tried again, milliseconds.

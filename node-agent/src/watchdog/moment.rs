@@ -8,8 +8,8 @@ const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
 /// A moment of this boot, read on two clocks together.
 ///
 /// `CLOCK_MONOTONIC_RAW` keeps the rate of the hardware (no time daemon slews it) but stops while the machine is
-/// suspended; `CLOCK_BOOTTIME` includes the suspend. A deadline counts on both, and the earlier one applies
-/// (`FENCING.md` 3). Neither a slewed clock nor a suspend can therefore extend a deadline.
+/// suspended; `CLOCK_BOOTTIME` includes the suspend. A deadline counts on both, and the earlier one applies (FENCING
+/// 3). Neither a slewed clock nor a suspend can therefore extend a deadline.
 ///
 /// Agent and daemon must share the time namespace; a deadline from another time namespace is refused as too far away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

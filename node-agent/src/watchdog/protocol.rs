@@ -38,9 +38,9 @@ pub enum Request {
     Arm(Arm),
     /// Pet until this moment and no longer, because a heartbeat committed. This deadline replaces every earlier one.
     ///
-    /// Only a deadline that a commit has proven is legal (`FENCING.md` 3). A deadline that arrives after the previous
-    /// one has passed is valid if it is still in the future. Each deadline depends on its own commit, and every
-    /// observer counts from that commit or later.
+    /// Only a deadline that a commit has proven is legal (FENCING 3). A deadline that arrives after the previous one
+    /// has passed is valid if it is still in the future. Each deadline depends on its own commit, and every observer
+    /// counts from that commit or later.
     Deadline(Moment),
     /// Pet without a deadline, because the node is empty (no exclusive service, worker or permit is outstanding).
     Stay,
@@ -83,8 +83,8 @@ impl Arm {
     }
 }
 
-/// The largest timeouts that satisfy the inequality of `FENCING.md` 4, one per kind of device, in whole seconds; 0
-/// excludes that kind of device.
+/// The largest timeouts that satisfy the inequality of FENCING 4, one per kind of device, in whole seconds; 0 excludes
+/// that kind of device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LargestTimeouts {
     /// Limit for sliding timeouts with a retained descriptor.

@@ -70,7 +70,7 @@ async fn failed_replacement_command_explains_why() {
     assert_eq!(failure.message, "spec.driver.exec has no replaceSecondary command");
 }
 
-/// Returns a running service with a canceled replacement, of which a process is left.
+/// Returns a running service with a canceled replacement, one of whose processes remains.
 async fn cancelled(supervised: bool) -> (Node, ServiceDefinition, Vec<i32>) {
     let node = Node::new(true);
     let service = service(&node, supervised, COPY_SCRIPT);

@@ -6,7 +6,7 @@ use super::time_limit::TimeLimit;
 
 /// A search space, which proposes changes of its current state, and keeps or reverts them.
 pub trait Landscape {
-    /// Returns a typical worsening by a change, in units of the minimized function; it is one of the smaller ones.
+    /// Returns a typical increase of the minimized function by a change: one of the smaller increases.
     fn typical_change(&mut self, random: &mut Random) -> f64;
 
     /// Tries a change, and keeps it if it is good enough for this temperature. At temperature 0 only changes that do
@@ -29,8 +29,8 @@ const MEASURED_TIME_SHARE: f64 = 0.5;
 /// Length of the last phase, in which only improvements are kept, as a share of the search.
 const IMPROVEMENTS_ONLY_SHARE: f64 = 0.1;
 
-/// Tries this number of changes while the temperature decreases. If the time is too short for them, time determines the
-/// cooling, and the search is cut.
+/// Tries this number of changes while the temperature decreases. If the time is too short for them, the used time
+/// determines the temperature, and the search ends early.
 pub fn cool(landscape: &mut impl Landscape, evaluations: usize, random: &mut Random, time: &TimeLimit<'_>) {
     let started = time.used_share();
     let initial_temperature = INITIAL_TEMPERATURE * landscape.typical_change(random);

@@ -17,7 +17,8 @@ const SEARCH_TIME_SHARE: f64 = 0.4;
 /// Smaller gains in score are rounding errors.
 pub(super) const MIN_GAIN: f64 = 1e-9;
 
-/// Repeats the best step of all until no step lowers the score, or `max_steps` steps are made, or the time is over.
+/// Repeats the best step of all until no step lowers the score, or `max_steps` steps are made, or the time limit has
+/// passed.
 pub fn steepest(state: &mut State<'_>, max_steps: usize, time: &TimeLimit<'_>) -> Vec<Step> {
     let mut probe = Probe::new(state);
     let mut steps = Vec::new();
@@ -95,10 +96,10 @@ const POLISH_TARGETS: usize = 40;
 const SEARCH_TARGETS: usize = 200;
 
 /// Number of instances that are reevaluated in turn after each step of the faster search, in addition to those with the
-/// greatest gains.
+/// largest gains.
 const ROUND_ROBIN_INSTANCES: usize = 8;
 
-/// Repeats a step that is nearly the best. Known gains are reevaluated in turn, and when they are the greatest. In large
+/// Repeats a step that is nearly the best. Known gains are reevaluated in turn, and when they are the largest. In large
 /// clusters a random sample of nodes is tried.
 pub fn approximate_steepest(
     state: &mut State<'_>,

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// An instance and its gain. The greatest gain comes first; of equal ones, the first instance.
+/// An instance and its gain. The largest gain comes first; of equal gains, that of the first instance.
 #[derive(PartialEq)]
 pub(super) struct KnownGain {
     pub(super) gain: f64,

@@ -32,7 +32,7 @@ pub const APART_TAG_PREFIX: &str = "hactl-apart";
 
 /// Builds the model of the live cluster. Nodes, groups and services are ordered by name; cpus are in thousandths.
 ///
-/// - A service without a node is left out.
+/// - A service without a node is omitted.
 /// - A service that does not run uses no memory or disk. Stopped services count as down; disabled, ignored and failed ones
 ///   as offline.
 /// - An unknown capacity of memory, disk or cpus does not limit: it becomes the sum of all requests.

@@ -88,7 +88,7 @@ impl Problem {
 }
 
 impl Guest {
-    /// Merges another guest that moves together with this one.
+    /// Merges the constraints of a service that moves together with this service.
     fn merge(&mut self, other: &Guest) {
         self.memory += other.memory;
         self.memory_used += other.memory_used;

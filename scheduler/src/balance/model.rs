@@ -270,7 +270,7 @@ pub struct Policy {
     pub owner: String,
     /// The default size of an instance.
     pub standard: Specification,
-    /// Allowed ranges of sizes, as pairs of least and greatest size.
+    /// Allowed ranges of sizes, as pairs of minimum and maximum size.
     pub ranges: Vec<(Specification, Specification)>,
     /// Allowed disk templates.
     pub templates: Vec<Template>,

@@ -16,18 +16,18 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Returns the order in which most steps lower the score, and great gains come first.
+    /// Returns the order in which most steps lower the score, and large gains come first.
     pub(super) fn descending(state: &State<'_>, targets: &[Placement]) -> Order {
         Order { phases: vec![descending_guests(state, targets)] }
     }
 
-    /// Returns orders that make two great gains late, given the steps of the descending order. No order is returned if each
-    /// of these steps lowers the score.
+    /// Returns orders that make two large gains late, given the steps of the descending order. No order is returned if
+    /// each of these steps lowers the score.
     ///
-    /// An exchange of instances raises the score in passing. A plan that begins below the highest score of the exchange
-    /// cannot make it, because no step may end above the initial score. A great gain that is still to be made leaves room for
-    /// the exchange, also after an interruption. Therefore one order makes both gains last, and the other one makes one gain
-    /// first and one last.
+    /// An exchange of instances raises the score temporarily. A plan that begins below the highest score of the
+    /// exchange cannot make it, because no step may end above the initial score. A large gain later in the plan permits
+    /// the exchange, even after an interruption. Therefore one order makes both gains last, and the other one makes one
+    /// gain first and one last.
     pub(super) fn with_late_gains(&self, start: f64, steps: &[Step], min_gain: f64) -> Vec<Order> {
         let (mut peak, mut rise) = (f64::NEG_INFINITY, 0.0_f64);
         let scores = || std::iter::once(start).chain(steps.iter().map(|step| step.score));
@@ -82,12 +82,12 @@ impl Order {
 /// Returns the instances that move, in an order in which every step lowers the score if the limits allow it.
 ///
 /// The order is found from its end: the last step is the one that gains least, given that all others are made. Thus an
-/// instance moves before others that depend on it, and steps with great gains come first.
+/// instance moves before others that depend on it, and steps with large gains come first.
 fn descending_guests(state: &State<'_>, targets: &[Placement]) -> Vec<usize> {
     let mut end = State::new(state.problem(), targets);
     let mut probe = Probe::new(&end);
     let moving = (0..targets.len()).filter(|&guest| targets[guest] != state.placement(guest));
-    // The heap returns the greatest gain first, so the gains are negated.
+    // The heap returns the largest gain first, so the gains are negated.
     let mut heap: BinaryHeap<KnownGain> = moving.map(KnownGain::unknown).collect();
     let mut without_gain: Vec<KnownGain> = Vec::new();
     let mut backwards = Vec::new();
@@ -126,7 +126,8 @@ fn retry(heap: &mut BinaryHeap<KnownGain>, list: &mut Vec<KnownGain>) {
     heap.extend(list.drain(list.len().saturating_sub(MAX_RETRIES)..));
 }
 
-/// Makes the first possible step of the pending instances whose score, compared with the score before, is wanted.
+/// Makes the first possible step of the pending instances for which `is_wanted` accepts the scores before and after the
+/// step.
 fn next_step(
     state: &mut State<'_>,
     targets: &[Placement],

@@ -220,8 +220,8 @@ fn a_second_run_gains_less_than_the_minimum_gain() {
     }
 }
 
-/// With as few evaluations as in this test, some continued plans end higher. `docs/balance.md` has the figures for the
-/// default number.
+/// With as few evaluations as in this test, some continued plans end at a higher score. `docs/balance.md` has the
+/// figures for the default number.
 #[test]
 fn an_interrupted_plan_is_continued() {
     let (mut count, mut above) = (0, Vec::new());

@@ -296,8 +296,8 @@ impl Problem {
             problem.start.push(placement);
         }
         for host in &mut problem.hosts {
-            // Free memory beyond the total was reported at another moment and is ignored. Unexplained use stays
-            // subtracted.
+            // If the reported free memory exceeds the total, the two were reported at different times, and the excess
+            // is ignored. Used memory that no instance accounts for stays subtracted.
             let node = &cluster.nodes[host.node];
             host.memory_base = host.memory_base.min(node.memory_total - node.memory_own);
         }

@@ -47,8 +47,8 @@ impl Default for Goal {
 
 /// Minimum gain in score for the copy of a disk, multiplied by the number of online nodes.
 ///
-/// Nothing that a step changes affects the price, so that moves that pay from the start also pay from every later
-/// placement: a plan that is interrupted is continued and not reverted.
+/// The price does not depend on anything that a step changes. Moves that gain enough at the start of a plan therefore
+/// also gain enough after any of its steps: an interrupted plan is continued, not reverted.
 const COPY_PRICE: f64 = 0.08;
 
 /// Default number of evaluations for each instance of a small cluster. With this number of instances, it is doubled.
@@ -155,7 +155,7 @@ impl FinalPlacementSearch<'_> {
         };
         let descending = Order::descending(&begin, &targets);
         let (mut plan, steps) = run(&descending);
-        // Of orders with the same end, one that leaves room for exchanges is preferred.
+        // Of orders with the same final score, one that permits exchanges is preferred.
         for order in descending.with_late_gains(start, &steps, goal.min_gain_limit).iter().rev() {
             let (other, _) = run(order);
             if other.end() <= plan.end() + MIN_GAIN {

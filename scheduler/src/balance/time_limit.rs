@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The maximum duration of a search, and whether it has cut the search.
+/// The maximum duration of a search, and whether the search has reached it.
 pub struct TimeLimit<'a> {
     used_share: Box<dyn Fn() -> f64 + Send + Sync + 'a>,
     has_cut: AtomicBool,
@@ -19,7 +19,7 @@ impl<'a> TimeLimit<'a> {
         TimeLimit::new(|| 0.0)
     }
 
-    /// Returns `true` if a search ended before its evaluations, so that its result depends on the clock.
+    /// Returns `true` if a search ended before all its evaluations, so that the result depends on the clock.
     pub fn has_cut(&self) -> bool {
         self.has_cut.load(Ordering::Relaxed)
     }

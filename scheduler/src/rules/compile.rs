@@ -1,4 +1,4 @@
-//! The check of all rules as a set: SEMANTICS, section 4, last paragraph.
+//! The check of all rules as a set (docs/placement.md, Conflicting rules).
 
 use super::node_rules::{self, listed};
 use super::spread::can_use_distinct_nodes;

@@ -77,7 +77,7 @@ impl Script<'_> {
         let node = self.random_worker();
         let target = if self.random.chance(0.5) { "leader".to_owned() } else { node };
         self.add_action(start_ms, format!("controller {target} {start_verb}"));
-        // The script does not know which controller is the leader then, so it starts all controllers.
+        // The leader at that time is not known when the script is generated, so the script starts all controllers.
         for node in &self.cluster.nodes {
             self.add_action(end_ms, format!("controller {node} {end_verb}"));
         }

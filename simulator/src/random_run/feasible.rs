@@ -19,8 +19,8 @@ impl World {
         }
         let rules = self.rules_in_force();
         let mut running = self.running();
-        // A service without a confirmed stop counts as running (SEMANTICS, section 2). A service also counts as running
-        // on its last known node until every node has answered whether the service runs there.
+        // A service without a confirmed stop counts as running (FENCING, R7.17). A service also counts as running on
+        // its last known node until every node has answered whether the service runs there.
         for other in self.resource_names() {
             let status = self.status_of::<ResourceStatus>(Kind::Resource, &other).unwrap_or_default();
             let may_run = status.state == ServiceState::Queued

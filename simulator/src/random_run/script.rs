@@ -228,7 +228,8 @@ impl Script<'_> {
         }
     }
 
-    /// Leaves up to a minority of the nodes, one controller and one etcd member broken, from some time in the run on.
+    /// Breaks up to a minority of the nodes from a random time on, among them at most one etcd member. May also end one
+    /// controller.
     fn break_permanently(&mut self, end_ms: Millis) {
         if self.random.chance(0.5) {
             return;

@@ -28,7 +28,7 @@ pub(crate) struct Machine {
     pub ending: Option<Leave>,
     /// `true` if the watchdog has reset the machine since it was last up.
     pub expired: bool,
-    /// Number of the machine among those that had this name.
+    /// Number of the machine, counting the machines that have had this name.
     pub hardware_number: u64,
     /// Number of the machine among those with a copy of one disk.
     pub disk_copy: u64,
@@ -189,7 +189,7 @@ pub(crate) fn boot_id(node: &NodeName, boot: u64) -> BootId {
     format!("boot-{node}-{boot}").into()
 }
 
-/// Returns the machine id of the machine with this number among those that had the name of the node.
+/// Returns the id of a machine. `number` counts the machines that have had the name of the node.
 pub(crate) fn machine_id(node: &NodeName, number: u64) -> String {
     if number == 0 { format!("machine-{node}") } else { format!("machine-{node}-{number}") }
 }

@@ -350,7 +350,7 @@ impl World {
         }
     }
 
-    /// Changes a machine's sleep protection; its agent checks it every few seconds.
+    /// Changes a machine's sleep protection, which the agent checks every few seconds.
     pub(super) fn set_sleep(&mut self, node: &NodeName, protection: SleepProtection) {
         if let Some(machine) = self.machines.get_mut(node) {
             machine.sleep = Some(protection);

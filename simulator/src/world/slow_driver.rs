@@ -16,7 +16,7 @@ use ha_node_agent::core::Command;
 use std::collections::BTreeSet;
 
 impl World {
-    /// Gives an order to the server of a slow driver. Returns whether the server has the order, and the time that the
+    /// Gives an order to the server of a slow driver. Returns `true` if the server has the order, and the time that the
     /// command then takes, in milliseconds.
     pub(super) fn queue_slow_request(
         &mut self,
@@ -134,7 +134,7 @@ impl World {
     }
 
     /// Handles the opening of the epoch of a machine's boot. The agent has stopped every service that the boot started,
-    /// except services of Ignored and deleted resources, which no agent touches (SEMANTICS 2).
+    /// except services of Ignored and deleted resources, which no agent changes.
     pub(super) fn on_boot_admitted(&mut self, node: &NodeName, boot_id: &BootId) {
         let is_ignored = |name: &ResourceName| {
             self.typed::<Resource>(Kind::Resource, name)

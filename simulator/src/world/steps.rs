@@ -185,7 +185,7 @@ pub(super) fn is_busy(status: &ResourceStatus) -> bool {
         | ServiceState::Relocate
         | ServiceState::Fence
         | ServiceState::Deleting => !is_only_waiting,
-        // A failed move that is still wanted is retried after a back-off.
+        // A failed move that is still required is retried after a back-off.
         ServiceState::Started => ready.is_some_and(|ready| ready.reason == Reason::MoveFailed),
         ServiceState::Stopped
         | ServiceState::Recovery

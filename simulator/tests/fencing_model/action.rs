@@ -58,7 +58,7 @@ pub(crate) enum AgentStep {
     EndHandOver,
     /// The agent asks every candidate not to declare its node dead.
     Ask,
-    /// Every candidate has granted, so the agent sets D = time of asking + Th.
+    /// Every candidate has granted, so the agent sets D to the time of the request plus Th.
     HoldOn,
     /// The agent has read that a candidate key was deleted while the fence of the agent's node is unchanged. It no
     /// longer asks that candidate.

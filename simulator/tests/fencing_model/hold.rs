@@ -257,7 +257,8 @@ pub(crate) fn tick(configuration: &Configuration, state: &mut State, node: NodeI
     }
 }
 
-/// Returns `true` if a node continues although a candidate that it asks could have commanded it for longer than Th.
+/// Returns `true` if a node continues although a candidate that the node asks could have committed to etcd for longer
+/// than Th.
 pub(crate) fn continues_without_commands(configuration: &Configuration, state: &State) -> bool {
     NODE_IDS.into_iter().any(|node| {
         let overdue = |candidate: &Candidate| {

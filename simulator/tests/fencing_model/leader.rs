@@ -83,7 +83,7 @@ pub(crate) fn apply_step(configuration: &Configuration, state: &mut State, step:
     }
 }
 
-/// Returns whether a close of an open epoch is based on silence; `None` if the epoch may not be closed.
+/// Returns `true` if a close of an open epoch is based on silence; `None` if the epoch may not be closed.
 ///
 /// The silence of an unarmed node is not counted: it may be closed at any time, if (g) or a device can follow.
 fn may_close(configuration: &Configuration, state: &State, node: NodeId) -> Option<bool> {

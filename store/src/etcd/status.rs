@@ -47,8 +47,8 @@ pub struct MemberStatus {
     /// Size in bytes at which the member refuses writes; `None` if the member does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<i64>,
-    /// Time of the last compaction in seconds since 1970; `None` if there was none since the start, or it is not
-    /// reported.
+    /// Time of the last compaction in seconds since 1970; `None` without a compaction since the start of the member, or
+    /// if the member does not report the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compacted_at_seconds: Option<i64>,
     /// Revision up to which the member was compacted.

@@ -24,7 +24,7 @@ pub(crate) struct Rule {
     pub(crate) paths: Vec<&'static str>,
 }
 
-/// Returns `true` if a role permits what the attributes describe.
+/// Returns `true` if a role permits the request that the attributes describe.
 pub(super) fn rules_permit(role: Role, attributes: &Attributes) -> bool {
     rules(role).iter().any(|rule| rule.covers(attributes))
 }
@@ -66,13 +66,13 @@ fn build_rules(role: Role) -> Vec<Rule> {
     rules
 }
 
-/// Returns `true` if an action states a fact that only a person can know, and that a wrong statement turns into two
-/// running copies, or if it lets a node accept other data.
+/// Returns `true` if an action confirms a fact that hactl cannot check, so that a wrong confirmation can cause two
+/// running copies, or if the action permits a node to use other data.
 fn is_reserved_for_admin(action: OperationAction) -> bool {
     matches!(action, OperationAction::ConfirmFenced | OperationAction::Unfence | OperationAction::FollowStore)
 }
 
-/// Returns the permissions of every user: to ask for its own name and permissions.
+/// Returns the permissions of every user: to read its own name and permissions.
 pub(crate) fn self_reviews() -> &'static [Rule] {
     static RULES: LazyLock<[Rule; 2]> = LazyLock::new(|| {
         [
@@ -115,7 +115,7 @@ impl Rule {
         Rule { verbs: vec!["get"], group: "", resources: Vec::new(), paths: paths.to_vec() }
     }
 
-    /// Returns `true` if the rule permits what the attributes describe.
+    /// Returns `true` if the rule permits the request that the attributes describe.
     pub(super) fn covers(&self, attributes: &Attributes) -> bool {
         let has_verb = self.verbs.iter().any(|verb| *verb == "*" || *verb == attributes.verb);
         let has_target = if let Some(path) = &attributes.path {

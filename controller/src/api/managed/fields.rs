@@ -132,7 +132,7 @@ impl Entry {
         self.fields.retain(|own| !overlap(own, path));
     }
 
-    /// Returns the entries of an object. Unreadable entries are left out.
+    /// Returns the entries of an object, except unreadable entries.
     pub(crate) fn read(object: &Value) -> Vec<Entry> {
         let list = object.pointer("/metadata/managedFields").and_then(Value::as_array);
         let text = |entry: &Value, field: &str| {

@@ -74,7 +74,7 @@ fn a_list_and_a_map_in_one_field_conflict() {
 }
 
 proptest::proptest! {
-    /// Malformed managedFields cause no panic, and the configuration is in the object afterwards.
+    /// Malformed managedFields cause no panic, and the configuration is then in the object.
     #[test]
     fn malformed_managed_fields_cause_no_panic(name in "[a-z:.]{0,6}", text in "\\PC{0,8}") {
         for fields in [json!(text), json!([text]), json!([{"manager": text, "fieldsV1": {format!("f:{name}"): {"k:{}": text}}}]), json!({})] {

@@ -236,7 +236,7 @@ fn add_failed_checks(cluster_view: &ClusterView, overview: &Overview, problems: 
     let reported: BTreeSet<String> = problems.iter().map(|problem| problem.about.clone()).collect();
     let fails = |check: &&Check| check.verdict == Verdict::Fail;
     for check in overview.checks.iter().filter(fails) {
-        // Each node without a watchdog has a problem of its own.
+        // Each node without a watchdog is reported as a separate problem.
         if check.name != "watchdogs" {
             let subject = if check.name.starts_with("etcd") { "etcd" } else { "cluster/default" };
             let (seen, help) = (check.finding.clone(), &check.help);

@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 /// Maximum number of services that a warning names.
 const MAX_NAMED: usize = 10;
 /// Cluster size (nodes times services) above which only `enforce` checks a change before it is written. In larger
-/// clusters the condition reports the effect shortly afterwards.
+/// clusters, the condition reports the effect after the write.
 const MAX_WARNED_SIZE: usize = 5_000_000;
 
 /// Checks a change before it is written. Returns nothing, a warning, or an error that refuses the change.

@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 
 /// Returns the effects of the change from `before` to `after`.
 ///
-/// Only differences count: actions that would happen without the change are left out. Services are placed one at a
-/// time in the order of recovery (higher priority first), and each sees the placement of those before it.
+/// Only differences count: actions that would happen without the change are omitted. Services are placed one at a time
+/// in the order of recovery (higher priority first). Each placement takes the earlier placements into account.
 pub(crate) fn planned_effects(before: &ClusterView, after: &ClusterView) -> Plan {
     let (view_before, conflicts_before) = view(before);
     let (view_after, conflicts_after) = view(after);

@@ -331,7 +331,7 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
     ///
     /// Power returns as soon as all services are released, with two exceptions. A machine that requests an epoch is
     /// already on. A machine that an operator has confirmed off is switched on by the operator. A disconnected machine
-    /// keeps running: its old services are gone only after another boot, or if an operator confirms it.
+    /// keeps running: its old services count as ended only after another boot, or if an operator confirms it.
     fn next_to_switch_on(&self, fence: &Fence) -> Option<&'a FenceDevice> {
         let names = switched_off(fence);
         let registration = self.subject.registration();

@@ -99,8 +99,8 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
     );
 }
 
-/// Deletes the assignment. The resource exists until no reachable agent acts on the service: once it is gone, an operator
-/// may start the service on any node.
+/// Deletes the assignment. The resource exists until no reachable agent acts on the service, because an operator may
+/// start the service on any node after the resource was removed.
 fn end_management(
     planner: &mut Planner<'_>,
     service: &Service<'_>,

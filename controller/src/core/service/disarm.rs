@@ -1,5 +1,5 @@
-//! Services of a disarmed cluster: freezing, completion of actions in progress, and probes on arming (SEMANTICS 8,
-//! FENCING 7).
+//! Services of a disarmed cluster: freezing, completion of actions in progress, and probes on arming (FENCING 7 and
+//! 10).
 
 use super::{AssignmentChange, EpochStatus, Planner, Service, ServiceDraft};
 use crate::core::health::NodeHealth;

@@ -8,8 +8,8 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase, ServiceReport};
 use ha_api_types::resource::{RequestedState, ServiceState};
 
-/// Stops managing the service and leaves it unchanged. A cutover in progress ends first. Then the assignment is deleted,
-/// and the service is Queued until no agent acts on it any more. Returns `true` if no state function follows.
+/// Stops managing the service and leaves it unchanged. A cutover in progress ends first. Then the assignment is
+/// deleted, and the service is Queued until no agent acts on it. Returns `true` if no state function follows.
 pub(super) fn enter(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) -> bool {
     if is_handing_over(input, service) {
         draft.add_wait(Reason::Waiting, "Waiting for the cutover of the live migration to end");

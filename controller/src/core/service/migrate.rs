@@ -409,7 +409,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         | (SideState::Running | SideState::Gone, SideState::HandingOver)
         | (SideState::Gone, SideState::NoReport)
         | (SideState::Receiving | SideState::Unproven, _) => {
-            // No order is needed for a node whose copy is gone.
+            // No order is needed for a node whose copy has ended.
             let next = if source_side == SideState::Gone { target } else { &source };
             planner.await_action(
                 draft,
@@ -421,7 +421,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     }
 }
 
-/// Completes a migration: the service runs on the target and is confirmed gone from the source.
+/// Completes a migration: the service runs on the target and is confirmed not to run on the source.
 fn complete_migration(
     planner: &mut Planner<'_>,
     service: &Service<'_>,

@@ -1,4 +1,4 @@
-//! Choice of a node, and the policies after a failed start (SEMANTICS, sections 3 and 4).
+//! Choice of a node, and the policies after a failed start (docs/services.md, Start failures).
 
 use super::assign::start_on;
 use super::{Planner, Service, ServiceDraft, error, ordering, preemption};

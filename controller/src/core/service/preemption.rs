@@ -1,4 +1,4 @@
-//! Preemption: a service without an eligible node makes services of lower priority leave (SEMANTICS, section 4).
+//! Preemption: a service without an eligible node makes services of lower priority leave (docs/services.md, Priority).
 //!
 //! Only the published status is remembered. Each plan computes again which services must leave, higher priority
 //! first, and keeps the capacity free until the service has started. Preempted services are stopped like any others.

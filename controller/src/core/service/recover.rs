@@ -336,7 +336,8 @@ pub(super) enum ReturnWaiter {
     Stopped,
 }
 
-/// Returns `true` if a service of a node that left cleanly waits for that node to return (SEMANTICS, section 7).
+/// Returns `true` if a service of a node that left cleanly waits for that node to return, according to
+/// `shutdownPolicy`.
 pub(super) fn waits_for_node_return(
     input: &PlanInput<'_>,
     assignment: &Assignment,

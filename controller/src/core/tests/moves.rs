@@ -1,5 +1,4 @@
-//! Tests of the rules of SEMANTICS, sections 4, 5 and 7, and of FENCING, section 8, by name: targets and kinds of
-//! moves.
+//! Tests of placement, commands and shutdown, and of FENCING, section 8: targets and kinds of moves.
 
 use super::services::{condition, group, lab, operation, other, start_in_group, started};
 use ha_api_types::id::{Epoch, NodeName};

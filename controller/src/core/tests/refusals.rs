@@ -1,4 +1,4 @@
-//! Tests of the exact messages of refused commands (SEMANTICS, section 5).
+//! Tests of the exact messages of refused commands.
 
 use super::lab::Lab;
 use super::services::{group, lab, operation, other, start_in_group, started};

@@ -97,7 +97,7 @@ pub(crate) struct Options {
     pub(crate) count_down_memory: bool,
     /// Maximum search time; default: 1m, or 20ms per instance if more
     ///
-    /// The output reports whether this limit cut the search.
+    /// The output reports whether the search ended at this limit.
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
     pub(crate) budget: Option<Duration>,
     /// Number of changes to evaluate; grows with the cluster by default
@@ -107,7 +107,7 @@ pub(crate) struct Options {
     pub(crate) evaluations: Option<usize>,
     /// Random seed; the plan is the same for the same seed
     ///
-    /// If --budget cuts the search, plans for the same seed can differ.
+    /// If the search ends at --budget, plans for the same seed can differ.
     #[arg(long, value_name = "N", default_value_t = 1, action = ArgAction::Set)]
     pub(crate) seed: u64,
     /// Keep the plan of single steps unless another plan has a lower score

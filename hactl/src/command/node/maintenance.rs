@@ -117,7 +117,7 @@ async fn set_maintenance(
     }))
 }
 
-/// Waits until all nodes in maintenance are empty. The error of a timeout lists the services that are left.
+/// Waits until all nodes in maintenance are empty. The error of a timeout lists the remaining services.
 pub(in crate::command) async fn wait_until_drained(
     session: &Session,
     nodes: &[&str],

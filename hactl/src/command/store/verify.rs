@@ -16,7 +16,7 @@ use tokio::io::AsyncWriteExt as _;
 /// Name that no object and no node has.
 const OTHER_NAME: &str = "hactl-verify";
 
-/// Try what the identity of a controller or a node may do; writes nothing
+/// Check the permissions of a controller or a node; write nothing
 #[derive(Args, Debug)]
 #[command(
     after_help = "The command reads keys, and sends writes under a condition that is never met. etcd checks the permissions, \
@@ -112,7 +112,7 @@ fn trials(keys: &Keys, permissions: &[Permission]) -> Vec<Trial> {
         .collect()
 }
 
-/// Returns whether etcd permits an access. A write is sent under a condition that is never met.
+/// Returns `true` if etcd permits an access. A write is sent under a condition that is never met.
 async fn try_access(etcdctl: &Etcdctl, trial: &Trial) -> Result<bool, Failure> {
     let mut command = if trial.is_write {
         etcdctl.command(["txn"])

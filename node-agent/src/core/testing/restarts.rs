@@ -1,4 +1,4 @@
-//! Tests of SEMANTICS 3 and FENCING 6: failures, crashes, restarts in place.
+//! Tests of FENCING 6 and of the start failure policy: failures, crashes, restarts in place.
 
 use super::*;
 use ha_api_types::reason::Reason;

@@ -81,7 +81,7 @@ pub(super) async fn start(
     Ok(())
 }
 
-/// Runs the stop command, then kills the processes of the service that are left.
+/// Runs the stop command, then kills the remaining processes of the service.
 pub(super) async fn stop(
     context: &Arc<Context>,
     service: &ServiceDefinition,

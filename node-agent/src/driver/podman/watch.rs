@@ -31,7 +31,7 @@ const TRANSITION_POLL_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) struct Watches {
     entries: Mutex<BTreeMap<ResourceName, Entry>>,
     wake: Arc<Notify>,
-    /// Zero of the driver's clock.
+    /// Origin of the driver's clock.
     begin: Instant,
 }
 

@@ -140,7 +140,7 @@ pub(super) enum Change {
     Properties,
     /// A signal may have been missed.
     Missed,
-    /// The time is over.
+    /// The time limit has passed.
     Nothing,
 }
 

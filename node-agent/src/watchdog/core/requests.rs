@@ -335,7 +335,7 @@ fn check_deadline_distance(now: Moment, deadline: Moment, heartbeat_valid_ms: u3
     })
 }
 
-/// Returns a refusal if the timeout breaks the inequality of `FENCING.md` 4, which the agent computed for each kind of
+/// Returns a refusal if the timeout breaks the inequality of FENCING 4, which the agent computed for each kind of
 /// device.
 fn check_timeout_allowed(device: &DeviceFacts, timeout_seconds: u32, arm: &Arm) -> Option<Refusal> {
     let largest_seconds = arm.largest.of(device.sliding, device.descriptor_retained);

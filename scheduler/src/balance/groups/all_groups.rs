@@ -17,7 +17,7 @@ pub struct AllGroups<'a> {
     pub inter_group_moves: bool,
 }
 
-/// The reason why a group is left out.
+/// The reason why a group is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExclusionReason {
     /// No other group reaches the storage of the group's instances.

@@ -18,7 +18,7 @@ pub struct GroupLoad {
     pub before: f64,
     /// Load per node after the moves.
     pub after: f64,
-    /// Reason for which the group is left out; `None` if it is considered.
+    /// Reason why the group is skipped; `None` if it is considered.
     pub skipped: Option<ExclusionReason>,
 }
 

@@ -26,7 +26,7 @@ pub struct GroupCapacity {
     pub with_n_plus_one: FillResult,
     /// Reason for which N+1 does not hold even without further services; `None` if it holds.
     pub n_plus_one_failure: Option<NPlusOneFailure>,
-    /// With N+1 kept: services of the requested size as long as they fit, then of smaller sizes.
+    /// Services that fit without a violation of N+1: first of the requested size, then of smaller sizes.
     pub tiers: Vec<Tier>,
 }
 

@@ -47,7 +47,7 @@ pub struct GroupCheck {
     pub health: Health,
     /// Plan that balances the group; without steps if it cannot be improved. `None` if no goal was given.
     pub plan: Option<Plan>,
-    /// `true` if time cut the search for the plan.
+    /// `true` if the search for the plan ended at its time limit.
     pub is_time_cut: bool,
 }
 

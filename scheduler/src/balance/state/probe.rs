@@ -13,7 +13,7 @@ pub struct Probe {
     /// Score of the placement; `counted` is the part of it that consists of counts.
     score: f64,
     counted: i64,
-    /// Change of `counted` by the last evaluated change.
+    /// Difference that the last evaluated change makes to `counted`.
     counted_delta: i64,
     /// Nodes that the change affects. `deltas` contains the change of their columns, at `index * columns + column`.
     affected_hosts: Vec<AffectedHost>,
@@ -244,7 +244,7 @@ impl Probe {
         (if fails { host_state.instances + affected.instances } else { 0 }) - before
     }
 
-    /// Returns the greatest memory that one peer would send to a node after the change; `None` if the change does not
+    /// Returns the most memory that one peer would send to a node after the change; `None` if the change does not
     /// affect it.
     fn reserved(&mut self, state: &State<'_>, host: usize) -> Option<i64> {
         self.peers.clear();

@@ -139,8 +139,8 @@ impl<'a> IntentStage<'a> {
             (Some(outcome), _, _) => IntentStage::Ended(outcome.clone()),
             (None, Some(_), _) => IntentStage::Running,
             (None, None, Some(device)) if now < ends_at => IntentStage::ToStart { device, ends_at },
-            // Only this process could start the device, but the time of the intent is over, or the device is no longer
-            // declared.
+            // Only this process could start the device, but the time of the intent has passed, or the device is no
+            // longer declared.
             (None, None, _) => IntentStage::Over,
         }
     }

@@ -50,8 +50,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Once a deadline is acknowledged, the device fires within the time that the inequality of `FENCING.md` 4 allows
-    /// after the deadline. That time is Tw for a sliding device (a pet is decided before the deadline, and made after a
+    /// Once a deadline is acknowledged, the device fires within the time that the inequality of FENCING 4 allows after
+    /// the deadline. That time is Tw for a sliding device (a pet is decided before the deadline, and made after a
     /// stop), and 2 Tw for a fixed timeout.
     #[test]
     fn watchdog_fires_by_the_deadline(sliding in any::<bool>(), steps in proptest::collection::vec(step(), 1..40)) {
