@@ -20,8 +20,8 @@ If one Prometheus scrapes several clusters, give each target a label `cluster`. 
 - A metric with a label `state` has one series for each state: 1 for the current state and 0 for the others, unless its
   description states that the others are absent.
 - Object metrics are computed from the leader's cache at scrape time. A deleted object is missing from the next scrape.
-- Only the leader exposes object metrics. After a change of the leader they continue under another `instance`: use
-  `max by (resource)` or similar where that matters.
+- Only the leader exposes object metrics. After a change of the leader, they continue under another `instance`: use
+  `max by (resource)` to combine the series.
 - Counters count the events that this controller has seen as leader, and start at 0 with the process.
 ";
 
