@@ -6,7 +6,7 @@ use ha_api_types::time::{Mono, Now};
 use std::pin::pin;
 use std::time::Duration;
 
-/// A pure core, as its shell drives it.
+/// A pure core: a shell passes its inputs, and runs its effects.
 pub trait Core {
     /// All inputs of the core.
     type Input;

@@ -127,7 +127,7 @@ async fn address_in_use_is_named() {
 
 /// Returns a client that trusts the authority and presents the given certificate.
 fn client(authority: Option<&Authority>, identity: Option<String>) -> reqwest::Client {
-    // Another test may have installed the provider already; which is the same provider.
+    // Another test may already have installed this provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = reqwest::Client::builder().timeout(Duration::from_secs(20));
     builder = match authority {

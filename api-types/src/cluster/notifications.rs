@@ -74,8 +74,8 @@ pub struct SmtpSpec {
     pub ca_file: Option<String>,
 }
 
-/// Encryption of the connection to the mail server. No value means "if supported", because an attacker on the
-/// network could then disable encryption.
+/// Encryption of the connection to the mail server. A value for "if supported" does not exist, because an attacker on
+/// the network could then disable encryption.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum SmtpTls {
     /// Unencrypted first, then STARTTLS.

@@ -204,7 +204,8 @@ pub enum Health {
 }
 
 impl Overview {
-    /// Returns the health from the worst problem. Missing quorum and a missing leader are failures in any case.
+    /// Returns the health from the worst problem. Missing quorum or a missing leader is a failure, whatever the
+    /// problems.
     pub fn health(&self) -> Health {
         if !self.store.quorum || self.leader.is_none() {
             return Health::Failed;

@@ -147,7 +147,7 @@ impl AgentCore {
     }
 
     /// Handles the probe of the source after its driver. FENCING 8: the source reports HandedOver only if no part of
-    /// the service is left here.
+    /// the service remains on its node.
     pub(super) fn on_migration_probed(
         &mut self,
         now: &Now,

@@ -115,8 +115,8 @@ impl AgentCore {
             return;
         }
         // An armed node that cannot verify the stops does not register, and is reset. If the daemon already stays, no
-        // managed service was left here, and no reset follows. The remaining services were started by hand, and are
-        // reported.
+        // managed service remained on this node, and no reset follows. The remaining services were started by hand, and
+        // are reported.
         let may_be_armed = (self.watchdog.is_running() && !self.watchdog.is_staying())
             || (self.watchdog.is_disconnected()
                 && self

@@ -17,7 +17,7 @@ use ha_api_types::time::{Millis, Mono};
 const KILL_RETRY_DELAY_MS: Millis = 200;
 /// Longest delay between kills without a near deadline.
 const MAX_KILL_RETRY_DELAY_MS: Millis = 30_000;
-/// Number of failed kills of a service from which on they are reported.
+/// Number of failed kills of a service after which the agent reports that it cannot be killed.
 const FAILED_KILLS_TO_REPORT: u32 = 3;
 
 impl AgentCore {

@@ -107,7 +107,7 @@ pub(super) enum KillReason {
     AssignedElsewhere,
     /// The migration to this node has failed.
     NotReceived,
-    /// The migration from this node broke off, and the remains here do not run.
+    /// The migration from this node was interrupted, and the remains on this node do not run.
     MigrationRemnant,
 }
 

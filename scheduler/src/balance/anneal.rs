@@ -150,7 +150,7 @@ impl<'a> Search<'a> {
         self.score + self.move_cost.required_gain(self.limits)
     }
 
-    /// Returns a typical worsening of the score by a change: the lowest decile of 1000 samples.
+    /// Returns by how much a change that worsens the score typically worsens it: the lowest decile of 1000 samples.
     fn typical_change(&mut self, state: &State<'_>, random: &mut Random) -> f64 {
         let mut worse = Vec::new();
         for _ in 0..1000 {

@@ -14,7 +14,7 @@ pub trait Landscape {
     fn trial(&mut self, temperature: f64, random: &mut Random);
 }
 
-/// Initial temperature in multiples of the typical worsening.
+/// Initial temperature in multiples of the typical increase of the score by one change.
 const INITIAL_TEMPERATURE: f64 = 5.0;
 
 /// Natural logarithm of the final temperature as a share of the initial temperature, 0.012.

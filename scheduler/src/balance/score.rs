@@ -58,7 +58,7 @@ pub struct Usage {
     pub disk_free: i64,
     /// Free disk in MiB without the share of forthcoming instances.
     pub disk_free_forthcoming: i64,
-    /// Greatest memory in MiB that the failure of one peer would bring to this node.
+    /// Largest amount of memory in MiB that the failure of one peer would add to this node.
     pub memory_reserved: i64,
     /// Virtual cpus of the primaries.
     pub vcpus: i64,

@@ -73,7 +73,8 @@ const MAX_EXAMINED_STEPS: usize = 5_000_000;
 /// their cost.
 const BALANCED_GAIN_SHARE: f64 = 0.01;
 
-/// Finds a plan. The same problem and goal give the same plan on every machine, unless time cuts the search.
+/// Finds a plan. The same problem and goal give the same plan on every machine, unless the time limit ends the search
+/// early.
 ///
 /// The search is repeated from the end of the plan as long as it gains at least `min_gain`, so that a later search on the
 /// result gains less.

@@ -1,4 +1,4 @@
-//! The ceiling in time of a search. Below it, the number of evaluations alone determines the result.
+//! The time limit of a search. Within the limit, the number of evaluations alone determines the result.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,7 +34,7 @@ impl<'a> TimeLimit<'a> {
         self.has_cut.store(true, Ordering::Relaxed);
     }
 
-    /// Cuts the search if this share of the time is used, and returns `true` then.
+    /// Ends the search early, and returns `true`, if this share of the time is used.
     pub(super) fn cut_after(&self, share: f64) -> bool {
         let is_over = self.used_share() >= share;
         if is_over {

@@ -245,7 +245,7 @@ mod tests {
         let conflicted = Outcome::Conflict(Revision(9));
         check(&write(), [(Ok(conflict()), 0)], Some(&conflicted));
         check(&write(), [(Err(unknown()), 1), (Ok(conflict()), 1)], None);
-        // While another attempt runs, and after that attempt has also reported that it was not applied.
+        // The conflict is final once every other attempt has also reported that it was not applied.
         check(&write(), [(Ok(conflict()), 1), (Ok(conflict()), 0)], Some(&conflicted));
         check(&write(), [(Ok(conflict()), 1), (Err(Failure::NotSent(String::new())), 0)], Some(&conflicted));
         check(&write(), [(Ok(conflict()), 1), (Err(unknown()), 1), (Ok(conflict()), 1)], None);

@@ -281,7 +281,7 @@ impl<'a, S: Store> Writer<'a, S> {
             (Kind::Operation, _) => {
                 let spec = read::spec_of::<OperationSpec>(value);
                 require(&format!("{:?}", spec.action))?;
-                // Like a confirmed power-off, a wrong statement starts a second copy.
+                // A wrong statement leads to a second copy, like a wrong confirmation of a power-off.
                 if spec.not_on.is_some() {
                     require(&format!("{:?}", OperationAction::ConfirmFenced))?;
                 }

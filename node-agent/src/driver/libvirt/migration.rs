@@ -184,9 +184,9 @@ impl Domain {
         }
     }
 
-    /// Confirms that no domain is left here. A domain that arrives later is paused, and only [`Domain::start`] resumes
-    /// it. With post-copy, this confirmation is not possible: the domain runs as soon as it arrives, and libvirt cannot
-    /// refuse the arrival.
+    /// Confirms that no domain remains on this node. A domain that arrives later is paused, and only [`Domain::start`]
+    /// resumes it. With post-copy, this confirmation is not possible: the domain runs as soon as it arrives, and
+    /// libvirt cannot refuse the arrival.
     pub(super) async fn close_reception(&self) -> Result<(), DriverFailure> {
         if self.spec.migration.post_copy_after_seconds.is_some() {
             return Err(DriverFailure {

@@ -17,7 +17,7 @@ const SHARE_TOTAL: usize = 1 << 16;
 /// Number of trials after which the shares are recomputed.
 const UPDATE_INTERVAL: u32 = 1 << 13;
 
-/// Part of all choices that is shared equally, so that every kind is chosen at times.
+/// Share of all choices that is divided equally among the kinds, so that every kind is chosen sometimes.
 const UNIFORM_SHARE: f64 = 0.25;
 
 impl<const KINDS: usize> KindSelector<KINDS> {

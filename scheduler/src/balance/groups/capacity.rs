@@ -1,4 +1,5 @@
-//! The number of further services of one size that fit: now, with N+1 kept, and in tiers of decreasing sizes.
+//! The number of further services of one size that fit: now, while every failover stays possible (N+1), and in tiers of
+//! decreasing sizes.
 
 use super::new_service::{GroupRefusal, NewService};
 use super::other_groups::{most_frequent, placements, shortlists};
@@ -148,8 +149,8 @@ fn fill_problem(
     {
         return (placed, reason);
     }
-    // Some failure of a node would no longer be survived. A binary search finds how many guests to keep, and more are
-    // added one at a time.
+    // With all these guests, the cluster would not survive the failure of some node. A binary search finds how many
+    // guests to keep, and more are added one at a time.
     let (mut survives, mut fails) = (0, placed.len());
     while fails - survives > 1 {
         let middle = usize::midpoint(survives, fails);

@@ -153,7 +153,7 @@ proptest! {
             let remains = redistribution.remaining.iter().find(|(known, _)| *known == group);
             let now = health(&all_groups, &state, group);
             prop_assert_eq!(remains.is_none(), is_skipped || now.is_healthy());
-            // Only what must leave an offline node may cause others to fail N+1.
+            // Only an instance that must leave an offline node may cause other nodes to fail N+1.
             prop_assert!(remains.is_none() || redistribution.unhealthy.iter().any(was_offline));
             prop_assert!(is_skipped || !matches!(now, Health::Unhealthy { .. }), "{now:?}");
         }

@@ -53,7 +53,7 @@ impl Dimension {
     }
 }
 
-/// Computes the tiers of a group with N+1 kept.
+/// Computes the tiers of a group while every failover stays possible (N+1).
 pub(super) fn tiers(cluster: &Cluster, settings: &Settings, group: usize, first: &NewService) -> Vec<Tier> {
     let mut filling = GroupFilling { cluster: cluster.clone(), settings, group };
     let mut size = first.clone();

@@ -113,8 +113,8 @@ pub(super) enum IntentStage<'a> {
     Running,
     /// Recorded by this process, and ended with this outcome.
     Ended(FencerOutcome),
-    /// Over with unknown outcome: another process recorded it and its duration has passed, or its device is no longer
-    /// declared.
+    /// Ended with an unknown outcome: another process recorded it and its duration has passed, or its device is no
+    /// longer declared.
     Over,
     /// Recorded by another process, which may run the device until `over_at`.
     OtherProcess { over_at: Mono },
