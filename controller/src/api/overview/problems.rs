@@ -221,8 +221,8 @@ fn fence_device_problem(cluster_view: &ClusterView, node: &NodeName) -> Option<P
     })
 }
 
-/// Returns `true` if an operator's confirmation that the node is powered off may end a wait. Nothing proves yet (or
-/// since a restore) that the node's services do not run.
+/// Returns `true` if no evidence (since a restore, if any) shows that the services of the node do not run. An
+/// operator's confirmation that the node is powered off may then end a wait.
 fn awaits_confirmation(cluster_view: &ClusterView, node: &NodeName) -> bool {
     cluster_view.has_no_evidence(node)
         || cluster_view.fences.get(node).is_none_or(|fence| match fence.value.state {
