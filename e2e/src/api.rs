@@ -39,7 +39,8 @@ impl Api {
         Ok(Self { base: base.trim_end_matches('/').to_owned(), client, runtime })
     }
 
-    /// Sends one request and returns status and body, also for an error status. A body that is not JSON is returned as a string.
+    /// Sends one request and returns status and body, even if the status is an error. A body that is not JSON is
+    /// returned as a string.
     ///
     /// # Errors
     /// Fails if the server does not respond.

@@ -1,4 +1,4 @@
-//! Atomic replacement of files: readers see the previous or the new content, also after a crash.
+//! Atomic replacement of files: readers see the previous or the new content, even after a crash.
 
 use std::io::{self, Write};
 use std::path::Path;

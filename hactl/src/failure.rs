@@ -5,9 +5,9 @@ use std::process::ExitCode;
 /// Exit statuses, which are fixed and documented in docs/hactl.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
-    /// Done, healthy, no difference.
+    /// The command succeeded, the checked state is healthy, or no difference was found.
     Done,
-    /// Refused, failed, degraded, differs.
+    /// The request was refused or failed, the checked state is degraded, or a difference was found.
     Refused,
     /// Usage error or bad input. For `status`: a desired service does not run, or there is no leader.
     Usage,

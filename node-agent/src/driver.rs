@@ -172,7 +172,7 @@ pub trait Driver: Send + Sync {
     /// measured; the service's requests count instead.
     fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>>;
 
-    /// Returns the last lines of the service's log on this node, also after the service has ended.
+    /// Returns the last lines of the service's log on this node, even after the service has ended.
     ///
     /// Runs in parallel with every other command, and has no effect on the service. Dropping the future kills the
     /// programs that it started.

@@ -204,7 +204,7 @@ impl Scenario {
 
 /// Returns the word of a sleep protection in scenario files.
 pub(crate) fn sleep_word(protection: SleepProtection) -> &'static str {
-    // The list has every protection.
+    // The list contains every kind of protection.
     sections::SLEEP_WORDS
         .iter()
         .find(|(_, known)| *known == protection)

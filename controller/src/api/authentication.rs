@@ -143,7 +143,7 @@ impl Authenticator {
         Authenticator { mode, tokens }
     }
 
-    /// Identifies the user of a request. A token decides alone, also if the connection has a certificate.
+    /// Identifies the user of a request. If the request has a token, the certificate of the connection is ignored.
     ///
     /// # Errors
     /// 401, with the reason.

@@ -70,7 +70,7 @@ async fn a_token_identifies_a_user_with_one_role() {
         assert_eq!((answer.code, answer.at("/reason")), (401, &json!("Unauthorized")));
         assert!(answer.at("/message").as_str().unwrap().contains(part), "{}", answer.body);
     }
-    // A wrong token is refused, also if the certificate is valid.
+    // A wrong token is refused even if the certificate is valid.
     let admin = api.of_user("root", &["hactl:admin"]);
     assert_eq!(admin.get("resources").await.code, 200);
     assert_eq!(with_token(&admin, "token of eve").await.code, 401);

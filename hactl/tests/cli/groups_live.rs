@@ -156,7 +156,7 @@ fn new_services_are_allocated_and_counted() {
     let room = read(&["capacity", "memory=2Gi,vcpus=1"], 0);
     assert_eq!(room["groups"][0]["now"], 13, "{room:#}");
     assert_eq!((&room["size"]["vcpus"], &room["size"]["template"]), (&json!(1), &Value::Null));
-    // CPUs must have the same format everywhere, also in text.
+    // CPUs must have the same format everywhere, including text output.
     hactl(&server, &["capacity", "memory=2Gi,vcpus=1"])
         .expect_stdout_parts(0, &["0 MiB, 1 vCPUs\n", " 2048,0,1="]);
     let large = read(&["capacity", "memory=1Gi,vcpus=4,disk=1Gi"], 0);

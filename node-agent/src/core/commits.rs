@@ -206,7 +206,7 @@ impl AgentCore {
                 ("unknown", format!("{write_name} may not have been committed: {text}"))
             }
         };
-        // While heartbeats fail, their own message is enough.
+        // While heartbeats fail, the message about heartbeats is sufficient.
         if self.heartbeats_failing_since.is_some() {
             return self.log(Level::Debug, message);
         }

@@ -86,7 +86,7 @@ pub enum Input {
         /// `Ok` if the journal is durably on disk.
         result: Result<(), String>,
     },
-    /// The answer to [`super::Effect::Run`], also after [`super::Effect::Cancel`]. Each command has exactly one answer.
+    /// The answer to [`super::Effect::Run`], even after [`super::Effect::Cancel`]. Each command has exactly one answer.
     Ended {
         /// Id of the command that ended.
         id: CommandId,

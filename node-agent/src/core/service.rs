@@ -71,7 +71,7 @@ pub(super) enum Step {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ProbePurpose {
-    /// Determine the presence.
+    /// Determine whether a copy of the service is here.
     Presence,
     /// Answer for a resource that is not assigned here.
     Unassigned { basis: ProbeBasis },

@@ -44,7 +44,7 @@ enum Stage {
     JournalWrites(JournalWriteId),
     /// The device is being armed, with a deadline that is not renewed.
     Arming,
-    /// The reset is awaited.
+    /// The device is armed, and its reset of the machine is expected.
     Waiting { since: Mono, recorded_at: Mono, deadline: Mono },
 }
 

@@ -88,8 +88,8 @@ impl ExecDriver {
         self.context.programs.directory_of(resource).log()
     }
 
-    /// Returns how the service's main process last ended, as recorded by its supervisor, also while no agent ran.
-    /// `None` if the process is running or has never ended.
+    /// Returns how the service's main process last ended, as recorded by its supervisor, even if no agent ran at that
+    /// time. `None` if the process is running or has never ended.
     pub fn last_exit(&self, resource: &str) -> Option<String> {
         let directory = self.context.programs.directory_of(resource);
         let record = directory.record().ok()??;

@@ -24,7 +24,7 @@ fn service(node: &Node, supervised: bool, script: &str) -> ServiceDefinition {
     })
 }
 
-/// A script that runs indefinitely, also outside its process group, and creates a file once it has begun.
+/// A script that runs indefinitely, even outside its process group, and creates a file once it has begun.
 const COPY_SCRIPT: &str =
     "(setsid sh -c 'touch $0/copies; exec tail -f $0/token $0/token' $0 &); tail -f $0/token $0/token";
 

@@ -14,7 +14,7 @@ impl<'a> TimeLimit<'a> {
         TimeLimit { used_share: Box::new(used_share), has_cut: AtomicBool::new(false) }
     }
 
-    /// Returns a limit that never cuts a search.
+    /// Returns a limit that never ends a search early.
     pub fn unlimited() -> TimeLimit<'static> {
         TimeLimit::new(|| 0.0)
     }

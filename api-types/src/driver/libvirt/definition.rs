@@ -175,7 +175,7 @@ mod tests {
         check("<domain><name>a</name><memory unit='GiB'>2</memory><vcpu>4</vcpu></domain>", "a - 4 2Gi");
         check("<domain><name>a</name><memory unit='MB'>2</memory></domain>", "a - 1 2000000");
         check("<domain><name>a</name><vcpu placement='static' current='2'>8</vcpu></domain>", "a - 2 -");
-        // Devices have names and memory too.
+        // A device can have a name, which is not the name of the domain.
         check("<domain><devices><name>x</name></devices><name>a</name></domain>", "a - 1 -");
     }
 

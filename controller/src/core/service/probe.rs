@@ -77,7 +77,7 @@ fn answer(
             Answer::Empty("Node object was deleted before etcd was restored")
         };
     }
-    // A resource that was deleted while it ran, also under another name, may have left the service running anywhere.
+    // A resource that was deleted while it ran may have left the service running anywhere, even if it had another name.
     let deleted_at = identity::answer_required_after(cluster_view, service, node);
     let unguarded = may_run_anywhere(cluster_view, Some(status)) || deleted_at.is_some();
     match fence.state {

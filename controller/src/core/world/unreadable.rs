@@ -298,7 +298,7 @@ impl ClusterView {
         Err(partial.error)
     }
 
-    /// Activates the settings in the Cluster's status while the Cluster object is unreadable, also in a process that
+    /// Activates the settings in the Cluster's status while the Cluster object is unreadable, even in a process that
     /// has never read the object. Without such a status, the last settings that this process could read stay active.
     pub(super) fn restore_active_settings(&mut self, now: Mono) {
         let is_unreadable = self.unreadable.contains_key(&self.keys.spec(Kind::Cluster, CLUSTER_NAME));

@@ -27,8 +27,8 @@ pub(super) struct Leftover {
 /// Marks all objects as members of an inventory.
 ///
 /// # Errors
-/// Fails if the name is not a valid label. Fails also if a live object belongs to another inventory, because the two
-/// sources would undo each other's changes.
+/// Fails if the name is not a valid label, or if a live object belongs to another inventory, because the two sources
+/// would undo each other's changes.
 pub(super) fn add_to_inventory(
     name: &str,
     entries: &mut [Entry],
