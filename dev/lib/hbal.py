@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 OPTIONS = [[], ["-q"], ["-l", "2"], ["--ignore-soft-errors"], ["--no-disk-moves"], ["-C"], ["--print-nodes=name,pcnt,scnt"]]
-# What depends on the plan.
+# Output that depends on the plan.
 PLAN = re.compile(
     r"^ +\d+\. |^Cluster score improved|^Solution length|^No solution found|^  +echo |^  +gnt-|^Commands to run|^ *$|^ (node|Name)"
 )

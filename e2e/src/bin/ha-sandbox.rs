@@ -56,7 +56,7 @@ enum Command {
         name: Option<String>,
         /// Action
         action: Option<Action>,
-        /// Program to kill, stop or continue; without a program, kill cuts the power
+        /// Program to kill, stop or continue; without it, kill cuts the power
         program: Option<String>,
     },
     /// Run as process 1 of a machine (internal)
