@@ -112,9 +112,9 @@ hactl get nodes -o yaml </dev/null | grep -q 'armed: true' || logs_and_die "the 
 
 say "an upgrade: another agent's container"
 podman_in "$scratch/podman" stop --time 60 agent >/dev/null 2>"$scratch/podman.log" || logs_and_die "the agent does not end: $(cat "$scratch/podman.log")"
-podman_in "$scratch/podman" logs agent 2>&1 | grep -q 'services go on' || logs_and_die "the agent did not freeze its services at its end"
+podman_in "$scratch/podman" logs agent 2>&1 | grep -q 'services keep running' || logs_and_die "the agent did not freeze its services at its end"
 podman_in "$scratch/podman" rm agent >/dev/null
-# Longer than the watchdog's timeout. A released watchdog does not expire.
+# The wait is longer than the watchdog's timeout: a released watchdog does not expire.
 sleep 8
 not_expired "at the upgrade"
 start_agent
