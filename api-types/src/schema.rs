@@ -1,4 +1,5 @@
-//! The schema of each kind, generated from the Rust types: self-contained (no references), in the OpenAPI 3.0 dialect.
+//! The schemas of kinds and of other answers, generated from the Rust types: self-contained (no references), in the OpenAPI
+//! 3.0 dialect.
 //! The module also contains the texts about kinds and fields for `hactl explain` and the reference.
 
 mod check;
@@ -13,7 +14,9 @@ use crate::operation::Operation;
 use crate::placement::{AffinityRule, Group};
 use crate::renamed;
 use crate::resource::Resource;
+use crate::view::{Explanation, Overview, Plan, ReservationReport, UsageOverview};
 use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 use std::sync::OnceLock;
 
@@ -42,6 +45,23 @@ pub fn document(kind: Kind) -> Value {
         document.extend(schema.clone());
     }
     document
+}
+
+/// Returns the schemas of the answers that are no objects, with their names. A field that every answer contains is
+/// `required`.
+pub fn views() -> &'static [(&'static str, Value)] {
+    static VIEWS: OnceLock<Vec<(&'static str, Value)>> = OnceLock::new();
+    VIEWS.get_or_init(|| {
+        let generator = || SchemaSettings::default().for_serialize().into_generator();
+        let views = [
+            ("Explanation", generator().into_root_schema_for::<Explanation>()),
+            ("Overview", generator().into_root_schema_for::<Overview>()),
+            ("Plan", generator().into_root_schema_for::<Plan>()),
+            ("ReservationReport", generator().into_root_schema_for::<ReservationReport>()),
+            ("UsageOverview", generator().into_root_schema_for::<UsageOverview>()),
+        ];
+        views.into_iter().map(|(name, root)| (name, simplify::simplify(&root.to_value()))).collect()
+    })
 }
 
 fn generate(kind: Kind) -> Value {
@@ -250,6 +270,9 @@ mod tests {
         let mut wrong = Vec::new();
         for kind in Kind::ALL {
             check_fields(of(kind), kind.name(), &mut wrong);
+        }
+        for (name, schema) in views() {
+            check_fields(schema, name, &mut wrong);
         }
         assert!(wrong.is_empty(), "{wrong:#?}");
     }

@@ -7,9 +7,11 @@ mod authentication;
 mod authorization;
 mod checks;
 mod commit;
+mod console;
 mod controllers;
 mod convert;
 mod core_v1;
+mod cross_origin;
 mod definition;
 mod dependency_cycle;
 mod discovery;
@@ -148,7 +150,7 @@ struct SharedState<S> {
     watches: Arc<Semaphore>,
     logs: Arc<Semaphore>,
     log_lease: ShortLease,
-    observer: Observer,
+    observer: Arc<Observer>,
     agents: Option<ocf::Agents>,
 }
 
@@ -159,7 +161,7 @@ impl<S> ApiState<S> {
         let logs = Arc::new(Semaphore::new(LOG_REQUESTS_MAX));
         let log_lease = ShortLease::new(LOG_LEASE_SECONDS);
         let agents = options.ocf_root.clone().map(ocf::Agents::new);
-        let observer = Observer::new();
+        let observer = Arc::new(Observer::new());
         let shared = SharedState { store, keys, options, watches, logs, log_lease, observer, agents };
         ApiState { shared: Arc::new(shared) }
     }
@@ -224,7 +226,7 @@ impl<S: Store> ApiState<S> {
 ///
 /// `process_routes` are those that belong to the process: `/livez`, `/readyz`, `/metrics` and `/state`
 /// (`ha_runtime::http::admin`). Every request is checked, by the `ClientIdentity` in its extensions, which
-/// `ha_runtime::http` adds. A request without this extension needs a token.
+/// `ha_runtime::http` adds. A request without this extension needs a token. Only the files of the console are public.
 pub fn router<S: Store>(state: ApiState<S>, process_routes: Router) -> Router {
     let metrics = state.options().metrics.clone();
     let options = state.options();
@@ -232,6 +234,7 @@ pub fn router<S: Store>(state: ApiState<S>, process_routes: Router) -> Router {
         authenticator: Authenticator::new(options.authorization, options.tokens.clone()),
         audit_log: options.audit_log.clone(),
     };
+    let observer = Arc::clone(&state.shared.observer);
     let router = Router::new()
         .route("/version", get(async || Json(version())))
         .route("/api", get(async |request: Request| discovery::core_versions(request.headers())))
@@ -276,13 +279,16 @@ pub fn router<S: Store>(state: ApiState<S>, process_routes: Router) -> Router {
         .with_state(state)
         .merge(process_routes)
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(axum::middleware::from_fn_with_state(checks, checks::check));
+        .layer(axum::middleware::from_fn_with_state(checks, checks::check))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&observer), cross_origin::share));
     let router = match metrics {
         Some(metrics) => router.layer(axum::middleware::from_fn_with_state(metrics, metrics::count_request)),
         None => router,
     };
-    // Some clients end paths with a slash.
-    Router::new().fallback_service(NormalizePath::trim_trailing_slash(router))
+    // Some clients end paths with a slash. The paths of the console are links of a page, which need the slash.
+    console::router(observer)
+        .fallback_service(NormalizePath::trim_trailing_slash(router))
+        .layer(axum::middleware::from_fn(console::redirect_browser))
 }
 
 /// Answers with the current resource usage of nodes and services.

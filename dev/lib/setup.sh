@@ -2,7 +2,7 @@
 # Requirements of the scripts, in steps: for the simulator, for the sandbox, and for the tests.
 
 LIB=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-for part in common apt charts dashboards etcd ganeti images kubectl libvirt metal packages prometheus rust sinks; do
+for part in common apt charts console dashboards etcd ganeti images kubectl libvirt metal packages prometheus rust sinks; do
   # shellcheck source=/dev/null
   . "$LIB/$part.sh"
 done

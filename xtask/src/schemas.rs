@@ -1,4 +1,5 @@
-//! Writes the schema of every kind to `docs/schemas`, for editors and readers.
+//! Writes the schema of every kind to `docs/schemas`, for editors and readers, and those of other answers to its `views`, for
+//! clients.
 
 use crate::generated;
 use anyhow::{Context, Result};
@@ -11,11 +12,17 @@ use std::path::{Path, PathBuf};
 pub(crate) fn write(check: bool) -> Result<()> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/schemas");
     if !check {
-        fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        let views = directory.join("views");
+        fs::create_dir_all(&views).with_context(|| format!("cannot make {}", views.display()))?;
     }
     for kind in Kind::ALL {
         let path: PathBuf = directory.join(format!("{}.json", kind.singular()));
         let text = format!("{}\n", serde_json::to_string_pretty(&schema::document(kind))?);
+        generated::write(&path, &text, "schemas", check)?;
+    }
+    for (name, schema) in schema::views() {
+        let path = directory.join(format!("views/{}.json", name.to_lowercase()));
+        let text = format!("{}\n", serde_json::to_string_pretty(schema)?);
         generated::write(&path, &text, "schemas", check)?;
     }
     Ok(())

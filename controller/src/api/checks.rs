@@ -5,6 +5,7 @@ use super::audit::{AuditLog, Changes};
 use super::authentication::tokens::AcceptedToken;
 use super::authentication::{Authenticated, Authenticator, User, check_origin};
 use super::authorization::{Attributes, permits_some, refusal};
+use super::cross_origin;
 use super::error::ApiError;
 use super::request::media_type;
 use axum::body::{Body, HttpBody};
@@ -50,9 +51,11 @@ pub(crate) async fn check(State(checks): State<RequestChecks>, request: Request,
     response
 }
 
-/// Identifies the user of a request that no web page of another origin has sent, as the owner of its connection.
+/// Identifies the user of a request that no web page has sent, except the console, as the owner of its connection.
 fn identify(authenticator: &Authenticator, parts: &Parts) -> Result<Authenticated, ApiError> {
-    check_origin(parts.extensions.get::<ClientIdentity>(), authority(parts), &parts.headers)?;
+    if !cross_origin::is_permitted(parts) {
+        check_origin(parts.extensions.get::<ClientIdentity>(), authority(parts), &parts.headers)?;
+    }
     let authenticated = authenticator.authenticate(parts)?;
     if let Some(connection) = parts.extensions.get::<ConnectionHandle>() {
         let User { name, groups, .. } = &authenticated.user;
@@ -88,7 +91,7 @@ fn end_with_token(response: Response, token: Option<AcceptedToken>) -> Response 
 }
 
 /// Returns the authority of the URL: HTTP/2 sends it in the request line, HTTP/1 as `Host`.
-fn authority(parts: &Parts) -> &str {
+pub(super) fn authority(parts: &Parts) -> &str {
     let host = || parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
     parts.uri.authority().map(axum::http::uri::Authority::as_str).or_else(host).unwrap_or_default()
 }

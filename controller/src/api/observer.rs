@@ -1,13 +1,15 @@
-//! Time since this process saw heartbeats and candidates change. The time is only displayed, and no decision depends on
-//! it.
+//! Time since this process saw heartbeats and candidates change, and the addresses of the candidates. The time is only
+//! displayed, and no decision depends on it.
 
+use axum::http::Uri;
 use futures::StreamExt;
 use ha_api_types::id::Revision;
-use ha_api_types::keys::Keys;
+use ha_api_types::keys::{Key, Keys};
+use ha_api_types::record::Candidate;
 use ha_api_types::time::Millis;
 use ha_store::reflector::{Item, Options, reflector};
 use ha_store::{Change, Entry, Store};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,11 +25,31 @@ struct KeyObservation {
 pub(crate) struct Observer {
     observations: Mutex<BTreeMap<String, KeyObservation>>,
     since: Mutex<Option<Instant>>,
+    /// Origin of each controller's API, by the candidate key.
+    origins: Mutex<BTreeMap<String, String>>,
 }
 
 impl Observer {
     pub(crate) fn new() -> Observer {
-        Observer { observations: Mutex::new(BTreeMap::new()), since: Mutex::new(None) }
+        Observer {
+            observations: Mutex::new(BTreeMap::new()),
+            since: Mutex::new(None),
+            origins: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// Returns the origins of all controllers whose API uses TLS, such as `https://c1:7443`.
+    pub(crate) fn controller_origins(&self) -> BTreeSet<String> {
+        lock(&self.origins).values().cloned().collect()
+    }
+
+    /// Returns an observer that has seen controllers with these origins.
+    #[cfg(test)]
+    pub(crate) fn of_origins(origins: &[&str]) -> Observer {
+        let observer = Observer::new();
+        *lock(&observer.origins) =
+            origins.iter().map(|origin| ((*origin).to_owned(), (*origin).to_owned())).collect();
+        observer
     }
 
     /// Returns the time since a key changed; `None` if no change was seen.
@@ -57,17 +79,23 @@ impl Observer {
                     lock(&self.since).get_or_insert_with(Instant::now);
                     let mut observations = lock(&self.observations);
                     observations.retain(|key, _| reading.entries.iter().any(|entry| entry.key == *key));
+                    lock(&self.origins).clear();
                     for entry in &reading.entries {
                         record_entry(&mut observations, entry, false);
+                        self.record_origin(keys, entry);
                     }
                 }
                 Item::Changes { changes, revision: _ } => {
                     let mut observations = lock(&self.observations);
                     for change in &changes {
                         match change {
-                            Change::Put(entry) => record_entry(&mut observations, entry, true),
+                            Change::Put(entry) => {
+                                record_entry(&mut observations, entry, true);
+                                self.record_origin(keys, entry);
+                            }
                             Change::Delete { key, revision: _ } => {
                                 observations.remove(key);
+                                lock(&self.origins).remove(key);
                             }
                         }
                     }
@@ -76,6 +104,29 @@ impl Observer {
             }
         }
     }
+
+    fn record_origin(&self, keys: &Keys, entry: &Entry) {
+        let Some(Key::Candidate(_)) = keys.parse(&entry.key) else { return };
+        let candidate: Option<Candidate> = serde_json::from_slice(&entry.value).ok();
+        let origin = candidate.and_then(|candidate| origin_of(&candidate.url));
+        let mut origins = lock(&self.origins);
+        match origin {
+            Some(origin) => origins.insert(entry.key.clone(), origin),
+            None => origins.remove(&entry.key),
+        };
+    }
+}
+
+/// Returns the origin of a URL as browsers send it; `None` for a URL without TLS.
+fn origin_of(url: &str) -> Option<String> {
+    let url: Uri = url.parse().ok()?;
+    let (scheme, authority) = (url.scheme_str()?, url.authority()?.as_str());
+    // The text becomes part of a header, in which other characters have a meaning.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
+    (scheme == "https" && authority.chars().all(is_plain)).then(|| {
+        let authority = authority.strip_suffix(":443").unwrap_or(authority);
+        format!("https://{}", authority.to_ascii_lowercase())
+    })
 }
 
 /// Records an entry. A key that is listed for the first time may be old; a key whose revision differs from the
@@ -96,4 +147,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn milliseconds(length: Duration) -> Millis {
     Millis::try_from(length.as_millis()).unwrap_or(Millis::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_with_tls_have_an_origin() {
+        let check = |url: &str, expected: Option<&str>| {
+            assert_eq!(origin_of(url).as_deref(), expected, "{url}");
+        };
+        check("https://C1.example:7443", Some("https://c1.example:7443"));
+        check("https://[2001:db8::1]:7443/", Some("https://[2001:db8::1]:7443"));
+        check("https://c1:443", Some("https://c1"));
+        check("http://127.0.0.1:7443", None);
+        check("https://a;b:7443", None);
+        check("https://user@c1:7443", None);
+        check("c1:7443", None);
+        check("", None);
+    }
 }

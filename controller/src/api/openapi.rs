@@ -94,6 +94,9 @@ fn build() -> Value {
             paths.insert(format!("{base}/{{name}}/log"), log(kind));
         }
     }
+    for (name, schema) in schema::views() {
+        schemas.insert(format!("io.hactl.{VERSION}.{name}"), schema.clone());
+    }
     json!({
         "openapi": "3.0.0",
         "info": {"title": "hactl", "version": env!("CARGO_PKG_VERSION"),

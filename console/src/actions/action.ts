@@ -1,0 +1,55 @@
+// What an action is: its permission, its line for hactl, its warning, and its request.
+import { client, type Answer } from '../api/client';
+import { objectPath, type Operation, type Plural } from '../api/objects';
+import type { Permission } from '../state/session';
+
+export interface Action {
+  /** Short text of the button. */
+  label: string;
+  /** Sentence without a full stop, as the title of the confirmation. */
+  title: string;
+  /** Equivalent command. */
+  command: string;
+  permission: Permission;
+  /** Consequence that the user must confirm explicitly; hactl asks for confirmation here, too. */
+  warning?: string;
+  /** Sends the request; a dry run changes nothing and answers with the effects as warnings. */
+  send: (dryRun: boolean) => Promise<Answer<unknown>>;
+}
+
+export type OperationSpec = Operation['spec'];
+
+function query(dryRun: boolean): string {
+  return dryRun ? '?dryRun=All' : '';
+}
+
+/** Returns the part of an action that records an Operation. */
+export function operation(spec: OperationSpec): Pick<Action, 'permission' | 'send'> {
+  const body = {
+    apiVersion: 'hactl.io/v1',
+    kind: 'Operation',
+    metadata: { generateName: `${spec.action.toLowerCase()}-` },
+    spec,
+  };
+  return {
+    permission: { verb: 'create', resource: `operations/${spec.action}` },
+    send: (dryRun) => client.write('POST', `/apis/hactl.io/v1/operations${query(dryRun)}`, body),
+  };
+}
+
+/** Returns the part of an action that changes fields of an object. */
+export function patch(plural: Plural, name: string, fields: unknown, subresource = ''): Pick<Action, 'permission' | 'send'> {
+  return {
+    permission: { verb: 'patch', resource: `${plural}${subresource}` },
+    send: (dryRun) =>
+      client.write('PATCH', objectPath(plural, name) + query(dryRun), fields, 'application/merge-patch+json'),
+  };
+}
+
+/** Returns the part of an action that deletes an object. */
+export function removal(plural: Plural, name: string): Pick<Action, 'permission' | 'send'> {
+  return {
+    permission: { verb: 'delete', resource: plural },
+    send: (dryRun) => client.request(objectPath(plural, name) + query(dryRun), { method: 'DELETE' }),
+  };
+}

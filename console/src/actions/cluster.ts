@@ -1,0 +1,49 @@
+// Actions on the whole cluster, and the cancellation of an operation.
+import { operation, patch, removal, type Action } from './action';
+
+export function disarm(how: 'Freeze' | 'Ignore'): Action {
+  return {
+    label: `Disarm (${how})`,
+    title: 'Suspend watchdogs and fencing',
+    command: `hactl disarm ${how.toLowerCase()}`,
+    warning: 'While the cluster is disarmed, no failed node is fenced and no service is recovered.',
+    ...patch('clusters', 'default', { spec: { disarmed: how } }),
+  };
+}
+
+export function arm(): Action {
+  return {
+    label: 'Arm',
+    title: 'Resume watchdogs and fencing',
+    command: 'hactl arm',
+    ...patch('clusters', 'default', { spec: { disarmed: null } }),
+  };
+}
+
+export function testNotifications(): Action {
+  return {
+    label: 'Test notifications',
+    title: 'Send a test to every notification target',
+    command: 'hactl notify test',
+    ...operation({ action: 'TestNotifications' }),
+  };
+}
+
+export function balance(): Action {
+  return {
+    label: 'Rebalance',
+    title: 'Rebalance the load',
+    command: 'hactl balance --apply',
+    ...operation({ action: 'Balance' }),
+  };
+}
+
+export function cancelOperation(name: string): Action {
+  return {
+    label: 'Delete',
+    title: `Delete operation ${name}`,
+    command: `hactl delete operation ${name}`,
+    warning: 'An operation in progress is canceled where that is still possible.',
+    ...removal('operations', name),
+  };
+}

@@ -1,0 +1,78 @@
+// Actions on services: each is recorded as an Operation, as hactl does.
+import type { Resource } from '../api/objects';
+import { operation, removal, type Action } from './action';
+
+export function start(name: string): Action {
+  return {
+    label: 'Start',
+    title: `Start ${name}`,
+    command: `hactl start ${name}`,
+    ...operation({ action: 'Start', resource: name }),
+  };
+}
+
+export function stop(name: string): Action {
+  return {
+    label: 'Stop',
+    title: `Stop ${name}`,
+    command: `hactl stop ${name}`,
+    ...operation({ action: 'Stop', resource: name }),
+  };
+}
+
+export function restart(name: string): Action {
+  return {
+    label: 'Restart',
+    title: `Restart ${name}`,
+    command: `hactl restart ${name}`,
+    ...operation({ action: 'Restart', resource: name }),
+  };
+}
+
+export function clearError(name: string): Action {
+  return {
+    label: 'Clear error',
+    title: `Clear the error of ${name}`,
+    command: `hactl clear-error ${name}`,
+    ...operation({ action: 'ClearError', resource: name }),
+  };
+}
+
+export function migrate(name: string, node: string): Action {
+  return {
+    label: 'Migrate',
+    title: `Migrate ${name} to ${node}`,
+    command: `hactl migrate ${name} ${node}`,
+    ...operation({ action: 'Migrate', resource: name, node }),
+  };
+}
+
+export function relocate(name: string, node: string): Action {
+  return {
+    label: 'Relocate',
+    title: `Relocate ${name} to ${node}: stop, move, start`,
+    command: `hactl relocate ${name} ${node}`,
+    ...operation({ action: 'Relocate', resource: name, node }),
+  };
+}
+
+export function removeResource(name: string): Action {
+  return {
+    label: 'Delete',
+    title: `Delete resource ${name}`,
+    command: `hactl delete resource ${name} --keep-rules`,
+    warning: `hactl no longer monitors or recovers ${name}. A running service continues unchanged.`,
+    ...removal('resources', name),
+  };
+}
+
+/** Returns the actions without a target that can apply to the requested state of a resource. */
+export function simpleActions(resource: Resource): Action[] {
+  const { name } = resource.metadata;
+  const requested = resource.spec?.state ?? 'Started';
+  const actions: Action[] = [];
+  if (resource.status?.state === 'Error') actions.push(clearError(name));
+  if (requested === 'Started') actions.push(restart(name), stop(name));
+  else actions.push(start(name));
+  return actions;
+}

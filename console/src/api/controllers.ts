@@ -1,0 +1,67 @@
+// The addresses of the controllers: the one that serves the page first, then those that the cluster names.
+const STORED = 'hactl.controllers';
+
+/** Returns the origin of a URL; undefined if it has none that a page can use. */
+export function originOf(url: string): string | undefined {
+  try {
+    const parsed = new URL(url);
+    return parsed.protocol === 'https:' || parsed.protocol === 'http:' ? parsed.origin : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Known controllers, and the one that answers requests now. */
+export class Controllers {
+  private origins: string[];
+  private current = 0;
+  private readonly listeners = new Set<() => void>();
+
+  constructor(
+    own: string,
+    private readonly storage: Pick<Storage, 'getItem' | 'setItem'>,
+  ) {
+    const stored = (storage.getItem(STORED) ?? '').split(' ').filter((origin) => origin !== '');
+    this.origins = [...new Set([own, ...stored])];
+  }
+
+  /** Returns the origin that requests use. */
+  get origin(): string {
+    return this.origins[this.current] ?? '';
+  }
+
+  /** Returns `true` if requests go to the controller that serves the page. */
+  get isOwn(): boolean {
+    return this.current === 0;
+  }
+
+  get count(): number {
+    return this.origins.length;
+  }
+
+  /** Adds the controllers that the cluster names. */
+  learn(urls: string[]): void {
+    const origins = urls.map(originOf).filter((origin): origin is string => origin !== undefined);
+    const current = this.origin;
+    const [own] = this.origins;
+    const known = [...new Set([own ?? '', ...origins])];
+    if (!known.includes(current)) known.push(current);
+    if (known.join(' ') === this.origins.join(' ')) return;
+    this.origins = known;
+    this.current = known.indexOf(current);
+    this.storage.setItem(STORED, known.slice(1).join(' '));
+  }
+
+  /** Selects the next controller if requests still use the one that failed. */
+  moveFrom(failed: string): void {
+    if (this.origin !== failed) return;
+    this.current = (this.current + 1) % this.origins.length;
+    if (this.origin !== failed) for (const listener of [...this.listeners]) listener();
+  }
+
+  /** Calls a function whenever another controller is selected. Returns the function that ends this. */
+  onMove(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+}

@@ -1,0 +1,108 @@
+// A watch of one collection: list, then changes from the list's version; resumes after a failure, lists again after 410.
+import { ApiError, type Client } from './client';
+import { readLines } from './lines';
+import { collectionPath, type Kinds, type Plural, type StoredObject } from './objects';
+
+/** Consumer of a watch. */
+export interface WatchSink<T> {
+  replace(items: T[]): void;
+  put(item: T): void;
+  remove(item: T): void;
+  connected(): void;
+  failed(error: ApiError): void;
+}
+
+interface ListAnswer<T> {
+  metadata: { resourceVersion: string };
+  items: T[];
+}
+
+interface WatchLine<T> {
+  type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';
+  object: T & { code?: number; reason?: string; message?: string };
+}
+
+const RETRY_MILLISECONDS = [250, 500, 1000, 2000];
+
+/** Returns `true` if the collection must be listed again: etcd has compacted the version, or was restored. */
+export function mustListAgain(error: ApiError): boolean {
+  return error.status === 410;
+}
+
+/** Watches a collection until the signal aborts. */
+export async function watch<P extends Plural>(
+  client: Client,
+  plural: P,
+  sink: WatchSink<Kinds[P]>,
+  signal: AbortSignal,
+): Promise<void> {
+  const follower = new Follower(client, collectionPath(plural), sink, signal);
+  let failures = 0;
+  while (!signal.aborted) {
+    try {
+      await follower.follow(() => {
+        failures = 0;
+      });
+    } catch (error) {
+      if (signal.aborted) return;
+      const failure = error instanceof ApiError ? error : new ApiError(0, 'Interrupted', 'the connection was interrupted');
+      if (mustListAgain(failure)) follower.listAgain();
+      sink.failed(failure);
+      const wait = RETRY_MILLISECONDS[Math.min(failures, RETRY_MILLISECONDS.length - 1)] ?? 0;
+      failures += 1;
+      await new Promise((resolve) => setTimeout(resolve, wait));
+    }
+  }
+}
+
+/** The position of a watch, which survives interruptions. */
+class Follower<T extends StoredObject> {
+  private version = '';
+
+  constructor(
+    private readonly client: Client,
+    private readonly path: string,
+    private readonly sink: WatchSink<T>,
+    private readonly signal: AbortSignal,
+  ) {}
+
+  listAgain(): void {
+    this.version = '';
+  }
+
+  /** Lists if necessary, then follows changes until the stream ends. */
+  async follow(onConnected: () => void): Promise<void> {
+    if (this.version === '') {
+      const list = await this.client.get<ListAnswer<T>>(this.path);
+      this.version = list.metadata.resourceVersion;
+      this.sink.replace(list.items);
+    }
+    // A stream to a controller that is no longer used must not continue, because it can be silent indefinitely.
+    const stop = new AbortController();
+    const abort = () => stop.abort();
+    this.signal.addEventListener('abort', abort);
+    const forget = this.client.controllers.onMove(abort);
+    try {
+      await this.read(stop.signal, onConnected);
+    } finally {
+      forget();
+      this.signal.removeEventListener('abort', abort);
+      stop.abort();
+    }
+  }
+
+  private async read(signal: AbortSignal, onConnected: () => void): Promise<void> {
+    const query = `watch=true&allowWatchBookmarks=true&resourceVersion=${encodeURIComponent(this.version)}`;
+    const response = await this.client.send(`${this.path}?${query}`, { signal });
+    onConnected();
+    this.sink.connected();
+    if (response.body === null) throw new ApiError(0, 'Interrupted', 'the answer has no content');
+    for await (const text of readLines(response.body)) {
+      const { type, object } = JSON.parse(text) as WatchLine<T>;
+      if (type === 'ERROR') throw new ApiError(object.code ?? 500, object.reason ?? '', object.message ?? '');
+      if (type === 'DELETED') this.sink.remove(object);
+      else if (type !== 'BOOKMARK') this.sink.put(object);
+      this.version = object.metadata.resourceVersion;
+    }
+  }
+}

@@ -1,0 +1,29 @@
+// The filter of the resource list: words, a state and a node.
+import type { Resource } from '../api/objects';
+import { typeOf } from './names';
+
+export interface ResourceFilter {
+  text: string;
+  state: string;
+  node: string;
+}
+
+export function matches(resource: Resource, filter: ResourceFilter): boolean {
+  const { name, labels } = resource.metadata;
+  const state = resource.status?.state ?? '';
+  const node = resource.status?.node ?? '';
+  if (filter.state !== '' && state !== filter.state) return false;
+  if (filter.node !== '' && node !== filter.node) return false;
+  const tags = [...Object.entries(labels ?? {}).map(([key, value]) => `${key}=${value}`), ...(resource.spec?.tags ?? [])];
+  const all = [`${typeOf(resource)}:${name}`, state, node, resource.spec?.group ?? '', ...tags].join(' ').toLowerCase();
+  return filter.text
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => all.includes(word));
+}
+
+/** Returns the different values of a field, sorted. */
+export function choices(resources: Resource[], read: (resource: Resource) => string | null | undefined): string[] {
+  const values = resources.map(read).filter((value): value is string => value !== null && value !== undefined && value !== '');
+  return [...new Set(values)].sort();
+}

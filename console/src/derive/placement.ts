@@ -1,0 +1,150 @@
+// The layout of the placement view: columns of nodes, blocks of services, headroom, and the layout after a failure.
+import type { AffinityRule, Node, Overview, ReservationReport, Resource, UsageOverview } from '../api/objects';
+import { serviceTone } from './tones';
+import type { Tone } from './headline';
+import { quantity } from './quantity';
+
+export type Dimension = 'memory' | 'cpu' | 'count';
+
+export interface Block {
+  name: string;
+  type: string;
+  state: string;
+  tone: Tone;
+  /** Amount in the dimension of the layout. */
+  size: number;
+  /** Node from which the simulated failure moves the service. */
+  movedFrom?: string;
+  /** Reasons why no node is eligible after the simulated failure. */
+  stranded?: string[];
+}
+
+export interface Column {
+  node: string;
+  group: string;
+  state: string;
+  capacity: number;
+  allocated: number;
+  /** Largest amount that one failure of another node would move here. */
+  headroom: number;
+  blocks: Block[];
+  failed: boolean;
+}
+
+export interface PlacementFacts {
+  overview: Overview;
+  usage: UsageOverview;
+  resources: Resource[];
+  nodes: Node[];
+  report: ReservationReport | undefined;
+}
+
+/** Returns the dimension in which sizes differ: memory if requested, else cores, else one for each service. */
+export function bestDimension(usage: UsageOverview): Dimension {
+  if (usage.resources.some((resource) => (quantity(resource.requests.memory) ?? 0) > 0)) return 'memory';
+  if (usage.resources.some((resource) => (quantity(resource.requests.cpu) ?? 0) > 0)) return 'cpu';
+  return 'count';
+}
+
+type Amounts = { cpu?: string | number | null; memory?: string | number | null };
+
+function amount(amounts: Amounts | undefined, dimension: Dimension): number {
+  if (dimension === 'count') return 1;
+  return quantity(amounts?.[dimension]) ?? 0;
+}
+
+/** Returns the columns of registered nodes, ordered by node group and name. */
+export function columns(facts: PlacementFacts, dimension: Dimension): Column[] {
+  const { overview, usage, resources, nodes, report } = facts;
+  const requests = new Map(usage.resources.map((resource) => [resource.name, resource]));
+  const sizeOf = (name: string) => amount(requests.get(name)?.requests, dimension);
+  const known = new Map(nodes.map((node) => [node.metadata.name, node]));
+  const result = overview.nodes
+    .filter((node) => node.state !== 'Gone')
+    .map((node): Column => {
+      const amounts = usage.nodes.find((one) => one.name === node.name);
+      const blocks = resources
+        .filter((resource) => resource.status?.node === node.name)
+        .map((resource) => blockOf(resource, requests.get(resource.metadata.name)?.type ?? '', sizeOf));
+      const allocated = blocks.reduce((sum, block) => sum + block.size, 0);
+      return {
+        node: node.name,
+        group: known.get(node.name)?.spec?.nodeGroup ?? '',
+        state: node.state,
+        capacity: dimension === 'count' ? 0 : amount(amounts?.capacity, dimension),
+        allocated,
+        headroom: headroomOf(node.name, report, sizeOf),
+        blocks,
+        failed: false,
+      };
+    });
+  return result.sort((a, b) => (a.group === b.group ? order(a.node, b.node) : order(a.group, b.group)));
+}
+
+function order(a: string, b: string): number {
+  return a.localeCompare(b, 'en', { numeric: true });
+}
+
+function blockOf(resource: Resource, type: string, sizeOf: (name: string) => number): Block {
+  const { name } = resource.metadata;
+  return { name, type, state: resource.status?.state ?? 'Queued', tone: serviceTone(resource), size: sizeOf(name) };
+}
+
+/** Returns the services that no node has. */
+export function unplaced(resources: Resource[]): Block[] {
+  return resources
+    .filter((resource) => resource.status?.node == null)
+    .map((resource) => blockOf(resource, '', () => 0));
+}
+
+function headroomOf(node: string, report: ReservationReport | undefined, sizeOf: (name: string) => number): number {
+  const amounts = (report?.items ?? []).map((item) =>
+    (item.moves ?? []).filter((move) => move.to === node).reduce((sum, move) => sum + sizeOf(move.resource), 0),
+  );
+  return Math.max(0, ...amounts);
+}
+
+/** Returns the layout after the failure of a node, as the server has simulated it. */
+export function afterFailure(before: Column[], node: string, report: ReservationReport): Column[] {
+  const item = report.items.find((one) => one.nodes.length === 1 && one.nodes[0] === node);
+  const moves = new Map([...(item?.makeRoom ?? []), ...(item?.moves ?? [])].map((move) => [move.resource, move]));
+  const stranded = new Map((item?.withoutPlace ?? []).map((service) => [service.resource, service]));
+  const moving: Block[] = [];
+  const staying = before.map((column): Column => {
+    const blocks = column.blocks.flatMap((block) => {
+      if (moves.has(block.name)) {
+        moving.push({ ...block, movedFrom: column.node });
+        return [];
+      }
+      const lacks = stranded.get(block.name)?.lacks;
+      return [lacks === undefined ? block : { ...block, stranded: lacks.map((lack) => `${lack.node}: ${lack.message}`) }];
+    });
+    return { ...column, blocks, failed: column.node === node };
+  });
+  return staying.map((column) => ({
+    ...column,
+    blocks: [...column.blocks, ...moving.filter((block) => moves.get(block.name)?.to === column.node)],
+  }));
+}
+
+/** Services related by rules, with the sentence of each rule. */
+export interface Relation {
+  name: string;
+  kind: 'Positive' | 'Negative';
+}
+
+export function relations(name: string, rules: AffinityRule[]): { related: Relation[]; sentences: string[] } {
+  const related: Relation[] = [];
+  const sentences: string[] = [];
+  for (const rule of rules) {
+    const affinity = rule.spec?.resourceAffinity;
+    const bare = (affinity?.resources ?? []).map((one) => one.split(':').pop() ?? one);
+    if (rule.spec?.disabled === true || affinity == null || !bare.includes(name)) continue;
+    const kind = affinity.affinity === 'Positive' ? 'Positive' : 'Negative';
+    const others = bare.filter((one) => one !== name);
+    related.push(...others.map((other) => ({ name: other, kind }) as const));
+    const where = kind === 'Positive' ? 'same node as' : 'different node than';
+    sentences.push(`Rule ${rule.metadata.name}: ${affinity.strict === true ? '' : 'preferably '}${where} ${others.join(', ')}`);
+  }
+  return { related, sentences };
+}

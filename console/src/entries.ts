@@ -1,0 +1,22 @@
+// The views of the navigation, with their keys.
+import type { IconName } from './parts/icon';
+
+interface Entry {
+  path: string;
+  title: string;
+  icon: IconName;
+  key: string;
+}
+
+export const ENTRIES: Entry[] = [
+  { path: '', title: 'Overview', icon: 'overview', key: 'o' },
+  { path: 'placement', title: 'Placement', icon: 'placement', key: 'p' },
+  { path: 'resources', title: 'Resources', icon: 'resources', key: 'r' },
+  { path: 'nodes', title: 'Nodes', icon: 'nodes', key: 'n' },
+  { path: 'rules', title: 'Rules and groups', icon: 'rules', key: 'u' },
+  { path: 'capacity', title: 'Capacity', icon: 'capacity', key: 'c' },
+  { path: 'fencing', title: 'Fencing', icon: 'fencing', key: 'f' },
+  { path: 'cluster', title: 'Cluster', icon: 'cluster', key: 'l' },
+  { path: 'events', title: 'Events', icon: 'events', key: 'e' },
+  { path: 'operations', title: 'Operations', icon: 'operations', key: 'i' },
+];

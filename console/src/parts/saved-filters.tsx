@@ -1,0 +1,60 @@
+// Filters that the user has saved in this browser.
+import { useState } from 'preact/hooks';
+import { address, navigate, type Route } from '../router';
+
+const STORED = 'hactl.filters';
+
+interface SavedFilter {
+  name: string;
+  query: string;
+}
+
+function stored(): SavedFilter[] {
+  try {
+    return JSON.parse(localStorage.getItem(STORED) ?? '[]') as SavedFilter[];
+  } catch {
+    return [];
+  }
+}
+
+export function SavedFilters({ route }: { route: Route }) {
+  const [saved, setSaved] = useState(stored);
+  const query = [...route.parameters].filter(([, value]) => value !== '').map((pair) => pair.join('=')).join(' ');
+  const current = new URLSearchParams([...route.parameters].filter(([, value]) => value !== '')).toString();
+  const isSaved = saved.some((one) => one.query === current);
+  const store = (filters: SavedFilter[]) => {
+    localStorage.setItem(STORED, JSON.stringify(filters));
+    setSaved(filters);
+  };
+  return (
+    <>
+      {saved.length > 0 && (
+        <label>
+          <span class="hidden-text">Saved filters</span>
+          <select
+            value={isSaved ? current : ''}
+            onChange={(event) => navigate(address(route.parts, Object.fromEntries(new URLSearchParams(event.currentTarget.value))))}
+          >
+            <option value="">Saved filters</option>
+            {saved.map((one) => (
+              <option key={one.query} value={one.query}>
+                {one.name}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
+      {current !== '' && (
+        <button
+          type="button"
+          class="plain"
+          onClick={() =>
+            store(isSaved ? saved.filter((one) => one.query !== current) : [...saved, { name: query, query: current }])
+          }
+        >
+          {isSaved ? 'Forget filter' : 'Save filter'}
+        </button>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,235 @@
+// One node: heartbeat, watchdog and its margin, maintenance, fence devices, health checks, services and settings.
+import { ActionButton } from '../actions/run';
+import { confirmFenced, continueShutdown, fence, followStore, plannedActions, testWatchdog, unfence } from '../actions/nodes';
+import type { Node, NodeOverview, Resource } from '../api/objects';
+import { bytes, cores, quantity } from '../derive/quantity';
+import { seconds } from '../derive/time';
+import { isAbout } from '../derive/timeline';
+import { nodeTone, serviceTone } from '../derive/tones';
+import { Ago, Bar, Card, Empty, Facts, Loading, ObjectLink, PageTitle, State } from '../parts/basics';
+import { Conditions } from '../parts/conditions';
+import { Editor } from '../parts/editor';
+import { Table } from '../parts/table';
+import { Timeline } from '../parts/timeline';
+import { overview, useObjects, usePolled } from '../state/cluster';
+import { Watchdog } from './nodes';
+
+export function NodeView({ name }: { name: string }) {
+  const nodes = useObjects('nodes');
+  const resources = useObjects('resources');
+  const events = useObjects('events');
+  const { value } = usePolled(overview);
+  if (nodes === undefined || value === undefined) return <Loading />;
+  const node = nodes.find((one) => one.metadata.name === name);
+  const live = value.nodes.find((one) => one.name === name);
+  if (node === undefined) {
+    return (
+      <>
+        <PageTitle title={name} />
+        <Empty>{live === undefined ? 'No node has this name.' : 'The node was deleted; its last state is kept.'}</Empty>
+      </>
+    );
+  }
+  const services = (resources ?? []).filter((resource) => resource.status?.node === name);
+  const moving = (resources ?? []).filter((resource) => resource.status?.maintenanceNode === name);
+  return (
+    <>
+      <PageTitle title={name}>
+        <State tone={nodeTone(live?.state)}>{live?.state ?? 'Unknown'}</State>
+      </PageTitle>
+      <div class="toolbar">
+        {plannedActions(node).map((action) => (
+          <ActionButton key={action.command} actions={[action]} />
+        ))}
+        <ActionButton actions={[testWatchdog(node)]} />
+        <ActionButton actions={[fence(name)]} />
+      </div>
+      <div class="grid">
+        <Contact live={live} node={node} />
+        <WatchdogCard live={live} node={node} />
+        <Maintenance node={node} services={services} moved={moving.length} />
+        <Amounts node={node} />
+        <Recovery node={node} />
+        <FenceDevices node={node} />
+        <Card title="Services" wide>
+          {services.length === 0 ? (
+            <Empty>No services are assigned to this node.</Empty>
+          ) : (
+            <ul class="rows">
+              {services.map((resource) => (
+                <li key={resource.metadata.name}>
+                  <State tone={serviceTone(resource)}>{resource.status?.state ?? 'Queued'}</State>
+                  <ObjectLink kind="resource" name={resource.metadata.name} />
+                </li>
+              ))}
+            </ul>
+          )}
+        </Card>
+        <Checks node={node} />
+        <Card title="Conditions" wide>
+          <Conditions conditions={node.status?.conditions ?? []} />
+        </Card>
+        <Card title="Events" wide>
+          <Timeline events={(events ?? []).filter((event) => isAbout(event, 'Node', name))} limit={20} empty="No events in the last hour." />
+        </Card>
+        <Card title="Definition" wide>
+          <Editor plural="nodes" object={node} />
+        </Card>
+      </div>
+    </>
+  );
+}
+
+function Contact({ live, node }: { live: NodeOverview | undefined; node: Node }) {
+  return (
+    <Card title="Contact">
+      {live?.message !== undefined && <p class="lead">{live.message}</p>}
+      <Facts
+        facts={[
+          ['Last heartbeat', `${seconds(live?.silentSeconds)} ago`],
+          ['Lease', live?.lease === true ? 'Valid' : 'None'],
+          ['Registration', `${live?.fence ?? 'unknown'} (number ${live?.epoch ?? 0})`],
+          ['Fencing delay', seconds(node.status?.fencingDelaySeconds)],
+          ['Agent', `${live?.agent ?? ''} ${live?.version ?? ''}`],
+          ['Last seen', <Ago time={live?.lastSeen} />],
+        ]}
+      />
+    </Card>
+  );
+}
+
+function WatchdogCard({ live, node }: { live: NodeOverview | undefined; node: Node }) {
+  const watchdog = live?.watchdog;
+  return (
+    <Card title="Watchdog" aside={<Watchdog node={live} />}>
+      <Facts
+        facts={[
+          ['Driver', watchdog?.identity ?? 'none'],
+          ['Device', watchdog?.device ?? '–'],
+          ['Timeout', seconds(watchdog?.timeoutSeconds)],
+          ['Smallest margin', seconds(watchdog?.seen?.minMarginSeconds)],
+          ['Largest delay', seconds(watchdog?.seen?.maxDelaySeconds)],
+          [
+            'Last test',
+            watchdog?.lastTest == null ? (
+              'Never tested'
+            ) : (
+              <>
+                reset after {seconds(watchdog.lastTest.lastedSeconds)}, <Ago time={watchdog.lastTest.at} />
+              </>
+            ),
+          ],
+          ['Drivers of services', (node.status?.drivers ?? []).join(', ') || '–'],
+        ]}
+      />
+    </Card>
+  );
+}
+
+function Maintenance({ node, services, moved }: { node: Node; services: Resource[]; moved: number }) {
+  const isOn = node.spec?.maintenance === true;
+  return (
+    <Card
+      title="Maintenance"
+      aside={<State tone={isOn ? 'warn' : 'idle'}>{isOn ? 'Enabled' : 'Off'}</State>}
+    >
+      {isOn ? (
+        <>
+          <Bar label="Moved away" used={moved} total={Math.max(1, moved + services.length)} text={`${moved} of ${moved + services.length} services`} />
+          <p class="quiet">
+            {services.length === 0
+              ? 'The node is empty.'
+              : `Waiting for ${services.map((resource) => resource.metadata.name).join(', ')}.`}
+          </p>
+        </>
+      ) : (
+        <p class="quiet">
+          {node.spec?.schedulable === false ? 'Cordoned: no new services are scheduled here.' : 'New services may be scheduled here.'}
+        </p>
+      )}
+      {node.status?.mode !== undefined && node.status.mode.startsWith('Shut') && (
+        <ActionButton actions={[continueShutdown(node)]} />
+      )}
+    </Card>
+  );
+}
+
+function Amounts({ node }: { node: Node }) {
+  const { capacity, allocated, usage } = node.status ?? {};
+  const cpu = quantity(capacity?.cpu) ?? 0;
+  const memory = quantity(capacity?.memory) ?? 0;
+  const bar = (label: string, used: string | number | null | undefined, total: number, show: (value: number) => string) => (
+    <Bar label={label} used={quantity(used) ?? 0} total={total} text={`${show(quantity(used) ?? 0)} of ${show(total)}`} />
+  );
+  return (
+    <Card title="Capacity">
+      {bar('Cores requested', allocated?.cpu, cpu, cores)}
+      {bar('Cores in use', usage?.cpu, cpu, cores)}
+      {bar('Memory requested', allocated?.memory, memory, bytes)}
+      {bar('Memory in use', usage?.memory, memory, bytes)}
+    </Card>
+  );
+}
+
+/** Statements that only a person at the machine can make. */
+function Recovery({ node }: { node: Node }) {
+  return (
+    <Card title="Manual recovery">
+      <p class="quiet">For a node that does not return on its own. Each action can lose data, and asks for confirmation.</p>
+      <div class="buttons left">
+        <ActionButton actions={[confirmFenced(node)]} />
+        <ActionButton actions={[unfence(node)]} />
+        <ActionButton actions={[followStore(node.metadata.name)]} />
+      </div>
+    </Card>
+  );
+}
+
+function FenceDevices({ node }: { node: Node }) {
+  const devices = node.spec?.fencing?.devices ?? [];
+  const health = node.status?.conditions?.filter((condition) => condition.type === 'FenceDevicesHealthy') ?? [];
+  return (
+    <Card title="Fence devices">
+      {devices.length === 0 ? (
+        <Empty>None. The watchdog alone fences this node.</Empty>
+      ) : (
+        <ul class="rows">
+          {devices.map((device, index) => (
+            <li key={index}>
+              <strong>{device.name ?? `Device ${index + 1}`}</strong>
+              <span class="quiet">
+                {device.kind}, {device.action}, priority {device.priority ?? 0}:{' '}
+                {(device.parts ?? []).map((part) => part.agent).join(', ')}
+              </span>
+            </li>
+          ))}
+        </ul>
+      )}
+      {health.length > 0 && <Conditions conditions={health} />}
+    </Card>
+  );
+}
+
+function Checks({ node }: { node: Node }) {
+  const checks = node.status?.checks ?? [];
+  if (checks.length === 0) return null;
+  return (
+    <Card title="Health checks" wide>
+      <Table
+        label="Health checks"
+        rows={checks}
+        keyOf={(check) => check.name ?? ''}
+        columns={[
+          {
+            title: 'Check',
+            cell: (check) => (
+              <State tone={check.verdict === 'Ok' ? 'ok' : check.verdict === 'Warn' ? 'warn' : 'bad'}>{check.name}</State>
+            ),
+          },
+          { title: 'Finding', cell: (check) => check.seen ?? '' },
+          { title: 'Suggested action', cell: (check) => (check.verdict === 'Ok' ? '' : (check.help ?? '')) },
+        ]}
+      />
+    </Card>
+  );
+}

@@ -1,0 +1,351 @@
+// The placement view: nodes as columns, services as blocks; drag a block to migrate it, press a node to simulate its failure.
+import { useCallback, useMemo, useRef, useState } from 'preact/hooks';
+import { ask } from '../actions/run';
+import { migrate } from '../actions/services';
+import type { AffinityRule, ReservationReport } from '../api/objects';
+import {
+  afterFailure,
+  bestDimension,
+  columns as layoutColumns,
+  relations,
+  unplaced,
+  type Block,
+  type Column,
+  type Dimension,
+  type Relation,
+} from '../derive/placement';
+import { bytes, cores } from '../derive/quantity';
+import { nodeTone } from '../derive/tones';
+import { Card, Empty, Loading, ObjectLink, PageTitle, State } from '../parts/basics';
+import { forbidden, useDrag, type Drag } from '../parts/drag';
+import { useFlight } from '../parts/flight';
+import { Icon } from '../parts/icon';
+import { TargetDialog } from '../parts/move';
+import { setParameters, type Route } from '../router';
+import { overview, reservation, usage, useObjects, usePolled } from '../state/cluster';
+import { refusal } from '../state/session';
+
+/** Height of the largest node, in pixels. */
+const HEIGHT = 380;
+/** Number of services above which every column shows only their number. */
+const MAX_BLOCKS = 3000;
+
+const SHOW: Record<Dimension, (value: number) => string> = {
+  memory: bytes,
+  cpu: cores,
+  count: (value) => `${value}`,
+};
+
+export function PlacementView({ route }: { route: Route }) {
+  const { value } = usePolled(overview);
+  const amounts = usePolled(usage).value;
+  const report = usePolled(reservation).value;
+  const resources = useObjects('resources');
+  const nodes = useObjects('nodes');
+  const rules = useObjects('affinityrules');
+  if (value === undefined || amounts === undefined || resources === undefined || nodes === undefined) return <Loading />;
+  const chosen = route.parameters.get('size') as Dimension | null;
+  const dimension = chosen ?? bestDimension(amounts);
+  const failing = route.parameters.get('fail') ?? '';
+  const before = layoutColumns({ overview: value, usage: amounts, resources, nodes, report }, dimension);
+  const shown = failing !== '' && report !== undefined ? afterFailure(before, failing, report) : before;
+  const toggle = (node: string) => setParameters(route, { fail: node === failing ? '' : node });
+  return (
+    <>
+      <PageTitle title="Placement">
+        <label class="inline">
+          Size by
+          <select value={dimension} onChange={(event) => setParameters(route, { size: event.currentTarget.value })}>
+            <option value="memory">requested memory</option>
+            <option value="cpu">requested cores</option>
+            <option value="count">number of services</option>
+          </select>
+        </label>
+        {failing !== '' && (
+          <button type="button" class="primary" onClick={() => toggle(failing)}>
+            End the simulation
+          </button>
+        )}
+      </PageTitle>
+      {failing !== '' && report !== undefined && <FailureText node={failing} report={report} />}
+      {before.length === 0 ? (
+        <Empty>No nodes.</Empty>
+      ) : (
+        <Board
+          shown={shown}
+          dimension={dimension}
+          rules={rules ?? []}
+          simulated={failing !== ''}
+          toggle={toggle}
+          isAggregated={resources.length > MAX_BLOCKS}
+        />
+      )}
+      <Unplaced blocks={unplaced(resources)} />
+      <p class="quiet legend">
+        <span>
+          <i class="swatch headroom" /> Capacity that a failure of another node would use
+        </span>
+        <span>
+          <i class="swatch free" /> Free capacity
+        </span>
+      </p>
+    </>
+  );
+}
+
+function FailureText({ node, report }: { node: string; report: ReservationReport }) {
+  const item = report.items.find((one) => one.nodes.length === 1 && one.nodes[0] === node);
+  if (item === undefined) {
+    return (
+      <div class="banner warn" role="status">
+        <Icon name="warn" />
+        <span>The server has not simulated a failure of {node}, because the node runs no services or is not available.</span>
+      </div>
+    );
+  }
+  const isFatal = item.verdict === 'Fails';
+  return (
+    <div class={isFatal ? 'banner bad' : 'banner ok'} role="status">
+      <Icon name={isFatal ? 'bad' : 'ok'} />
+      <div>
+        <strong>If {node} fails now:</strong> {item.because}.
+        {(item.withoutPlace ?? []).map((service) => (
+          <p key={service.resource}>
+            <strong>{service.resource}</strong> cannot run:{' '}
+            {service.lacks.map((lack) => `${lack.node}: ${lack.message}`).join('; ')}
+            {service.more > 0 ? `; ${service.more} more nodes` : ''}
+          </p>
+        ))}
+        {(item.makeRoom ?? []).map((move) => (
+          <p key={move.resource}>
+            {move.resource} is preempted: {move.from} → {move.to}
+          </p>
+        ))}
+        {(item.moves ?? []).length > 0 && (
+          <p>{(item.moves ?? []).map((move) => `${move.resource} → ${move.to}`).join(', ')}</p>
+        )}
+      </div>
+    </div>
+  );
+}
+
+interface BoardProps {
+  shown: Column[];
+  dimension: Dimension;
+  rules: AffinityRule[];
+  simulated: boolean;
+  isAggregated: boolean;
+  toggle: (node: string) => void;
+}
+
+function Board({ shown, dimension, rules, simulated, isAggregated, toggle }: BoardProps) {
+  const board = useRef<HTMLDivElement>(null);
+  const [target, setTarget] = useState<string | undefined>(undefined);
+  const [pointed, setPointed] = useState<string | undefined>(undefined);
+  const drop = useCallback((name: string, node: string) => ask([migrate(name, node)]), []);
+  const { drag, press, wasDragged } = useDrag(drop);
+  useFlight(board, shown.map((column) => column.blocks.map((block) => block.name).join()).join(';'));
+  const refused = refusal({ verb: 'create', resource: 'operations/Migrate' });
+  const { related, sentences } = useMemo(
+    () => (pointed === undefined ? { related: [], sentences: [] } : relations(pointed, rules)),
+    [pointed, rules],
+  );
+  const largest = Math.max(1, ...shown.map((column) => column.capacity));
+  const groups = [...new Set(shown.map((column) => column.group))];
+  const canDrag = refused === undefined && !simulated;
+  return (
+    <>
+      <div class={drag === undefined ? 'board' : 'board dragging'} ref={board} onKeyDown={moveFocus}>
+        {groups.map((group) => (
+          <section key={group} class="lane" aria-label={group === '' ? 'Nodes' : `Node group ${group}`}>
+            {group !== '' && <h2>{group}</h2>}
+            <div class="columns">
+              {shown
+                .filter((column) => column.group === group)
+                .map((column) => (
+                  <ColumnBox
+                    key={column.node}
+                    column={column}
+                    scale={dimension === 'count' ? 0 : HEIGHT / largest}
+                    dimension={dimension}
+                    drag={drag}
+                    related={related}
+                    isAggregated={isAggregated}
+                    toggle={() => toggle(column.node)}
+                    point={setPointed}
+                    press={canDrag ? press : undefined}
+                    open={(name) => {
+                      if (!wasDragged()) setTarget(name);
+                    }}
+                  />
+                ))}
+            </div>
+          </section>
+        ))}
+      </div>
+      <p class="quiet hint" role="status">
+        {sentences.length > 0
+          ? sentences.join('. ')
+          : refused !== undefined
+            ? `Services cannot be dragged: ${refused}.`
+            : 'Drag a service to another node, or select it with Enter. Select the name of a node to simulate its failure.'}
+      </p>
+      {drag !== undefined && <Ghost drag={drag} />}
+      {target !== undefined && <TargetDialog names={[target]} kind="Migrate" onClose={() => setTarget(undefined)} />}
+    </>
+  );
+}
+
+/** Moves the focus between blocks: up and down within a node, left and right between nodes. */
+function moveFocus(event: KeyboardEvent): void {
+  const block = (event.target as HTMLElement).closest<HTMLElement>('.block');
+  const column = block?.closest<HTMLElement>('[data-node]');
+  if (block == null || column == null) return;
+  const blocks = [...column.querySelectorAll<HTMLElement>('.block')];
+  const all = [...document.querySelectorAll<HTMLElement>('[data-node]')].filter((one) => one.querySelector('.block') !== null);
+  let next: HTMLElement | null | undefined;
+  if (event.key === 'ArrowUp') next = blocks[blocks.indexOf(block) + 1];
+  else if (event.key === 'ArrowDown') next = blocks[blocks.indexOf(block) - 1];
+  else if (event.key === 'ArrowRight') next = all[all.indexOf(column) + 1]?.querySelector<HTMLElement>('.block');
+  else if (event.key === 'ArrowLeft') next = all[all.indexOf(column) - 1]?.querySelector<HTMLElement>('.block');
+  else return;
+  event.preventDefault();
+  next?.focus();
+}
+
+interface ColumnProps {
+  column: Column;
+  /** Pixels for one unit; 0 if all blocks have the same height. */
+  scale: number;
+  dimension: Dimension;
+  drag: Drag | undefined;
+  related: Relation[];
+  isAggregated: boolean;
+  toggle: () => void;
+  point: (name: string | undefined) => void;
+  press: ((name: string, event: PointerEvent) => void) | undefined;
+  open: (name: string) => void;
+}
+
+function ColumnBox(props: ColumnProps) {
+  const { column, scale, dimension, drag, toggle } = props;
+  const reasons = drag === undefined ? undefined : forbidden(drag, column.node);
+  const isKnown = drag?.explanation !== undefined;
+  const isCurrent = drag?.explanation?.nodes.some((one) => one.node === column.node && one.current) === true;
+  const dropClass = drag === undefined || !isKnown || isCurrent ? '' : reasons === undefined ? ' eligible' : ' forbidden';
+  const over = drag?.over === column.node ? ' over' : '';
+  const height = scale === 0 ? undefined : { minHeight: `${Math.max(60, column.capacity * scale)}px` };
+  const show = SHOW[dimension];
+  return (
+    <div class={`column${dropClass}${over}${column.failed ? ' failed' : ''}`} data-node={column.node}>
+      <button type="button" class="column-title" aria-pressed={column.failed} onClick={toggle}>
+        <strong>{column.node}</strong>
+        <span class="hidden-text">: simulate a failure</span>
+      </button>
+      <span class="column-facts">
+        <State tone={column.failed ? 'bad' : nodeTone(column.state as 'Online')}>{column.failed ? 'Failed' : column.state}</State>
+        <span class="quiet number">
+          {dimension === 'count'
+            ? `${column.blocks.length} ${column.blocks.length === 1 ? 'service' : 'services'}`
+            : `${show(column.blocks.reduce((sum, block) => sum + block.size, 0))} of ${show(column.capacity)}`}
+        </span>
+      </span>
+      <div class="column-body" style={height}>
+        {reasons !== undefined && <p class="column-reason">{reasons.join('; ')}</p>}
+        {scale > 0 && !column.failed && column.headroom > 0 && (
+          <div
+            class="headroom"
+            style={{ height: `${column.headroom * scale}px` }}
+            role="img"
+            aria-label={`Headroom for a failure: ${show(column.headroom)}`}
+          />
+        )}
+        <Blocks {...props} />
+      </div>
+    </div>
+  );
+}
+
+function Blocks(props: ColumnProps) {
+  const { column, isAggregated } = props;
+  if (isAggregated) return <div class="block idle">{column.blocks.length} services</div>;
+  return (
+    <>
+      {column.blocks.map((block) => (
+        <BlockBox key={block.name} block={block} {...props} />
+      ))}
+    </>
+  );
+}
+
+function BlockBox({ block, scale, dimension, related, drag, point, press, open }: ColumnProps & { block: Block }) {
+  const relation = related.find((one) => one.name === block.name);
+  const classes = [
+    'block',
+    block.stranded === undefined ? block.tone : 'bad',
+    block.movedFrom === undefined ? '' : 'moved',
+    drag?.name === block.name ? 'dragged' : '',
+    relation === undefined ? '' : relation.kind === 'Positive' ? 'together' : 'apart',
+  ];
+  const size = dimension === 'count' ? '' : `, ${SHOW[dimension](block.size)}`;
+  const detail =
+    block.stranded !== undefined
+      ? 'no eligible node'
+      : block.movedFrom !== undefined
+        ? `from ${block.movedFrom}`
+        : block.state;
+  return (
+    <button
+      type="button"
+      class={classes.filter((one) => one !== '').join(' ')}
+      data-name={block.name}
+      style={scale === 0 ? undefined : { height: `${Math.max(22, block.size * scale)}px` }}
+      title={[`${block.name}: ${detail}${size}`, ...(block.stranded ?? [])].join('\n')}
+      onPointerDown={(event) => press?.(block.name, event)}
+      onPointerEnter={() => point(block.name)}
+      onPointerLeave={() => point(undefined)}
+      onFocus={() => point(block.name)}
+      onBlur={() => point(undefined)}
+      onClick={() => open(block.name)}
+    >
+      <Icon name={block.stranded !== undefined ? 'bad' : block.movedFrom !== undefined ? 'move' : block.tone} />
+      <span class="block-name">{block.name}</span>
+      <span class="block-detail">{detail}</span>
+    </button>
+  );
+}
+
+/** The dragged block under the pointer, with the verdict about the node below it. */
+function Ghost({ drag }: { drag: Drag }) {
+  const reasons = drag.over === undefined ? undefined : forbidden(drag, drag.over);
+  const text =
+    drag.explanation === undefined
+      ? 'Reading eligible nodes…'
+      : drag.over === undefined
+        ? 'Drop on a node'
+        : reasons === undefined
+          ? `Migrate to ${drag.over}`
+          : reasons.join('; ');
+  return (
+    <div class={reasons === undefined ? 'ghost' : 'ghost refused'} style={{ left: `${drag.x}px`, top: `${drag.y}px` }} role="status">
+      <strong>{drag.name}</strong>
+      <span>{text}</span>
+    </div>
+  );
+}
+
+function Unplaced({ blocks }: { blocks: Block[] }) {
+  if (blocks.length === 0) return null;
+  return (
+    <Card title="Not on a node" wide>
+      <ul class="rows">
+        {blocks.map((block) => (
+          <li key={block.name}>
+            <State tone={block.tone}>{block.state}</State>
+            <ObjectLink kind="resource" name={block.name} />
+          </li>
+        ))}
+      </ul>
+    </Card>
+  );
+}
