@@ -20,5 +20,5 @@ export default defineConfig({
       ]),
     ),
   },
-  test: { include: ['tests/unit/**/*.test.ts'] },
+  test: { include: ['tests/unit/**/*.test.ts'], setupFiles: ['tests/unit/setup.ts'] },
 });

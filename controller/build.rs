@@ -34,12 +34,17 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_hidden = entry_name(&path).starts_with('.');
+        let is_compressed = path.extension().is_some_and(|extension| extension == "gz");
         if path.is_dir() {
             collect(&path, files)?;
-        } else if !name.ends_with(".gz") && !name.starts_with('.') {
+        } else if !is_compressed && !is_hidden {
             files.push(path);
         }
     }
     Ok(())
+}
+
+fn entry_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -15,6 +15,8 @@ export interface Action {
   warning?: string;
   /** Sends the request; a dry run changes nothing and answers with the effects as warnings. */
   send: (dryRun: boolean) => Promise<Answer<unknown>>;
+  /** Reads the effects if a dry run of the request does not report them. */
+  readEffects?: () => Promise<string[]>;
 }
 
 export type OperationSpec = Operation['spec'];

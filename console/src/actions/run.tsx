@@ -58,7 +58,8 @@ function useEffects(actions: Action[]): Effects {
     let current = true;
     const one = async (action: Action) => {
       try {
-        return { lines: (await action.send(true)).warnings, error: undefined };
+        const { warnings } = await action.send(true);
+        return { lines: (await action.readEffects?.()) ?? warnings, error: undefined };
       } catch (error) {
         return { lines: [], error: error instanceof ApiError ? error.message : String(error) };
       }

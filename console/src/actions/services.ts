@@ -1,4 +1,5 @@
 // Actions on services: each is recorded as an Operation, as hactl does.
+import { readExplanation } from '../api/explanation';
 import type { Resource } from '../api/objects';
 import { operation, removal, type Action } from './action';
 
@@ -44,6 +45,7 @@ export function migrate(name: string, node: string): Action {
     title: `Migrate ${name} to ${node}`,
     command: `hactl migrate ${name} ${node}`,
     ...operation({ action: 'Migrate', resource: name, node }),
+    readEffects: () => targetVerdict(name, node),
   };
 }
 
@@ -53,7 +55,18 @@ export function relocate(name: string, node: string): Action {
     title: `Relocate ${name} to ${node}: stop, move, start`,
     command: `hactl relocate ${name} ${node}`,
     ...operation({ action: 'Relocate', resource: name, node }),
+    readEffects: () => targetVerdict(name, node),
   };
+}
+
+/** Returns the server's verdict about the target of a move. */
+async function targetVerdict(name: string, node: string): Promise<string[]> {
+  const explanation = await readExplanation(name);
+  const verdict = explanation.nodes.find((one) => one.node === node);
+  const causes = (verdict?.causes ?? []).map((cause) => `${node}: ${cause.message}`);
+  const from = explanation.node == null ? 'no node' : explanation.node;
+  const eligible = verdict?.allowed === true ? 'eligible' : 'not eligible';
+  return [`${name} would move from ${from} to ${node}, which is ${eligible}`, ...causes];
 }
 
 export function removeResource(name: string): Action {

@@ -5,7 +5,12 @@ export type Tone = 'ok' | 'warn' | 'bad' | 'idle';
 
 export interface Headline {
   tone: Tone;
-  sentences: string[];
+  sentences: Sentence[];
+}
+
+export interface Sentence {
+  text: string;
+  tone: Tone;
 }
 
 function count(number: number, noun: string): string {
@@ -17,32 +22,37 @@ export function isReady(resource: Resource): boolean {
   return conditionOf(resource, 'Ready')?.status === 'True';
 }
 
-function servicesSentence(resources: Resource[]): string {
+function servicesSentence(resources: Resource[]): Sentence {
   const started = resources.filter((resource) => (resource.spec?.state ?? 'Started') === 'Started');
   const running = started.filter(isReady).length;
-  if (resources.length === 0) return 'No services are declared.';
-  if (started.length === 0) return `${count(resources.length, 'service')} declared, none is to run.`;
-  if (running < started.length) return `${running} of ${count(started.length, 'service')} run.`;
-  return started.length === 1 ? 'The only service runs.' : `All ${started.length} services run.`;
+  if (started.length === 0) {
+    const text = resources.length === 0 ? 'No services are declared.' : 'Every service is stopped as requested.';
+    return { text, tone: 'idle' };
+  }
+  if (running < started.length) return { text: `${running} of ${count(started.length, 'service')} run.`, tone: 'bad' };
+  return { text: started.length === 1 ? 'The only service runs.' : `All ${started.length} services run.`, tone: 'ok' };
 }
 
-function capacitySentence(report: ReservationReport | undefined): string | undefined {
+function capacitySentence(report: ReservationReport | undefined): Sentence | undefined {
   if (report === undefined) return undefined;
   if (report.verdict === 'Survives') {
-    return (report.failureTolerance ?? 1) > 1 ? `Any ${report.failureTolerance} nodes may fail.` : 'Any one node may fail.';
+    const tolerance = report.failureTolerance ?? 1;
+    return { text: tolerance > 1 ? `Any ${tolerance} nodes may fail.` : 'Any one node may fail.', tone: 'ok' };
   }
   const fatal = report.items.filter((item) => item.verdict === 'Fails');
-  const [first] = fatal;
-  if (first === undefined) return 'Whether a node may fail is unknown.';
-  if (fatal.length === 1) return `${first.what[0]?.toUpperCase()}${first.what.slice(1)} may not fail.`;
-  return `${fatal.length} nodes may not fail.`;
+  if (fatal.length === 0) return { text: 'The failover capacity is undecided.', tone: 'warn' };
+  const nodes = fatal.flatMap((item) => item.nodes);
+  const which = nodes.length > 3 ? `one of ${nodes.length} nodes` : nodes.join(' or ');
+  return { text: `If ${which} fails, some services cannot run.`, tone: 'warn' };
 }
 
-function watchdogSentence(overview: Overview): string | undefined {
+function watchdogSentence(overview: Overview): Sentence | undefined {
   const nodes = overview.nodes.filter((node) => node.state !== 'Gone');
   if (nodes.length === 0) return undefined;
   const armed = nodes.filter((node) => node.lease && node.watchdog?.armed === true).length;
-  return `Watchdogs armed on ${armed} of ${count(nodes.length, 'node')}.`;
+  // The watchdog of a node without services need not be armed.
+  const isComplete = nodes.every((node) => node.services === 0 || (node.lease && node.watchdog?.armed === true));
+  return { text: `Watchdogs armed on ${armed} of ${count(nodes.length, 'node')}.`, tone: isComplete ? 'ok' : 'warn' };
 }
 
 function tone(overview: Overview): Tone {
@@ -57,18 +67,18 @@ export function headline(
   resources: Resource[],
   report: ReservationReport | undefined,
 ): Headline {
-  const first = !overview.store.quorum
+  const failure = !overview.store.quorum
     ? 'etcd has no quorum: services run unchanged, but cannot be recovered.'
     : overview.leader == null
       ? 'No controller is leader: services run unchanged, but cannot be recovered.'
       : undefined;
-  const disarmed = overview.arming === 'Armed' || overview.arming === '' ? undefined : `The cluster is ${overview.arming.toLowerCase()}.`;
+  const isArmed = overview.arming === 'Armed' || overview.arming === '';
   const sentences = [
-    first,
-    disarmed,
+    failure === undefined ? undefined : { text: failure, tone: 'bad' as const },
+    isArmed ? undefined : { text: `The cluster is ${overview.arming.toLowerCase()}.`, tone: 'warn' as const },
     overview.store.quorum ? servicesSentence(resources) : undefined,
     overview.store.quorum ? capacitySentence(report) : undefined,
     watchdogSentence(overview),
   ];
-  return { tone: tone(overview), sentences: sentences.filter((one): one is string => one !== undefined) };
+  return { tone: tone(overview), sentences: sentences.filter((one) => one !== undefined) };
 }

@@ -1,5 +1,5 @@
 // The layout of the placement view: columns of nodes, blocks of services, headroom, and the layout after a failure.
-import type { AffinityRule, Node, Overview, ReservationReport, Resource, UsageOverview } from '../api/objects';
+import type { AffinityRule, Node, Overview, Plan, ReservationReport, Resource, UsageOverview } from '../api/objects';
 import { serviceTone } from './tones';
 import type { Tone } from './headline';
 import { quantity } from './quantity';
@@ -104,10 +104,25 @@ function headroomOf(node: string, report: ReservationReport | undefined, sizeOf:
   return Math.max(0, ...amounts);
 }
 
+export type Failure = ReservationReport['items'][number];
+export type Move = NonNullable<Failure['moves']>[number];
+
+/** Returns the report about the failure of one node. */
+export function failureOf(node: string, report: ReservationReport | undefined): Failure | undefined {
+  return report?.items.find((item) => item.nodes.length === 1 && item.nodes[0] === node);
+}
+
+/** Returns the moves of a plan for the maintenance of the node. */
+export function movesOf(plan: Plan, node: string): Move[] {
+  return plan.effects
+    .filter((effect) => effect.from === node && effect.to != null && effect.to !== node)
+    .map((effect) => ({ resource: effect.resource, from: node, to: effect.to ?? '' }));
+}
+
 /** Returns the layout after the failure of a node, as the server has simulated it. */
-export function afterFailure(before: Column[], node: string, report: ReservationReport): Column[] {
-  const item = report.items.find((one) => one.nodes.length === 1 && one.nodes[0] === node);
-  const moves = new Map([...(item?.makeRoom ?? []), ...(item?.moves ?? [])].map((move) => [move.resource, move]));
+export function afterFailure(before: Column[], node: string, item: Failure | undefined, otherMoves: Move[]): Column[] {
+  const all = [...otherMoves, ...(item?.makeRoom ?? []), ...(item?.moves ?? [])];
+  const moves = new Map(all.map((move) => [move.resource, move]));
   const stranded = new Map((item?.withoutPlace ?? []).map((service) => [service.resource, service]));
   const moving: Block[] = [];
   const staying = before.map((column): Column => {

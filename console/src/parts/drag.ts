@@ -1,7 +1,7 @@
 // Dragging of a block with a mouse, pen or finger: which block is dragged, and over which column.
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { client } from '../api/client';
-import { objectPath, type Explanation } from '../api/objects';
+import { readExplanation } from '../api/explanation';
+import type { Explanation } from '../api/objects';
 
 /** Distance after which a press becomes a drag. */
 const THRESHOLD_PIXELS = 6;
@@ -48,7 +48,7 @@ export function useDrag(drop: (name: string, node: string) => void): {
       if (latest.current === undefined && Math.hypot(x - start.x, y - start.y) < THRESHOLD_PIXELS) return;
       if (!dragged.current) {
         dragged.current = true;
-        client.get<Explanation>(`${objectPath('resources', start.name)}/explain`).then(
+        readExplanation(start.name).then(
           (explanation) => setDrag((current) => (current === undefined ? current : { ...current, explanation })),
           () => undefined,
         );

@@ -2,17 +2,13 @@
 import { useEffect, useState } from 'preact/hooks';
 import { ask } from '../actions/run';
 import { migrate, relocate } from '../actions/services';
-import { client } from '../api/client';
-import { objectPath, type Explanation } from '../api/objects';
+import { readExplanation } from '../api/explanation';
+import type { Explanation } from '../api/objects';
 import { refusal } from '../state/session';
 import { State } from './basics';
 import { Dialog } from './dialog';
 
 export type MoveKind = 'Migrate' | 'Relocate';
-
-export function readExplanation(name: string): Promise<Explanation> {
-  return client.get<Explanation>(`${objectPath('resources', name)}/explain`);
-}
 
 export interface Target {
   node: string;

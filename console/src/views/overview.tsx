@@ -29,7 +29,9 @@ export function OverviewView() {
         </span>
         <h1 tabIndex={-1} aria-live="polite">
           {sentences.map((sentence) => (
-            <span key={sentence}>{sentence} </span>
+            <span key={sentence.text} class={sentence.tone}>
+              {sentence.text}{' '}
+            </span>
           ))}
         </h1>
       </div>

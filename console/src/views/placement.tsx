@@ -1,17 +1,22 @@
 // The placement view: nodes as columns, services as blocks; drag a block to migrate it, press a node to simulate its failure.
-import { useCallback, useMemo, useRef, useState } from 'preact/hooks';
+import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ask } from '../actions/run';
 import { migrate } from '../actions/services';
-import type { AffinityRule, ReservationReport } from '../api/objects';
+import { client } from '../api/client';
+import type { AffinityRule, Node, Plan } from '../api/objects';
 import {
   afterFailure,
   bestDimension,
   columns as layoutColumns,
+  failureOf,
+  movesOf,
   relations,
   unplaced,
   type Block,
   type Column,
   type Dimension,
+  type Failure,
+  type Move,
   type Relation,
 } from '../derive/placement';
 import { bytes, cores } from '../derive/quantity';
@@ -43,12 +48,14 @@ export function PlacementView({ route }: { route: Route }) {
   const resources = useObjects('resources');
   const nodes = useObjects('nodes');
   const rules = useObjects('affinityrules');
+  const failing = route.parameters.get('fail') ?? '';
+  const failure = failing === '' ? undefined : failureOf(failing, report);
+  const otherMoves = useOtherMoves(failure, nodes ?? []);
   if (value === undefined || amounts === undefined || resources === undefined || nodes === undefined) return <Loading />;
   const chosen = route.parameters.get('size') as Dimension | null;
   const dimension = chosen ?? bestDimension(amounts);
-  const failing = route.parameters.get('fail') ?? '';
   const before = layoutColumns({ overview: value, usage: amounts, resources, nodes, report }, dimension);
-  const shown = failing !== '' && report !== undefined ? afterFailure(before, failing, report) : before;
+  const shown = failing === '' ? before : afterFailure(before, failing, failure, otherMoves);
   const toggle = (node: string) => setParameters(route, { fail: node === failing ? '' : node });
   return (
     <>
@@ -67,7 +74,7 @@ export function PlacementView({ route }: { route: Route }) {
           </button>
         )}
       </PageTitle>
-      {failing !== '' && report !== undefined && <FailureText node={failing} report={report} />}
+      {failing !== '' && report !== undefined && <FailureText node={failing} item={failure} otherMoves={otherMoves} />}
       {before.length === 0 ? (
         <Empty>No nodes.</Empty>
       ) : (
@@ -93,8 +100,34 @@ export function PlacementView({ route }: { route: Route }) {
   );
 }
 
-function FailureText({ node, report }: { node: string; report: ReservationReport }) {
-  const item = report.items.find((one) => one.nodes.length === 1 && one.nodes[0] === node);
+/**
+ * Returns the moves of the services that could run elsewhere although some could not. The report does not contain these moves,
+ * so the server plans a maintenance of the node.
+ */
+function useOtherMoves(failure: Failure | undefined, nodes: Node[]): Move[] {
+  const [moves, setMoves] = useState<Move[]>([]);
+  const name = failure === undefined || failure.verdict === 'Survives' ? '' : (failure.nodes[0] ?? '');
+  const node = nodes.find((one) => one.metadata.name === name);
+  const generation = node?.metadata.generation;
+  useEffect(() => {
+    setMoves([]);
+    if (node === undefined) return undefined;
+    let current = true;
+    const changed = { ...node, spec: { ...node.spec, maintenance: true } };
+    client.write<Plan>('POST', '/apis/hactl.io/v1/plan', { objects: [changed] }).then(
+      ({ body }) => {
+        if (current) setMoves(movesOf(body, name));
+      },
+      () => undefined,
+    );
+    return () => {
+      current = false;
+    };
+  }, [name, generation, failure?.withoutPlace?.length]);
+  return moves;
+}
+
+function FailureText({ node, item, otherMoves }: { node: string; item: Failure | undefined; otherMoves: Move[] }) {
   if (item === undefined) {
     return (
       <div class="banner warn" role="status">
@@ -121,11 +154,19 @@ function FailureText({ node, report }: { node: string; report: ReservationReport
             {move.resource} is preempted: {move.from} → {move.to}
           </p>
         ))}
-        {(item.moves ?? []).length > 0 && (
-          <p>{(item.moves ?? []).map((move) => `${move.resource} → ${move.to}`).join(', ')}</p>
-        )}
+        <MoveList title="Moves" moves={item.moves ?? []} />
+        <MoveList title="Other services, placed as for a maintenance" moves={otherMoves} />
       </div>
     </div>
+  );
+}
+
+function MoveList({ title, moves }: { title: string; moves: Move[] }) {
+  if (moves.length === 0) return null;
+  return (
+    <p>
+      {title}: {moves.map((move) => `${move.resource} → ${move.to}`).join(', ')}
+    </p>
   );
 }
 
