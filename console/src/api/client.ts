@@ -82,6 +82,18 @@ export class Client {
     return response;
   }
 
+  /** Uses the controller that serves the page again, once it is ready. */
+  async returnToOwn(): Promise<void> {
+    if (this.controllers.isOwn) return;
+    try {
+      const headers = this.token === '' ? {} : { Authorization: `Bearer ${this.token}` };
+      const response = await fetch(new URL('/readyz', this.controllers.own).href, { headers, cache: 'no-store' });
+      if (response.ok) this.controllers.returnToOwn();
+    } catch {
+      // Still unreachable: the other controller stays in use.
+    }
+  }
+
   /** Sends a request and reads a JSON answer within the time limit. */
   async request<T>(path: string, init: RequestInit = {}): Promise<Answer<T>> {
     const limit = new AbortController();

@@ -35,6 +35,11 @@ export class Controllers {
     return this.current === 0;
   }
 
+  /** Returns the origin of the controller that serves the page. */
+  get own(): string {
+    return this.origins[0] ?? '';
+  }
+
   get count(): number {
     return this.origins.length;
   }
@@ -54,9 +59,18 @@ export class Controllers {
 
   /** Selects the next controller if requests still use the one that failed. */
   moveFrom(failed: string): void {
-    if (this.origin !== failed) return;
-    this.current = (this.current + 1) % this.origins.length;
-    if (this.origin !== failed) for (const listener of [...this.listeners]) listener();
+    if (this.origin === failed) this.select((this.current + 1) % this.origins.length);
+  }
+
+  /** Selects the controller that serves the page. */
+  returnToOwn(): void {
+    this.select(0);
+  }
+
+  private select(index: number): void {
+    if (index === this.current) return;
+    this.current = index;
+    for (const listener of [...this.listeners]) listener();
   }
 
   /** Calls a function whenever another controller is selected. Returns the function that ends this. */

@@ -41,6 +41,11 @@ overview.state.subscribe(() => {
   }
 });
 
+/** Interval at which the page asks whether its own controller answers again. */
+const RETURN_MILLISECONDS = 5000;
+
+setInterval(() => void client.returnToOwn(), RETURN_MILLISECONDS);
+
 /** Returns the open collections, by their plural names. */
 export function openCollections(): [Plural, CollectionState<unknown>][] {
   const names = Object.keys(collections) as Plural[];

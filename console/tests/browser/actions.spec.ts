@@ -1,0 +1,120 @@
+// Actions from the button to the effect on the cluster.
+import type { Page } from '@playwright/test';
+import { confirm, expect, signIn, test } from './console';
+import { hactl } from './sandbox';
+
+/** Returns the node of a service. */
+function nodeOf(name: string): string {
+  return hactl('get', 'resource', name, '-o', 'jsonpath={.status.node}').trim();
+}
+
+const other = (node: string) => (node === 'node1' ? 'node2' : 'node1');
+
+test('a service is stopped and started', async ({ page }) => {
+  await signIn(page, 'operator', 'resources/mail');
+  await page.getByRole('button', { name: 'Stop', exact: true }).click();
+  await expect(page.locator('dialog[open]')).toContainText('hactl stop mail');
+  await confirm(page, 'Stop');
+  await expect(page.locator('.page-title')).toContainText('Stopped');
+  expect(hactl('get', 'resource', 'mail', '-o', 'jsonpath={.spec.state}').trim()).toBe('Stopped');
+  await page.getByRole('button', { name: 'Start', exact: true }).click();
+  await confirm(page, 'Start');
+  await expect(page.locator('.page-title')).toContainText('Started');
+});
+
+test('several services are restarted by the selection of rows', async ({ page }) => {
+  await signIn(page, 'operator', 'resources?filter=web');
+  await page.getByLabel('Select web1').check();
+  await page.getByLabel('Select web2').check();
+  await page.getByRole('toolbar').getByRole('button', { name: 'Stop', exact: true }).click();
+  await expect(page.locator('dialog[open]')).toContainText('hactl stop web2');
+  await confirm(page, 'Stop');
+  await expect(page.locator('tbody')).not.toContainText('Started ');
+  await page.getByRole('toolbar').getByRole('button', { name: 'Start', exact: true }).click();
+  await confirm(page, 'Start');
+  await expect(page.locator('tbody td[data-title=State]', { hasText: 'Started' })).toHaveCount(2);
+});
+
+async function drag(page: Page, name: string, node: string): Promise<void> {
+  const block = page.locator(`[data-name=${name}]`);
+  await block.scrollIntoViewIfNeeded();
+  const from = await block.boundingBox();
+  const to = await page.locator(`[data-node=${node}] .column-body`).boundingBox();
+  if (from === null || to === null) throw new Error('the block or the column is not visible');
+  await page.mouse.move(from.x + 20, from.y + 10);
+  await page.mouse.down();
+  await page.mouse.move(from.x + 40, from.y + 14, { steps: 3 });
+  await expect(page.locator('.column.eligible, .column.forbidden').first()).toBeVisible();
+  await page.mouse.move(to.x + to.width / 2, to.y + 40, { steps: 5 });
+}
+
+test('a service is dragged to another node', async ({ page }) => {
+  const target = other(nodeOf('queue'));
+  await signIn(page, 'operator', 'placement');
+  await drag(page, 'queue', target);
+  await page.mouse.up();
+  await expect(page.locator('dialog[open]')).toContainText(`hactl migrate queue ${target}`);
+  await expect(page.locator('dialog[open]')).toContainText('which is eligible');
+  await confirm(page, 'Migrate');
+  await expect(page.locator(`[data-node=${target}] [data-name=queue]`)).toBeVisible();
+  expect(nodeOf('queue')).toBe(target);
+});
+
+test('a forbidden target shows its reason, and the drop has no effect', async ({ page }) => {
+  await signIn(page, 'operator', 'placement');
+  await drag(page, 'pinned', 'node1');
+  await expect(page.locator('.ghost')).toContainText('node is excluded by rule pinned-to-node3');
+  await expect(page.locator('[data-node=node1] .column-reason')).toBeVisible();
+  await page.mouse.up();
+  await expect(page.locator('.ghost')).toHaveCount(0);
+  await expect(page.locator('dialog[open]')).toHaveCount(0);
+});
+
+test('a service is migrated by keyboard', async ({ page }) => {
+  const target = other(nodeOf('mail'));
+  await signIn(page, 'operator', 'placement');
+  await page.locator('[data-name=mail]').focus();
+  await page.keyboard.press('Enter');
+  await page.locator('dialog[open]').getByRole('button', { name: target, exact: true }).press('Enter');
+  await confirm(page, 'Migrate');
+  await expect(page.locator(`[data-node=${target}] [data-name=mail]`)).toBeVisible();
+});
+
+test('the simulated failure of a node moves services and names the reasons', async ({ page }) => {
+  await signIn(page, 'viewer', 'placement');
+  await page.locator('[data-node=node3] .column-title').click();
+  await expect(page.getByRole('status').filter({ hasText: 'If node3 fails now' })).toContainText(
+    'pinned cannot run: node1: node is excluded by a strict node-affinity rule',
+  );
+  await expect(page.locator('[data-node=node3] [data-name=pinned]')).toContainText('no eligible node');
+  await page.getByRole('button', { name: 'End the simulation' }).click();
+  await expect(page.locator('[data-node=node3] [data-name=pinned]')).toContainText('Started');
+});
+
+test('maintenance moves services away, with the effects shown before', async ({ page }) => {
+  await signIn(page, 'operator', 'nodes/node1');
+  await page.getByRole('button', { name: 'Enable maintenance' }).click();
+  const dialog = page.locator('dialog[open]');
+  await expect(dialog).toContainText('would live-migrate node1 → ');
+  await dialog.getByRole('button', { name: 'Enable maintenance', exact: true }).click();
+  await expect(page.locator('main')).toContainText('The node is empty.');
+  await page.getByRole('button', { name: 'End maintenance' }).click();
+  await expect(dialog.getByText('Checking the effects…')).toHaveCount(0);
+  await dialog.getByRole('button', { name: 'End maintenance', exact: true }).click();
+  await expect(page.locator('.page-title')).toContainText('Online');
+});
+
+test('an edited definition is checked on the server, then applied', async ({ page }) => {
+  await signIn(page, 'editor', 'resources/queue');
+  const editor = page.getByLabel('YAML of the Resource');
+  const text = await editor.inputValue();
+  await editor.fill(text.replace('spec:', 'spec:\n  priorty: 5'));
+  await page.getByRole('button', { name: 'Check', exact: true }).click();
+  await expect(page.getByRole('alert')).toContainText('priority');
+  await editor.fill(text.replace('spec:', 'spec:\n  priority: 5'));
+  await page.getByRole('button', { name: 'Check', exact: true }).click();
+  await expect(page.locator('.difference .added')).toContainText('priority: 5');
+  await page.getByRole('button', { name: 'Apply', exact: true }).click();
+  await expect(page.locator('.editor').getByRole('status')).toContainText('Applied');
+  expect(hactl('get', 'resource', 'queue', '-o', 'jsonpath={.spec.priority}').trim()).toBe('5');
+});
