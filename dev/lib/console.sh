@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # The web console: Node.js, its packages, and the build that the controller embeds.
 
+# Version of Debian 12.
 NODE_MINIMUM=18.19
 
 # setup_console: installs Node.js, and the packages of console/package-lock.json.
@@ -28,3 +29,25 @@ build_console() {
   fi
   (cd "$folder" && npm run --silent build >&2) || die "the build of the console failed" "see the messages above"
 }
+
+# find_chromium: sets CHROMIUM, the browser of the tests. $CHROMIUM has priority.
+find_chromium() {
+  local name
+  for name in "${CHROMIUM:-}" chromium google-chrome; do
+    if [ -n "$name" ] && have "$name"; then
+      CHROMIUM=$(command -v "$name")
+      export CHROMIUM
+      return 0
+    fi
+  done
+  # Without a font, no text has a width.
+  apt_install chromium fonts-dejavu-core
+  CHROMIUM=$(command -v chromium) || die "chromium is not installed" "set CHROMIUM to the path of Chromium or Chrome"
+  export CHROMIUM
+}
+
+# run_console_checks: checks the types, and runs the unit tests.
+run_console_checks() { (cd "$ROOT/console" && npm run --silent check && npm run --silent unit); }
+
+# run_console_in_browser: runs the tests in Chromium, on a cluster of their own.
+run_console_in_browser() { (cd "$ROOT/console" && FORCE_COLOR=0 npm run --silent browser); }

@@ -58,7 +58,7 @@ has_postgresql() { compgen -G '/usr/lib/postgresql/*/bin/pg_ctl' >/dev/null; }
 # busybox_is_static: succeeds if a container can consist of busybox alone.
 busybox_is_static() { [ -x /usr/bin/busybox ] && ! ldd /usr/bin/busybox >/dev/null 2>&1; }
 
-# setup_tests: installs the additional requirements of the tests. Sets KUBECTL, CARGO_DENY, CARGO_DEB and SINKS_PYTHON.
+# setup_tests: installs the additional requirements of the tests. Sets KUBECTL, CARGO_DENY, CARGO_DEB, SINKS_PYTHON and CHROMIUM.
 setup_tests() {
   setup
   local packages=()
@@ -89,6 +89,8 @@ setup_tests() {
   setup_sinks
   setup_charts
   setup_dashboards
+  setup_console
+  find_chromium
   check_rust_lints
   find_kubectl
   find_cargo_deny

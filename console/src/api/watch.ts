@@ -24,6 +24,10 @@ interface WatchLine<T> {
 
 const RETRY_MILLISECONDS = [250, 500, 1000, 2000];
 
+function pause(milliseconds = 0): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}
+
 /** Returns `true` if the collection must be listed again: etcd has compacted the version, or was restored. */
 export function mustListAgain(error: ApiError): boolean {
   return error.status === 410;
@@ -43,6 +47,8 @@ export async function watch<P extends Plural>(
       await follower.follow(() => {
         failures = 0;
       });
+      // The controller ends every stream after some time. A short wait keeps an error from becoming a busy loop.
+      await pause(RETRY_MILLISECONDS[0]);
     } catch (error) {
       if (signal.aborted) return;
       const failure = error instanceof ApiError ? error : new ApiError(0, 'Interrupted', 'the connection was interrupted');
@@ -50,7 +56,7 @@ export async function watch<P extends Plural>(
       sink.failed(failure);
       const wait = RETRY_MILLISECONDS[Math.min(failures, RETRY_MILLISECONDS.length - 1)] ?? 0;
       failures += 1;
-      await new Promise((resolve) => setTimeout(resolve, wait));
+      await pause(wait);
     }
   }
 }
