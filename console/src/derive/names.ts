@@ -12,6 +12,7 @@ export function driverOf(resource: Resource): string {
 /** Returns the type, such as `vm` in `vm:100`. */
 export function typeOf(resource: Resource): string {
   const driver = driverOf(resource);
+  if (driver === 'simulated') return resource.spec?.driver?.simulated?.type ?? 'sim';
   if (driver === 'external') return resource.spec?.driver?.external?.name ?? '';
   return TYPES[driver] ?? driver;
 }

@@ -17,6 +17,7 @@ export interface Freshness {
 /** Facts from which freshness is computed. */
 export interface Contact {
   now: number;
+  /** Time of the last answer, or of the start if there was none. */
   lastAnswer: number;
   lastError: string | undefined;
   interrupted: { plural: string; message: string }[];
@@ -27,7 +28,7 @@ export interface Contact {
 export function freshness(contact: Contact, staleSince: number | undefined): Freshness {
   const { now, lastAnswer, lastError, interrupted, otherController } = contact;
   const age = now - lastAnswer;
-  if (lastAnswer > 0 && age > STALE_AFTER_MILLISECONDS) {
+  if (age > STALE_AFTER_MILLISECONDS) {
     const cause = lastError ?? 'the controller does not answer in time';
     return { staleSeconds: Math.floor(age / 1000), cause, otherController };
   }
@@ -39,7 +40,7 @@ export function freshness(contact: Contact, staleSince: number | undefined): Fre
   return { staleSeconds: undefined, cause: '', otherController };
 }
 
-function readContact(): Contact {
+function readContact(start: number): Contact {
   const { at, error } = overview.state.value;
   const interrupted = openCollections()
     .filter(([, state]) => !state.live && state.error !== undefined)
@@ -47,7 +48,7 @@ function readContact(): Contact {
   const { isOwn, origin } = client.controllers;
   return {
     now: performance.now(),
-    lastAnswer: at,
+    lastAnswer: Math.max(at, start),
     lastError: error?.message,
     interrupted,
     otherController: isOwn ? undefined : origin,
@@ -59,8 +60,9 @@ export function useFreshness(): Freshness {
   const [result, setResult] = useState<Freshness>({ staleSeconds: undefined, cause: '', otherController: undefined });
   useEffect(() => {
     let staleSince: number | undefined;
+    const start = performance.now();
     const update = () => {
-      const contact = readContact();
+      const contact = readContact(start);
       if (contact.interrupted.length === 0) staleSince = undefined;
       else staleSince ??= contact.now;
       const next = freshness(contact, staleSince);

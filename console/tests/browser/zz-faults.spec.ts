@@ -30,6 +30,8 @@ test('a killed node changes the overview, and its services run elsewhere', async
 test('the console uses another controller when its own fails', async ({ page }) => {
   const [first] = controllers();
   await signIn(page, 'admin');
+  // The overview contains the addresses of the other controllers.
+  await expect(page.locator('.headline')).toContainText(everythingRuns);
   machine(first?.name ?? '', 'cut');
   try {
     await expect(page.locator('.banner')).toContainText('Data comes from https://');
@@ -47,6 +49,7 @@ test('the console uses another controller when its own fails', async ({ page }) 
 
 test('stale data is marked with its age and cause until a controller answers', async ({ page }, info) => {
   await signIn(page, 'viewer');
+  await expect(page.locator('.headline')).toContainText(everythingRuns);
   const all = controllers();
   for (const { name } of all) machine(name, 'cut');
   try {
