@@ -95,9 +95,9 @@ export class Client {
   }
 
   /** Sends a request and reads a JSON answer within the time limit. */
-  async request<T>(path: string, init: RequestInit = {}): Promise<Answer<T>> {
+  async request<T>(path: string, init: RequestInit = {}, timeout = TIMEOUT_MILLISECONDS): Promise<Answer<T>> {
     const limit = new AbortController();
-    const timer = setTimeout(() => limit.abort(TIMED_OUT), TIMEOUT_MILLISECONDS);
+    const timer = setTimeout(() => limit.abort(TIMED_OUT), timeout);
     try {
       const response = await this.send(path, { ...init, signal: limit.signal });
       const body = (await response.json()) as T;
@@ -107,8 +107,8 @@ export class Client {
     }
   }
 
-  async get<T>(path: string): Promise<T> {
-    return (await this.request<T>(path)).body;
+  async get<T>(path: string, timeout?: number): Promise<T> {
+    return (await this.request<T>(path, {}, timeout)).body;
   }
 
   /** Reads an answer that is text. */

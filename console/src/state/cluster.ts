@@ -17,7 +17,7 @@ const collections: { [P in Plural]: Collection<P> } = {
   events: new Collection(client, 'events'),
 };
 
-export const overview = new Polled<Overview>(client, '/apis/hactl.io/v1/status', 1000, 250);
+export const overview = new Polled<Overview>(client, '/apis/hactl.io/v1/status', 1000, 250, 4000);
 export const usage = new Polled<UsageOverview>(client, '/apis/hactl.io/v1/usage', 5000, 500);
 export const reservation = new Polled<ReservationReport>(
   client,

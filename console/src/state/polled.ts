@@ -24,6 +24,8 @@ export class Polled<T> {
     private readonly path: string,
     private readonly intervalMilliseconds: number,
     private readonly leastMilliseconds: number,
+    /** Longest time for one answer. After it, the page uses another controller. */
+    private readonly timeoutMilliseconds?: number,
   ) {}
 
   open(): () => void {
@@ -56,7 +58,7 @@ export class Polled<T> {
     this.requested = false;
     this.lastStart = performance.now();
     try {
-      const value = await this.client.get<T>(this.path);
+      const value = await this.client.get<T>(this.path, this.timeoutMilliseconds);
       this.state.set({ value, at: performance.now(), error: undefined });
     } catch (error) {
       const failure = error instanceof ApiError ? error : new ApiError(0, 'Unreachable', String(error));
