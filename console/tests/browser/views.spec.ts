@@ -21,7 +21,7 @@ const VIEWS: { view: string; name: string; text: string | RegExp }[] = [
 
 // Pictures of the docs are written only on request, because their content differs with each run.
 const pictures = process.env['HACTL_PICTURES'] === undefined ? undefined : fileURLToPath(new URL('../../../docs/pictures', import.meta.url));
-const PICTURED = ['overview', 'failure', 'resource', 'nodes'];
+const PICTURED = ['overview-light', 'failure-light', 'resource-dark'];
 
 for (const theme of ['light', 'dark'] as const) {
   test(`every view shows live data in the ${theme} theme without accessibility violations`, async ({ page }, info) => {
@@ -34,7 +34,7 @@ for (const theme of ['light', 'dark'] as const) {
         await expect(page.getByText('Loading…')).toHaveCount(0);
         await expectAccessible(page);
         await page.screenshot({ path: info.outputPath(`${name}-${theme}.png`) });
-        if (pictures !== undefined && PICTURED.includes(name)) {
+        if (pictures !== undefined && PICTURED.includes(`${name}-${theme}`)) {
           await page.screenshot({ path: `${pictures}/console-${name}-${theme}.png` });
         }
       });
