@@ -17,7 +17,7 @@ pub struct Explanation {
     /// Type of the resource, such as `vm` in `vm:100`.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// Requested state.
+    /// Requested state of the service.
     pub requested: RequestedState,
     /// State of the service.
     pub state: ServiceState,
@@ -32,7 +32,7 @@ pub struct Explanation {
     /// Last measured usage on its node. Absent if the service does not run or cannot be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// CamelCase reason.
+    /// Reason in CamelCase, from a fixed list.
     pub reason: Reason,
     /// Explanation, as a sentence with names.
     pub message: String,
@@ -80,11 +80,11 @@ pub struct Verdict {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VerdictCause {
-    /// CamelCase reason.
+    /// Reason in CamelCase, from a fixed list.
     pub reason: Reason,
     /// Explanation, as a sentence with names and amounts.
     pub message: String,
-    /// Suggested action. May be empty.
+    /// Suggested action of an operator. May be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub help: String,
 }

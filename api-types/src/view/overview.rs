@@ -23,7 +23,7 @@ pub struct Overview {
     pub version: String,
     /// Members and quorum of etcd.
     pub store: StoreOverview,
-    /// Leader. Absent if there is none.
+    /// Current leader of the cluster. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leader: Option<LeaderOverview>,
     /// All registered controllers, by id.
@@ -183,11 +183,11 @@ pub struct Problem {
     pub severity: Severity,
     /// Object with the problem, such as `resource/web`, `node/node1`, `store`, `controller/c1`.
     pub about: String,
-    /// CamelCase reason.
+    /// Reason in CamelCase, from a fixed list.
     pub reason: Reason,
     /// Explanation, as a sentence with names.
     pub message: String,
-    /// Suggested action. May be empty.
+    /// Suggested action of an operator. May be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub help: String,
 }

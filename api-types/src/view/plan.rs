@@ -46,13 +46,13 @@ pub struct PlannedEffect {
     pub resource: ResourceName,
     /// Kind of the effect.
     pub effect: EffectKind,
-    /// Current node.
+    /// Node of the service before the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<NodeName>,
     /// Node after the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<NodeName>,
-    /// CamelCase reason.
+    /// Reason in CamelCase, from a fixed list.
     pub reason: Reason,
     /// Effect, as a sentence, such as `web would live-migrate node1 → node2`. May be empty.
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -18,7 +18,7 @@ pub struct ReservationReport {
     pub count_stopped: bool,
     /// Number of nodes that fail at the same time.
     pub failures: u32,
-    /// Worst verdict.
+    /// Worst verdict of all failures.
     pub verdict: ReservationVerdict,
     /// Number of simultaneous node failures that the cluster can absorb, as far as checked: 0, 1 or 2. Absent
     /// if failures of single nodes were not checked.
@@ -74,7 +74,7 @@ pub struct FailureReport {
 pub struct ReservationMove {
     /// Name of the resource.
     pub resource: ResourceName,
-    /// Current node.
+    /// Node of the service before the failure.
     pub from: NodeName,
     /// Node after the failure.
     pub to: NodeName,
@@ -86,7 +86,7 @@ pub struct ReservationMove {
 pub struct WithoutPlace {
     /// Name of the resource.
     pub resource: ResourceName,
-    /// Current node.
+    /// Node of the service before the failure.
     pub node: NodeName,
     /// Unmet requirements on other nodes, the node nearest to eligible first.
     pub lacks: Vec<ReservationLack>,
@@ -100,7 +100,7 @@ pub struct WithoutPlace {
 pub struct ReservationLack {
     /// Name of the node.
     pub node: NodeName,
-    /// CamelCase reason.
+    /// Reason in CamelCase, from a fixed list.
     pub reason: Reason,
     /// Explanation, as a sentence.
     pub message: String,

@@ -45,6 +45,6 @@ pub struct ResourceUsage {
     /// Measured usage on the node. Absent if the service cannot be measured, or was not measured yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Resource requests.
+    /// Resource requests of the service.
     pub requests: Amounts,
 }

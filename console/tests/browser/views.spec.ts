@@ -15,7 +15,7 @@ const VIEWS: { view: string; name: string; text: string | RegExp }[] = [
   { view: 'capacity', name: 'capacity', text: 'Some services cannot run' },
   { view: 'fencing', name: 'fencing', text: 'Fencing delay' },
   { view: 'cluster', name: 'cluster', text: 'Heartbeat lifetime' },
-  { view: 'events', name: 'events', text: 'Running on' },
+  { view: 'events', name: 'events', text: 'Service running' },
   { view: 'operations', name: 'operations', text: /operations|Succeeded/ },
 ];
 
