@@ -3,6 +3,7 @@
 mod anneal;
 mod columns;
 pub mod cooling;
+mod gentle_order;
 pub mod greedy;
 pub mod groups;
 mod known_gain;

@@ -1,5 +1,6 @@
 //! The conversion of final placements to a sequence of steps in which each step keeps every hard limit.
 
+use super::gentle_order::gentle_guests;
 use super::greedy::{MIN_GAIN, best_step};
 use super::known_gain::KnownGain;
 use super::moves::{StepKind, intermediate_placements};
@@ -21,38 +22,14 @@ impl Order {
         Order { phases: vec![descending_guests(state, targets)] }
     }
 
-    /// Returns orders that make two large gains late, given the steps of the descending order. No order is returned if
-    /// each of these steps lowers the score.
+    /// Returns an order in which the score hardly rises, or `None` if too many instances move for the search.
     ///
-    /// An exchange of instances raises the score temporarily. A plan that begins below the highest score of the
-    /// exchange cannot make it, because no step may end above the initial score. A large gain later in the plan permits
-    /// the exchange, even after an interruption. Therefore one order makes both gains last, and the other one makes one
-    /// gain first and one last.
-    pub(super) fn with_late_gains(&self, start: f64, steps: &[Step], min_gain: f64) -> Vec<Order> {
-        let (mut peak, mut rise) = (f64::NEG_INFINITY, 0.0_f64);
-        let scores = || std::iter::once(start).chain(steps.iter().map(|step| step.score));
-        for score in scores().collect::<Vec<_>>().into_iter().rev() {
-            rise = rise.max(peak - score);
-            peak = peak.max(score);
-        }
-        if rise <= MIN_GAIN {
-            return Vec::new();
-        }
-        let mut gains: Vec<KnownGain> = scores()
-            .zip(steps)
-            .map(|(before, step)| KnownGain { gain: before - step.score, guest: step.guest })
-            .collect();
-        gains.sort_by(|one, other| other.cmp(one));
-        let great = gains.iter().take_while(|known| known.gain >= rise.max(min_gain)).count();
-        let late: Vec<usize> =
-            gains[great.saturating_sub(2)..].iter().take(2).map(|known| known.guest).collect();
-        let [first, last] = late.as_slice() else { return Vec::new() };
-        let others: Vec<usize> =
-            self.phases.concat().into_iter().filter(|guest| guest != first && guest != last).collect();
-        vec![
-            Order { phases: vec![others.clone(), vec![*first], vec![*last]] },
-            Order { phases: vec![vec![*first], others, vec![*last]] },
-        ]
+    /// An exchange of instances raises the score in passing, if the numbers of instances are even before. A plan that is
+    /// interrupted at the lower score cannot make the exchange, because no step may end above the initial score. If one of
+    /// the nodes has an instance too many before, the exchange need not raise the score.
+    pub(super) fn gentle(state: &State<'_>, targets: &[Placement]) -> Option<Order> {
+        let guests = gentle_guests(state, targets)?;
+        Some(Order { phases: guests.into_iter().map(|guest| vec![guest]).collect() })
     }
 
     /// Moves instances to these placements, as far as possible.

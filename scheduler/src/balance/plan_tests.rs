@@ -18,7 +18,7 @@ fn plan(problem: &Problem, goal: &Goal) -> Plan {
 }
 
 fn quick() -> Goal {
-    Goal { evaluations: Some(4000), ..Goal::default() }
+    Goal { evaluations: Some(2000), ..Goal::default() }
 }
 
 /// Returns random settings; each option that restricts moves is set in some of them.
@@ -220,8 +220,25 @@ fn a_second_run_gains_less_than_the_minimum_gain() {
     }
 }
 
-/// With as few evaluations as in this test, some continued plans end at a higher score. `docs/balance.md` has the
-/// figures for the default number.
+/// Exchanges are ordered so that they do not raise the score, except by a little in few plans.
+#[test]
+fn few_steps_raise_the_score() {
+    let mut rises = Vec::new();
+    for (kind, seed, problem) in problems() {
+        let plan = plan(&problem, &quick());
+        let mut before = plan.start;
+        for step in &plan.steps {
+            if step.score > before + 1e-9 {
+                rises.push((kind, seed, before, step.score));
+            }
+            before = step.score;
+        }
+    }
+    assert!(rises.len() <= 1, "{rises:?}");
+}
+
+/// With as few evaluations as in this test, some continued plans end higher. `docs/balance.md` has the figures for the
+/// default number.
 #[test]
 fn an_interrupted_plan_is_continued() {
     let (mut count, mut above) = (0, Vec::new());
@@ -241,7 +258,7 @@ fn an_interrupted_plan_is_continued() {
             }
         }
     }
-    assert!(above.len() * 6 <= count, "{} of {count}: {above:?}", above.len());
+    assert!(above.len() * 12 <= count, "{} of {count}: {above:?}", above.len());
 }
 
 /// Two nodes, one full and one empty: without time no instance moves, with time half of them move.

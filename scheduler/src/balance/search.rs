@@ -62,8 +62,8 @@ const MAX_EVALUATIONS: usize = 24_000_000;
 const MAX_INSTANCES_FOR_TWO_THREADS: usize = 1000;
 
 /// Number of instances below which each thread repeats the search, as often as the instances fit into this number.
-const REPEATED_INSTANCES: usize = 240;
-const MAX_REPETITIONS: usize = 4;
+const REPEATED_INSTANCES: usize = 960;
+const MAX_REPETITIONS: usize = 30;
 
 /// Maximum number of examined steps for the plan by the best single steps. A faster search replaces it in clusters that
 /// probably need more.
@@ -154,11 +154,11 @@ impl FinalPlacementSearch<'_> {
             let steps = order.run(&mut begin.clone(), &targets);
             (finish(problem, Plan { start, steps: steps.clone() }, goal), steps)
         };
-        let descending = Order::descending(&begin, &targets);
-        let (mut plan, steps) = run(&descending);
-        // Of orders with the same final score, one that permits exchanges is preferred.
-        for order in descending.with_late_gains(start, &steps, goal.min_gain_limit).iter().rev() {
-            let (other, _) = run(order);
+        let (mut plan, steps) = run(&Order::descending(&begin, &targets));
+        let scores = || std::iter::once(start).chain(steps.iter().map(|step| step.score));
+        let rises = scores().zip(scores().skip(1)).any(|(before, after)| after > before + MIN_GAIN);
+        if let Some(gentle) = rises.then(|| Order::gentle(&begin, &targets)).flatten() {
+            let (other, _) = run(&gentle);
             if other.end() <= plan.end() + MIN_GAIN {
                 plan = other;
             }

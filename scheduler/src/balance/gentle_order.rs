@@ -1,0 +1,99 @@
+//! A beam search for an order of moves in which the score hardly rises, so that a plan can be interrupted and continued.
+
+use super::greedy::MIN_GAIN;
+use super::problem::Placement;
+use super::state::{Probe, State};
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+/// Product of the number of moves and of the partial orders that are continued for each length.
+const CONTINUED_MOVES: usize = 1600;
+
+/// Maximum number of partial orders that are continued for each length.
+const MAX_WIDTH: usize = 16;
+
+/// The last moves of an order.
+#[derive(Clone)]
+struct Ending<'a> {
+    /// State before the ending.
+    state: State<'a>,
+    /// Instances of the ending, the last one first.
+    backwards: Vec<usize>,
+    /// Instances that move before the ending.
+    remaining: Vec<usize>,
+    defects: Defects,
+}
+
+/// Defects by which endings of the same length are compared, the worst one first.
+#[derive(Clone, Copy, Default)]
+struct Defects {
+    /// Sum of the amounts by which scores exceed the score at the start.
+    above_start: f64,
+    /// Sum of the amounts by which scores are exceeded later.
+    rises: f64,
+    /// Highest score. If it is low, earlier scores are hardly exceeded.
+    peak: f64,
+}
+
+impl Defects {
+    /// Returns the defects with a score before the ending.
+    fn before(self, score: f64, start: f64) -> Defects {
+        Defects {
+            above_start: self.above_start + (score - start - MIN_GAIN).max(0.0),
+            rises: self.rises + (self.peak - score).max(0.0),
+            peak: self.peak.max(score),
+        }
+    }
+
+    fn compare(&self, other: &Defects) -> Ordering {
+        let (above_start, rises) = (self.above_start, self.rises);
+        above_start
+            .total_cmp(&other.above_start)
+            .then(rises.total_cmp(&other.rises))
+            .then(self.peak.total_cmp(&other.peak))
+    }
+}
+
+/// Returns the instances that move, in an order with few defects; `None` if too many instances move.
+///
+/// The order is found from its end, where the score is lowest. Limits are not considered.
+pub(super) fn gentle_guests(start: &State<'_>, targets: &[Placement]) -> Option<Vec<usize>> {
+    let moving: Vec<usize> =
+        (0..targets.len()).filter(|&guest| targets[guest] != start.placement(guest)).collect();
+    let width = (CONTINUED_MOVES / moving.len().max(1)).min(MAX_WIDTH);
+    let (length, start_score) = (moving.len(), start.score());
+    let end = State::new(start.problem(), targets);
+    let mut probe = Probe::new(&end);
+    let defects = Defects { peak: end.score(), ..Defects::default() };
+    let mut endings = vec![Ending { state: end, backwards: Vec::new(), remaining: moving, defects }];
+    for _ in 0..length {
+        let mut longer = Vec::new();
+        for ending in &endings {
+            probe.refresh(&ending.state);
+            for &guest in &ending.remaining {
+                let score = probe.score_after(&ending.state, &[(guest, start.placement(guest))]);
+                longer.push((ending.defects.before(score, start_score), guest, ending));
+            }
+        }
+        longer.sort_by(|one, other| one.0.compare(&other.0));
+        let mut known = BTreeSet::new();
+        let mut next = Vec::new();
+        for (defects, guest, ending) in longer {
+            if next.len() == width {
+                break;
+            }
+            let mut remaining = ending.remaining.clone();
+            remaining.retain(|&other| other != guest);
+            // Endings with the same instances lead to the same state; the first one has the fewest defects.
+            if known.insert(remaining.clone()) {
+                let mut ending = Ending { remaining, defects, ..ending.clone() };
+                ending.state.restore(guest, start.placement(guest));
+                ending.backwards.push(guest);
+                next.push(ending);
+            }
+        }
+        endings = next;
+    }
+    let best = endings.into_iter().next()?;
+    Some(best.backwards.into_iter().rev().collect())
+}
