@@ -18,8 +18,8 @@ setup_ganeti() {
   fi
 }
 
-# run_ganeti HACTL: runs Ganeti's tests that call hbal, with hactl under this name, except those that need RAPI. Then compares both
-# programs on Ganeti's files and on generated clusters.
+# run_ganeti HACTL: runs Ganeti's tests that call hbal, with hactl under this name, except those that need RAPI. Then
+# compares both programs on Ganeti's files and on generated clusters, and the scores at the ends of their plans.
 run_ganeti() {
   local hactl=$1 work file status=0 data
   work=$(mktemp -d)
@@ -50,6 +50,9 @@ run_ganeti() {
       END { good = p > 0 && f == 0; printf("test result: %s. %d passed; %d failed\n", good ? "ok" : "FAILED", p, f); exit !good }' "$work/log"
   ) || status=1
   python3 "$LIB/hbal.py" "$GANETI_PROGRAMS/hbal" "$work/test/hs/hbal" "$GANETI_TESTS/data/htools" || status=1
+  # Fewer clusters, nodes and evaluations than in dev/hbal.
+  python3 "$LIB/hbal_clusters.py" "$GANETI_PROGRAMS/hbal" "$work/test/hs/hbal" \
+    --count 24 --nodes 12 --evaluations 25000 --distance 0.75 || status=1
   rm -rf "$work"
   return "$status"
 }

@@ -7,12 +7,13 @@ difference, a table, and as its last line the result. Fails if an answer differs
 above that of hbal.
 """
 
-import random
 import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from hbal_clusters import generated
 
 OPTIONS = [[], ["-q"], ["-l", "2"], ["--ignore-soft-errors"], ["--no-disk-moves"], ["-C"], ["--print-nodes=name,pcnt,scnt"]]
 # Output that depends on the plan.
@@ -23,41 +24,6 @@ PLAN = re.compile(
 REJECTED = ["hroller-full.data", "multiple-tags.data"]
 # A node of which the free memory equals the reserved memory fails N+1 in hactl from the beginning, as in Ganeti 3.1.
 FAILS_EARLIER = ["hbal-location-2.data"]
-KINDS = ["drbd", "shared", "mixed", "uneven"]
-POLICY = "|128,1,1024,1,1,1|128,1,1024,1,1,1;32768,8,1048576,16,8,12|diskless,file,sharedfile,plain,blockdev,drbd,rbd,ext|4.0|32.0"
-
-
-def generated(seed: int) -> tuple[str, str]:
-    """Returns the kind of a cluster, and the cluster in the text format."""
-    random_ = random.Random(seed)
-    kind, count, load = KINDS[seed % 4], random_.choice([8, 10, 12]), random_.choice([0.5, 0.6, 0.7, 0.8])
-    offline = seed % 3
-    memory = [random_.choice([8000, 16000, 32000]) if kind == "uneven" else 16000 for _ in range(count)]
-    free, disk, instances, failures = [size * load for size in memory], [0] * count, [], 0
-    while failures < 60:
-        size, space, primary = random_.choice([512, 1024, 2048, 4096]), random_.choice([5000, 10000, 20000]), random_.randrange(count)
-        replicated = kind in ("drbd", "uneven") or (kind == "mixed" and random_.random() < 0.6)
-        secondary = random_.choice([node for node in range(count) if node != primary])
-        if free[primary] < size:
-            failures += 1
-            continue
-        free[primary] -= size
-        for node in {primary, secondary} if replicated else {primary}:
-            disk[node] += space
-        instances.append((size, space, primary, secondary if replicated else None))
-    down = random_.sample(range(count), offline)
-    lines = ["group-01|fake-uuid-01|preferred||", ""]
-    for node in range(count):
-        used = sum(size for size, _, primary, _ in instances if primary == node)
-        role = "Y" if node in down else "N"
-        lines.append(
-            f"node-{node:02d}|{memory[node]}|512|{memory[node] - used - 512}|400000|{400000 - disk[node]}|16|{role}|fake-uuid-01|4"
-        )
-    lines.append("")
-    for number, (size, space, primary, secondary) in enumerate(instances):
-        second, template = ("", "ext") if secondary is None else (f"node-{secondary:02d}", "drbd")
-        lines.append(f"i{number}|{size}|{space}|1|running|Y|node-{primary:02d}|{second}|{template}||1")
-    return f"{kind}, {offline} offline", "\n".join([*lines, "", POLICY, f"group-01{POLICY}", ""])
 
 
 def answer(program: str, arguments: list[str]) -> tuple[int, list[str], list[str], float | None]:
@@ -78,10 +44,10 @@ def main() -> int:
     ]
     folder = tempfile.TemporaryDirectory()
     for seed in range(24):
-        kind, text = generated(seed)
+        cluster, placements = generated(seed, 12)
         path = Path(folder.name) / f"{seed}.data"
-        path.write_text(text)
-        cases.append((kind, f"seed {seed} ({kind})", str(path), []))
+        path.write_text(cluster.text(placements))
+        cases.append((cluster.kind, f"seed {seed} ({cluster.kind})", str(path), []))
     table: dict[str, int] = {}
     failed = 0
     for kind, name, path, options in cases:
@@ -94,7 +60,7 @@ def main() -> int:
             table[f"{kind}: not compared"] = table.get(f"{kind}: not compared", 0) + 1
             continue
         # Fewer evaluations than by default, because the program is built without optimization.
-        status, *streams, end = answer(ours, [*arguments, "--evaluations=200000"])
+        status, *streams, end = answer(ours, [*arguments, "--evaluations=25000"])
         differs = [f"status {status}"] if status != their_status else []
         for stream, theirs_, ours_ in zip(("stdout", "stderr"), their_streams, streams):
             differs += [f"{stream}: {line!r} missing" for line in theirs_ if line not in ours_]
