@@ -87,7 +87,10 @@ export class Client {
     if (this.controllers.isOwn) return;
     try {
       const headers = this.token === '' ? {} : { Authorization: `Bearer ${this.token}` };
-      const response = await fetch(new URL('/readyz', this.controllers.own).href, { headers, cache: 'no-store' });
+      // Without a limit, requests on a dead connection would occupy all connections that a browser opens to a server.
+      const signal = AbortSignal.timeout(TIMEOUT_MILLISECONDS);
+      const url = new URL('/readyz', this.controllers.own).href;
+      const response = await fetch(url, { headers, credentials: 'include', cache: 'no-store', signal });
       if (response.ok) this.controllers.returnToOwn();
     } catch {
       // Still unreachable: the other controller stays in use.

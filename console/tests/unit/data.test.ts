@@ -104,3 +104,17 @@ it('permits what a rule of the API covers', () => {
   const admin = { ...user, rules: [{ verbs: ['*'], apiGroups: ['*'], resources: ['*'] }] };
   expect(isAllowed(admin, { verb: 'patch', resource: 'clusters' })).toBe(true);
 });
+
+it('returns to its own controller after a check with a time limit', async () => {
+  const limits: boolean[] = [];
+  vi.stubGlobal('fetch', (_url: string, init: RequestInit) => {
+    limits.push(init.signal instanceof AbortSignal);
+    return Promise.resolve(new Response('ok'));
+  });
+  const client = new Client(memory(), 'https://c1');
+  client.controllers.learn(['https://c2']);
+  client.controllers.moveFrom('https://c1');
+  await client.returnToOwn();
+  expect([limits, client.controllers.isOwn]).toEqual([[true], true]);
+  vi.unstubAllGlobals();
+});
