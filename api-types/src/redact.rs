@@ -113,7 +113,7 @@ fn redacted_text(text: &str) -> String {
 /// Condition on a match.
 type Condition = fn(&Captures<'_>) -> bool;
 
-/// A form of a secret in a text. Group `kept` stays, the rest of the match is replaced.
+/// A form of a secret in a text. The groups `kept` and `end` stay, the rest of the match is replaced.
 struct Pattern {
     expression: Regex,
     /// Condition for a replacement.
@@ -122,43 +122,49 @@ struct Pattern {
 
 impl Pattern {
     fn replacement(&self, found: &Captures<'_>) -> String {
-        let text = |name: &str| found.name(name).map_or("", |part| part.as_str());
-        let (whole, kept, end) = (text("whole"), text("kept"), text("end"));
-        if (self.applies)(found) { format!("{kept}{REDACTED}{end}") } else { whole.to_owned() }
+        if (self.applies)(found) {
+            format!("{}{REDACTED}{}", group(found, "kept"), group(found, "end"))
+        } else {
+            found[0].to_owned()
+        }
     }
+}
+
+/// Returns the text of a group, which is empty if the group is not part of the match.
+fn group<'t>(found: &Captures<'t>, name: &str) -> &'t str {
+    found.name(name).map_or("", |part| part.as_str())
 }
 
 /// The forms, in order of application. A value ends at white space or at the sign that ends a shell word, unless it is
 /// quoted.
 static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     const VALUE: &str = r#"(?:"[^"]*"?|'[^']*'?|[^\s;&|"'<>]+)"#;
-    let named = |found: &Captures<'_>| is_secret_name(found.name("name").map_or("", |name| name.as_str()));
     let always = |_: &Captures<'_>| true;
-    let forms: [(String, Condition); 7] = [
-        // The password and the query of a URL.
-        (r"[A-Za-z][A-Za-z0-9+.-]*://)[^\s/@:?#]*:[^\s/@]*(?<end>@".to_owned(), always),
-        (r#"[A-Za-z][A-Za-z0-9+.-]*://[^\s?#"'<>]*\?)[^\s"'<>]+"#.to_owned(), always),
-        // Headers.
-        (r#"(?i:authorization|cookie)\s*[:=]\s*)[^\s"'][^"'\r\n]*"#.to_owned(), always),
-        (r#"(?<name>[A-Za-z0-9-]+):\s+)[^\s"'][^"'\r\n]*"#.to_owned(), named),
-        // Variables, options and attributes.
-        (format!(r"(?<name>[A-Za-z0-9_.-]+)\s?=\s?){VALUE}"), named),
-        (format!(r"(?<name>--?[A-Za-z][A-Za-z0-9_-]*)[ \t]+){VALUE}"), |found| {
-            let text = |name: &str| found.name(name).map_or("", |part| part.as_str());
-            let value = text("whole").trim_start_matches(text("kept"));
-            let is_user = USER_OPTIONS.contains(&text("name")) && value.contains(':');
-            (is_secret_name(text("name")) || is_user) && !value.starts_with('-')
-        }),
-        // The option -p of some programs.
-        (format!(r"\b(?:mysql|mariadb|sshpass)[A-Za-z0-9_-]*\s(?:[^;&|\n]*\s)?-p){VALUE}"), always),
-    ];
-    let compile = |(form, applies): (String, Condition)| {
-        // A form opens no group `kept`, but closes it; `end` is open at the end of a form that has it.
-        let close = if form.contains("(?<end>") { "))" } else { ")" };
-        let expression = Regex::new(&format!("(?<whole>(?<kept>{form}{close}"));
-        expression.map(|expression| Pattern { expression, applies })
+    let named = |found: &Captures<'_>| is_secret_name(group(found, "name"));
+    let is_option_with_secret = |found: &Captures<'_>| {
+        let (option, value) = (group(found, "name"), group(found, "value"));
+        let is_user = USER_OPTIONS.contains(&option) && value.contains(':');
+        (is_secret_name(option) || is_user) && !value.starts_with('-')
     };
-    forms.into_iter().filter_map(|form| compile(form).ok()).collect()
+    let forms: [(String, Condition); 7] = [
+        // The password of a URL, which may contain `@`, and its query or fragment.
+        (r"(?<kept>[A-Za-z][A-Za-z0-9+.-]*://)[^\s/@:?#]*:[^\s/?#]*(?<end>@)".to_owned(), always),
+        (r#"(?<kept>[A-Za-z][A-Za-z0-9+.-]*://[^\s?#"'<>]*[?#])[^\s"'<>]+"#.to_owned(), always),
+        // Headers.
+        (r#"(?<kept>(?i:authorization|cookie)\s*[:=]\s*)[^\s"'][^"'\r\n]*"#.to_owned(), always),
+        (r#"(?<kept>(?<name>[A-Za-z0-9-]+):\s+)[^\s"'][^"'\r\n]*"#.to_owned(), named),
+        // Variables, options and attributes.
+        (format!(r"(?<kept>(?<name>[A-Za-z0-9_.-]+)\s?=\s?){VALUE}"), named),
+        (
+            format!(r"(?<kept>(?<name>--?[A-Za-z][A-Za-z0-9_-]*)[ \t]+)(?<value>{VALUE})"),
+            is_option_with_secret,
+        ),
+        // The option -p of some programs.
+        (format!(r"(?<kept>\b(?:mysql|mariadb|sshpass)[A-Za-z0-9_-]*\s(?:[^;&|\n]*\s)?-p){VALUE}"), always),
+    ];
+    let compile =
+        |(form, applies): (String, Condition)| Some(Pattern { expression: Regex::new(&form).ok()?, applies });
+    forms.into_iter().filter_map(compile).collect()
 });
 
 #[cfg(test)]
@@ -253,6 +259,8 @@ mod tests {
                 "curl --header \"Authorization: (redacted)\" -H 'X-Api-Key: (redacted)' http://h/",
             ),
             ("wget https://ada:hunter2f@h/x && ok", "wget https://(redacted)@h/x && ok"),
+            ("wget https://ada:hunter@2l@h/x", "wget https://(redacted)@h/x"),
+            ("wget https://h/x#hunter2m", "wget https://h/x#(redacted)"),
             ("wget 'https://h/x?key=hunter2g' -q", "wget 'https://h/x?(redacted)' -q"),
             ("mysql -h db -phunter2h -e 'select 1'", "mysql -h db -p(redacted) -e 'select 1'"),
             ("sshpass -phunter2i ssh host", "sshpass -p(redacted) ssh host"),
