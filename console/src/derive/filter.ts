@@ -1,4 +1,4 @@
-// The filter of the resource list: words, a state and a node.
+// The filters of the lists: words, and for resources also a state and a node.
 import type { Resource } from '../api/objects';
 import { typeOf } from './names';
 
@@ -8,6 +8,15 @@ export interface ResourceFilter {
   node: string;
 }
 
+/** Returns `true` if some of the texts contains each word, in upper or lower case. */
+export function containsWords(texts: (string | null | undefined)[], words: string): boolean {
+  const all = texts.join(' ').toLowerCase();
+  return words
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => all.includes(word));
+}
+
 export function matches(resource: Resource, filter: ResourceFilter): boolean {
   const { name, labels } = resource.metadata;
   const state = resource.status?.state ?? '';
@@ -15,11 +24,7 @@ export function matches(resource: Resource, filter: ResourceFilter): boolean {
   if (filter.state !== '' && state !== filter.state) return false;
   if (filter.node !== '' && node !== filter.node) return false;
   const tags = [...Object.entries(labels ?? {}).map(([key, value]) => `${key}=${value}`), ...(resource.spec?.tags ?? [])];
-  const all = [`${typeOf(resource)}:${name}`, state, node, resource.spec?.group ?? '', ...tags].join(' ').toLowerCase();
-  return filter.text
-    .toLowerCase()
-    .split(/\s+/)
-    .every((word) => all.includes(word));
+  return containsWords([`${typeOf(resource)}:${name}`, state, node, resource.spec?.group, ...tags], filter.text);
 }
 
 /** Returns the different values of a field, sorted. */

@@ -1,5 +1,6 @@
 // Events as a timeline: newest first, filtered by object, with the link from a recovery to the failure that caused it.
 import type { ClusterEvent } from '../api/objects';
+import { containsWords } from './filter';
 
 /** Returns the time of an event in milliseconds. */
 export function timeOf(event: ClusterEvent): number {
@@ -17,9 +18,5 @@ export function isAbout(event: ClusterEvent, kind: string, name: string): boolea
 }
 
 export function matchesText(event: ClusterEvent, text: string): boolean {
-  const all = `${event.involvedObject.kind} ${event.involvedObject.name} ${event.reason} ${event.message}`;
-  return text
-    .toLowerCase()
-    .split(/\s+/)
-    .every((word) => all.toLowerCase().includes(word));
+  return containsWords([event.involvedObject.kind, event.involvedObject.name, event.reason, event.message], text);
 }

@@ -2,7 +2,8 @@
 import { matchesText, newestFirst } from '../derive/timeline';
 import { Ago, Empty, Loading, ObjectLink, PageTitle, State } from '../parts/basics';
 import { Table } from '../parts/table';
-import { setParameters, type Route } from '../router';
+import { WordFilter } from '../parts/word-filter';
+import type { Route } from '../router';
 import { useObjects } from '../state/cluster';
 
 export function EventsView({ route }: { route: Route }) {
@@ -14,15 +15,7 @@ export function EventsView({ route }: { route: Route }) {
     <>
       <PageTitle title="Events" />
       <div class="filters" role="search">
-        <label>
-          <span class="hidden-text">Filter by words</span>
-          <input
-            type="search"
-            placeholder="Filter by object, reason or message"
-            value={filter}
-            onInput={(event) => setParameters(route, { filter: event.currentTarget.value })}
-          />
-        </label>
+        <WordFilter route={route} placeholder="Filter by object, reason or message" />
       </div>
       {shown.length === 0 ? (
         <Empty>{events.length === 0 ? 'No events in the last hour.' : 'No event matches the filter.'}</Empty>

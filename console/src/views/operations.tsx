@@ -2,19 +2,17 @@
 import { cancelOperation } from '../actions/cluster';
 import { ActionButton } from '../actions/run';
 import type { Operation } from '../api/objects';
+import { containsWords } from '../derive/filter';
 import { phaseTone } from '../derive/tones';
 import { Ago, Empty, Loading, ObjectLink, PageTitle, State } from '../parts/basics';
 import { Table } from '../parts/table';
-import { setParameters, type Route } from '../router';
+import { WordFilter } from '../parts/word-filter';
+import type { Route } from '../router';
 import { useObjects } from '../state/cluster';
 
 function matches(operation: Operation, filter: string): boolean {
   const { action, resource, node, requestedBy } = operation.spec;
-  const all = [operation.metadata.name, action, resource, node, requestedBy, operation.status?.phase].join(' ').toLowerCase();
-  return filter
-    .toLowerCase()
-    .split(/\s+/)
-    .every((word) => all.includes(word));
+  return containsWords([operation.metadata.name, action, resource, node, requestedBy, operation.status?.phase], filter);
 }
 
 export function OperationsView({ route }: { route: Route }) {
@@ -28,15 +26,7 @@ export function OperationsView({ route }: { route: Route }) {
     <>
       <PageTitle title="Operations" />
       <div class="filters" role="search">
-        <label>
-          <span class="hidden-text">Filter by words</span>
-          <input
-            type="search"
-            placeholder="Filter by action, object, user or phase"
-            value={filter}
-            onInput={(event) => setParameters(route, { filter: event.currentTarget.value })}
-          />
-        </label>
+        <WordFilter route={route} placeholder="Filter by action, object, user or phase" />
       </div>
       {shown.length === 0 ? (
         <Empty>{operations.length === 0 ? 'No operations in the last day.' : 'No operation matches the filter.'}</Empty>

@@ -12,6 +12,7 @@ import { Editor, NewButton } from '../parts/editor';
 import { MoveButton } from '../parts/move';
 import { SavedFilters } from '../parts/saved-filters';
 import { Table } from '../parts/table';
+import { WordFilter } from '../parts/word-filter';
 import { setParameters, type Route } from '../router';
 import { useObjects } from '../state/cluster';
 
@@ -44,15 +45,7 @@ export function ResourcesView({ route }: { route: Route }) {
         <NewButton label="New resource" plural="resources" open={() => setCreating(true)} />
       </PageTitle>
       <div class="filters" role="search">
-        <label>
-          <span class="hidden-text">Filter by words</span>
-          <input
-            type="search"
-            placeholder="Filter by name, state, node, group or label"
-            value={filter.text}
-            onInput={(event) => setParameters(route, { filter: event.currentTarget.value })}
-          />
-        </label>
+        <WordFilter route={route} placeholder="Filter by name, state, node, group or label" />
         <Choice label="State" value={filter.state} values={choices(resources, (one) => one.status?.state)} change={(state) => setParameters(route, { state })} />
         <Choice label="Node" value={filter.node} values={choices(resources, (one) => one.status?.node)} change={(node) => setParameters(route, { node })} />
         <SavedFilters route={route} />
