@@ -109,6 +109,11 @@ pub(super) fn start_failed(
         error::enter(planner, service, draft, Reason::PoliciesExhausted, message, true);
         return;
     }
+    if let Some(message) = ordering::unscheduled_dependency(planner, service.name) {
+        draft.transition_to(ServiceState::RequestStart, Reason::WaitingForDependency, message);
+        draft.status.relocations += u32::from(!never_here);
+        return;
+    }
     if let Some(message) = ordering::start_blocker(planner, service) {
         draft.add_wait(Reason::WaitingForDependency, message);
         return;

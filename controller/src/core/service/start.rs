@@ -330,6 +330,10 @@ fn restart_after_agent_stop(
         draft.transition_to(ServiceState::RequestStart, Reason::WatchdogMissing, message);
         return;
     }
+    if let Some(message) = ordering::unscheduled_dependency(planner, service.name) {
+        draft.transition_to(ServiceState::RequestStart, Reason::WaitingForDependency, message);
+        return;
+    }
     if let Some(message) = ordering::restart_blocker(planner, service, node) {
         draft.add_wait(Reason::WaitingForDependency, message);
         return;
