@@ -195,9 +195,9 @@ async fn run(options: Options) -> anyhow::Result<()> {
     .take_until(async move {
         tokio::select! {
             _ = wait_for_end.wait_for(|ended| *ended) => {}
-            () = shutdown.forced() => tracing::warn!("exiting immediately, keys remain until their leases expire"),
+            () = shutdown.forced() => tracing::warn!("exiting immediately: keys remain until their leases expire"),
             () = async { shutdown.requested().await; tokio::time::sleep(SHUTDOWN_LIMIT).await } => {
-                tracing::warn!("cannot delete the keys in time, keys remain until their leases expire");
+                tracing::warn!("cannot delete the keys in time: keys remain until their leases expire");
             }
         }
     });

@@ -277,7 +277,7 @@ pub fn until_shutdown<S: Stream>(stream: S, shutdown: Shutdown) -> impl Stream<I
 async fn run_until_displaced(connection: Connection, accepted: Accepted, open: OpenConnection) {
     tokio::select! {
         () = connection.run(accepted) => {}
-        () = open.displaced() => tracing::debug!("closing the connection of an unknown client, too many are open"),
+        () = open.displaced() => tracing::debug!("closing the connection of an unknown client: too many are open"),
     }
 }
 
@@ -286,7 +286,7 @@ async fn accept(listener: &Listener, exhausted: &Problems<()>) -> Option<Accepte
     match listener.accept().await {
         Ok(accepted) => {
             if exhausted.record(&(), None) {
-                tracing::info!("accepting connections again");
+                tracing::info!("resumed accepting connections");
             }
             Some(accepted)
         }
@@ -378,7 +378,7 @@ impl Connection {
         let user = identity.clone();
         let invalidated = async {
             let error = tls.invalidated(&certificates).await;
-            tracing::info!(%peer, client = ?user, %error, "closing a connection, the client certificate is no longer valid");
+            tracing::info!(%peer, client = ?user, %error, "closing a connection: the client certificate is no longer valid");
         };
         self.serve(stream, Peer::Tcp(peer), identity, invalidated).await;
     }

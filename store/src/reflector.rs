@@ -52,7 +52,7 @@ impl WatchLog {
             }
             Item::Synced(_) | Item::Changes { .. } | Item::Progress(_) if self.is_failing => {
                 self.is_failing = false;
-                tracing::info!("watching etcd again");
+                tracing::info!("resumed watching etcd");
             }
             Item::Unavailable(_) | Item::Synced(_) | Item::Changes { .. } | Item::Progress(_) => {}
         }

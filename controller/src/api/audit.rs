@@ -170,12 +170,12 @@ impl AuditLog {
         match &written {
             Ok(()) => {
                 if self.failing.record(&(), None) {
-                    tracing::info!(path = %path.display(), "writing the audit log again");
+                    tracing::info!(path = %path.display(), "resumed writing the audit log");
                 }
             }
             Err(error) => {
                 if self.failing.record(&(), Some(error.to_string())) {
-                    tracing::error!(path = %path.display(), %error, "cannot write the audit log, the journal gets the records");
+                    tracing::error!(path = %path.display(), %error, "cannot write the audit log, writing the records to the journal");
                 }
             }
         }

@@ -240,7 +240,7 @@ fn post_copy(rig: &mut Rig) -> Result<()> {
     rig.wait_until_gone_from(&source)?;
     // libvirt itself must report the change to post-copy.
     let log = std::fs::read_to_string(rig.cluster.machine(&source)?.log("ha-node-agent"))?;
-    if !log.contains("changed a migration to post-copy") {
+    if !log.contains("switched a migration to post-copy") {
         bail!("the guest arrived without a change to post-copy: {log}");
     }
     Ok(())

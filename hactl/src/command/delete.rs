@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(
     override_usage = "hactl delete [OPTIONS] KIND NAME…\n       hactl delete [OPTIONS] KIND/NAME…\n       \
-        hactl delete [OPTIONS] -f <FILE|DIR|->..."
+        hactl delete [OPTIONS] -f <FILE|DIR|->...",
+    after_help = "Examples:\n  hactl delete resource web --stop\n  hactl delete group/rack1 rule/apart\n  hactl delete -f web.yaml --wait"
 )]
 pub(crate) struct Delete {
     /// KIND NAME… or KIND/NAME…

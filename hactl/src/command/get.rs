@@ -21,9 +21,10 @@ use std::cmp::Ordering;
     after_help = "Kinds: resources (har), groups (hag), affinityrules (rule), nodes (no), nodegroups (ng), clusters, \
         operations (op), events (ev). Separate several kinds with commas. The kind \"all\" means resources and groups.\n\n\
         -o wide shows more columns; -o yaml, json and name print the objects or their names.\n\
-        -o jsonpath=TEMPLATE and -o custom-columns=HEADER:PATH,… take the paths of kubectl:\n\
-        hactl get resources -o jsonpath='{range .items[*]}{.metadata.name}{\"\\n\"}{end}'\n\
-        hactl get nodes -o custom-columns=NAME:.metadata.name,STATE:.status.state"
+        -o jsonpath=TEMPLATE and -o custom-columns=HEADER:PATH,… use the path syntax of kubectl.\n\n\
+        Examples:\n  hactl get resources,nodes\n  hactl get resource web -o yaml\n  hactl get resources -l app=web -w\n  \
+        hactl get nodes -o custom-columns=NAME:.metadata.name,STATE:.status.state\n  \
+        hactl get resources -o jsonpath='{range .items[*]}{.metadata.name}{\"\\n\"}{end}'"
 )]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent flags")]
 pub(crate) struct Get {

@@ -110,6 +110,10 @@ pub(crate) struct ReplaceSecondary {
 
 /// Clear the Error state of a resource
 #[derive(Args, Debug)]
+#[command(
+    after_help = "The failure counts are reset, and the service returns to its requested state. If two copies run, both are stopped, and \
+        one is started."
+)]
 pub(crate) struct ClearError {
     /// Name of the resource
     resource: String,

@@ -24,13 +24,17 @@ pub(crate) struct WaitFlags {
 /// Wait for a condition of objects
 #[derive(Args, Debug)]
 #[command(
-    after_help = "CONDITION: condition=Ready, condition=Ready=False, state=Started, phase=Succeeded, node=node1, delete"
+    after_help = "Conditions: condition=TYPE (True) or condition=TYPE=STATUS; state=STATE, phase=PHASE or node=NODE (fields of the \
+        status); delete (the object does not exist).\n\n\
+        Examples:\n  hactl wait resource/web --for condition=Ready --timeout 60s\n  \
+        hactl wait node/node1 --for condition=Ready=False\n  hactl wait resource/web --for node=node2\n  \
+        hactl wait resource/web --for delete"
 )]
 pub(crate) struct Wait {
     /// KIND/NAME…, or the NAME of a resource
     #[arg(required = true, value_name = "KIND/NAME")]
     what: Vec<String>,
-    /// Condition to wait for
+    /// Condition to wait for, such as condition=Ready, state=Started or delete
     #[arg(long = "for", value_name = "CONDITION")]
     condition: String,
     /// Maximum time to wait; at expiry, exit with status 124

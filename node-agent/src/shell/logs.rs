@@ -179,7 +179,7 @@ impl Reader {
                 Outcome::Refused(why) | Outcome::Unknown(why) => return Err(why),
             }
         }
-        Err("lease expired before the response was written, repeatedly".to_owned())
+        Err("lease expired repeatedly before the response was written".to_owned())
     }
 }
 

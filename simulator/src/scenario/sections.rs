@@ -181,7 +181,7 @@ pub(super) fn place(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<Resource
         let target = node(reader, "target");
         let node = node(reader, "node").unwrap_or_default();
         if node.is_empty() {
-            reader.add_problem(&path, "a place needs a node");
+            reader.add_problem(&path, "an entry of `place` requires a node");
         }
         let running =
             fields.get("running").and_then(|value| reader.boolean(value, &fields.path_of("running")));

@@ -292,7 +292,7 @@ impl World {
             return failed_result(
                 FailureClass::RetryHere,
                 Reason::TimedOut,
-                "replacement was not complete in time",
+                "replacement did not complete in time",
             );
         }
         if !self.can_migrate_between(node, new_secondary) {

@@ -173,7 +173,7 @@ async fn authenticate(client: &mut Client, inner: &Inner) -> Result<(), Failure>
     match client.update_user(Some((user.clone(), password))).await {
         Ok(()) => Ok(()),
         Err(error) if error.to_string().contains("authentication is not enabled") => {
-            tracing::warn!(user, "etcd has authentication disabled, so user and password are not used");
+            tracing::warn!(user, "ignoring user and password: authentication is disabled in etcd");
             Ok(())
         }
         Err(error) => Err(not_sent(&Failure::of(&error))),

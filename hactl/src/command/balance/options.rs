@@ -18,7 +18,7 @@ pub(crate) struct Options {
     /// Read the cluster from this file in Ganeti's text format
     #[arg(long, short = 't', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) text_data: Option<PathBuf>,
-    /// Apply the plan, one job set at a time; not with -t
+    /// Apply the plan in job sets (batches of parallel moves); not with -t
     #[arg(long, short = 'X', visible_alias = "exec")]
     pub(crate) apply: bool,
     /// Maximum time of one job set; at expiry, exit with status 124

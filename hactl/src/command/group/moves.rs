@@ -25,7 +25,7 @@ pub(crate) struct PlanOutput {
     /// Save the cluster to FILE.original, and the result to FILE.balanced
     #[arg(long, short = 'S', value_name = "FILE", value_hint = ValueHint::FilePath)]
     save: Option<PathBuf>,
-    /// Apply the plan, one job set at a time, until the first failure
+    /// Apply the plan in job sets (parallel moves), until the first failure
     #[arg(long, short = 'X', conflicts_with = "text_data")]
     apply: bool,
     /// Apply without confirmation; implied without a terminal

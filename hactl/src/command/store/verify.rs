@@ -21,7 +21,7 @@ const OTHER_NAME: &str = "hactl-verify";
 #[command(
     after_help = "The command reads keys, and sends writes under a condition that is never met. etcd checks the permissions, \
         but nothing is written.\n\n\
-        Examples:\n  hactl store verify --etcd-endpoints https://c1:2379 --etcd-ca ca.pem --etcd-cert c1.pem --etcd-key c1.key\n\n\
+        Examples:\n  hactl store verify --etcd-endpoints https://c1:2379 --etcd-ca ca.pem \\\n    --etcd-cert c1.pem --etcd-key c1.key\n\n\
         Exit status: 0 as expected; 1 more or fewer permissions."
 )]
 pub(super) struct Verify {

@@ -248,7 +248,7 @@ impl MigrationSupervisor<'_> {
             if self.is_post_copy {
                 tracing::info!(
                     resource = self.domain.service.name.as_str(),
-                    "changed a migration to post-copy"
+                    "switched a migration to post-copy"
                 );
             }
         }
@@ -257,7 +257,7 @@ impl MigrationSupervisor<'_> {
     async fn ask(&self, arguments: &[&str]) -> Result<String, VirshError> {
         let answer = self.domain.virsh.ask(QUERY_TIMEOUT, arguments).await;
         answer.inspect_err(|error| {
-            tracing::debug!(resource = self.domain.service.name.as_str(), %error, "cannot change the migration");
+            tracing::debug!(resource = self.domain.service.name.as_str(), %error, "cannot change the parameters of the migration");
         })
     }
 
