@@ -66,7 +66,7 @@ fn device(watchdog: &WatchdogReport) -> Check {
         (WatchdogKind::None, None) => Check::fail(
             name,
             "no watchdog reported",
-            "check systemctl status ha-watchdogd, and WATCHDOG_MODULE in /etc/default/ha-watchdogd",
+            "check systemctl status ha-watchdogd, and WATCHDOG_MODULE in /etc/hactl/watchdog.env",
         ),
         (WatchdogKind::Simulated, None) => Check::warn(
             name,
@@ -76,7 +76,7 @@ fn device(watchdog: &WatchdogReport) -> Check {
         (WatchdogKind::Kernel, None) if watchdog.identity == SOFTDOG_IDENTITY => Check::warn(
             name,
             format!("{description}: softdog cannot reset a machine whose kernel has stopped"),
-            "set WATCHDOG_MODULE to the driver of this machine's hardware in /etc/default/ha-watchdogd, then run systemctl kill ha-watchdogd",
+            "set WATCHDOG_MODULE to the driver of this machine's hardware in /etc/hactl/watchdog.env, then run systemctl kill ha-watchdogd",
         ),
         (WatchdogKind::Kernel, None) if !watchdog.descriptor_retained => Check::warn(
             name,
@@ -90,7 +90,7 @@ fn device(watchdog: &WatchdogReport) -> Check {
 fn owner(facts: &MachineFacts) -> Check {
     let name = "watchdog-owner";
     match &facts.watchdog_owner {
-        None => Check::ok(name, "no process has the device open: nothing is armed"),
+        None => Check::ok(name, "no process has the device open: watchdog is not armed"),
         Some(owner) if owner.name == "ha-watchdogd" => {
             Check::ok(name, format!("ha-watchdogd (process {})", owner.pid))
         }
@@ -111,7 +111,7 @@ fn nowayout(daemon: &Status) -> Check {
             "load the driver with nowayout=0 (/etc/modprobe.d/)",
         ),
         Some(_) => Check::ok(name, "device can be stopped (magic close)"),
-        None => Check::ok(name, "nothing is armed"),
+        None => Check::ok(name, "watchdog is not armed"),
     }
 }
 
@@ -175,7 +175,7 @@ fn margin(watchdog: &WatchdogReport, daemon: &Status) -> Check {
             "run ha-watchdogd as its systemd unit does (LimitRTPRIO=99, LimitMEMLOCK=infinity)",
         );
     }
-    let Some(margin_ms) = daemon.smallest_margin_ms else { return Check::ok(name, "nothing is armed") };
+    let Some(margin_ms) = daemon.smallest_margin_ms else { return Check::ok(name, "watchdog is not armed") };
     let lateness_ms = daemon.worst_lateness_ms.unwrap_or(0);
     let finding =
         format!("minimum watchdog margin {margin_ms} ms, maximum scheduling delay {lateness_ms} ms");

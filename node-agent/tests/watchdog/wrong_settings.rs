@@ -68,7 +68,7 @@ async fn missing_watchdog_device_is_named() {
     let refusal = Refusal::NoDevice { errno: 2, location: Name::new(b"/dev/no-such-watchdog") };
     let expected = [
         "cannot arm the watchdog refusal=no watchdog device /dev/no-such-watchdog",
-        "set WATCHDOG_MODULE, or another WATCHDOG_DEVICE, in /etc/default/ha-watchdogd",
+        "set WATCHDOG_MODULE, or another WATCHDOG_DEVICE, in /etc/hactl/watchdog.env",
     ];
     Daemon::start("/dev/no-such-watchdog", None).refuses(&expected, refusal).await;
 }

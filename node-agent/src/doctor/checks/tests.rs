@@ -114,7 +114,7 @@ fn watchdog_checks_have_expected_verdicts() {
         m.daemon.device = m.daemon.device.map(|device| DeviceFacts { nowayout: true, ..device });
     };
     check(cannot_stop, "nowayout", Warn, "cannot be stopped", "nowayout=0");
-    check(|m| m.daemon.device = None, "nowayout", Ok, "nothing is armed", "");
+    check(|m| m.daemon.device = None, "nowayout", Ok, "watchdog is not armed", "");
     check(
         |m| (m.watchdog.tested, m.watchdog.last_test) = (false, None),
         "watchdog-tested",
@@ -133,7 +133,7 @@ fn watchdog_checks_have_expected_verdicts() {
         m.context.require_tested = true;
     };
     check(required, "watchdog-tested", Fail, "requireTested", "hactl node test-watchdog node1");
-    check(|m| m.daemon.smallest_margin_ms = None, "watchdog-margin", Ok, "nothing is armed", "");
+    check(|m| m.daemon.smallest_margin_ms = None, "watchdog-margin", Ok, "watchdog is not armed", "");
     check(
         |m| m.daemon.smallest_margin_ms = Some(1_200),
         "watchdog-margin",

@@ -44,13 +44,10 @@ impl ModuleOutcome {
                 module,
                 why,
                 "cannot use the watchdog driver, using softdog instead, which cannot reset a machine whose kernel has \
-                 stopped: set WATCHDOG_MODULE to the driver of this machine's hardware in /etc/default/ha-watchdogd"
+                 stopped: set WATCHDOG_MODULE to the driver of this machine's hardware in /etc/hactl/watchdog.env"
             ),
             ModuleOutcome::Failed(why) => {
-                warn!(
-                    why,
-                    "cannot load a watchdog driver: check WATCHDOG_MODULE in /etc/default/ha-watchdogd"
-                );
+                warn!(why, "cannot load a watchdog driver: check WATCHDOG_MODULE in /etc/hactl/watchdog.env");
             }
         }
     }

@@ -63,7 +63,7 @@ pub enum Refusal {
     },
     /// The device does not exist.
     #[error(
-        "no watchdog device {location} (error {errno}): set WATCHDOG_MODULE, or another WATCHDOG_DEVICE, in /etc/default/ha-watchdogd, then run systemctl kill ha-watchdogd, which restarts it"
+        "no watchdog device {location} (error {errno}): set WATCHDOG_MODULE, or another WATCHDOG_DEVICE, in /etc/hactl/watchdog.env, then run systemctl kill ha-watchdogd, which restarts it"
     )]
     NoDevice {
         /// The error number from the kernel.
@@ -207,7 +207,7 @@ mod tests {
         check(
             Refusal::NoDevice { errno: 2, location: Name::new(b"/dev/watchdog7") },
             "no watchdog device /dev/watchdog7",
-            "in /etc/default/ha-watchdogd, then run systemctl kill ha-watchdogd, which restarts it",
+            "in /etc/hactl/watchdog.env, then run systemctl kill ha-watchdogd, which restarts it",
         );
         let busy = Refusal::DeviceBusy { pid: 1, name: Name::new(b"systemd") };
         check(busy, "held by process 1 (systemd)", "RebootWatchdogSec=0 in /etc/systemd/system.conf.d/");
