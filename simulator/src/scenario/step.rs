@@ -95,7 +95,7 @@ fn moment(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Moment> {
     if fields.get("within").is_some() && fields.get("when").is_none() {
         reader.add_problem(
             &fields.path_of("within"),
-            "requires `when`: limits the time until that condition holds",
+            "requires `when`: the field limits the time until that condition holds",
         );
     }
     match (fields.get("at"), fields.get("after"), fields.get("when")) {

@@ -109,7 +109,7 @@ impl World {
         let rejects_renewals =
             self.machines.get(node).is_some_and(|machine| machine.watchdog.pets != PetBehavior::Accept);
         if !guards_something && !is_watchdog_test && !store_was_restored && !rejects_renewals {
-            self.violate("no unnecessary resets", format!("{node} was reset with nothing active"));
+            self.violate("no unnecessary resets", format!("{node} was reset although no service was active"));
         }
         self.lose_everything(node);
         let now = self.now;

@@ -67,7 +67,7 @@ impl World {
             State::Armed { .. } | State::Expired { .. } => "before the report of the node contains armed",
             State::Released | State::Staying => "while the watchdog of the node has no deadline",
         };
-        self.violate("nothing starts unguarded", format!("{name} is started on {node} {guard_problem}"));
+        self.violate("no service starts unguarded", format!("{name} is started on {node} {guard_problem}"));
     }
 
     /// Checks the bounds of all machines, after every event.
@@ -77,9 +77,9 @@ impl World {
         for (node, machine) in &self.machines {
             let bound = &machine.bound;
             let invariant = if bound.released {
-                "nothing runs after the release"
+                "no service runs after the release"
             } else if bound.duration_ms.is_some_and(|duration_ms| now > bound.proven_at + duration_ms) {
-                "nothing runs after the deadline"
+                "no service runs after the deadline"
             } else {
                 continue;
             };

@@ -89,7 +89,7 @@ fn running_after_release_is_a_violation() {
     let fence: Fence = stored_record(&world, &key);
     let proof = Some(Proof::Silence { waited_ms: 13_200 });
     overwrite(&mut world, &key, &Fence { epoch: fence.epoch + 1, state: FenceState::Fenced, proof, ..fence });
-    assert_violated(&world, "nothing runs after the release");
+    assert_violated(&world, "no service runs after the release");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn running_after_deadline_is_a_violation() {
     while world.violations().is_empty() && world.advance(end_ms) {
         world.machines.get_mut("node1").expect("node1").watchdog.fires_at = None;
     }
-    assert_violated(&world, "nothing runs after the deadline");
+    assert_violated(&world, "no service runs after the deadline");
     // Th + Tw' + δw of the default profile, plus the rate error: 6 + 6.1 + 1 s.
     let proven_at = world.elapsed_ms(world.machines["node1"].bound.proven_at);
     let after_ms = world.violations()[0].at - proven_at;
@@ -114,7 +114,7 @@ fn unguarded_start_is_a_violation() {
     world.check_guarded_start(&"node1".into(), &"a".into());
     assert_eq!(world.violations(), [], "the watchdog has a deadline");
     world.check_guarded_start(&"node3".into(), &"a".into());
-    assert_violated(&world, "nothing starts unguarded");
+    assert_violated(&world, "no service starts unguarded");
 }
 
 #[test]
