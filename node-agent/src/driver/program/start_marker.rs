@@ -26,7 +26,7 @@ impl Programs {
             }
             // An unreadable marker counts as a start, because the file exists only after a start was recorded.
             Err(error) => {
-                tracing::warn!(resource = service.name.as_str(), %error, "cannot read whether the service was started");
+                tracing::warn!(resource = service.name.as_str(), %error, "cannot determine whether the service was started");
                 true
             }
         }
