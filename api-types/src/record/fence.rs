@@ -42,6 +42,9 @@ pub struct Fence {
     /// Proof that the services of the closed epoch no longer run; set when `state` leaves Fencing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
+    /// Revision at which `proof` was stored, if the fence has been written again since, for example by a fence device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proof_revision: Option<Revision>,
     /// `true` if the leader closed the epoch because of missed heartbeats while services were active. `maxFencing` limits
     /// such closes, also those that a fence device then confirms.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -76,6 +79,12 @@ pub struct Fence {
 }
 
 impl Fence {
+    /// Returns the revision at which the proof was stored, given the revision of this fence. Only evidence up to that
+    /// revision is covered: a later write of the fence is no new proof.
+    pub fn proven_at(&self, modified: Revision) -> Revision {
+        self.proof_revision.unwrap_or(modified)
+    }
+
     /// Returns the ids of the machine.
     pub fn machine(&self) -> MachineIds<'_> {
         MachineIds { machine_id: &self.machine_id, product_id: self.product_id.as_deref() }

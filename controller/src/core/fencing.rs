@@ -267,6 +267,7 @@ pub(super) fn closing_transaction(
         epoch,
         state: if proof.is_some() { FenceState::Fenced } else { FenceState::Fencing },
         proof: proof.cloned(),
+        proof_revision: None,
         on_silence,
         armed_wait_ms: subject.node.silence_fencing_delay.ok(),
         hold: subject.report.and_then(|report| report.value.hold_terms()),
@@ -306,7 +307,8 @@ pub(super) fn unreadable_fence_replacement(
         .guard(cluster_view.keys.alive(subject.name), guard_of(cluster_view.alive.get(subject.name)))
 }
 
-/// Returns a transaction that changes a closed fence, guarding the fence and the node's report.
+/// Returns a transaction that changes a fence, guarding the fence and the node's report. A proof that stays keeps its
+/// revision.
 fn rewrite(
     input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
@@ -314,7 +316,11 @@ fn rewrite(
     value: &Fence,
 ) -> Transaction {
     let keys = &input.cluster_view.keys;
+    let keeps_proof =
+        value.proof.is_some() && value.proof == fence.value.proof && value.state == fence.value.state;
+    let proof_revision = keeps_proof.then(|| fence.value.proven_at(fence.modified));
+    let value = Fence { proof_revision, ..value.clone() };
     Transaction::new()
-        .put(keys.fence(subject.name), Guard::Unchanged(fence.modified), stored(value))
+        .put(keys.fence(subject.name), Guard::Unchanged(fence.modified), stored(&value))
         .guard(keys.node_report(subject.name), guard_of(subject.report))
 }

@@ -288,6 +288,7 @@ fn confirm_fenced(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationR
             let value = Fence {
                 state: FenceState::Fenced,
                 proof: Some(proof.clone()),
+                proof_revision: None,
                 at: input.now.timestamp(),
                 ..fence.value.clone()
             };

@@ -29,7 +29,8 @@ impl ClusterView {
     /// and its fence has not changed. The records of the node in the backup are no proof.
     pub fn has_no_evidence(&self, node: &NodeName) -> bool {
         let fence = self.fences.get(node);
-        fence.is_some_and(|fence| self.is_from_backup(fence.modified)) && !self.has_reported(node)
+        fence.is_some_and(|fence| self.is_from_backup(fence.value.proven_at(fence.modified)))
+            && !self.has_reported(node)
     }
 
     /// Returns `true` if a node's agent has reported under the epoch of its fence. A different machine that registers
@@ -115,6 +116,8 @@ fn is_accounted_for(cluster_view: &ClusterView, name: &NodeName) -> bool {
     match fence.value.state {
         FenceState::Open => cluster_view.has_reported(name),
         FenceState::Fencing => false,
-        FenceState::Fenced | FenceState::Closed => !cluster_view.is_from_backup(fence.modified),
+        FenceState::Fenced | FenceState::Closed => {
+            !cluster_view.is_from_backup(fence.value.proven_at(fence.modified))
+        }
     }
 }

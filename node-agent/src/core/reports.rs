@@ -100,6 +100,7 @@ impl AgentCore {
     /// is left unchanged.
     pub(super) fn forget(&mut self, now: &Now, service: &mut Service) {
         if service.task.is_some()
+            || !service.cancelling.is_empty()
             || service.write.is_some()
             || service.reread
             || service.step != Step::Idle

@@ -108,9 +108,11 @@ impl AgentCore {
                 .is_some_and(|assignment| assignment.definition.exclusive)
     }
 
-    /// Returns `true` if this node guards the copies of the service: they are exclusive, and the service is managed.
+    /// Returns `true` if this node guards the copies of the service: they are exclusive, and the service is managed, or a
+    /// command of this agent has not ended (R4.36).
     pub(super) fn is_guarded(&self, service: &Service) -> bool {
-        self.is_exclusive(service) && !self.is_unmanaged(service.name())
+        let has_command = service.task.is_some() || !service.cancelling.is_empty();
+        self.is_exclusive(service) && (has_command || !self.is_unmanaged(service.name()))
     }
 
     pub(super) fn migration_target(assignment: &Assignment) -> Option<NodeName> {

@@ -91,9 +91,7 @@ impl AgentCore {
     /// Returns `true` if no exclusive service and no worker of an exclusive service remains on this node.
     fn is_empty(&self) -> bool {
         self.services.values().all(|service| {
-            !self.is_exclusive(service)
-                || self.is_unmanaged(service.name())
-                || !(self.may_be_here(service) || service.replacing.is_busy())
+            !self.is_guarded(service) || !(self.may_be_here(service) || service.replacing.is_busy())
         })
     }
 
@@ -326,8 +324,11 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Answers a start or stop of a service whose kill has failed repeatedly: the stop failed. Without that answer, the
-    /// leader would wait for an action that never begins.
+    /// Ends a kill that has failed repeatedly, and answers the order that this node was given: the stop failed. Without
+    /// that answer, the leader would wait for an action that never begins.
+    ///
+    /// A source that has handed over answers with the result of the migration, as after a restart of its agent: a failed
+    /// stop would replace the report of the hand-over, which the leader needs (R8.13).
     pub(super) fn end_failing_kill(&mut self, now: &Now, service: &mut Service) {
         let (Step::Kill { why, .. } | Step::KillVerify { why, .. }) = &service.step else { return };
         let belongs_to_action = match why {
@@ -339,15 +340,21 @@ impl AgentCore {
         if !belongs_to_action || service.task.is_some() || service.kill_tries() < FAILED_KILLS_TO_REPORT {
             return;
         }
-        let Role::Act { assignment } = self.role(service.name()) else { return };
+        let role = self.role(service.name());
+        let is_target = matches!(role, Role::Target { .. });
+        let (Role::Act { assignment } | Role::Target { assignment }) = role else { return };
         let Some(assignment) = assignment.value else { return };
-        match assignment.action {
-            Action::Start | Action::Restart | Action::Stop { .. } => {
-                let message = service.message.clone();
-                self.on_stop_failed(now, service, Some(&assignment.action_uid), &message);
-            }
-            Action::Migrate { .. } | Action::Leave => {}
+        let uid = &assignment.action_uid;
+        let is_source = matches!(assignment.action, Action::Migrate { .. }) && !is_target;
+        let has_handed_over = is_source
+            && self.current_report(service).is_some_and(|report| {
+                report.action_uid.as_ref() == Some(uid) && report.phase == Phase::HandingOver
+            });
+        if has_handed_over || assignment.action == Action::Leave {
+            return self.interrupt(service);
         }
+        let message = service.message.clone();
+        self.on_stop_failed(now, service, Some(uid), &message);
     }
 
     /// Handles a confirmed kill. The action under which the service ran cannot be used again.

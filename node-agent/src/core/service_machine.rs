@@ -32,8 +32,15 @@ impl AgentCore {
             return;
         }
         if is_killing(&service.step) {
-            self.end_failing_kill(now, service);
-            return;
+            if self.is_unmanaged(service.name()) {
+                // An operator takes the service over as soon as its report is deleted (R7.19).
+                self.interrupt(service);
+            } else {
+                self.end_failing_kill(now, service);
+            }
+            if is_killing(&service.step) {
+                return;
+            }
         }
         self.abandon_superseded_step(now, service);
         self.adopt_confirmed_definition(now, service);

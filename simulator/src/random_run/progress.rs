@@ -146,7 +146,12 @@ fn progress_problem(
         return Some("deletion does not end");
     }
     if stop_fails(resource) {
-        // A service that cannot be stopped stays on its node; every state with an explanation is correct.
+        // A received copy that cannot be removed may run without a gated driver, so only then a migration does not end.
+        let is_gated = resource.spec.driver.is_gated();
+        if status.state == ServiceState::Migrate && is_gated && !rebalances {
+            return Some("live migration does not end");
+        }
+        // A service that cannot be stopped stays on its node; every other state with an explanation is correct.
         return ready_message(status).is_none().then_some("status has no reason");
     }
     let on_its_node = nodes.len() == 1 && nodes.first() == status.node.as_ref();

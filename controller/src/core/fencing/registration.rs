@@ -272,6 +272,7 @@ fn admit(
         request: Some(report.modified),
         state: FenceState::Open,
         proof: None,
+        proof_revision: None,
         on_silence: false,
         armed_wait_ms: None,
         hold: None,

@@ -173,6 +173,9 @@ fn prove_not_running(
         // source that has not handed over, a paused copy never runs.
         None => is_target,
         Some(Phase::Receiving) => is_target && for_node == assignment.node,
+        Some(Phase::StopFailed) => {
+            is_target && for_node == assignment.node && migrate::is_never_resumed(&input, service, assignment)
+        }
         Some(
             Phase::ProbedRunning
             | Phase::ProbedStopped
@@ -180,7 +183,6 @@ fn prove_not_running(
             | Phase::Starting
             | Phase::Running
             | Phase::Stopping
-            | Phase::StopFailed
             | Phase::HandingOver
             | Phase::MoveFailed,
         ) => false,

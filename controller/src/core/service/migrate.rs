@@ -46,7 +46,9 @@ pub(super) fn source_end(input: &PlanInput<'_>, service: &Service<'_>, assignmen
     let cluster_view = input.cluster_view;
     let (node, epoch) = (&assignment.node, assignment.epoch);
     let released = match Service::epoch_status(input, node, epoch) {
-        EpochStatus::Released => cluster_view.fences.get(node).map(|fence| fence.modified),
+        EpochStatus::Released => {
+            cluster_view.fences.get(node).map(|fence| fence.value.proven_at(fence.modified))
+        }
         EpochStatus::Active | EpochStatus::Closing => None,
     };
     let proven = released.map_or(SourceEnd::Open, SourceEnd::At);
@@ -82,6 +84,17 @@ fn is_ungated(assignment: &Assignment) -> bool {
     assignment.definition.exclusive && !assignment.definition.driver.is_gated()
 }
 
+/// Returns `true` if the copy that the target has received never runs: it is paused, and the target has no permit to
+/// resume it, because the source has not handed over (R8.5). The target may be unable to remove this copy.
+pub(super) fn is_never_resumed(
+    input: &PlanInput<'_>,
+    service: &Service<'_>,
+    assignment: &Assignment,
+) -> bool {
+    let source_answer = service.answer(input).map(|report| report.value.phase);
+    source_answer == Some(Phase::MoveFailed) && !is_ungated(assignment)
+}
+
 /// Returns `true` if the proof that closed the target's epoch covers the migrated service (R8.16, R8.17).
 pub(super) fn proof_covers_migration(
     input: &PlanInput<'_>,
@@ -104,7 +117,7 @@ pub(super) fn proof_covers_migration(
 fn proves_empty_after(input: &PlanInput<'_>, service: &Service<'_>, node: &NodeName, end: Revision) -> bool {
     let cluster_view = input.cluster_view;
     let Some(fence) = cluster_view.fences.get(node) else { return false };
-    let is_later = fence.value.state == FenceState::Fenced && fence.modified > end;
+    let is_later = fence.value.state == FenceState::Fenced && fence.value.proven_at(fence.modified) > end;
     let heard_since = || cluster_view.alive.get(node).is_some_and(|alive| alive.modified > end);
     // A node that is armed without a permit may have a daemon without a deadline, which does not reset the node.
     let had_permit = || {
@@ -392,6 +405,12 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         }
         (SideState::Gone, SideState::Unclear) if target_phase == Some(Phase::StopFailed) => {
             enter_error_on_target(planner, service, draft, target, &failure_text);
+        }
+        // The service does not wait for the removal.
+        (SideState::Running, SideState::Unclear)
+            if target_phase == Some(Phase::StopFailed) && is_never_resumed(&input, service, assignment) =>
+        {
+            cancel_migration(planner, service, draft, &source, source_epoch_status, &failure_text);
         }
         (_, SideState::Unclear) if target_phase == Some(Phase::StopFailed) => {
             let message =
